@@ -1,0 +1,167 @@
+//! Fixed window, and every bucket that is refilled at instants.
+
+use std::num::NonZeroU64;
+
+use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, State};
+use crate::error::{ConfigError, ConfigErrorKind};
+
+/// Fixed window: at most `limit` units per window.
+///
+/// At a border up to twice the limit may pass within an instant: that is this algorithm's definition. Windows
+/// begin on whole multiples of the period since the clock's epoch, or with a key's first unit.
+///
+/// A fixed window is a bucket of `limit` tokens that gets `limit` tokens at each border, so the interval token
+/// bucket is the same code with a `burst` of its own. A debt larger than a window carries into the next.
+///
+/// # Source
+/// Folklore; as Redis' `INCR` documentation describes it ("pattern: rate limiter"), without its race. Turns ahead
+/// of time follow Resilience4j's `AtomicRateLimiter`: a window's permissions are given out before it begins.
+///
+/// # Rounding
+/// None.
+///
+/// # State
+/// Two 64-bit words: the end of the last window that is spoken for, and the count, from which the current window's
+/// start follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FixedWindow {
+    limit: NonZeroU64,
+    period_us: NonZeroU64,
+    burst: u64,
+    aligned: bool,
+    /// The count at which a debt saturates.
+    ceiling: u64,
+}
+
+/// The window that a moment falls into.
+struct Window {
+    start_us: u64,
+    used: u64,
+    closed: bool,
+}
+
+impl FixedWindow {
+    pub(super) fn new(quota: Checked, aligned: bool) -> Result<Self, ConfigError> {
+        let (limit, period_us, burst) = (quota.limit, quota.period_us, quota.burst.get());
+        if burst > EXACT || limit.get() > EXACT {
+            return Err(quota.inexact("counts end at 2^52"));
+        }
+        if burst.div_ceil(limit.get()).saturating_mul(period_us.get()) > LONGEST_US {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Quota,
+                format!("a burst of {burst} takes longer than ten years to refill at {}", quota.quota),
+            ));
+        }
+        let ceiling = EXACT.min((DEBT_HORIZON_US / period_us).saturating_mul(limit.get()));
+        Ok(Self { limit, period_us, burst, aligned, ceiling })
+    }
+
+    /// Units that each border gives back.
+    pub fn limit(&self) -> NonZeroU64 {
+        self.limit
+    }
+
+    /// From border to border, in microseconds.
+    pub fn period_us(&self) -> NonZeroU64 {
+        self.period_us
+    }
+
+    /// Units that pass at once from rest.
+    pub fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// Whether the borders are multiples of the period, and not counted from a key's first unit.
+    pub fn is_aligned(&self) -> bool {
+        self.aligned
+    }
+
+    /// The count at which a debt saturates.
+    pub fn ceiling(&self) -> u64 {
+        self.ceiling
+    }
+
+    /// How long a whole burst takes to come back at most, in microseconds.
+    pub fn refill_us(&self) -> u64 {
+        self.after_borders(0, self.borders(self.burst))
+    }
+
+    /// Borders until `used` units are given back.
+    fn borders(&self, used: u64) -> u64 {
+        used.div_ceil(self.limit.get())
+    }
+
+    fn after_borders(&self, start_us: u64, borders: u64) -> u64 {
+        start_us.saturating_add(borders.saturating_mul(self.period_us.get()))
+    }
+
+    fn window(&self, state: State, now_us: u64) -> Window {
+        if state.until_us <= now_us {
+            let offset = if self.aligned { now_us % self.period_us } else { 0 };
+            return Window { start_us: now_us.saturating_sub(offset), used: 0, closed: false };
+        }
+        let used = state.count();
+        let span = self.borders(used).saturating_mul(self.period_us.get());
+        let start_us = state.until_us.saturating_sub(span);
+        let passed = now_us.saturating_sub(start_us) / self.period_us;
+        Window {
+            start_us: self.after_borders(start_us, passed),
+            used: used.saturating_sub(passed.saturating_mul(self.limit.get())),
+            closed: state.is_closed(),
+        }
+    }
+
+    fn state(&self, window: Window) -> State {
+        match window.used {
+            0 => State::REST,
+            used => State {
+                until_us: self.after_borders(window.start_us, self.borders(used)),
+                aux: used | if window.closed { State::CLOSED } else { 0 },
+            },
+        }
+    }
+
+    /// Whether a turn in a later window was given out, so that this one is over.
+    fn is_over(window: &Window, now_us: u64) -> bool {
+        window.closed && now_us < window.start_us
+    }
+
+    pub(super) fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
+        if cost > self.burst {
+            return Slot::at(NEVER);
+        }
+        let window = self.window(state, now_us);
+        Slot::at(match window.used.saturating_add(cost).checked_sub(self.burst) {
+            None | Some(0) if Self::is_over(&window, now_us) => window.start_us,
+            None | Some(0) => now_us,
+            Some(excess) => self.after_borders(window.start_us, self.borders(excess)),
+        })
+    }
+
+    pub(super) fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        let mut window = self.window(state, at_us);
+        window.used = window.used.saturating_add(cost).min(self.ceiling);
+        window.closed = at_us > now_us || Self::is_over(&window, now_us);
+        self.state(window)
+    }
+
+    pub(super) fn refund(&self, state: State, now_us: u64, cost: u64) -> State {
+        let mut window = self.window(state, now_us);
+        window.used = window.used.saturating_sub(cost);
+        self.state(window)
+    }
+
+    pub(super) fn remaining(&self, state: State, now_us: u64) -> u64 {
+        let window = self.window(state, now_us);
+        if Self::is_over(&window, now_us) { 0 } else { self.burst.saturating_sub(window.used) }
+    }
+
+    /// What is left, negative for a debt.
+    pub(super) fn available(&self, state: State, now_us: u64) -> i128 {
+        i128::from(self.burst).saturating_sub(self.window(state, now_us).used.into())
+    }
+
+    pub(super) fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+        state.until_us.saturating_sub(now_us)
+    }
+}

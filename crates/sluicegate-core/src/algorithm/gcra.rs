@@ -1,0 +1,197 @@
+//! Generic cell rate algorithm.
+
+use std::num::NonZeroU64;
+
+use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, State};
+use crate::error::{ConfigError, ConfigErrorKind};
+
+/// Generic cell rate algorithm: one theoretical arrival time per key, nothing to refill in the background.
+///
+/// From rest exactly `burst` units pass at once; then one more each `period / limit`. The greedy token bucket and
+/// the leaky bucket are this code with other words.
+///
+/// # Source
+/// ITU-T I.371 (03/2004), annex A.1, virtual scheduling: a cell conforms when it comes no earlier than
+/// `TAT - tau`, with `T = period / limit` and, counting the cell itself, `tau = burst * T` (the recommendation's
+/// `tau` leaves the cell out: `(burst - 1) * T`). Deviation: a cost of `c` is `c` cells at once, all or none.
+///
+/// # Rounding
+/// None. `limit / period` is reduced to `ticks / spacing`: a time unit is cut into `ticks` equal parts, a unit of
+/// cost lasts `spacing` of them, and the theoretical arrival time is kept as a whole time unit and the parts that
+/// it lies before it. The time unit is a microsecond, or a millisecond where `burst * spacing` would exceed 2^52.
+///
+/// # State
+/// One 64-bit word where `ticks <= 4096` (all round figures), two otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gcra {
+    unit_us: NonZeroU64,
+    ticks: NonZeroU64,
+    spacing: NonZeroU64,
+    burst: u64,
+    /// `burst * spacing`: the level at which nothing more fits.
+    full: u64,
+    /// The level at which a debt saturates.
+    ceiling: u64,
+    /// The level up to which nothing is delayed; above it, a leaky bucket that shapes spaces its output.
+    undelayed: u64,
+}
+
+impl Gcra {
+    pub(super) fn new(quota: Checked) -> Result<Self, ConfigError> {
+        let reduced = |period: NonZeroU64| {
+            let divisor = gcd(quota.limit, period);
+            (quota.limit.get() / divisor, period.get() / divisor)
+        };
+        let (unit_us, period) = quota.unit(|period| quota.burst.get().saturating_mul(reduced(period).1))?;
+        let (ticks, spacing) = reduced(period);
+        let (Some(ticks), Some(spacing)) = (NonZeroU64::new(ticks), NonZeroU64::new(spacing)) else {
+            unreachable!("a quotient by a common divisor is not 0");
+        };
+        let full = quota.burst.get().saturating_mul(spacing.get());
+        let longest = |span_us: u64| (span_us / unit_us).saturating_mul(ticks.get());
+        if full > longest(LONGEST_US) {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Quota,
+                format!(
+                    "a burst of {} takes longer than ten years to refill at {}",
+                    quota.burst, quota.quota
+                ),
+            ));
+        }
+        let ceiling = EXACT.min(longest(DEBT_HORIZON_US));
+        Ok(Self { unit_us, ticks, spacing, burst: quota.burst.get(), full, ceiling, undelayed: u64::MAX })
+    }
+
+    /// Makes it a leaky bucket that spaces its output once more than `units` are in it.
+    pub(super) fn delayed_above(mut self, units: u64) -> Self {
+        self.undelayed = units.saturating_mul(self.spacing.get());
+        self
+    }
+
+    /// The length of a time unit: 1 or 1,000 microseconds.
+    pub fn unit_us(&self) -> NonZeroU64 {
+        self.unit_us
+    }
+
+    /// Parts into which a time unit is cut.
+    pub fn ticks(&self) -> NonZeroU64 {
+        self.ticks
+    }
+
+    /// Parts that one unit of cost lasts.
+    pub fn spacing(&self) -> NonZeroU64 {
+        self.spacing
+    }
+
+    /// Units that pass at once from rest.
+    pub fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// The level, in parts, at which a debt saturates.
+    pub fn ceiling(&self) -> u64 {
+        self.ceiling
+    }
+
+    /// The level, in parts, above which a leaky bucket spaces its output; `u64::MAX` if it never does.
+    pub fn undelayed(&self) -> u64 {
+        self.undelayed
+    }
+
+    /// How long a whole burst takes to come back, in microseconds.
+    pub fn refill_us(&self) -> u64 {
+        self.drain_us(self.full)
+    }
+
+    /// The time rounded down to whole units.
+    #[inline]
+    fn floor(&self, now_us: u64) -> u64 {
+        // Almost every quota counts in microseconds; a branch is cheaper than a division.
+        if self.unit_us.get() == 1 { now_us } else { now_us.saturating_sub(now_us % self.unit_us) }
+    }
+
+    #[inline]
+    fn whole_units(&self, us: u64) -> u64 {
+        if self.unit_us.get() == 1 { us } else { us / self.unit_us }
+    }
+
+    /// How long `level` takes to drain, rounded up to whole units, in microseconds.
+    #[inline]
+    fn drain_us(&self, level: u64) -> u64 {
+        let units = if self.ticks.get() == 1 { level } else { level.div_ceil(self.ticks.get()) };
+        units.saturating_mul(self.unit_us.get())
+    }
+
+    /// How much of the bucket is used, in parts: the theoretical arrival time less the time.
+    #[inline]
+    pub(super) fn level(&self, state: State, now_us: u64) -> u64 {
+        let now = self.floor(now_us);
+        if state.until_us <= now {
+            return 0;
+        }
+        let ahead = self.whole_units(state.until_us.saturating_sub(now));
+        ahead.saturating_mul(self.ticks.get()).saturating_sub(state.aux).min(self.ceiling)
+    }
+
+    #[inline]
+    pub(super) fn state(&self, level: u64, now_us: u64) -> State {
+        if level == 0 {
+            return State::REST;
+        }
+        let (units, aux) = if self.ticks.get() == 1 {
+            (level, 0)
+        } else {
+            let units = level.div_ceil(self.ticks.get());
+            (units, units.saturating_mul(self.ticks.get()).saturating_sub(level))
+        };
+        let drain_us = units.saturating_mul(self.unit_us.get());
+        State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
+        if cost > self.burst {
+            return Slot::at(NEVER);
+        }
+        let level = self.level(state, now_us);
+        let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
+        let opens_us = match after.checked_sub(self.full) {
+            None | Some(0) => now_us,
+            Some(excess) => self.floor(now_us).saturating_add(self.drain_us(excess)),
+        };
+        let departs_us = match level.checked_sub(self.undelayed) {
+            None | Some(0) => opens_us,
+            Some(excess) => opens_us.max(self.floor(now_us).saturating_add(self.drain_us(excess))),
+        };
+        Slot { opens_us, departs_us }
+    }
+
+    #[inline]
+    pub(super) fn spend(&self, state: State, _now_us: u64, at_us: u64, cost: u64) -> State {
+        let level = self.level(state, at_us).saturating_add(cost.saturating_mul(self.spacing.get()));
+        self.state(level.min(self.ceiling), at_us)
+    }
+
+    #[inline]
+    pub(super) fn refund(&self, state: State, now_us: u64, cost: u64) -> State {
+        let level = self.level(state, now_us).saturating_sub(cost.saturating_mul(self.spacing.get()));
+        self.state(level, now_us)
+    }
+
+    #[inline]
+    pub(super) fn remaining(&self, state: State, now_us: u64) -> u64 {
+        self.full.saturating_sub(self.level(state, now_us)) / self.spacing
+    }
+
+    #[inline]
+    pub(super) fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+        state.until_us.saturating_sub(now_us)
+    }
+}
+
+fn gcd(a: NonZeroU64, b: NonZeroU64) -> NonZeroU64 {
+    match NonZeroU64::new(a.get() % b) {
+        None => b,
+        Some(rest) => gcd(b, rest),
+    }
+}

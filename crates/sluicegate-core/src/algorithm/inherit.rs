@@ -1,0 +1,114 @@
+//! What a key has left under a new quota when its policy is replaced.
+
+use super::{Rule, State};
+use crate::store::Inherit;
+
+/// Units as an exact fraction: `parts / per_unit`, negative for a debt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Units {
+    parts: i128,
+    per_unit: i128,
+}
+
+impl Units {
+    /// A whole number of units.
+    pub fn whole(units: i128) -> Self {
+        Self { parts: units, per_unit: 1 }
+    }
+
+    fn scaled(self, numerator: u64, denominator: u64) -> Self {
+        Self {
+            parts: self.parts.saturating_mul(numerator.into()),
+            per_unit: self.per_unit.saturating_mul(denominator.into()),
+        }
+    }
+
+    fn plus(self, units: u64) -> Self {
+        Self { parts: self.parts.saturating_add(self.per_unit.saturating_mul(units.into())), ..self }
+    }
+
+    /// Rounded down, towards debt.
+    fn floor(self) -> i128 {
+        self.parts.div_euclid(self.per_unit)
+    }
+
+    /// The whole units that are missing from `capacity`, rounded up.
+    pub fn missing_of(self, capacity: u64) -> u64 {
+        missing(self.floor(), capacity)
+    }
+
+    /// Counted in parts of which a unit has `per_unit`, rounded down.
+    fn in_parts(self, per_unit: u64) -> i128 {
+        self.parts.saturating_mul(per_unit.into()).div_euclid(self.per_unit)
+    }
+}
+
+impl Inherit {
+    /// The units that a key with `available` of `old` capacity has left of `new`; `None` for all of them.
+    ///
+    /// As Bucket4j's `TokensInheritanceStrategy`: proportional shares are rounded down, additive growth adds the
+    /// difference, shrinking keeps what fits.
+    pub fn units(self, available: Units, old: u64, new: u64) -> Option<Units> {
+        let units = match self {
+            Self::Reset => return None,
+            Self::Proportional => available.scaled(new, old),
+            Self::Additive => available.plus(new.saturating_sub(old)),
+            Self::AsIs => available,
+        };
+        (units.floor() < i128::from(new)).then_some(units)
+    }
+}
+
+impl Rule {
+    /// What a key has available, with fractions where the algorithm has them. Not for the sliding log.
+    pub fn available(&self, state: State, now_us: u64) -> Units {
+        match self {
+            Self::Gcra(rule) => {
+                let per_unit = i128::from(rule.spacing().get());
+                let full = i128::from(rule.burst()).saturating_mul(per_unit);
+                Units { parts: full.saturating_sub(rule.level(state, now_us).into()), per_unit }
+            }
+            Self::FixedWindow(rule) => Units::whole(rule.available(state, now_us)),
+            Self::SlidingCounter(rule) => Units::whole(rule.available(state, now_us)),
+            Self::SlidingLog(rule) => Units::whole(rule.limit().into()),
+        }
+    }
+
+    /// The state of a key that has `available` units from `now_us` on. Only GCRA keeps fractions.
+    pub fn state_with(&self, available: Units, now_us: u64) -> State {
+        match self {
+            Self::Gcra(rule) => {
+                let full = rule.burst().saturating_mul(rule.spacing().get());
+                let level = missing(available.in_parts(rule.spacing().get()), full);
+                rule.state(level.min(rule.ceiling()), now_us)
+            }
+            _ => self.charge(State::REST, now_us, available.missing_of(self.capacity())),
+        }
+    }
+}
+
+fn missing(available: i128, of: u64) -> u64 {
+    u64::try_from(i128::from(of).saturating_sub(available).max(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Algorithm, Quota};
+
+    fn gcra(limit: u64) -> Rule {
+        Rule::new(Algorithm::Gcra, Quota::new(limit, std::time::Duration::from_secs(8))).unwrap()
+    }
+
+    /// Bucket4j's "proportional rounding" and "proportional negative": 6 per 8 becomes 3 per 8 after three eighths.
+    #[test]
+    fn proportional_shares_round_towards_debt_and_keep_the_fraction() {
+        let old = gcra(6);
+        for (charged, whole, parts_of_8) in [(6, 1, 1), (11, -2, 5)] {
+            let state = old.charge(State::REST, 0, charged);
+            let kept = Inherit::Proportional.units(old.available(state, 3_000_000), 6, 3).unwrap();
+            assert_eq!(kept.floor(), whole);
+            assert_eq!(kept.in_parts(8) - whole * 8, parts_of_8);
+        }
+    }
+}

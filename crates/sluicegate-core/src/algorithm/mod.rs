@@ -1,0 +1,361 @@
+//! The algorithms, as pure functions from state, time and cost to new state. For authors of stores.
+//!
+//! Everyone else names an [`Algorithm`](crate::Algorithm) in a policy and never meets this module. A store keeps one
+//! [`State`] (two integers) per key and quota, and asks the quota's [`Rule`] three things: when would this cost
+//! pass ([`Rule::slot`]), what is the state after it ([`Rule::spend`]), and what is left ([`Rule::remaining`]).
+//! The sliding log, whose state is a list, is the one exception; see [`SlidingLog`].
+//!
+//! All arithmetic is on integers below 2^53, so that the same rules run as Lua inside Redis with the same results.
+//!
+//! ```
+//! use sluicegate_core::algorithm::{Rule, State};
+//! use sluicegate_core::{Algorithm, Quota};
+//!
+//! let rule = Rule::new(Algorithm::Gcra, Quota::per_second(2))?;
+//! let mut state = State::REST;
+//! for _ in 0..2 {
+//!     assert_eq!(rule.slot(state, 0, 1).opens_us, 0); // passes now
+//!     state = rule.spend(state, 0, 0, 1);
+//! }
+//! assert_eq!(rule.slot(state, 0, 1).opens_us, 500_000); // would pass in half a second
+//! assert_eq!(rule.remaining(state, 0), 0);
+//! # Ok::<(), sluicegate_core::ConfigError>(())
+//! ```
+#![warn(clippy::arithmetic_side_effects)]
+
+mod fixed_window;
+mod gcra;
+mod inherit;
+mod leaky_bucket;
+mod sliding_counter;
+mod sliding_log;
+mod token_bucket;
+
+use std::num::NonZeroU64;
+
+pub use self::fixed_window::FixedWindow;
+pub use self::gcra::Gcra;
+pub use self::inherit::Units;
+pub use self::sliding_counter::SlidingCounter;
+pub use self::sliding_log::SlidingLog;
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::policy::Algorithm;
+use crate::quota::Quota;
+
+/// A moment that never comes: no wait makes this cost fit.
+pub const NEVER: u64 = u64::MAX;
+
+/// The longest period, and the longest time in which a burst may refill: ten years of 365 days.
+pub const LONGEST_US: u64 = 315_360_000_000_000;
+
+/// How far into the future a debt can reach before it saturates: thirty years.
+const DEBT_HORIZON_US: u64 = 3 * LONGEST_US;
+
+/// Products of cost and time stay at or below this, so that the sum of two of them is exact in a double.
+const EXACT: u64 = 1 << 52;
+
+/// What is remembered of one key under one quota: the moment it is back at rest, and one number more.
+///
+/// Every rule can rebuild its state from these two, and every state says in the same way how long it still matters:
+/// at `until_us` a store may forget it without changing any later decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct State {
+    /// When the key is back at rest, in microseconds of the store's clock; 0 for a key at rest.
+    pub until_us: u64,
+    /// What else the rule needs: a remainder, a count, two counts.
+    pub aux: u64,
+}
+
+impl State {
+    /// A key that has never been seen, or not for long enough.
+    pub const REST: Self = Self { until_us: 0, aux: 0 };
+
+    /// A state as it was stored.
+    pub const fn new(until_us: u64, aux: u64) -> Self {
+        Self { until_us, aux }
+    }
+
+    /// Set in `aux` when a turn was reserved ahead of time: until then, nobody may overtake it.
+    const CLOSED: u64 = 1 << 63;
+
+    fn is_closed(self) -> bool {
+        self.aux & Self::CLOSED != 0
+    }
+
+    fn count(self) -> u64 {
+        self.aux & !Self::CLOSED
+    }
+}
+
+/// When a cost could pass if nothing else arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Slot {
+    /// When it is let in: the current time if at once, [`NEVER`] if it can never fit.
+    pub opens_us: u64,
+    /// When it may go on: later than `opens_us` only in a leaky bucket that shapes.
+    pub departs_us: u64,
+}
+
+impl Slot {
+    const fn at(us: u64) -> Self {
+        Self { opens_us: us, departs_us: us }
+    }
+}
+
+/// One quota under one algorithm, reduced to the integers that decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// GCRA, the greedy token bucket and the leaky bucket.
+    Gcra(Gcra),
+    /// The fixed window and the token buckets that refill at intervals.
+    FixedWindow(FixedWindow),
+    /// The sliding window counter.
+    SlidingCounter(SlidingCounter),
+    /// The sliding window log, whose state is a list of entries and not a [`State`].
+    SlidingLog(SlidingLog),
+}
+
+/// Sends a call to whichever rule this is; the log, which has no [`State`], answers as given.
+macro_rules! dispatch {
+    ($self:expr, $rule:ident => $call:expr, log => $log:expr) => {
+        match $self {
+            Rule::Gcra($rule) => $call,
+            Rule::FixedWindow($rule) => $call,
+            Rule::SlidingCounter($rule) => $call,
+            Rule::SlidingLog(_) => $log,
+        }
+    };
+}
+
+impl Rule {
+    /// Reduces a quota to the integers of its algorithm.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Quota`] for zeros and spans that are too long, [`ConfigErrorKind::Inexact`] for what
+    /// cannot be kept in exact integers. The message names the value and the bound.
+    pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
+        let checked = Checked::new(quota)?;
+        if algorithm.is_window() && quota.burst_size() != quota.limit() {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Quota,
+                format!(
+                    "{algorithm} knows no burst, but the quota is {quota}: leave the burst out, or use a token bucket or GCRA"
+                ),
+            ));
+        }
+        Ok(match algorithm {
+            Algorithm::FixedWindow(anchor) => {
+                Self::FixedWindow(FixedWindow::new(checked, anchor.is_aligned())?)
+            }
+            Algorithm::SlidingLog => Self::SlidingLog(SlidingLog::new(checked)?),
+            Algorithm::SlidingCounter => Self::SlidingCounter(SlidingCounter::new(checked)?),
+            Algorithm::TokenBucket(refill) => token_bucket::rule(checked, refill)?,
+            Algorithm::LeakyBucket(drain) => leaky_bucket::rule(checked, drain)?,
+            Algorithm::Gcra => Self::Gcra(Gcra::new(checked)?),
+        })
+    }
+
+    /// When `cost` would pass if nothing else arrived.
+    #[inline]
+    pub fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
+        dispatch!(self, rule => rule.slot(state, now_us, cost), log => Slot::at(now_us))
+    }
+
+    /// The state after `cost` went on at `at_us`, which is `now_us` or a reserved turn later than that.
+    #[inline]
+    pub fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        dispatch!(self, rule => rule.spend(state, now_us, at_us, cost), log => state)
+    }
+
+    /// The state after `cost` was spent whether it fits or not: what does not fit is a debt.
+    #[inline]
+    pub fn charge(&self, state: State, now_us: u64, cost: u64) -> State {
+        self.spend(state, now_us, now_us, cost)
+    }
+
+    /// The state after `cost` was given back; never better than at rest.
+    #[inline]
+    pub fn refund(&self, state: State, now_us: u64, cost: u64) -> State {
+        dispatch!(self, rule => rule.refund(state, now_us, cost), log => state)
+    }
+
+    /// How many units would pass now, rounded down.
+    #[inline]
+    pub fn remaining(&self, state: State, now_us: u64) -> u64 {
+        dispatch!(self, rule => rule.remaining(state, now_us), log => 0)
+    }
+
+    /// Microseconds until the whole capacity is back.
+    #[inline]
+    pub fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+        dispatch!(self, rule => rule.reset_after_us(state, now_us), log => 0)
+    }
+
+    /// How many units pass at once from rest: the burst of a bucket, the limit of a window.
+    #[inline]
+    pub fn capacity(&self) -> u64 {
+        match self {
+            Self::Gcra(rule) => rule.burst(),
+            Self::FixedWindow(rule) => rule.burst(),
+            Self::SlidingCounter(rule) => rule.limit(),
+            Self::SlidingLog(rule) => rule.limit(),
+        }
+    }
+
+    /// Whether what is let in waits its turn inside: a leaky bucket that shapes.
+    #[inline]
+    pub fn is_queue(&self) -> bool {
+        matches!(self, Self::Gcra(rule) if rule.undelayed() != u64::MAX)
+    }
+
+    /// How far ahead a state can reach that comes from spending alone, without debts and reserved turns.
+    pub fn longest_spend_us(&self) -> u64 {
+        match self {
+            Self::Gcra(rule) => rule.refill_us(),
+            Self::FixedWindow(rule) => rule.refill_us(),
+            Self::SlidingCounter(rule) => rule.period_us().get().saturating_mul(2),
+            Self::SlidingLog(rule) => rule.period_us().get(),
+        }
+    }
+
+    /// Whether `aux` is always below 4,096, so that a state fits one 64-bit word beside a 52-bit time.
+    pub fn fits_one_word(&self) -> bool {
+        matches!(self, Self::Gcra(rule) if rule.ticks().get() <= 4_096)
+    }
+}
+
+/// A quota whose parts are each possible.
+#[derive(Clone, Copy)]
+struct Checked {
+    quota: Quota,
+    limit: NonZeroU64,
+    period_us: NonZeroU64,
+    burst: NonZeroU64,
+}
+
+impl Checked {
+    fn new(quota: Quota) -> Result<Self, ConfigError> {
+        let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+        let Some(limit) = NonZeroU64::new(quota.limit()) else {
+            return fail(format!("the limit of {quota} is 0, and must be at least 1"));
+        };
+        let Some(burst) = NonZeroU64::new(quota.burst_size()) else {
+            return fail(format!("the burst of {quota} is 0, and must be at least 1"));
+        };
+        let nanos = quota.period().as_nanos();
+        if nanos == 0 {
+            return fail(format!(
+                "the period of a quota of {limit} is 0, and must be at least 1 microsecond"
+            ));
+        }
+        if nanos % 1_000 != 0 {
+            return fail(format!("the period of {quota} is no whole number of microseconds"));
+        }
+        let period_us = u64::try_from(nanos / 1_000).ok().and_then(NonZeroU64::new);
+        match period_us.filter(|us| us.get() <= LONGEST_US) {
+            Some(period_us) => Ok(Self { quota, limit, period_us, burst }),
+            None => fail(format!("the period of {quota} is longer than ten years")),
+        }
+    }
+
+    fn inexact(&self, reason: impl std::fmt::Display) -> ConfigError {
+        ConfigError::new(
+            ConfigErrorKind::Inexact,
+            format!(
+                "{} cannot be kept in exact integers: {reason}; any limit and burst up to 1,000,000 with any whole number of milliseconds up to 30 days can",
+                self.quota
+            ),
+        )
+    }
+
+    /// The finest of microseconds and milliseconds in which `product_of(period)` is exact, with the period in it.
+    fn unit(&self, product_of: impl Fn(NonZeroU64) -> u64) -> Result<(NonZeroU64, NonZeroU64), ConfigError> {
+        let in_ms =
+            NonZeroU64::new(self.period_us.get() / 1_000).filter(|_| self.period_us.get() % 1_000 == 0);
+        let candidates = [Some((NonZeroU64::MIN, self.period_us)), in_ms.map(|period| (MILLI, period))];
+        let fitting = candidates.into_iter().flatten().find(|(_, period)| product_of(*period) <= EXACT);
+        fitting.ok_or_else(|| {
+            self.inexact(if in_ms.is_some() {
+                "burst times period exceeds 2^52 even in milliseconds"
+            } else {
+                "burst times period exceeds 2^52, and the period is no whole number of milliseconds"
+            })
+        })
+    }
+}
+
+const MILLI: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not 0");
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::policy::{Anchor, Drain, Refill};
+
+    const ALL: [Algorithm; 9] = [
+        Algorithm::FixedWindow(Anchor::Epoch),
+        Algorithm::FixedWindow(Anchor::FirstHit),
+        Algorithm::SlidingCounter,
+        Algorithm::TokenBucket(Refill::Greedy),
+        Algorithm::TokenBucket(Refill::Interval),
+        Algorithm::TokenBucket(Refill::AlignedInterval),
+        Algorithm::LeakyBucket(Drain::Police),
+        Algorithm::LeakyBucket(Drain::Shape),
+        Algorithm::Gcra,
+    ];
+
+    #[test]
+    fn any_limit_to_a_million_with_any_period_from_a_millisecond_to_30_days_works() {
+        let awkward = [1, 2, 3, 7, 997, 7_919, 65_537, 999_983, 1_000_000];
+        let periods_ms = [1, 2, 3, 999, 1_000, 59_999, 60_000, 86_400_000, 2_591_999_999, 2_592_000_000];
+        for limit in awkward {
+            for period in periods_ms {
+                for algorithm in ALL {
+                    let quota = Quota::new(limit, Duration::from_millis(period));
+                    Rule::new(algorithm, quota)
+                        .unwrap_or_else(|error| panic!("{algorithm} {quota}: {error}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_exact_is_refused_with_the_reason() {
+        for (algorithm, quota, reason) in [
+            (
+                Algorithm::Gcra,
+                Quota::new(7_919, Duration::from_micros(2_591_999_999_999)),
+                "no whole number of milli",
+            ),
+            (Algorithm::Gcra, Quota::per_second(0), "limit of 0/s is 0"),
+            (Algorithm::Gcra, Quota::per_second(1).burst(0), "burst of 1/s burst 0 is 0"),
+            (Algorithm::Gcra, Quota::new(1, Duration::ZERO), "period of a quota of 1 is 0"),
+            (Algorithm::Gcra, Quota::new(1, Duration::from_nanos(1)), "no whole number of microseconds"),
+            (Algorithm::Gcra, Quota::new(1, Duration::from_secs(3_153_600_000)), "longer than ten years"),
+            (Algorithm::Gcra, Quota::per_day(1).burst(10_000), "longer than ten years to refill"),
+            (Algorithm::SlidingCounter, Quota::per_minute(5).burst(9), "sliding-counter knows no burst"),
+            (Algorithm::SlidingLog, Quota::per_minute(10_000_000), "at most 1000000"),
+        ] {
+            let message = Rule::new(algorithm, quota).unwrap_err().to_string();
+            assert!(message.contains(reason), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers_saturate_and_do_not_panic() {
+        for algorithm in ALL {
+            let rule = Rule::new(algorithm, Quota::per_second(3)).unwrap();
+            for now in [0, 1, u64::MAX / 2, u64::MAX] {
+                let mut state = rule.charge(State::REST, now, u64::MAX);
+                state = rule.charge(state, now, u64::MAX);
+                assert_eq!(rule.slot(state, now, u64::MAX).opens_us, NEVER, "{algorithm}");
+                let _ = (rule.slot(state, 0, 1), rule.remaining(state, 0), rule.reset_after_us(state, now));
+                let _ = rule.refund(rule.spend(state, now, u64::MAX, 1), now, u64::MAX);
+            }
+        }
+    }
+}

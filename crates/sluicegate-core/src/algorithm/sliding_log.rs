@@ -1,0 +1,86 @@
+//! Sliding window log.
+
+use std::num::NonZeroU64;
+
+use super::{Checked, NEVER, Slot};
+use crate::error::{ConfigError, ConfigErrorKind};
+
+/// Sliding window log: the time and cost of everything admitted in `(now - period, now]`.
+///
+/// Exact at every instant, at the price of an entry per admission; therefore the limit is capped. What was refused
+/// leaves no entry. Unlike the other rules its state is a list; a store hands over the part that a question needs.
+///
+/// # Source
+/// The textbook definition. The window is half open: a unit admitted exactly one period ago no longer counts.
+///
+/// # Rounding
+/// None.
+///
+/// # State
+/// One entry of 16 bytes (memory) per admission in the last period, whatever its cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlidingLog {
+    limit: u64,
+    period_us: NonZeroU64,
+}
+
+impl SlidingLog {
+    /// The highest limit that is accepted.
+    pub const MAX_LIMIT: u64 = 1_000_000;
+
+    pub(super) fn new(quota: Checked) -> Result<Self, ConfigError> {
+        let limit = quota.limit.get();
+        if limit > Self::MAX_LIMIT {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Quota,
+                format!(
+                    "a sliding log keeps an entry per admission, so its limit is at most {}, not {limit}: use a sliding counter",
+                    Self::MAX_LIMIT
+                ),
+            ));
+        }
+        Ok(Self { limit, period_us: quota.period_us })
+    }
+
+    /// Units per period.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The period in microseconds.
+    pub fn period_us(&self) -> NonZeroU64 {
+        self.period_us
+    }
+
+    /// Whether what was admitted at `at_us` no longer counts.
+    pub fn is_over(&self, at_us: u64, now_us: u64) -> bool {
+        at_us.saturating_add(self.period_us.get()) <= now_us
+    }
+
+    /// When `cost` would pass: `entries` are (time, cost), oldest first, none of them over; `sum` is their cost;
+    /// nobody passes before `closed_us`, the latest turn given out ahead of time.
+    pub fn slot(
+        &self,
+        entries: impl Iterator<Item = (u64, u64)>,
+        sum: u64,
+        closed_us: u64,
+        now_us: u64,
+        cost: u64,
+    ) -> Slot {
+        if cost > self.limit {
+            return Slot::at(NEVER);
+        }
+        let earliest_us = now_us.max(closed_us);
+        let mut excess = sum.saturating_add(cost).saturating_sub(self.limit);
+        if excess == 0 {
+            return Slot::at(earliest_us);
+        }
+        for (at_us, cost) in entries {
+            excess = excess.saturating_sub(cost);
+            if excess == 0 {
+                return Slot::at(earliest_us.max(at_us.saturating_add(self.period_us.get())));
+            }
+        }
+        Slot::at(earliest_us)
+    }
+}

@@ -1,0 +1,122 @@
+//! Where the time comes from. Time is a parameter everywhere: tests turn it by hand.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Tells the time in whole microseconds.
+///
+/// A clock that counts from the Unix epoch gives windows that begin on the full minute or hour; one that counts
+/// from elsewhere shifts them. It should not go backwards: a store survives that (it never admits more for it),
+/// but keys may have to wait out the step.
+pub trait Clock: Send + Sync + 'static {
+    /// Microseconds since the clock's epoch.
+    fn now_us(&self) -> u64;
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now_us(&self) -> u64 {
+        (**self).now_us()
+    }
+}
+
+/// The monotonic clock of the machine, anchored once at the Unix epoch.
+///
+/// It never steps: when the machine's wall clock is corrected, the windows of this process stay where they were.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    origin: Instant,
+    origin_us: u64,
+}
+
+impl SystemClock {
+    /// A clock that shows the wall clock's time of this moment and goes on from there.
+    pub fn new() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { origin: Instant::now(), origin_us: micros(unix) }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now_us(&self) -> u64 {
+        self.origin_us.saturating_add(micros(self.origin.elapsed()))
+    }
+}
+
+/// A clock that moves only when told to. Clones show the same time.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::{Clock, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// clock.advance(Duration::from_secs(2));
+/// assert_eq!(clock.now_us(), 2_000_000);
+/// ```
+#[derive(Clone, Default)]
+pub struct ManualClock {
+    now_us: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    /// A clock that shows zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        self.set(Duration::from_micros(self.now_us().saturating_add(micros(by))));
+    }
+
+    /// Sets the time since the clock's epoch, also backwards.
+    pub fn set(&self, since_epoch: Duration) {
+        // Relaxed: the clock is one number and orders no other memory.
+        self.now_us.store(micros(since_epoch), Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    #[inline]
+    fn now_us(&self) -> u64 {
+        self.now_us.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualClock").field(&Duration::from_micros(self.now_us())).finish()
+    }
+}
+
+/// Whole microseconds of a duration, rounded down; `u64::MAX` for what does not fit (584,000 years).
+pub(crate) fn micros(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_clock_counts_from_the_unix_epoch_and_never_goes_back() {
+        let clock = SystemClock::new();
+        let wall = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
+        let (first, second) = (clock.now_us(), clock.now_us());
+        assert!(first.abs_diff(wall) < 3_600_000_000, "{first} is not about {wall}");
+        assert!(second >= first);
+    }
+
+    #[test]
+    fn huge_durations_saturate() {
+        assert_eq!(micros(Duration::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,262 @@
+//! The answer of a store: [`Decision`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::policy::{Policy, PolicyQuota};
+
+/// What a limiter decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It may go on, after [`Decision::delay`]; it has spent its cost.
+    Allowed,
+    /// It exceeds a quota now, and could pass after [`Decision::retry_after`]; it has spent nothing.
+    Denied,
+    /// Its cost is above what a quota ever lets pass at once; no wait helps, and it has spent nothing.
+    Impossible,
+}
+
+/// The answer for one request: the outcome, and where each quota stands now.
+///
+/// The numbers on the decision itself are those of the quota that decided: the one that refuses longest, or, when
+/// all allow, the one with the fewest units left. Waits are rounded up, what remains is rounded down.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    outcome: Outcome,
+    deciding: u8,
+    delay_us: u64,
+    standings: Standings,
+    policies: Option<Arc<[Arc<Policy>]>>,
+}
+
+/// Four quotas fit without an allocation; a request with more of them costs one.
+type Standings = SmallVec<[Standing; 4]>;
+
+/// Where one quota stands after a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    limit: u64,
+    remaining: u64,
+    reset_after_us: u64,
+    available_after_us: u64,
+    policy: u8,
+    quota: u8,
+    passed: bool,
+}
+
+impl Standing {
+    /// Where a quota stands: `policy` and `quota` are its place among the asks and in its policy, `passed` whether
+    /// it had room, `available_after_us` as [`available_after`](Self::available_after). For authors of stores.
+    #[inline]
+    pub fn new(
+        (policy, quota): (u8, u8),
+        passed: bool,
+        limit: u64,
+        remaining: u64,
+        reset_after_us: u64,
+        available_after_us: u64,
+    ) -> Self {
+        Self { limit, remaining, reset_after_us, available_after_us, policy, quota, passed }
+    }
+
+    /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Units that would pass now.
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// How long until all of [`limit`](Self::limit) is back.
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.reset_after_us)
+    }
+
+    /// If this quota refused, how long until the same cost could pass; otherwise how long until one unit more
+    /// remains. Zero if nothing is missing, and if the cost can never pass.
+    pub fn available_after(&self) -> Duration {
+        Duration::from_micros(self.available_after_us)
+    }
+
+    /// Whether this quota had room for the cost.
+    pub fn passed(&self) -> bool {
+        self.passed
+    }
+
+    /// The place of its policy among those that were asked.
+    pub fn policy_index(&self) -> usize {
+        usize::from(self.policy)
+    }
+
+    /// The place of the quota in its policy.
+    pub fn quota_index(&self) -> usize {
+        usize::from(self.quota)
+    }
+}
+
+impl Decision {
+    /// A decision over these quotas, of which there must be at least one. For authors of stores.
+    ///
+    /// `delay_us` counts for an allowed decision only.
+    #[inline]
+    pub fn new(outcome: Outcome, delay_us: u64, standings: impl IntoIterator<Item = Standing>) -> Self {
+        Self::of(outcome, delay_us, standings.into_iter().collect())
+    }
+
+    /// A decision over a single quota, without a loop.
+    #[inline]
+    pub(crate) fn single(outcome: Outcome, delay_us: u64, standing: Standing) -> Self {
+        let mut standings = SmallVec::new();
+        standings.push(standing);
+        Self { outcome, deciding: 0, delay_us, standings, policies: None }
+    }
+
+    fn of(outcome: Outcome, delay_us: u64, standings: Standings) -> Self {
+        assert!(!standings.is_empty(), "a decision is about at least one quota");
+        let strictness = |standing: &Standing| match outcome {
+            Outcome::Allowed => (true, standing.remaining, u64::MAX - standing.reset_after_us),
+            Outcome::Denied => (standing.passed, u64::MAX - standing.available_after_us, standing.remaining),
+            Outcome::Impossible => (standing.passed || standing.available_after_us > 0, standing.limit, 0),
+        };
+        let deciding = (0_u8..).zip(&standings).min_by_key(|(_, standing)| strictness(standing));
+        let deciding = deciding.map_or(0, |(index, _)| index);
+        Self { outcome, deciding, delay_us, standings, policies: None }
+    }
+
+    /// This decision with the policies that its standings refer to, one per ask.
+    #[must_use]
+    pub fn with_policies(mut self, policies: Arc<[Arc<Policy>]>) -> Self {
+        self.policies = Some(policies);
+        self
+    }
+
+    /// This decision and that of another limiter on the same request, as one: allowed if both allow, with the quotas
+    /// of both, and the tightest of them deciding.
+    #[must_use]
+    pub fn merge(&self, inner: &Self) -> Self {
+        let outcome = match (self.outcome, inner.outcome) {
+            (Outcome::Impossible, _) | (_, Outcome::Impossible) => Outcome::Impossible,
+            (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,
+            (Outcome::Allowed, Outcome::Allowed) => Outcome::Allowed,
+        };
+        let own = self.policies.as_deref().unwrap_or_default();
+        let offset = own.len().max(self.standings.iter().map(|s| s.policy_index() + 1).max().unwrap_or(0));
+        let shifted = inner.standings.iter().map(|standing| Standing {
+            policy: u8::try_from(standing.policy_index() + offset).unwrap_or(u8::MAX),
+            ..*standing
+        });
+        let merged = Self::of(
+            outcome,
+            self.delay_us.saturating_add(inner.delay_us),
+            self.standings.iter().copied().chain(shifted).collect(),
+        );
+        match (&self.policies, &inner.policies) {
+            (Some(outer), Some(inner)) => {
+                merged.with_policies(outer.iter().chain(inner.iter()).cloned().collect())
+            }
+            _ => merged,
+        }
+    }
+
+    /// What was decided.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether the request may go on.
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        self.outcome == Outcome::Allowed
+    }
+
+    /// How long an allowed request has to wait before it goes on; zero unless its policy waits or shapes.
+    pub fn delay(&self) -> Duration {
+        Duration::from_micros(if self.is_allowed() { self.delay_us } else { 0 })
+    }
+
+    /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
+    #[inline]
+    pub fn limit(&self) -> u64 {
+        self.deciding().limit
+    }
+
+    /// Units that would pass now.
+    #[inline]
+    pub fn remaining(&self) -> u64 {
+        self.deciding().remaining
+    }
+
+    /// How long until the whole [`limit`](Self::limit) is back.
+    #[inline]
+    pub fn reset_after(&self) -> Duration {
+        self.deciding().reset_after()
+    }
+
+    /// For a denied request, the shortest wait after which the same cost would pass if nothing else arrived.
+    pub fn retry_after(&self) -> Option<Duration> {
+        (self.outcome == Outcome::Denied).then(|| self.deciding().available_after())
+    }
+
+    /// The standing of the quota that decided, whose numbers the decision shows.
+    #[inline]
+    pub fn deciding(&self) -> &Standing {
+        &self.standings[usize::from(self.deciding)]
+    }
+
+    /// Where every quota stands, in the order of the asks and of the quotas in their policies.
+    pub fn standings(&self) -> &[Standing] {
+        &self.standings
+    }
+
+    /// The policy that decided. Known where middleware made the decision; [`RateLimiter::check`] leaves it out, for
+    /// there it is the limiter's own.
+    ///
+    /// [`RateLimiter::check`]: crate::RateLimiter::check
+    pub fn policy(&self) -> Option<&Policy> {
+        self.policy_of(self.deciding())
+    }
+
+    /// The policy that a standing belongs to, where middleware made the decision.
+    pub fn policy_of(&self, standing: &Standing) -> Option<&Policy> {
+        self.policies.as_deref()?.get(standing.policy_index()).map(Arc::as_ref)
+    }
+
+    /// The quota that a standing belongs to, where middleware made the decision.
+    pub fn quota_of(&self, standing: &Standing) -> Option<&PolicyQuota> {
+        self.policy_of(standing)?.quotas().get(standing.quota_index())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(policy: u8, passed: bool, remaining: u64, available_after_us: u64) -> Standing {
+        Standing::new((policy, 0), passed, 10, remaining, 1_000_000, available_after_us)
+    }
+
+    #[test]
+    fn the_tightest_quota_speaks_for_the_decision() {
+        let roomy = standing(0, true, 9, 5);
+        let allowed = Decision::new(Outcome::Allowed, 0, [roomy, standing(1, true, 2, 5)]);
+        assert_eq!((allowed.remaining(), allowed.retry_after()), (2, None));
+        let denied =
+            Decision::new(Outcome::Denied, 0, [standing(0, false, 0, 30), roomy, standing(1, false, 1, 70)]);
+        assert_eq!((denied.remaining(), denied.retry_after()), (1, Some(Duration::from_micros(70))));
+    }
+
+    #[test]
+    fn merged_decisions_keep_every_quota() {
+        let outer = Decision::new(Outcome::Allowed, 0, [standing(0, true, 7, 1)]);
+        let inner = Decision::new(Outcome::Denied, 0, [standing(0, false, 0, 9)]);
+        let merged = outer.merge(&inner);
+        assert_eq!(merged.outcome(), Outcome::Denied);
+        assert_eq!(merged.standings().len(), 2);
+        assert_eq!(merged.deciding().policy_index(), 1);
+    }
+}

@@ -1,0 +1,50 @@
+//! Rate limiting algorithms, policies and the in-memory store of Sluicegate, without a runtime and without HTTP.
+//!
+//! Services use the `sluicegate` crate, which puts this one behind Tower and Axum middleware. Use this one alone to
+//! limit something that is not a request, or to write a [`Store`].
+//!
+//! A [`Policy`] names one or more [`Quota`]s and an [`Algorithm`]; put on a store it is a [`RateLimiter`], which
+//! answers a [`Key`] with a [`Decision`]:
+//!
+//! ```
+//! use sluicegate_core::{MemoryStore, Policy};
+//!
+//! let store = MemoryStore::new();
+//! let mail = Policy::gcra("mail", "3/h").and("10/d").on(&store)?;
+//!
+//! for _ in 0..3 {
+//!     assert!(mail.check("ada@example.org").now().expect("memory answers at once")?.is_allowed());
+//! }
+//! let denied = mail.check("ada@example.org").now().expect("memory answers at once")?;
+//! assert_eq!(denied.retry_after().map(|wait| wait.as_secs() / 60), Some(19)); // a little under 20 minutes
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Features
+//! | feature | what it adds |
+//! |---|---|
+//! | `tokio` | `RateLimiter::acquire`, which waits on tokio's timer |
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod algorithm;
+mod clock;
+mod decision;
+mod error;
+mod key;
+mod limiter;
+mod memory;
+mod policy;
+mod quota;
+mod store;
+
+pub use self::clock::{Clock, ManualClock, SystemClock};
+pub use self::decision::{Decision, Outcome, Standing};
+pub use self::error::{BoxError, ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
+pub use self::key::Key;
+pub use self::limiter::RateLimiter;
+pub use self::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
+pub use self::policy::{
+    Algorithm, Anchor, Drain, MAX_BUCKETS, OnExceeded, Policy, PolicyBuilder, PolicyQuota, Refill,
+};
+pub use self::quota::{IntoQuota, Quota};
+pub use self::store::{Ask, Inherit, Mode, Opened, Store, Verdict};

@@ -1,0 +1,337 @@
+//! The embedded store: one fixed table, no background task, no unsafe code.
+
+mod bucket;
+mod decide;
+mod logs;
+mod table;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use foldhash::quality::RandomState;
+
+use self::bucket::Buckets;
+use self::logs::Logs;
+use self::table::Table;
+use crate::algorithm::SlidingLog;
+use crate::clock::{Clock, SystemClock};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::store::{Ask, Inherit, Opened, Store, Verdict};
+
+/// Keeps the state of all its policies in memory of a fixed size.
+///
+/// Clones are handles to the same store. Limits hold for one process; nothing survives a restart.
+///
+/// # Memory
+/// The size is set once, in keys. Buckets whose state is one word (GCRA, token and leaky buckets of all round
+/// quotas) share a table of 24 bytes per key; buckets of two words (fixed windows, sliding counters, interval
+/// refills) one of 48 bytes per key; sliding logs take 16 bytes per entry and 64 per key. Each of the three is
+/// allocated whole when the first policy that needs it is opened, and never grows, whatever keys arrive.
+///
+/// A key is held only while it is in debt: a key back at rest takes no room, and there is nothing to sweep. When
+/// as many keys as the capacity are in debt at once, three to five in a hundred find their set full: then the key
+/// closest to rest is forgotten, which admits it anew; see [`MemoryStore::stats`]. A flood of new keys therefore
+/// cannot wash away the record of a heavy debtor.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::{ManualClock, MemoryStore, Policy};
+///
+/// let clock = ManualClock::new();
+/// let store = MemoryStore::builder().capacity(10_000).clock(clock.clone()).build()?;
+/// let search = Policy::token_bucket("search", "1/s burst 2").on(&store)?;
+///
+/// let check = || search.check("ada").now().expect("memory answers at once");
+/// assert!(check()?.is_allowed() && check()?.is_allowed());
+/// assert_eq!(check()?.retry_after(), Some(Duration::from_secs(1)));
+/// clock.advance(Duration::from_secs(1));
+/// assert!(check()?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+/// Five states of one word to a set of 64 bytes.
+type Narrow = Table<5, 1>;
+/// Three states of two words to a set of 64 bytes.
+type Wide = Table<3, 2>;
+
+/// Slots per hundred keys of capacity, so that a full table has 2.7 of 5 and 1.3 of 3 slots of a set in use.
+const NARROW_SLOTS_PER_CENT: usize = 187;
+const WIDE_SLOTS_PER_CENT: usize = 225;
+
+struct Inner {
+    capacity: usize,
+    log_entries: usize,
+    clock: Time,
+    seed: RandomState,
+    narrow: OnceLock<Narrow>,
+    wide: OnceLock<Wide>,
+    logs: OnceLock<Logs>,
+    open: Mutex<HashMap<String, Weak<Buckets>>>,
+    salts: AtomicU64,
+}
+
+/// The machine's clock without a call through a pointer, or another.
+enum Time {
+    System(SystemClock),
+    Other(Box<dyn Clock>),
+}
+
+impl Time {
+    #[inline]
+    fn now_us(&self) -> u64 {
+        match self {
+            Self::System(clock) => clock.now_us(),
+            Self::Other(clock) => clock.now_us(),
+        }
+    }
+}
+
+impl MemoryStore {
+    /// A store for 100,000 keys in debt at once, on the machine's clock.
+    pub fn new() -> Self {
+        Self::with(Settings::default(), Time::System(SystemClock::new()))
+    }
+
+    /// Begins a store with another capacity or clock.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { settings: Settings::default(), clock: None }
+    }
+
+    fn with(settings: Settings, clock: Time) -> Self {
+        let Settings { capacity, log_entries } = settings;
+        Self(Arc::new(Inner {
+            capacity,
+            log_entries,
+            clock,
+            seed: RandomState::default(),
+            narrow: OnceLock::new(),
+            wide: OnceLock::new(),
+            logs: OnceLock::new(),
+            open: Mutex::default(),
+            salts: AtomicU64::new(0),
+        }))
+    }
+
+    /// How full the store is. Walks the tables, so it is for a gauge that is read now and then.
+    pub fn stats(&self) -> MemoryStats {
+        let now_us = self.0.clock.now_us();
+        let (narrow, wide, logs) = (self.0.narrow.get(), self.0.wide.get(), self.0.logs.get());
+        MemoryStats {
+            keys: narrow.map_or(0, |table| table.in_use(now_us))
+                + wide.map_or(0, |table| table.in_use(now_us))
+                + logs.map_or(0, Logs::in_use),
+            slots: narrow.map_or(0, Table::slots)
+                + wide.map_or(0, Table::slots)
+                + logs.map_or(0, |_| self.0.capacity),
+            evictions: narrow.map_or(0, Table::evictions)
+                + wide.map_or(0, Table::evictions)
+                + logs.map_or(0, Logs::evictions),
+        }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("capacity", &self.0.capacity).finish_non_exhaustive()
+    }
+}
+
+/// How full a [`MemoryStore`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Keys in debt, counted once per quota.
+    pub keys: usize,
+    /// The most that fit, over all tables that are in use.
+    pub slots: usize,
+    /// Keys that were forgotten before they were at rest, because there was no room. Should stay near zero: if it
+    /// grows, raise the capacity.
+    pub evictions: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    capacity: usize,
+    log_entries: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { capacity: 100_000, log_entries: 262_144 }
+    }
+}
+
+/// Collects the settings of a [`MemoryStore`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct MemoryStoreBuilder {
+    settings: Settings,
+    clock: Option<Box<dyn Clock>>,
+}
+
+impl MemoryStoreBuilder {
+    /// How many keys can be in debt at once, counted once per quota. Default: 100,000 (2.4 MB; 4.8 MB more for
+    /// quotas of two words). This bounds the memory; see [`MemoryStore`].
+    pub fn capacity(mut self, keys: usize) -> Self {
+        self.settings.capacity = keys;
+        self
+    }
+
+    /// How many entries all sliding logs have together. Default: 262,144 (4 MB). A sixteenth of them is the highest
+    /// limit that a sliding log on this store can have.
+    pub fn log_entries(mut self, entries: usize) -> Self {
+        self.settings.log_entries = entries;
+        self
+    }
+
+    /// Where the time comes from. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Box::new(clock));
+        self
+    }
+
+    /// Checks the settings and makes the store.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] for a capacity of 0, or one above 2^31.
+    pub fn build(self) -> Result<MemoryStore, ConfigError> {
+        const MOST: usize = 1 << 31;
+        let Settings { capacity, log_entries } = self.settings;
+        for (what, value) in [("capacity", capacity), ("log_entries", log_entries)] {
+            if value == 0 || value > MOST {
+                return Err(ConfigError::new(
+                    ConfigErrorKind::Store,
+                    format!("a memory store cannot have a {what} of {value}: use 1 to {MOST}"),
+                ));
+            }
+        }
+        let clock = self.clock.map_or_else(|| Time::System(SystemClock::new()), Time::Other);
+        Ok(MemoryStore::with(self.settings, clock))
+    }
+}
+
+impl fmt::Debug for MemoryStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryStoreBuilder").field(&self.settings).finish()
+    }
+}
+
+impl Inner {
+    /// A number that no client can guess, different for every bucket ever opened.
+    fn fresh_salt(&self) -> u64 {
+        self.seed.hash_one(self.salts.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Policy, quota and key in one: the hash is seeded at random, so nobody outside can aim at a set.
+    #[inline]
+    fn hash(&self, salt: u64, key: &Key) -> u64 {
+        let mut hasher = self.seed.build_hasher();
+        hasher.write_u64(salt);
+        hasher.write(key.as_bytes());
+        hasher.finish()
+    }
+
+    fn narrow(&self) -> &Narrow {
+        self.narrow.get_or_init(|| Table::new(self.capacity * NARROW_SLOTS_PER_CENT / 100))
+    }
+
+    fn wide(&self) -> &Wide {
+        self.wide.get_or_init(|| Table::new(self.capacity * WIDE_SLOTS_PER_CENT / 100))
+    }
+
+    fn logs(&self) -> &Logs {
+        self.logs.get_or_init(|| Logs::new(self.capacity, self.log_entries))
+    }
+
+    fn check_log(&self, policy: &Policy, rule: &SlidingLog) -> Result<(), ConfigError> {
+        let longest = Logs::longest(self.log_entries);
+        if usize::try_from(rule.limit()).is_ok_and(|limit| limit <= longest) {
+            return Ok(());
+        }
+        let needed = rule.limit().saturating_mul(16);
+        Err(ConfigError::new(
+            ConfigErrorKind::Store,
+            format!(
+                "policy {:?} needs a log of {} entries per key, and this store has room for {longest}: build it with log_entries({needed}), or use a sliding counter",
+                policy.name(),
+                rule.limit()
+            ),
+        ))
+    }
+}
+
+impl Store for Inner {
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        let predecessor = match replaces {
+            None => None,
+            Some((opened, inherit)) => match opened.prepared::<Arc<Buckets>>() {
+                Some(buckets) if opened.policy().name() == policy.name() => Some((buckets, inherit)),
+                Some(_) => {
+                    return Err(ConfigError::new(
+                        ConfigErrorKind::Policy,
+                        format!(
+                            "policy {:?} cannot replace {:?}: their names must be equal",
+                            policy.name(),
+                            opened.policy().name()
+                        ),
+                    ));
+                }
+                None => {
+                    return Err(ConfigError::new(
+                        ConfigErrorKind::Store,
+                        "the replaced policy was opened on another store",
+                    ));
+                }
+            },
+        };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = open.get(policy.name()).and_then(Weak::upgrade);
+        if let (Some(current), None) = (current, predecessor) {
+            if *current.policy == *policy {
+                return Ok(Opened::new(policy, current));
+            }
+            return Err(ConfigError::new(
+                ConfigErrorKind::NameTaken,
+                format!(
+                    "the name {:?} is taken on this store by another policy ({}): give this one ({policy}) another name, or replace that one",
+                    policy.name(),
+                    current.policy
+                ),
+            ));
+        }
+        let buckets = Arc::new(Buckets::new(self, Arc::clone(&policy), predecessor)?);
+        open.retain(|_, buckets| buckets.strong_count() > 0);
+        open.insert(policy.name().to_owned(), Arc::downgrade(&buckets));
+        Ok(Opened::new(policy, buckets))
+    }
+
+    #[inline]
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        Verdict::ready(self.decide_now(asks))
+    }
+}
+
+impl From<&MemoryStore> for Arc<dyn Store> {
+    fn from(store: &MemoryStore) -> Self {
+        Arc::clone(&store.0) as Self
+    }
+}
+
+impl From<MemoryStore> for Arc<dyn Store> {
+    fn from(store: MemoryStore) -> Self {
+        store.0
+    }
+}

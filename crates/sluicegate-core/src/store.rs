@@ -1,0 +1,219 @@
+//! Where state lives, and who decides: the [`Store`] trait, for authors of stores and of wrappers around them.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::decision::Decision;
+use crate::error::{ConfigError, StoreError};
+use crate::key::Key;
+use crate::policy::Policy;
+
+/// Where state lives, and who decides.
+///
+/// # Contract
+/// - `decide` admits no more than the policies' algorithms define, under any concurrency.
+/// - All spending asks of one call are granted together or not at all; a call that is not granted changes nothing.
+/// - `decide` starts its work when it is called. Dropping the verdict does not undo what was spent, and what was
+///   asked to be given back is given back.
+/// - A request's future may be dropped at any time, so nothing may be held between `decide` and the verdict.
+pub trait Store: Send + Sync + 'static {
+    /// Prepares a policy: checks that this store can keep it exactly, and compiles what can be compiled once.
+    ///
+    /// Opening an equal policy again gives the same buckets. With `replaces`, the new policy takes over the keys of
+    /// an open one, of the same name, in the way that [`Inherit`] says.
+    ///
+    /// # Errors
+    /// When the store cannot keep the policy exactly, or its name is open for a different one.
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError>;
+
+    /// Decides all asks of one request together: all spend, or none does.
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict;
+}
+
+/// How the keys of a replaced policy start under the new one. Quotas inherit from the quota with the same id; without
+/// ids, only if either policy has a single quota. A key at rest is at rest under any policy.
+///
+/// The strategies are Bucket4j's (`TokensInheritanceStrategy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Inherit {
+    /// Afresh: everybody has the whole new burst.
+    Reset,
+    /// With the units that remained, at most the new burst.
+    AsIs,
+    /// With the same part of the burst that remained.
+    Proportional,
+    /// With the units that remained, and the units that the burst has grown by.
+    Additive,
+}
+
+/// A policy that a store has prepared; only that store can decide it.
+#[derive(Clone)]
+pub struct Opened {
+    policy: Arc<Policy>,
+    prepared: Arc<dyn Any + Send + Sync>,
+}
+
+impl Opened {
+    /// A policy with what the store prepared for it.
+    pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: T) -> Self {
+        Self { policy, prepared: Arc::new(prepared) }
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// What the store prepared, if it was a store that prepares a `T`.
+    #[inline]
+    pub fn prepared<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.prepared.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Opened").field(&self.policy.name()).finish()
+    }
+}
+
+/// What one request asks of one policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    policy: &'a Opened,
+    key: &'a Key,
+    cost: u64,
+    mode: Mode,
+}
+
+/// What is to be done with the cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Spend it, if it fits now.
+    Spend,
+    /// Say whether it would fit, and spend nothing.
+    Peek,
+    /// Spend it, if it fits now or its turn comes within `longest`; [`Decision::delay`] says when.
+    Reserve {
+        /// The longest wait.
+        longest: Duration,
+    },
+    /// Give it back.
+    Refund,
+    /// Spend it whether it fits or not: what does not fit is a debt.
+    Charge,
+    /// Forget the key; the cost does not matter.
+    Reset,
+}
+
+impl Mode {
+    /// Whether it spends only if there is room.
+    #[inline]
+    pub fn spends(self) -> bool {
+        matches!(self, Self::Spend | Self::Reserve { .. })
+    }
+}
+
+impl<'a> Ask<'a> {
+    /// An ask for `cost` units of `key`'s bucket.
+    #[inline]
+    pub fn new(policy: &'a Opened, key: &'a Key, cost: u64, mode: Mode) -> Self {
+        Self { policy, key, cost, mode }
+    }
+
+    /// The policy, as the store prepared it.
+    #[inline]
+    pub fn policy(&self) -> &'a Opened {
+        self.policy
+    }
+
+    /// Whose bucket.
+    #[inline]
+    pub fn key(&self) -> &'a Key {
+        self.key
+    }
+
+    /// How many units.
+    #[inline]
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// What is to be done with them.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+}
+
+type Pending = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
+
+/// A decision, or the promise of one: a future that is ready at once when the store is in memory.
+///
+/// # Cancel safety
+/// Dropping it gives nothing back: what the store spent stays spent.
+#[must_use = "a verdict says whether the request may go on"]
+pub struct Verdict(Answer);
+
+enum Answer {
+    Ready(Option<Result<Decision, StoreError>>),
+    Pending(Pending),
+}
+
+impl Verdict {
+    /// A verdict that is known now.
+    #[inline]
+    pub fn ready(result: Result<Decision, StoreError>) -> Self {
+        Self(Answer::Ready(Some(result)))
+    }
+
+    /// A verdict that is still to come.
+    pub fn pending(future: impl Future<Output = Result<Decision, StoreError>> + Send + 'static) -> Self {
+        Self(Answer::Pending(Box::pin(future)))
+    }
+
+    /// The answer if it is known without waiting, as it always is from a [`MemoryStore`](crate::MemoryStore);
+    /// otherwise the verdict again.
+    ///
+    /// # Errors
+    /// The verdict itself, when the answer is still to come.
+    #[inline]
+    #[expect(clippy::result_large_err, reason = "the verdict is handed back, not reported")]
+    pub fn now(self) -> Result<Result<Decision, StoreError>, Self> {
+        match self.0 {
+            Answer::Ready(Some(result)) => Ok(result),
+            other => Err(Self(other)),
+        }
+    }
+}
+
+impl Future for Verdict {
+    type Output = Result<Decision, StoreError>;
+
+    /// # Panics
+    /// When polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Answer::Ready(result) => {
+                Poll::Ready(result.take().expect("a verdict is polled until it is ready, once"))
+            }
+            Answer::Pending(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Answer::Ready(result) => f.debug_tuple("Verdict").field(result).finish(),
+            Answer::Pending(_) => f.write_str("Verdict(..)"),
+        }
+    }
+}
