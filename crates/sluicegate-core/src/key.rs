@@ -69,16 +69,17 @@ impl Key {
 
 impl From<&[u8]> for Key {
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
     fn from(value: &[u8]) -> Self {
-        // 64 bits, so that no length is cut off; a varint saves seven bytes for text below 128.
+        // A varint: no length is cut off, and text below 128 bytes needs one.
         let mut bytes = SmallVec::new();
         bytes.push(Tag::Bytes as u8);
         let mut length = value.len();
         while length >= 0x80 {
-            bytes.push((length & 0x7f) as u8 | 0x80);
+            bytes.push((length % 0x80) as u8 | 0x80);
             length >>= 7;
         }
-        bytes.push((length & 0x7f) as u8);
+        bytes.push(length as u8);
         bytes.extend_from_slice(value);
         Self { bytes }
     }

@@ -23,7 +23,7 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
-//! | `tokio` | `RateLimiter::acquire`, which waits on tokio's timer |
+//! | `tokio` | `RateLimiter::acquire` and `Turn`, which wait on tokio's timer |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod algorithm;
@@ -36,6 +36,8 @@ mod memory;
 mod policy;
 mod quota;
 mod store;
+#[cfg(feature = "tokio")]
+mod turn;
 
 pub use self::clock::{Clock, ManualClock, SystemClock};
 pub use self::decision::{Decision, Outcome, Standing};
@@ -48,3 +50,5 @@ pub use self::policy::{
 };
 pub use self::quota::{IntoQuota, Quota};
 pub use self::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
+#[cfg(feature = "tokio")]
+pub use self::turn::Turn;

@@ -1,8 +1,8 @@
 //! The user's handle: [`RateLimiter`].
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -45,7 +45,10 @@ struct Handle {
     first: Opened,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
     current: ArcSwap<Opened>,
-    was_replaced: AtomicBool,
+    replacements: AtomicU64,
+    replacing: Mutex<()>,
+    #[cfg(feature = "tokio")]
+    queues: crate::turn::Queues,
 }
 
 impl RateLimiter {
@@ -57,7 +60,15 @@ impl RateLimiter {
         let store = store.into();
         let first = store.open(Arc::new(policy), None)?;
         let current = ArcSwap::from_pointee(first.clone());
-        Ok(Self(Arc::new(Handle { store, first, current, was_replaced: AtomicBool::new(false) })))
+        Ok(Self(Arc::new(Handle {
+            store,
+            first,
+            current,
+            replacements: AtomicU64::new(0),
+            replacing: Mutex::new(()),
+            #[cfg(feature = "tokio")]
+            queues: crate::turn::Queues::default(),
+        })))
     }
 
     /// The policy in force.
@@ -75,12 +86,26 @@ impl RateLimiter {
     /// # Errors
     /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.
     pub fn replace(&self, policy: Policy, inherit: Inherit) -> Result<(), ConfigError> {
+        let _one_at_a_time = self.0.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.0.current.load();
         let opened = self.0.store.open(Arc::new(policy), Some((&old, inherit)))?;
         self.0.current.store(Arc::new(opened));
-        // Release: whoever sees the flag also sees the new policy.
-        self.0.was_replaced.store(true, Ordering::Release);
+        // Release: whoever sees the count also sees the new policy.
+        self.0.replacements.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// How often the policy was replaced: what was derived from [`policy`](Self::policy) is out of date when this
+    /// has changed.
+    #[inline]
+    pub fn replacements(&self) -> u64 {
+        // Acquire: pairs with the release in `replace`.
+        self.0.replacements.load(Ordering::Acquire)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn queues(&self) -> &crate::turn::Queues {
+        &self.0.queues
     }
 
     /// Decides one unit now, and spends it if allowed. A policy that waits is asked for a turn: an allowed decision
@@ -172,11 +197,9 @@ impl RateLimiter {
 
     #[inline]
     fn opened(&self) -> Current<'_> {
-        // Acquire: pairs with the release in `replace`.
-        if self.0.was_replaced.load(Ordering::Acquire) {
-            Current::Replaced(self.0.current.load())
-        } else {
-            Current::First(&self.0.first)
+        match self.replacements() {
+            0 => Current::First(&self.0.first),
+            _ => Current::Replaced(self.0.current.load()),
         }
     }
 }

@@ -100,7 +100,7 @@ fn write_period(f: &mut fmt::Formatter<'_>, period: Duration) -> fmt::Result {
         (1_000, "us"),
     ];
     let nanos = period.as_nanos();
-    match UNITS.iter().find(|(unit, _)| nanos != 0 && nanos % unit == 0) {
+    match UNITS.iter().find(|(unit, _)| nanos != 0 && nanos.is_multiple_of(*unit)) {
         Some((unit, name)) if nanos / unit == 1 => f.write_str(name),
         Some((unit, name)) => write!(f, "{}{name}", nanos / unit),
         None => write!(f, "{nanos}ns"),

@@ -251,7 +251,7 @@ impl Checked {
                 "the period of a quota of {limit} is 0, and must be at least 1 microsecond"
             ));
         }
-        if nanos % 1_000 != 0 {
+        if !nanos.is_multiple_of(1_000) {
             return fail(format!("the period of {quota} is no whole number of microseconds"));
         }
         let period_us = u64::try_from(nanos / 1_000).ok().and_then(NonZeroU64::new);
@@ -273,8 +273,8 @@ impl Checked {
 
     /// The finest of microseconds and milliseconds in which `product_of(period)` is exact, with the period in it.
     fn unit(&self, product_of: impl Fn(NonZeroU64) -> u64) -> Result<(NonZeroU64, NonZeroU64), ConfigError> {
-        let in_ms =
-            NonZeroU64::new(self.period_us.get() / 1_000).filter(|_| self.period_us.get() % 1_000 == 0);
+        let in_ms = NonZeroU64::new(self.period_us.get() / 1_000)
+            .filter(|_| self.period_us.get().is_multiple_of(1_000));
         let candidates = [Some((NonZeroU64::MIN, self.period_us)), in_ms.map(|period| (MILLI, period))];
         let fitting = candidates.into_iter().flatten().find(|(_, period)| product_of(*period) <= EXACT);
         fitting.ok_or_else(|| {

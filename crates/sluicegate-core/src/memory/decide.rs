@@ -36,11 +36,10 @@ impl Inner {
         let mut state = set.get(hash);
         let slot = bucket.rule.slot(state, now_us, ask.cost());
         let passed = passes(bucket, ask.mode(), slot, now_us);
-        if passed {
-            if let Some(after) = change(bucket, state, ask, now_us, slot.departs_us) {
-                set.put(hash, after, now_us);
-                state = after;
-            }
+        let after = passed.then(|| change(bucket, state, ask, now_us, slot.departs_us)).flatten();
+        if let Some(after) = after {
+            set.put(hash, after, now_us);
+            state = after;
         }
         drop(set);
         let reading = Reading {

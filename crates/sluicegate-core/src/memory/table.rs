@@ -37,12 +37,8 @@ impl<const SLOTS: usize, const WORDS: usize> Table<SLOTS, WORDS> {
 
     /// The set that a hash belongs to.
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the product's upper half is below the number of sets"
-    )]
     pub(super) fn set_of(&self, hash: u64) -> usize {
-        ((hash & u64::from(u32::MAX)) * self.sets.len() as u64 >> 32) as usize
+        (((hash & u64::from(u32::MAX)) * self.sets.len() as u64) >> 32) as usize
     }
 
     /// Locks a set until the guard is dropped. Whoever locks several locks them in the order of their indices.
@@ -55,7 +51,7 @@ impl<const SLOTS: usize, const WORDS: usize> Table<SLOTS, WORDS> {
             // Wait on a read, which leaves the line shared, and let the holder run if it was preempted.
             while set.locked.load(Ordering::Relaxed) {
                 spins += 1;
-                if spins % 64 == 0 { thread::yield_now() } else { hint::spin_loop() }
+                if spins.is_multiple_of(64) { thread::yield_now() } else { hint::spin_loop() }
             }
         }
         Locked { set, evictions: &self.evictions }
@@ -144,7 +140,6 @@ impl<const SLOTS: usize, const WORDS: usize> Drop for Locked<'_, SLOTS, WORDS> {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the upper half of a hash has 32 bits")]
 fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32
 }

@@ -1,0 +1,2 @@
+//! Soon.
+pub use sluicegate_core::*;

@@ -1,0 +1,1 @@
+//! The examples lie beside this folder.
