@@ -1,2 +1,342 @@
-//! Soon.
-fn main() {}
+//! Decisions in memory, beside governor's keyed limiter as it comes: a `DashMap` with SipHash, and quanta's clock.
+//!
+//! Every quota but those of the refused rows is so large that all decisions are allowed, and so slow that a key stays
+//! in debt for the whole run: our table is as full as its capacity, which is its worst case.
+
+mod harness;
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use governor::DefaultKeyedRateLimiter as Governor;
+use sluicegate::{Clock, MemoryStore, Policy, PolicyBuilder, Quota, RateLimiter};
+
+use crate::harness::{Aim, Bench, Row, on_threads};
+
+/// Distinct keys of the large rows.
+const MANY: usize = 1_000_000;
+
+/// A unit lasts a second, and a burst more than a row of the hottest key can spend.
+const BURST: u32 = 250_000_000;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip_while(|arg| arg != "--resident").skip(1);
+    if let Some(side) = args.next() {
+        let keys = args.next().and_then(|keys| keys.parse().ok()).expect("the parent says how many keys");
+        return resident_child(&side, keys);
+    }
+    let mut bench = Bench::from_args("In memory; the reference is governor's keyed limiter");
+    many_keys(&mut bench);
+    few_keys(&mut bench);
+    other_algorithms(&mut bench);
+    resident(&mut bench);
+    bench.finish()
+}
+
+/// governor's clock under our trait: the same counter, scaled in the same way.
+struct QuantaClock(quanta::Clock);
+
+impl Clock for QuantaClock {
+    #[inline]
+    fn now_us(&self) -> u64 {
+        self.0.delta_as_nanos(0, self.0.raw()) / 1_000
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Ticking {
+    Quanta,
+    Default,
+}
+
+fn store(clock: Ticking, capacity: usize) -> MemoryStore {
+    let builder = MemoryStore::builder().capacity(capacity);
+    let builder = match clock {
+        Ticking::Quanta => builder.clock(QuantaClock(quanta::Clock::new())),
+        Ticking::Default => builder,
+    };
+    builder.build().expect("the capacity is possible")
+}
+
+fn on(policy: PolicyBuilder, store: &MemoryStore) -> RateLimiter {
+    policy.on(store).expect("the policy is possible")
+}
+
+fn generous() -> PolicyBuilder {
+    Policy::gcra("generous", Quota::per_second(1).burst(u64::from(BURST)))
+}
+
+fn generous_governor() -> Governor<String> {
+    let (one, burst) = (NonZeroU32::MIN, NonZeroU32::new(BURST).expect("the burst is not 0"));
+    Governor::keyed(governor::Quota::per_second(one).allow_burst(burst))
+}
+
+/// Key number `index`, of 15 bytes.
+fn name(index: usize) -> String {
+    format!("user-{index:010}")
+}
+
+/// `count` keys in a random order, which the rows then walk through in turn: the keys themselves come in from memory
+/// as predictably as a request's bytes do, the limiter's own accesses are random.
+fn shuffled(count: usize, seed: u64) -> Vec<String> {
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut random = seed;
+    for last in (1..count).rev() {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        order.swap(last, usize::try_from(random >> 16).unwrap_or(0) % (last + 1));
+    }
+    order.into_iter().map(name).collect()
+}
+
+#[inline]
+fn ours(limiter: &RateLimiter, key: &str) -> bool {
+    match limiter.check(key).now() {
+        Ok(Ok(decision)) => decision.is_allowed(),
+        _ => panic!("memory answers at once"),
+    }
+}
+
+#[inline]
+fn theirs(limiter: &Governor<String>, key: &String) -> bool {
+    limiter.check_key(key).is_ok()
+}
+
+/// A side that walks through the keys, and goes on where it stopped.
+fn walk<'a>(keys: &'a [String], mut decide: impl FnMut(&'a String) -> bool) -> impl FnMut(u64) {
+    let mut at = 0;
+    move |times| {
+        for _ in 0..times {
+            black_box(decide(&keys[at]));
+            at = if at + 1 == keys.len() { 0 } else { at + 1 };
+        }
+    }
+}
+
+/// The same, but no decision begins before the one before it has ended, as if each belonged to another request.
+///
+/// The usual way is an `lfence`, which needs unsafe code; a `SeqCst` fence is a locked instruction, behind which loads
+/// still run ahead (22 ns per random line instead of 200, as without it). So the next key depends on the machine's
+/// clock, whose `rdtscp` waits for all loads before it. This isolates as an `lfence` does (217 ns per random line
+/// instead of 200) and costs 25 ns instead of 7, which are in both sides here.
+fn walk_isolated<'a>(keys: &'a [String], mut decide: impl FnMut(&'a String) -> bool) -> impl FnMut(u64) {
+    let origin = Instant::now();
+    let nothing = black_box(0);
+    let mut at = 0;
+    move |times| {
+        for _ in 0..times {
+            black_box(decide(&keys[at]));
+            let dependent = origin.elapsed().subsec_nanos() as usize & nothing;
+            at = if at + 1 >= keys.len() { 0 } else { at + 1 + dependent };
+        }
+    }
+}
+
+fn many_keys(bench: &mut Bench) {
+    let rows = [
+        ("1 M keys, one decision per request", Aim::Ratio(0.40)),
+        ("1 M keys, streaming", Aim::Ratio(0.25)),
+        ("1 M keys, streaming, default clock", Aim::None),
+    ];
+    if !rows.iter().any(|(work, _)| bench.wants(work)) {
+        return;
+    }
+    let count = if bench.is_smoke() { 1_000 } else { MANY };
+    let keys = shuffled(count, 0x9e37_79b9_7f4a_7c15);
+    let (cheap, default) = (store(Ticking::Quanta, count), store(Ticking::Default, count));
+    let (limiter, with_default) = (on(generous(), &cheap), on(generous(), &default));
+    let governor = generous_governor();
+    // In another order than they are walked, or governor's copies of the keys would lie in that order in the heap.
+    for key in shuffled(count, 0x2545_f491_4f6c_dd1d) {
+        ours(&limiter, &key);
+        ours(&with_default, &key);
+        theirs(&governor, &key);
+    }
+    let [isolated, streaming, streaming_default] = rows;
+    bench.compare(
+        isolated.0,
+        isolated.1,
+        walk_isolated(&keys, |key| ours(&limiter, key)),
+        walk_isolated(&keys, |key| theirs(&governor, key)),
+    );
+    bench.compare(
+        streaming.0,
+        streaming.1,
+        walk(&keys, |key| ours(&limiter, key)),
+        walk(&keys, |key| theirs(&governor, key)),
+    );
+    bench.compare(
+        streaming_default.0,
+        streaming_default.1,
+        walk(&keys, |key| ours(&with_default, key)),
+        walk(&keys, |key| theirs(&governor, key)),
+    );
+    let evictions = cheap.stats().evictions + default.stats().evictions;
+    bench.note(format_args!("{evictions} states made room for others in the rows of 1 M keys"));
+}
+
+fn few_keys(bench: &mut Bench) {
+    let thousand = shuffled(1_000, 0x9e37_79b9_7f4a_7c15);
+    let one = &thousand[..1];
+    for (clock, suffix, aim) in
+        [(Ticking::Quanta, "", Aim::Ratio(0.70)), (Ticking::Default, ", default clock", Aim::Ratio(1.0))]
+    {
+        for (keys, what) in [(&thousand[..], "1,000 keys"), (one, "one hot key")] {
+            let (store, governor) = (store(clock, 100_000), generous_governor());
+            let limiter = on(generous(), &store);
+            bench.compare(
+                &format!("{what}{suffix}"),
+                aim,
+                walk(keys, |key| ours(&limiter, key)),
+                walk(keys, |key| theirs(&governor, key)),
+            );
+        }
+    }
+    let key = &thousand[0];
+    for (clock, suffix) in [(Ticking::Quanta, ""), (Ticking::Default, ", default clock")] {
+        let store = store(clock, 100_000);
+        let limiter = on(Policy::gcra("strict", "1/h"), &store);
+        let governor: Governor<String> = Governor::keyed(governor::Quota::per_hour(NonZeroU32::MIN));
+        bench.compare(
+            &format!("one hot key, refused{suffix}"),
+            Aim::None,
+            walk(one, |key| ours(&limiter, key)),
+            walk(one, |key| theirs(&governor, key)),
+        );
+    }
+    for (policy, quota, what, aim) in [
+        (
+            generous(),
+            governor::Quota::per_second(NonZeroU32::MIN)
+                .allow_burst(NonZeroU32::new(BURST).expect("the burst is not 0")),
+            "one hot key, 2 threads",
+            Aim::Ratio(0.5),
+        ),
+        (
+            Policy::gcra("strict", "1/h"),
+            governor::Quota::per_hour(NonZeroU32::MIN),
+            "one hot key, refused, 2 threads",
+            Aim::None,
+        ),
+    ] {
+        let store = store(Ticking::Quanta, 100_000);
+        let (limiter, governor): (_, Governor<String>) = (on(policy, &store), Governor::keyed(quota));
+        let both = |times: u64, decide: &(dyn Fn(u64) + Sync)| on_threads(2, |_| decide(times));
+        bench.compare(
+            what,
+            aim,
+            |times| {
+                both(times, &|times| {
+                    for _ in 0..times {
+                        black_box(ours(&limiter, key));
+                    }
+                })
+            },
+            |times| {
+                both(times, &|times| {
+                    for _ in 0..times {
+                        black_box(theirs(&governor, key));
+                    }
+                })
+            },
+        );
+    }
+}
+
+/// What the other algorithms cost, beside governor's GCRA.
+fn other_algorithms(bench: &mut Bench) {
+    let keys = shuffled(1_000, 0x9e37_79b9_7f4a_7c15);
+    let refused = AtomicU64::new(0);
+    for (what, policy) in [
+        ("fixed window", Policy::fixed_window("window", "1000000000/min")),
+        ("sliding counter", Policy::sliding_counter("counter", "1000000000/min")),
+        // A log is walked to be emptied; ten or twenty entries per key and millisecond are a busy one.
+        ("sliding log", Policy::sliding_log("log", Quota::new(10_000, Duration::from_millis(1)))),
+        ("token bucket, awkward quota", Policy::token_bucket("awkward", "7/s burst 250000000")),
+        ("two quotas", Policy::gcra("two", "1/s burst 250000000").and_named("second", "1/s burst 200000000")),
+    ] {
+        let (store, governor) = (store(Ticking::Quanta, 100_000), generous_governor());
+        let limiter = on(policy, &store);
+        bench.compare(
+            &format!("1,000 keys, {what}"),
+            Aim::None,
+            walk(&keys, |key| {
+                let allowed = ours(&limiter, key);
+                if !allowed {
+                    refused.fetch_add(1, Ordering::Relaxed);
+                }
+                allowed
+            }),
+            walk(&keys, |key| theirs(&governor, key)),
+        );
+    }
+    if refused.load(Ordering::Relaxed) > 0 {
+        bench.note(format_args!("{} decisions of these were refused", refused.load(Ordering::Relaxed)));
+    }
+}
+
+/// Resident bytes per key, each side in a process of its own, so that neither gets memory that the other has freed.
+fn resident(bench: &mut Bench) {
+    let work = "resident bytes per key, 1 M keys in debt";
+    if !bench.wants(work) || resident_bytes().is_none() {
+        return;
+    }
+    let count = if bench.is_smoke() { 10_000 } else { MANY };
+    let run = |side: &str| -> (f64, u64) {
+        let exe = std::env::current_exe().expect("a running program has a path");
+        let output = Command::new(exe).args(["--resident", side, &count.to_string()]).output();
+        let output =
+            String::from_utf8(output.expect("the bench runs itself").stdout).expect("it prints numbers");
+        let mut numbers = output.split_whitespace().map(|number| number.parse().expect("it prints numbers"));
+        let (bytes, evictions): (u64, u64) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        (bytes as f64 / count as f64, evictions)
+    };
+    let ((bytes, evictions), (governor, _)) = (run("ours"), run("governor"));
+    bench.record(Row::fixed(work, "B/key", bytes, governor, Aim::Ours(24.0)));
+    bench.note(format_args!(
+        "{evictions} of {count} keys in debt were forgotten ({:.1} %) in a store of that capacity",
+        100.0 * evictions as f64 / count as f64
+    ));
+}
+
+fn resident_child(side: &str, keys: usize) -> ExitCode {
+    let mut key = name(0);
+    let digits = key.len() - 10;
+    let before = resident_bytes().expect("the parent has looked");
+    let mut fill = |decide: &dyn Fn(&String)| {
+        for index in 0..keys {
+            use std::fmt::Write;
+            key.truncate(digits);
+            write!(key, "{index:010}").expect("a string takes everything");
+            decide(&key);
+        }
+    };
+    // Both stay alive until the memory was looked at.
+    let (limiter, governor, mut evictions) = (store(Ticking::Default, keys), generous_governor(), 0);
+    if side == "ours" {
+        let policy = on(generous(), &limiter);
+        fill(&|key| {
+            black_box(ours(&policy, key));
+        });
+        evictions = limiter.stats().evictions;
+    } else {
+        fill(&|key| {
+            black_box(theirs(&governor, key));
+        });
+    }
+    let after = resident_bytes().expect("the parent has looked");
+    println!("{} {evictions}", after.saturating_sub(before));
+    drop((limiter, governor));
+    ExitCode::SUCCESS
+}
+
+/// What the kernel counts at this moment; `statm` may lag behind by some pages.
+fn resident_bytes() -> Option<u64> {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

@@ -1,1 +1,32 @@
-//! Soon.
+//! Rate limits on axum routes and routers, and the decision in handlers.
+//!
+//! This crate is part of `sluicegate`, which re-exports all of it; use that one.
+//!
+//! ```
+//! use axum::Router;
+//! use axum::routing::{get, post};
+//! use sluicegate_axum::{Decided, RateLimitExt};
+//! use sluicegate_core::{MemoryStore, Policy};
+//! use sluicegate_tower::Limit;
+//!
+//! async fn search(Decided(decision): Decided) -> String {
+//!     format!("{} searches left", decision.remaining())
+//! }
+//!
+//! let store = MemoryStore::new();
+//! let app: Router = Router::new()
+//!     .route("/login", post(|| async { "hello" }).rate_limit(Policy::sliding_counter("login", "5/min").on(&store)?))
+//!     .route("/search", get(search).rate_limit(Policy::token_bucket("search", "10/s burst 20").on(&store)?))
+//!     // For all routes above: together with their own limits.
+//!     .rate_limit(Limit::new(Policy::gcra("api", "200/min").on(&store)?))
+//!     // Routes that are added later are exempt.
+//!     .route("/health", get(|| async { "ok" }));
+//! # Ok::<(), sluicegate_core::ConfigError>(())
+//! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod decided;
+mod ext;
+
+pub use self::decided::{Decided, NotLimited};
+pub use self::ext::RateLimitExt;

@@ -1,2 +1,18 @@
-//! Soon.
-pub use sluicegate_core::*;
+#![doc = include_str!("../../../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "axum")]
+pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
+pub use sluicegate_core::algorithm;
+pub use sluicegate_core::{
+    Algorithm, Anchor, Ask, BoxError, Clock, ConfigError, ConfigErrorKind, Decision, Drain, Inherit,
+    IntoQuota, Key, MAX_BUCKETS, ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded,
+    Opened, Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing, Store,
+    StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
+};
+#[cfg(feature = "tower")]
+pub use sluicegate_tower::{
+    Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, Limit, MissingKey,
+    OnMissingKey, OnStoreError, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer,
+    RateLimitLayerBuilder, Reason, Refusal, Respond, ResponseFuture, key_fn,
+};

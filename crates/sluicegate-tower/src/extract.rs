@@ -1,0 +1,316 @@
+//! The extractors: peer address, header, constant, closure, request extension.
+
+use std::any::type_name;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use http::header::{HeaderMap, HeaderName};
+use http::request::Parts;
+use sluicegate_core::{ConfigError, ConfigErrorKind, Key};
+
+use crate::key::{Extraction, KeyExtractor};
+
+/// The address that the connection came from, for servers that put it into the request's extensions.
+///
+/// With axum's `into_make_service_with_connect_info::<SocketAddr>()` there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is a name for an address, made by servers")]
+pub struct PeerAddr(pub SocketAddr);
+
+/// One bucket per peer address: the other end of the connection, whatever headers say.
+///
+/// Behind a proxy, that is the proxy. IPv6 clients own whole networks, so their addresses count by prefix, /64
+/// unless set otherwise; an IPv4-mapped address is the IPv4 address that it is.
+///
+/// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>`.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerIp {
+    ipv6_prefix: u8,
+}
+
+impl PeerIp {
+    /// Peer addresses, IPv6 by /64.
+    pub const fn new() -> Self {
+        Self { ipv6_prefix: 64 }
+    }
+
+    /// How many bits of an IPv6 address tell clients apart: 1 to 128. Default: 64.
+    ///
+    /// # Errors
+    /// For a prefix of 0, which would put all clients into one bucket, or above 128.
+    pub fn ipv6_prefix(self, bits: u8) -> Result<Self, ConfigError> {
+        if (1..=128).contains(&bits) {
+            return Ok(Self { ipv6_prefix: bits });
+        }
+        Err(ConfigError::new(ConfigErrorKind::Layer, format!("an IPv6 prefix of {bits} bits: use 1 to 128")))
+    }
+
+    fn key(self, ip: IpAddr) -> Key {
+        match ip.to_canonical() {
+            IpAddr::V4(v4) => v4.into(),
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX << (128 - u32::from(self.ipv6_prefix));
+                Ipv6Addr::from(u128::from(v6) & mask).into()
+            }
+        }
+    }
+}
+
+impl Default for PeerIp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl KeyExtractor for PeerIp {
+    #[inline]
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match peer(parts) {
+            Some(address) if !address.ip().is_unspecified() => Extraction::found(self.key(address.ip())),
+            _ => Extraction::missing(
+                "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), or put a PeerAddr into the request's extensions",
+            ),
+        }
+    }
+}
+
+#[inline]
+fn peer(parts: &Parts) -> Option<SocketAddr> {
+    if let Some(PeerAddr(address)) = parts.extensions.get() {
+        return Some(*address);
+    }
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::ConnectInfo(address)) = parts.extensions.get() {
+        return Some(*address);
+    }
+    None
+}
+
+/// One bucket per value of a header. Clients choose what they send: see [`KeyExtractor`].
+///
+/// An empty or blank value counts as missing; of several lines the first counts.
+#[derive(Clone, Debug)]
+pub struct Header(HeaderName);
+
+impl Header {
+    /// The header called `name`, in any case.
+    ///
+    /// # Errors
+    /// When `name` cannot be the name of a header.
+    pub fn new(name: &str) -> Result<Self, ConfigError> {
+        name.parse().map(Self).map_err(|_| {
+            let shown: String = name.chars().take(64).collect();
+            ConfigError::new(
+                ConfigErrorKind::Layer,
+                format!("{shown:?} cannot be the name of a header: use letters, digits and '-', like \"x-api-key\""),
+            )
+        })
+    }
+
+    fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+        headers.get(&self.0).map(|value| value.as_bytes().trim_ascii()).filter(|value| !value.is_empty())
+    }
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match self.value(&parts.headers) {
+            Some(value) => Extraction::found(value),
+            None => Extraction::missing(format!("the header {} is missing", self.0)),
+        }
+    }
+}
+
+/// One bucket for everybody.
+#[derive(Clone, Debug)]
+pub struct Constant(Key);
+
+impl Constant {
+    /// The bucket of this key.
+    pub fn new(key: impl Into<Key>) -> Self {
+        Self(key.into())
+    }
+}
+
+impl KeyExtractor for Constant {
+    fn extract(&self, _parts: &Parts) -> Extraction {
+        Extraction::found(&self.0)
+    }
+}
+
+/// One bucket per value that a closure finds; see [`key_fn`].
+#[derive(Clone)]
+pub struct KeyFn<F>(F);
+
+/// An extractor from a closure; `None` means that the request has no key.
+///
+/// ```
+/// use sluicegate_tower::{key_fn, PeerIp, KeyExtractor};
+///
+/// let by_first_segment = key_fn(|parts| parts.uri.path().split('/').nth(1).map(str::to_owned));
+/// let by_segment_and_peer = (by_first_segment, PeerIp::new());
+/// # fn check(_: impl KeyExtractor) {}
+/// # check(by_segment_and_peer);
+/// ```
+pub fn key_fn<F, K>(find: F) -> KeyFn<F>
+where
+    F: Fn(&Parts) -> Option<K> + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    KeyFn(find)
+}
+
+impl<F, K> KeyExtractor for KeyFn<F>
+where
+    F: Fn(&Parts) -> Option<K> + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match (self.0)(parts) {
+            Some(key) => Extraction::found(key),
+            None => Extraction::missing("the request has no key"),
+        }
+    }
+}
+
+impl<F> fmt::Debug for KeyFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyFn({})", type_name::<F>())
+    }
+}
+
+/// One bucket per value found in a request extension, such as the user that an authentication layer put there.
+///
+/// ```
+/// use sluicegate_tower::FromExtension;
+///
+/// #[derive(Clone)]
+/// struct User { id: u64 }
+///
+/// let by_user = FromExtension::new(|user: &User| user.id);
+/// ```
+#[derive(Clone)]
+pub struct FromExtension<T, F> {
+    find: F,
+    extension: PhantomData<fn(&T)>,
+}
+
+impl<T, F, K> FromExtension<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    /// The key that `find` makes of the request's `T`.
+    pub fn new(find: F) -> Self {
+        Self { find, extension: PhantomData }
+    }
+}
+
+impl<T, F, K> KeyExtractor for FromExtension<T, F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match parts.extensions.get::<T>() {
+            Some(extension) => Extraction::found((self.find)(extension)),
+            None => Extraction::missing(format!("the request has no {} in its extensions", type_name::<T>())),
+        }
+    }
+}
+
+impl<T, F> fmt::Debug for FromExtension<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FromExtension({})", type_name::<T>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn parts(build: impl FnOnce(&mut Request<()>)) -> Parts {
+        let mut request = Request::new(());
+        build(&mut request);
+        request.into_parts().0
+    }
+
+    fn key(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Key, String> {
+        extractor.extract(parts).now().unwrap().map_err(|missing| missing.to_string())
+    }
+
+    fn from(address: &str) -> Parts {
+        let address = PeerAddr(address.parse().unwrap());
+        parts(|request| _ = request.extensions_mut().insert(address))
+    }
+
+    #[test]
+    fn ipv6_peers_count_by_network_and_mapped_ones_by_address() {
+        let peer = PeerIp::new();
+        assert_eq!(key(&peer, &from("[2001:db8::1]:1")), key(&peer, &from("[2001:db8::ffff:2]:9")));
+        assert_ne!(key(&peer, &from("[2001:db8::1]:1")), key(&peer, &from("[2001:db8:0:1::1]:1")));
+        assert_eq!(key(&peer, &from("[::ffff:198.51.100.7]:1")), key(&peer, &from("198.51.100.7:2")));
+        assert_ne!(
+            key(&peer, &from("[::ffff:198.51.100.7]:1")),
+            key(&peer, &from("[::ffff:198.51.100.8]:1"))
+        );
+        let exact = PeerIp::new().ipv6_prefix(128).unwrap();
+        assert_ne!(key(&exact, &from("[2001:db8::1]:1")), key(&exact, &from("[2001:db8::2]:1")));
+        assert!(PeerIp::new().ipv6_prefix(0).unwrap_err().to_string().contains("0 bits: use 1 to 128"));
+    }
+
+    #[test]
+    fn no_address_is_no_key() {
+        for parts in [parts(|_| ()), from("[::]:80"), from("0.0.0.0:80")] {
+            assert!(key(&PeerIp::new(), &parts).unwrap_err().contains("into_make_service_with_connect_info"));
+        }
+    }
+
+    #[test]
+    fn a_blank_header_is_a_missing_one() {
+        let header = Header::new("X-Api-Key").unwrap();
+        let with = |value: &'static [u8]| {
+            let value = http::HeaderValue::from_bytes(value).unwrap();
+            parts(|request| _ = request.headers_mut().insert("x-api-key", value))
+        };
+        assert_eq!(key(&header, &with(b"  k1 ")), Ok("k1".into()));
+        assert_eq!(key(&header, &with(b"k\xff")), Ok(b"k\xff"[..].into()));
+        for absent in [with(b""), with(b" \t "), parts(|_| ())] {
+            assert_eq!(key(&header, &absent).unwrap_err(), "the header x-api-key is missing");
+        }
+        assert!(Header::new("X Forwarded").unwrap_err().to_string().contains("\"X Forwarded\""));
+    }
+
+    #[test]
+    fn extractors_combine() {
+        let known = parts(|request| _ = request.extensions_mut().insert(7_u64));
+        let user = || FromExtension::new(|id: &u64| *id);
+        let nobody = || key_fn(|_| None::<u64>);
+        assert_eq!(key(&nobody().or(user()), &known), Ok(7.into()));
+        assert_eq!(key(&(user(), Constant::new("all")), &known), Ok((7, "all").into()));
+        assert!(key(&(user(), nobody(), Constant::new("all")), &known).is_err());
+        assert!(key(&user(), &parts(|_| ())).unwrap_err().contains("no u64 in its extensions"));
+    }
+
+    #[tokio::test]
+    async fn an_extractor_may_wait() {
+        struct Slow(Option<u64>);
+        impl KeyExtractor for Slow {
+            fn extract(&self, _parts: &Parts) -> Extraction {
+                let id = self.0;
+                Extraction::pending(async move {
+                    tokio::task::yield_now().await;
+                    id.map(Key::from).ok_or_else(|| crate::MissingKey::new("unknown"))
+                })
+            }
+        }
+        let parts = parts(|_| ());
+        assert_eq!(Slow(None).or(Constant::new("all")).extract(&parts).await, Ok("all".into()));
+        assert_eq!((Constant::new("a"), Slow(Some(3))).extract(&parts).await, Ok(("a", 3).into()));
+    }
+}

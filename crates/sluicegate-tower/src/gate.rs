@@ -1,0 +1,217 @@
+//! The way of a request to its decision: keys, verdict, turn. Each step is taken at once where it can be.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::Response;
+use http::request::Parts;
+use sluicegate_core::{Decision, Key, Mode, RateLimiter, StoreError, Turn, Verdict};
+use smallvec::SmallVec;
+
+use crate::headers::{self, forbid_caching};
+use crate::key::{Extraction, MissingKey};
+use crate::layer::{OnStoreError, Shared};
+use crate::limit::OnMissingKey;
+use crate::refusal::{Reason, Refusal, Respond};
+
+/// The limits that a request was found to be subject to, so far.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    asked: SmallVec<[Asked; 1]>,
+    /// The limit whose key comes next.
+    next: usize,
+}
+
+/// Whose bucket of a limit, and for how much.
+#[derive(Debug)]
+struct Asked {
+    limit: usize,
+    key: Key,
+    cost: u64,
+}
+
+/// What has to be waited for.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Key(Extraction),
+    Verdict(Verdict),
+    Turn(Turn, Decision),
+}
+
+/// What a step led to.
+pub(crate) enum Next<B> {
+    /// On to the inner service; with a decision, if any limit applied.
+    Go(Option<Decision>),
+    Refuse(Response<B>),
+    Wait(Step),
+}
+
+impl Gate {
+    /// Goes as far as it can without waiting.
+    pub(crate) fn enter<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+        while let Some(limit) = shared.limits.get(self.next) {
+            match limit.key.extract(parts).now() {
+                Ok(found) => {
+                    if let Some(refused) = self.found(shared, parts, found) {
+                        return refused;
+                    }
+                }
+                Err(pending) => return Next::Wait(Step::Key(pending)),
+            }
+        }
+        if self.asked.is_empty() {
+            return Next::Go(None);
+        }
+        match RateLimiter::decide_all(self.asks(shared, None)).now() {
+            Ok(result) => self.decided(shared, parts, result),
+            Err(verdict) => Next::Wait(Step::Verdict(verdict)),
+        }
+    }
+
+    /// Waits for a step, and goes on from there as far as it can.
+    pub(crate) fn poll<R: Respond<B>, B>(
+        &mut self,
+        step: &mut Step,
+        cx: &mut Context<'_>,
+        shared: &Shared<R>,
+        parts: &Parts,
+    ) -> Poll<Next<B>> {
+        loop {
+            let next = match step {
+                Step::Key(extraction) => {
+                    let found = ready!(Pin::new(extraction).poll(cx));
+                    match self.found(shared, parts, found) {
+                        None => self.enter(shared, parts),
+                        Some(refused) => refused,
+                    }
+                }
+                Step::Verdict(verdict) => {
+                    let result = ready!(Pin::new(verdict).poll(cx));
+                    self.decided(shared, parts, result)
+                }
+                Step::Turn(turn, decision) => {
+                    ready!(Pin::new(turn).poll(cx));
+                    Next::Go(Some(decision.clone()))
+                }
+            };
+            match next {
+                Next::Wait(following) => *step = following,
+                next => return Poll::Ready(next),
+            }
+        }
+    }
+
+    /// Takes note of the next limit's key, or of its absence, for which the request may be refused.
+    fn found<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        found: Result<Key, MissingKey>,
+    ) -> Option<Next<B>> {
+        let limit = &shared.limits[self.next];
+        let key = match (found, limit.on_missing_key) {
+            (Ok(key), _) => Some(key),
+            (Err(missing), OnMissingKey::Share) => {
+                limit.warn_once(&missing);
+                Some(Key::shared())
+            }
+            (Err(_), OnMissingKey::Skip) => None,
+            (Err(missing), OnMissingKey::Reject(status)) => {
+                return Some(refuse(shared, parts, Reason::MissingKey(&missing, status)));
+            }
+        };
+        if let Some(key) = key {
+            self.asked.push(Asked { limit: self.next, key, cost: limit.cost });
+        }
+        self.next += 1;
+        None
+    }
+
+    fn decided<R: Respond<B>, B>(
+        &self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        result: Result<Decision, StoreError>,
+    ) -> Next<B> {
+        let decision = match result {
+            Ok(decision) => decision,
+            Err(error) => {
+                shared.report(&error);
+                return match shared.on_store_error {
+                    OnStoreError::Allow => Next::Go(None),
+                    OnStoreError::Deny => refuse(shared, parts, Reason::Store(&error)),
+                };
+            }
+        };
+        if !decision.is_allowed() {
+            let decision = self.label(shared, decision);
+            return refuse(shared, parts, Refusal::of(&decision, parts).reason());
+        }
+        let delay = decision.delay();
+        let decision = if shared.marks_responses() { self.label(shared, decision) } else { decision };
+        if delay.is_zero() {
+            return Next::Go(Some(decision));
+        }
+        let limits = self.asked.iter().map(|asked| {
+            let limiter = shared.limits[asked.limit].limiter.clone();
+            (limiter, asked.key.clone(), asked.cost)
+        });
+        Next::Wait(Step::Turn(Turn::new(delay, limits), decision))
+    }
+
+    /// The decision with the names of its policies.
+    fn label<R>(&self, shared: &Shared<R>, decision: Decision) -> Decision {
+        let plan = shared.plan();
+        if self.asked.len() == shared.limits.len() {
+            return decision.with_policies(Arc::clone(&plan.policies));
+        }
+        decision
+            .with_policies(self.asked.iter().map(|asked| Arc::clone(&plan.policies[asked.limit])).collect())
+    }
+
+    /// Gives back what was spent, and says where that leaves the request's keys if that is known at once.
+    fn give_back<R>(&self, shared: &Shared<R>) -> Option<Decision> {
+        let verdict = RateLimiter::decide_all(self.asks(shared, Some(Mode::Refund)));
+        verdict.now().ok()?.ok().map(|decision| self.label(shared, decision))
+    }
+
+    fn asks<'a, R>(
+        &'a self,
+        shared: &'a Shared<R>,
+        mode: Option<Mode>,
+    ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, u64, Option<Mode>)> {
+        self.asked
+            .iter()
+            .map(move |asked| (&shared.limits[asked.limit].limiter, &asked.key, asked.cost, mode))
+    }
+
+    /// Marks the response of the inner service with where the client stands.
+    pub(crate) fn mark<R, B>(&self, shared: &Shared<R>, decision: Decision, response: &mut Response<B>) {
+        let inner = if shared.extensions { response.extensions_mut().remove::<Decision>() } else { None };
+        let (decision, merged) = match inner {
+            None => (decision, false),
+            Some(inner) if inner.is_allowed() => (decision.merge(&inner), true),
+            // A limit behind this one refused: this one has let nothing through, so it has nothing to charge for.
+            Some(inner) => (self.give_back(shared).unwrap_or(decision).merge(&inner), true),
+        };
+        headers::write(response.headers_mut(), shared.headers, &decision, &shared.plan(), merged);
+        if shared.extensions {
+            response.extensions_mut().insert(decision);
+        }
+    }
+}
+
+fn refuse<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, reason: Reason<'_>) -> Next<B> {
+    let refusal = Refusal { reason, parts };
+    let mut response = shared.respond.respond(&refusal);
+    forbid_caching(response.headers_mut());
+    if let Some(decision) = refusal.decision() {
+        headers::write(response.headers_mut(), shared.headers, decision, &shared.plan(), false);
+        if shared.extensions {
+            response.extensions_mut().insert(decision.clone());
+        }
+    }
+    Next::Refuse(response)
+}

@@ -1,0 +1,210 @@
+//! The header fields that tell a client where it stands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use sluicegate_core::{Decision, Outcome, Policy, PolicyQuota, Standing};
+use smallvec::SmallVec;
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Which header fields responses carry. `Retry-After` is on every refusal that a wait would help, whatever is chosen.
+///
+/// - `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` describe the quota that decided; the reset
+///   is in seconds from now.
+/// - `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) describe every quota.
+///
+/// Seconds are rounded up, what remains is rounded down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Headers {
+    /// Both families. The default.
+    All,
+    /// Only `X-RateLimit-*`.
+    Legacy,
+    /// Only `RateLimit-Policy` and `RateLimit`.
+    Ietf,
+    /// Neither.
+    None,
+}
+
+impl Headers {
+    fn legacy(self) -> bool {
+        matches!(self, Self::All | Self::Legacy)
+    }
+
+    fn ietf(self) -> bool {
+        matches!(self, Self::All | Self::Ietf)
+    }
+}
+
+/// Structured fields hold integers of at most 15 digits (RFC 9651, section 3.3.1).
+const MOST: u64 = 999_999_999_999_999;
+
+/// What can be said of a set of policies before any request: made once, and anew when a policy is replaced.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) policies: Arc<[Arc<Policy>]>,
+    pub(crate) replacements: u64,
+    policy_line: HeaderValue,
+    /// `X-RateLimit-Limit` of each quota of each policy.
+    limits: Box<[Box<[HeaderValue]>]>,
+}
+
+impl Plan {
+    pub(crate) fn new(policies: Arc<[Arc<Policy>]>, replacements: u64) -> Self {
+        let limit = |quota: &PolicyQuota| HeaderValue::from(quota.rule().capacity().min(MOST));
+        let limits = policies.iter().map(|policy| policy.quotas().iter().map(limit).collect()).collect();
+        let quotas = policies.iter().flat_map(|policy| policy.quotas());
+        let policy_line = policy_line(quotas);
+        Self { policies, replacements, policy_line, limits }
+    }
+}
+
+/// Adds the chosen fields for a decision on `plan`'s policies, or, when layers stack, on more than those.
+pub(crate) fn write(
+    headers: &mut HeaderMap,
+    chosen: Headers,
+    decision: &Decision,
+    plan: &Plan,
+    merged: bool,
+) {
+    let refused_for = retry_after(decision);
+    if chosen == Headers::None && refused_for.is_none() {
+        return;
+    }
+    let mut line = Line::new();
+    let deciding = decision.deciding();
+    if chosen.legacy() {
+        let limit =
+            plan.limits.get(deciding.policy_index()).and_then(|quotas| quotas.get(deciding.quota_index()));
+        let limit = limit.filter(|_| !merged).cloned();
+        headers.insert(LIMIT, limit.unwrap_or_else(|| HeaderValue::from(decision.limit().min(MOST))));
+        line.number(Some(REMAINING), decision.remaining());
+        line.number(Some(RESET), ceil_seconds(decision.reset_after()));
+    }
+    if let Some(seconds) = refused_for {
+        line.number(Some(RETRY_AFTER), seconds);
+    }
+    if chosen.ietf() {
+        let described = || decision.standings().iter().filter_map(|s| Some((s, decision.quota_of(s)?)));
+        headers.insert(
+            RATELIMIT_POLICY,
+            if merged { policy_line(described().map(|(_, quota)| quota)) } else { plan.policy_line.clone() },
+        );
+        line.ratelimit(described());
+    }
+    line.insert_into(headers);
+}
+
+/// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
+pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+/// Whole seconds after which a refused request may be tried again: at least 1, and never before the wait is over.
+pub(crate) fn retry_after(decision: &Decision) -> Option<u64> {
+    decision.retry_after().map(|wait| ceil_seconds(wait).max(1))
+}
+
+pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+/// Several field values in one buffer.
+struct Line {
+    buffer: BytesMut,
+    fields: SmallVec<[(HeaderName, usize); 5]>,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { buffer: BytesMut::with_capacity(128), fields: SmallVec::new() }
+    }
+
+    /// Appends a number, and ends the field of this name with it.
+    fn number(&mut self, field: Option<HeaderName>, number: u64) {
+        self.buffer.put_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
+        if let Some(name) = field {
+            self.fields.push((name, self.buffer.len()));
+        }
+    }
+
+    /// `"login";r=0;t=42, "day";r=7`. A quota that stands in two stacked layers is named once.
+    fn ratelimit<'a>(&mut self, standings: impl Iterator<Item = (&'a Standing, &'a PolicyQuota)> + Clone) {
+        for (index, (standing, quota)) in standings.clone().enumerate() {
+            if standings.clone().take(index).any(|(_, earlier)| earlier.label() == quota.label()) {
+                continue;
+            }
+            self.buffer.put_slice(if index == 0 { b"\"" } else { b", \"" });
+            self.buffer.put_slice(quota.label().as_bytes());
+            self.buffer.put_slice(b"\";r=");
+            self.number(None, standing.remaining());
+            if !standing.available_after().is_zero() {
+                self.buffer.put_slice(b";t=");
+                self.number(None, ceil_seconds(standing.available_after()));
+            }
+        }
+        self.fields.push((RATELIMIT, self.buffer.len()));
+    }
+
+    fn insert_into(self, headers: &mut HeaderMap) {
+        let buffer = self.buffer.freeze();
+        let mut start = 0;
+        for (name, end) in self.fields {
+            if let Some(value) = value(buffer.slice(start..end)) {
+                headers.insert(name, value);
+            }
+            start = end;
+        }
+    }
+}
+
+/// Digits, policy names and punctuation of ours are always a valid value; an empty one is left out.
+fn value(bytes: Bytes) -> Option<HeaderValue> {
+    if bytes.is_empty() { None } else { HeaderValue::from_maybe_shared(bytes).ok() }
+}
+
+/// `"login";q=5;w=60, "day";q=100;w=86400`
+fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota>) -> HeaderValue {
+    let mut line = String::new();
+    let mut named: Vec<&str> = Vec::new();
+    for quota in quotas {
+        if named.contains(&quota.label()) {
+            continue;
+        }
+        named.push(quota.label());
+        let (units, seconds) = window(quota);
+        let comma = if line.is_empty() { "" } else { ", " };
+        line += &format!("{comma}\"{}\";q={}", quota.label(), units.min(MOST));
+        if let Some(seconds) = seconds {
+            line += &format!(";w={}", seconds.min(MOST));
+        }
+    }
+    HeaderValue::from_str(&line).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+/// A quota as so many units in so many whole seconds: a bucket is its burst in the time that refills it. Windows of
+/// less than a second cannot be said.
+fn window(policy_quota: &PolicyQuota) -> (u64, Option<u64>) {
+    let (quota, capacity) = (policy_quota.quota(), policy_quota.rule().capacity());
+    let millionths =
+        quota.period().as_micros().saturating_mul(capacity.into()).div_ceil(quota.limit().max(1).into());
+    let seconds = u64::try_from(millionths.div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    (capacity, (millionths >= 1_000_000).then_some(seconds))
+}
+
+/// The names of the quotas that refused, for the body.
+pub(crate) fn violated(decision: &Decision) -> impl Iterator<Item = &str> {
+    let refused = decision.standings().iter().filter(|standing| !standing.passed());
+    refused
+        .filter(|_| decision.outcome() != Outcome::Allowed)
+        .filter_map(|s| decision.quota_of(s))
+        .map(PolicyQuota::label)
+}

@@ -1,0 +1,196 @@
+//! Who is asking: [`KeyExtractor`], and the ways to combine extractors.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::request::Parts;
+use sluicegate_core::Key;
+
+/// Finds out whose bucket a request spends from.
+///
+/// Object-safe, and synchronous where it can be: an extractor that has to wait copies what it needs from the request
+/// and returns [`Extraction::pending`]. What a client wrote must not be trusted here: a key taken from a header
+/// lets each client choose its bucket, so combine it with something that it cannot choose, or verify it.
+///
+/// ```
+/// use http::request::Parts;
+/// use sluicegate_tower::{Extraction, KeyExtractor};
+///
+/// /// The tenant that an authentication layer left in the extensions.
+/// struct Tenant(u64);
+///
+/// struct ByTenant;
+///
+/// impl KeyExtractor for ByTenant {
+///     fn extract(&self, parts: &Parts) -> Extraction {
+///         match parts.extensions.get::<Tenant>() {
+///             Some(tenant) => Extraction::found(tenant.0),
+///             None => Extraction::missing("the request has no tenant"),
+///         }
+///     }
+/// }
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// The key of a request, or why it has none.
+    fn extract(&self, parts: &Parts) -> Extraction;
+
+    /// This extractor, or another one for requests in which it finds nothing.
+    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    where
+        Self: Sized,
+    {
+        Or { first: self, second: other }
+    }
+}
+
+impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        (**self).extract(parts)
+    }
+}
+
+impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        (**self).extract(parts)
+    }
+}
+
+/// What an extractor found.
+#[must_use = "an extraction says whose bucket it is"]
+pub struct Extraction(Found);
+
+type Pending = Pin<Box<dyn Future<Output = Result<Key, MissingKey>> + Send>>;
+
+enum Found {
+    Ready(Result<Key, MissingKey>),
+    Pending(Pending),
+}
+
+/// Why a request has no key: what was looked for, for logs and for the body of a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingKey(Cow<'static, str>);
+
+impl Extraction {
+    /// A key.
+    #[inline]
+    pub fn found(key: impl Into<Key>) -> Self {
+        Self(Found::Ready(Ok(key.into())))
+    }
+
+    /// No key; see [`MissingKey::new`].
+    pub fn missing(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self(Found::Ready(Err(MissingKey::new(reason))))
+    }
+
+    /// A key that has to be waited for.
+    pub fn pending(future: impl Future<Output = Result<Key, MissingKey>> + Send + 'static) -> Self {
+        Self(Found::Pending(Box::pin(future)))
+    }
+
+    /// The result if it is known, or the extraction that has to be polled.
+    ///
+    /// # Errors
+    /// The extraction itself, when it has to be waited for.
+    #[inline]
+    pub fn now(self) -> Result<Result<Key, MissingKey>, Self> {
+        match self.0 {
+            Found::Ready(result) => Ok(result),
+            pending @ Found::Pending(_) => Err(Self(pending)),
+        }
+    }
+}
+
+impl Future for Extraction {
+    type Output = Result<Key, MissingKey>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Found::Ready(result) => Poll::Ready(result.clone()),
+            Found::Pending(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Extraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Found::Ready(result) => f.debug_tuple("Extraction").field(result).finish(),
+            Found::Pending(_) => f.write_str("Extraction(..)"),
+        }
+    }
+}
+
+impl MissingKey {
+    /// `reason` says what was looked for. It may reach the client, so it must not repeat what the client sent.
+    pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self(reason.into())
+    }
+
+    /// What was looked for.
+    pub fn reason(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for MissingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for MissingKey {}
+
+/// The first of two extractors that finds a key; see [`KeyExtractor::or`].
+#[derive(Clone, Debug)]
+pub struct Or<A, B> {
+    first: A,
+    second: B,
+}
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match self.first.extract(parts).now() {
+            Ok(Ok(key)) => Extraction::found(key),
+            Ok(Err(_)) => self.second.extract(parts),
+            Err(pending) => {
+                // The request cannot be kept until the first is known, so the second looks at it now.
+                let second = self.second.extract(parts);
+                Extraction::pending(async move {
+                    match pending.await {
+                        Ok(key) => Ok(key),
+                        Err(_) => second.await,
+                    }
+                })
+            }
+        }
+    }
+}
+
+/// Both keys as one: a bucket per combination.
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        both(self.0.extract(parts), self.1.extract(parts))
+    }
+}
+
+/// All three keys as one: a bucket per combination.
+impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        both(both(self.0.extract(parts), self.1.extract(parts)), self.2.extract(parts))
+    }
+}
+
+fn both(first: Extraction, second: Extraction) -> Extraction {
+    match (first.0, second.0) {
+        (Found::Ready(first), Found::Ready(second)) => {
+            Extraction(Found::Ready(first.and_then(|first| Ok(first.and(second?)))))
+        }
+        (first, second) => {
+            Extraction::pending(async move { Ok(Extraction(first).await?.and(Extraction(second).await?)) })
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The service: [`RateLimit`].
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use crate::future::ResponseFuture;
+use crate::gate::{Gate, Next};
+use crate::layer::Shared;
+use crate::refusal::{ProblemJson, Respond};
+
+/// A service behind limits; made by [`RateLimitLayer`](crate::RateLimitLayer).
+///
+/// Works for every request and response body. A denial is a response, never an error, and the inner service is then not
+/// called. It is ready when the inner service is; waiting for a turn happens in the response future.
+pub struct RateLimit<S, R = ProblemJson> {
+    inner: S,
+    shared: Arc<Shared<R>>,
+}
+
+impl<S, R> RateLimit<S, R> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared<R>>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// The service behind the limits.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service behind the limits.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service behind the limits.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S: fmt::Debug, R> fmt::Debug for RateLimit<S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit").field("inner", &self.inner).field("limits", &self.shared).finish()
+    }
+}
+
+impl<S: Clone, R> Clone for RateLimit<S, R> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S, R, B, ResB> Service<Request<B>> for RateLimit<S, R>
+where
+    S: Service<Request<B>, Response = Response<ResB>> + Clone,
+    R: Respond<ResB>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B, R>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        let mut gate = Gate::default();
+        match gate.enter(&self.shared, &parts) {
+            // Decided at once, so the value that was polled ready is called here, and nothing is cloned.
+            Next::Go(decision) => {
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::calling(&mut self.inner, request, gate, decision, &self.shared)
+            }
+            Next::Refuse(response) => ResponseFuture::refused(response),
+            Next::Wait(step) => {
+                // Only the polled value is known to be ready, so it goes into the future and its clone stays here.
+                let next = self.inner.clone();
+                let ready = mem::replace(&mut self.inner, next);
+                let request = Request::from_parts(parts, body);
+                ResponseFuture::waiting(step, gate, request, ready, Arc::clone(&self.shared))
+            }
+        }
+    }
+}
