@@ -1,6 +1,6 @@
 //! The algorithms, as pure functions from state, time and cost to new state. For authors of stores.
 //!
-//! Everyone else names an [`Algorithm`](crate::Algorithm) in a policy and never meets this module. A store keeps one
+//! Everyone else names an [`Algorithm`] in a policy and never meets this module. A store keeps one
 //! [`State`] (two integers) per key and quota, and asks the quota's [`Rule`] three things: when would this cost
 //! pass ([`Rule::slot`]), what is the state after it ([`Rule::spend`]), and what is left ([`Rule::remaining`]).
 //! The sliding log, whose state is a list, is the one exception; see [`SlidingLog`].

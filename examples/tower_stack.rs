@@ -1,0 +1,49 @@
+//! A plain tower stack without Axum: a limit per API key in front of a `service_fn`, and a refusal of one's own.
+
+use std::convert::Infallible;
+use std::error::Error;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use sluicegate::{Header, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitLayer, Refusal};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+
+type Body = Full<Bytes>;
+
+async fn hello(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    Ok(Response::new(Full::from(format!("hello from {}", request.uri().path()))))
+}
+
+/// Any body can be made here; the layer adds the header fields.
+fn sorry(refusal: &Refusal<'_>) -> Response<Body> {
+    let wait = refusal.retry_after_seconds().unwrap_or_default();
+    let mut response = Response::new(Full::from(format!("slow down: try again in {wait} s")));
+    *response.status_mut() = refusal.status();
+    response
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let store = MemoryStore::new();
+    let per_client = Policy::gcra("client", "2/s").on(&store)?;
+    let everybody = Policy::token_bucket("everybody", "100/s").on(&store)?;
+
+    let layer =
+        RateLimitLayer::builder(Limit::new(per_client).key(Header::new("x-api-key")?.or(PeerIp::new())))
+            .and(Limit::new(everybody).key(sluicegate::Constant::new("all")))
+            .respond(sorry)
+            .build()?;
+    let mut service = ServiceBuilder::new().layer(layer).service(service_fn(hello));
+
+    for (number, api_key) in [(1, "ada"), (2, "ada"), (3, "ada"), (4, "bob")] {
+        let request = Request::get("/").header("x-api-key", api_key).body(Body::default())?;
+        let response = service.ready().await?.call(request).await?;
+        println!("request {number} by {api_key}: {}", response.status());
+        for (name, value) in response.headers() {
+            println!("    {name}: {}", value.to_str()?);
+        }
+        assert_eq!(response.status() == StatusCode::TOO_MANY_REQUESTS, number == 3);
+    }
+    Ok(())
+}
