@@ -39,15 +39,14 @@ mod store;
 #[cfg(feature = "tokio")]
 mod turn;
 
+pub use self::algorithm::{Algorithm, Anchor, Drain, Refill};
 pub use self::clock::{Clock, ManualClock, SystemClock};
 pub use self::decision::{Decision, Outcome, Standing};
 pub use self::error::{BoxError, ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 pub use self::key::Key;
 pub use self::limiter::RateLimiter;
 pub use self::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
-pub use self::policy::{
-    Algorithm, Anchor, Drain, MAX_BUCKETS, OnExceeded, Policy, PolicyBuilder, PolicyQuota, Refill,
-};
+pub use self::policy::{MAX_BUCKETS, OnExceeded, Policy, PolicyBuilder, PolicyQuota};
 pub use self::quota::{IntoQuota, Quota};
 pub use self::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 #[cfg(feature = "tokio")]

@@ -1,11 +1,10 @@
-//! Named limits: [`Policy`], the [`Algorithm`] it uses, and what it does when exceeded.
+//! Named limits: [`Policy`], its quotas, and what it does when they are exceeded.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::algorithm::Rule;
+use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::limiter::RateLimiter;
 use crate::quota::{IntoQuota, Quota};
@@ -13,68 +12,6 @@ use crate::store::Store;
 
 /// The most quotas that one request can be checked against, over all its policies.
 pub const MAX_BUCKETS: usize = 16;
-
-/// How a quota is counted. The README has a table that compares them.
-///
-/// Prints and parses as `fixed-window`, `fixed-window-from-first-hit`, `sliding-log`, `sliding-counter`,
-/// `token-bucket`, `token-bucket-interval`, `token-bucket-aligned`, `leaky-bucket`, `leaky-bucket-queue`,
-/// `leaky-bucket-queue-above-N` and `gcra`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// A count per window: cheapest to explain; at a border up to twice the limit passes.
-    FixedWindow(Anchor),
-    /// The time of every admission: exact, and the only one whose memory grows with the limit.
-    SlidingLog,
-    /// Two counts, the older weighted by its overlap: nearly exact at any limit.
-    SlidingCounter,
-    /// A bucket of tokens that starts full.
-    TokenBucket(Refill),
-    /// A bucket that leaks at the quota's rate.
-    LeakyBucket(Drain),
-    /// One timestamp per key; decides exactly as the greedy token bucket.
-    Gcra,
-}
-
-/// Where fixed windows begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Anchor {
-    /// On multiples of the period since the Unix epoch: the full minute, the full hour.
-    Epoch,
-    /// With a key's first unit.
-    FirstHit,
-}
-
-impl Anchor {
-    pub(crate) fn is_aligned(self) -> bool {
-        self == Self::Epoch
-    }
-}
-
-/// How a token bucket is refilled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Refill {
-    /// Continuously, one token each `period / limit`.
-    Greedy,
-    /// `limit` tokens at the end of each period, counted from the first draw on a full bucket.
-    Interval,
-    /// `limit` tokens on each multiple of the period since the Unix epoch.
-    AlignedInterval,
-}
-
-/// What a leaky bucket does with what it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Drain {
-    /// Passes what fits at once and refuses the rest: a meter, nginx's `nodelay`.
-    Police,
-    /// Delays what fits so that the output is evenly spaced: a queue.
-    Shape,
-    /// Passes at once until this many units are in the bucket, delays above: nginx's `delay=n`.
-    ShapeAbove(u64),
-}
 
 /// What happens to a request that exceeds its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -329,71 +266,9 @@ fn check_name(what: &str, name: &str) -> Result<(), ConfigError> {
     ))
 }
 
-impl Algorithm {
-    /// Whether it counts in windows, which have a limit and no burst.
-    pub(crate) fn is_window(self) -> bool {
-        matches!(self, Self::FixedWindow(_) | Self::SlidingLog | Self::SlidingCounter)
-    }
-}
-
-const NAMED: [(&str, Algorithm); 10] = [
-    ("fixed-window", Algorithm::FixedWindow(Anchor::Epoch)),
-    ("fixed-window-from-first-hit", Algorithm::FixedWindow(Anchor::FirstHit)),
-    ("sliding-log", Algorithm::SlidingLog),
-    ("sliding-counter", Algorithm::SlidingCounter),
-    ("token-bucket", Algorithm::TokenBucket(Refill::Greedy)),
-    ("token-bucket-interval", Algorithm::TokenBucket(Refill::Interval)),
-    ("token-bucket-aligned", Algorithm::TokenBucket(Refill::AlignedInterval)),
-    ("leaky-bucket", Algorithm::LeakyBucket(Drain::Police)),
-    ("leaky-bucket-queue", Algorithm::LeakyBucket(Drain::Shape)),
-    ("gcra", Algorithm::Gcra),
-];
-
-const QUEUE_ABOVE: &str = "leaky-bucket-queue-above-";
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::LeakyBucket(Drain::ShapeAbove(units)) = self {
-            return write!(f, "{QUEUE_ABOVE}{units}");
-        }
-        let name = NAMED.iter().find(|(_, algorithm)| algorithm == self).map_or("", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Algorithm {
-    type Err = ConfigError;
-
-    /// Reads the name that `Display` prints.
-    ///
-    /// # Errors
-    /// [`ConfigErrorKind::Policy`] for any other text; the message lists the names.
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        if let Some(units) = text.strip_prefix(QUEUE_ABOVE).and_then(|units| units.parse().ok()) {
-            return Ok(Self::LeakyBucket(Drain::ShapeAbove(units)));
-        }
-        NAMED.iter().find(|(name, _)| *name == text).map(|(_, algorithm)| *algorithm).ok_or_else(|| {
-            let names: Vec<_> = NAMED.iter().map(|(name, _)| *name).collect();
-            ConfigError::new(
-                ConfigErrorKind::Policy,
-                format!("{text:?} is not an algorithm: use one of {}, or {QUEUE_ABOVE}N", names.join(", ")),
-            )
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_algorithm_prints_as_it_reads() {
-        let above = Algorithm::LeakyBucket(Drain::ShapeAbove(7));
-        for algorithm in NAMED.iter().map(|(_, algorithm)| *algorithm).chain([above]) {
-            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
-        }
-        assert!("leaky".parse::<Algorithm>().unwrap_err().to_string().contains("leaky-bucket-queue"));
-    }
 
     #[test]
     fn quotas_of_one_policy_are_told_apart() {

@@ -1,8 +1,7 @@
 //! Leaky bucket: GCRA in the words of queues.
 
-use super::{Checked, Gcra, Rule};
+use super::{Checked, Drain, Gcra, Rule};
 use crate::error::ConfigError;
-use crate::policy::Drain;
 
 /// The bucket holds `burst` units and leaks `limit` per `period`.
 ///

@@ -23,6 +23,7 @@
 //! ```
 #![warn(clippy::arithmetic_side_effects)]
 
+mod choice;
 mod fixed_window;
 mod gcra;
 mod inherit;
@@ -33,13 +34,13 @@ mod token_bucket;
 
 use std::num::NonZeroU64;
 
+pub use self::choice::{Algorithm, Anchor, Drain, Refill};
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;
 pub use self::inherit::Units;
 pub use self::sliding_counter::SlidingCounter;
 pub use self::sliding_log::SlidingLog;
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::policy::Algorithm;
 use crate::quota::Quota;
 
 /// A moment that never comes: no wait makes this cost fit.
@@ -294,7 +295,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::policy::{Anchor, Drain, Refill};
 
     const ALL: [Algorithm; 9] = [
         Algorithm::FixedWindow(Anchor::Epoch),

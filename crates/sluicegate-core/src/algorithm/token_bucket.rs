@@ -1,8 +1,7 @@
 //! Token bucket: the three ways to refill it.
 
-use super::{Checked, FixedWindow, Gcra, Rule};
+use super::{Checked, FixedWindow, Gcra, Refill, Rule};
 use crate::error::ConfigError;
-use crate::policy::Refill;
 
 /// A bucket of `burst` tokens that starts full; a unit of cost takes one.
 ///

@@ -1,18 +1,19 @@
 //! One decision: find the buckets, lock their sets, judge, and spend from all or none.
 
-use std::sync::MutexGuard;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::Inner;
 use super::bucket::{Bucket, Buckets, Home};
-use super::logs::{Logs, Shard};
-use super::{Inner, table};
-use crate::algorithm::{NEVER, Rule, Slot, State, Units};
-use crate::clock::micros;
+use super::judge::{Reading, change, delay, outcome, passes, standing};
+use super::logs::Logs;
+use super::place::{Cell, Place, Places, Spot};
+use crate::algorithm::Slot;
 use crate::decision::{Decision, Outcome, Standing};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::MAX_BUCKETS;
-use crate::store::{Ask, Mode};
+use crate::store::Ask;
 
 impl Inner {
     #[inline]
@@ -130,7 +131,7 @@ impl Inner {
         Places { locked: locked.collect(), spots }
     }
 
-    fn spot(&self, cell: &Cell<'_>) -> Spot {
+    pub(super) fn spot(&self, cell: &Cell<'_>) -> Spot {
         let index = match cell.bucket.home {
             Home::Narrow => self.narrow().set_of(cell.hash),
             Home::Wide => self.wide().set_of(cell.hash),
@@ -162,212 +163,14 @@ impl Inner {
 }
 
 fn buckets_of<'a>(ask: &Ask<'a>) -> Result<&'a Buckets, StoreError> {
-    let buckets = ask.policy().prepared::<std::sync::Arc<Buckets>>();
+    let buckets = ask.policy().prepared::<Arc<Buckets>>();
     buckets.map(|buckets| &**buckets).ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
 }
 
-/// Whether the ask gets what it wants; those that only give or take do always.
-#[inline]
-fn passes(bucket: &Bucket, mode: Mode, slot: Slot, now_us: u64) -> bool {
-    match mode {
-        Mode::Spend | Mode::Peek => slot.opens_us <= now_us,
-        Mode::Reserve { longest } => slot.opens_us != NEVER && turn_us(bucket, longest, slot) <= now_us,
-        Mode::Refund | Mode::Charge | Mode::Reset => true,
-    }
-}
-
-/// The earliest moment at which a turn that comes within `longest` can be had.
-fn turn_us(bucket: &Bucket, longest: std::time::Duration, slot: Slot) -> u64 {
-    let soonest_us = slot.departs_us.saturating_sub(micros(longest));
-    // A full queue lets nobody wait outside of it.
-    if bucket.rule.is_queue() { soonest_us.max(slot.opens_us) } else { soonest_us }
-}
-
-#[inline]
-fn delay(mode: Mode, slot: Slot, now_us: u64) -> u64 {
-    if mode.spends() { slot.departs_us.saturating_sub(now_us) } else { 0 }
-}
-
-/// The state after the ask, if it changes anything.
-#[inline]
-fn change(bucket: &Bucket, state: State, ask: &Ask<'_>, now_us: u64, departs_us: u64) -> Option<State> {
-    let rule = &bucket.rule;
-    let after = match ask.mode() {
-        Mode::Spend | Mode::Reserve { .. } => rule.spend(state, now_us, departs_us, ask.cost()),
-        Mode::Charge => rule.charge(state, now_us, ask.cost()),
-        Mode::Refund => rule.refund(state, now_us, ask.cost()),
-        Mode::Reset => State::REST,
-        Mode::Peek => return None,
-    };
-    if ask.mode() == Mode::Charge || departs_us > now_us {
-        bucket.reaches(after.until_us);
-    }
-    Some(after)
-}
-
-fn outcome(passed: bool, slot: Slot) -> Outcome {
-    match slot.opens_us {
-        _ if passed => Outcome::Allowed,
-        NEVER => Outcome::Impossible,
-        _ => Outcome::Denied,
-    }
-}
-
-struct Reading {
-    remaining: u64,
-    reset_after_us: u64,
-}
-
-#[inline]
-#[expect(clippy::too_many_arguments, reason = "one place that turns all that was found into numbers")]
-fn standing(
-    at: (u8, u8),
-    bucket: &Bucket,
-    mode: Mode,
-    passed: bool,
-    slot: Slot,
-    reading: Reading,
-    now_us: u64,
-    slot_of: impl FnOnce(u64) -> Slot,
-) -> Standing {
-    let available_us = match mode {
-        _ if passed && reading.remaining < bucket.capacity => slot_of(reading.remaining + 1).opens_us,
-        _ if passed || slot.opens_us == NEVER => now_us,
-        Mode::Reserve { longest } => turn_us(bucket, longest, slot),
-        _ => slot.opens_us,
-    };
-    let available_after_us = available_us.saturating_sub(now_us);
-    Standing::new(at, passed, bucket.capacity, reading.remaining, reading.reset_after_us, available_after_us)
-}
-
 type Cells<'a> = SmallVec<[Cell<'a>; 4]>;
-
-type Spot = (Home, usize);
-
-/// One bucket of one ask.
-#[derive(Clone, Copy)]
-struct Cell<'a> {
-    bucket: &'a Bucket,
-    ask: Ask<'a>,
-    hash: u64,
-    at: (u8, u8),
-}
 
 /// What earlier asks of the same call spend from the same state: it counts as if it were spent already.
 fn ahead(earlier: &[Cell<'_>], cell: &Cell<'_>) -> u64 {
     let twins = earlier.iter().filter(|twin| twin.hash == cell.hash && twin.ask.mode().spends());
     if cell.ask.mode().spends() { twins.fold(0, |sum, twin| sum.saturating_add(twin.ask.cost())) } else { 0 }
-}
-
-/// The locked places of one decision.
-struct Places<'a> {
-    spots: SmallVec<[Spot; MAX_BUCKETS]>,
-    locked: SmallVec<[Place<'a>; 4]>,
-}
-
-impl<'a> Places<'a> {
-    fn of(&mut self, store: &Inner, cell: &Cell<'_>) -> &mut Place<'a> {
-        let index = self.spots.binary_search(&store.spot(cell));
-        &mut self.locked[index.expect("`lock_all` locked the places of all cells")]
-    }
-}
-
-/// Where a cell's state is, locked.
-enum Place<'a> {
-    Narrow(table::Locked<'a, 5, 1>),
-    Wide(table::Locked<'a, 3, 2>),
-    Log(MutexGuard<'a, Shard>),
-}
-
-impl Place<'_> {
-    fn state(&self, hash: u64) -> State {
-        match self {
-            Place::Narrow(set) => set.get(hash),
-            Place::Wide(set) => set.get(hash),
-            Place::Log(_) => State::REST,
-        }
-    }
-
-    fn put(&mut self, hash: u64, state: State, now_us: u64) {
-        match self {
-            Place::Narrow(set) => set.put(hash, state, now_us),
-            Place::Wide(set) => set.put(hash, state, now_us),
-            Place::Log(_) => {}
-        }
-    }
-
-    fn slot(&mut self, cell: &Cell<'_>, now_us: u64, cost: u64) -> Slot {
-        match (self, &cell.bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => shard.slot(cell.hash, rule, now_us, cost),
-            (place, rule) => rule.slot(place.state(cell.hash), now_us, cost),
-        }
-    }
-
-    fn reading(&mut self, cell: &Cell<'_>, now_us: u64) -> Reading {
-        match (self, &cell.bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => Reading {
-                remaining: shard.remaining(cell.hash, rule, now_us),
-                reset_after_us: shard.reset_after_us(cell.hash, now_us),
-            },
-            (place, rule) => {
-                let state = place.state(cell.hash);
-                Reading {
-                    remaining: rule.remaining(state, now_us),
-                    reset_after_us: rule.reset_after_us(state, now_us),
-                }
-            }
-        }
-    }
-
-    fn change(&mut self, cell: &Cell<'_>, now_us: u64, departs_us: u64) {
-        let (Cell { bucket, hash, ask, .. }, cost) = (*cell, cell.ask.cost());
-        match (&mut *self, &bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => {
-                match ask.mode() {
-                    Mode::Spend | Mode::Reserve { .. } => shard.spend(hash, rule, now_us, departs_us, cost),
-                    Mode::Charge => shard.spend(hash, rule, now_us, now_us, cost),
-                    Mode::Refund => shard.refund(hash, now_us, cost),
-                    Mode::Reset => shard.reset(hash),
-                    Mode::Peek => {}
-                }
-                bucket.reaches(now_us.saturating_add(shard.reset_after_us(hash, now_us)));
-            }
-            (place, _) => {
-                if let Some(after) = change(bucket, place.state(hash), &ask, now_us, departs_us) {
-                    place.put(hash, after, now_us);
-                }
-            }
-        }
-    }
-
-    /// Takes the key's state out and says what it had available when its policy was replaced, if it was not at rest.
-    fn take(&mut self, cell: &Cell<'_>, replaced_us: u64, now_us: u64) -> Option<Units> {
-        match (&mut *self, &cell.bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => {
-                let used = shard.used(cell.hash, now_us)?;
-                shard.reset(cell.hash);
-                Some(Units::whole(i128::from(rule.limit()) - i128::from(used)))
-            }
-            (place, rule) => {
-                let state = place.state(cell.hash);
-                place.put(cell.hash, State::REST, now_us);
-                (state.until_us > replaced_us).then(|| rule.available(state, replaced_us))
-            }
-        }
-    }
-
-    /// Starts the key with what it had available when its policy was replaced.
-    fn adopt(&mut self, cell: &Cell<'_>, available: Units, replaced_us: u64, now_us: u64) {
-        let Cell { bucket, hash, .. } = *cell;
-        match (&mut *self, &bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => {
-                shard.spend(hash, rule, now_us, replaced_us, available.missing_of(bucket.capacity));
-            }
-            (place, rule) => {
-                let state = rule.state_with(available, replaced_us);
-                bucket.reaches(state.until_us);
-                place.put(hash, state, now_us);
-            }
-        }
-    }
 }

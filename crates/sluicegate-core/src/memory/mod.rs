@@ -2,7 +2,9 @@
 
 mod bucket;
 mod decide;
+mod judge;
 mod logs;
+mod place;
 mod table;
 
 use std::collections::HashMap;
