@@ -35,6 +35,7 @@ mod limiter;
 mod memory;
 mod policy;
 mod quota;
+mod registry;
 mod store;
 #[cfg(feature = "tokio")]
 mod turn;
@@ -48,6 +49,7 @@ pub use self::limiter::RateLimiter;
 pub use self::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
 pub use self::policy::{MAX_BUCKETS, OnExceeded, Policy, PolicyBuilder, PolicyQuota};
 pub use self::quota::{IntoQuota, Quota};
+pub use self::registry::Registry;
 pub use self::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 #[cfg(feature = "tokio")]
 pub use self::turn::Turn;

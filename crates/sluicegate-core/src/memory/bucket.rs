@@ -49,7 +49,7 @@ const GENERATIONS: usize = 4;
 impl Buckets {
     pub(super) fn new(
         store: &Inner,
-        policy: Arc<Policy>,
+        policy: &Arc<Policy>,
         predecessor: Option<(&Arc<Self>, Inherit)>,
     ) -> Result<Self, ConfigError> {
         let now_us = store.clock.now_us();
@@ -57,7 +57,7 @@ impl Buckets {
             let rule = *quota.rule();
             let home = match rule {
                 Rule::SlidingLog(log) => {
-                    store.check_log(&policy, &log)?;
+                    store.check_log(policy, &log)?;
                     store.logs();
                     Home::Logs
                 }
@@ -71,7 +71,7 @@ impl Buckets {
                 }
             };
             let inherits = predecessor.and_then(|(from, how)| {
-                let quota = matching(&from.policy, &policy, quota)?;
+                let quota = matching(&from.policy, policy, quota)?;
                 let alive = how != Inherit::Reset && from.each[quota].generations(now_us) < GENERATIONS;
                 alive.then(|| Inherits { from: Arc::clone(from), quota, how, replaced_us: now_us })
             });
@@ -85,7 +85,7 @@ impl Buckets {
             })
         });
         let each = buckets.collect::<Result<_, ConfigError>>()?;
-        Ok(Self { policy, each })
+        Ok(Self { policy: Arc::clone(policy), each })
     }
 }
 

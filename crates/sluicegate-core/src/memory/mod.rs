@@ -7,11 +7,10 @@ mod logs;
 mod place;
 mod table;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 
 use foldhash::quality::RandomState;
 
@@ -23,6 +22,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::Key;
 use crate::policy::Policy;
+use crate::registry::Registry;
 use crate::store::{Ask, Inherit, Opened, Store, Verdict};
 
 /// Keeps the state of all its policies in memory of a fixed size.
@@ -76,7 +76,7 @@ struct Inner {
     narrow: OnceLock<Narrow>,
     wide: OnceLock<Wide>,
     logs: OnceLock<Logs>,
-    open: Mutex<HashMap<String, Weak<Buckets>>>,
+    open: Registry<Buckets>,
     salts: AtomicU64,
 }
 
@@ -117,7 +117,7 @@ impl MemoryStore {
             narrow: OnceLock::new(),
             wide: OnceLock::new(),
             logs: OnceLock::new(),
-            open: Mutex::default(),
+            open: Registry::default(),
             salts: AtomicU64::new(0),
         }))
     }
@@ -277,47 +277,15 @@ impl Inner {
 
 impl Store for Inner {
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
-        let predecessor = match replaces {
-            None => None,
-            Some((opened, inherit)) => match opened.prepared::<Arc<Buckets>>() {
-                Some(buckets) if opened.policy().name() == policy.name() => Some((buckets, inherit)),
-                Some(_) => {
-                    return Err(ConfigError::new(
-                        ConfigErrorKind::Policy,
-                        format!(
-                            "policy {:?} cannot replace {:?}: their names must be equal",
-                            policy.name(),
-                            opened.policy().name()
-                        ),
-                    ));
-                }
-                None => {
-                    return Err(ConfigError::new(
-                        ConfigErrorKind::Store,
-                        "the replaced policy was opened on another store",
-                    ));
-                }
-            },
-        };
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = open.get(policy.name()).and_then(Weak::upgrade);
-        if let (Some(current), None) = (current, predecessor) {
-            if *current.policy == *policy {
-                return Ok(Opened::new(policy, current));
+        let (replaced, inherit) = replaces.unzip();
+        let predecessor = match replaced.map(|opened| opened.prepared::<Arc<Buckets>>()) {
+            Some(None) => {
+                let problem = "the replaced policy was opened on another store";
+                return Err(ConfigError::new(ConfigErrorKind::Store, problem));
             }
-            return Err(ConfigError::new(
-                ConfigErrorKind::NameTaken,
-                format!(
-                    "the name {:?} is taken on this store by another policy ({}): give this one ({policy}) another name, or replace that one",
-                    policy.name(),
-                    current.policy
-                ),
-            ));
-        }
-        let buckets = Arc::new(Buckets::new(self, Arc::clone(&policy), predecessor)?);
-        open.retain(|_, buckets| buckets.strong_count() > 0);
-        open.insert(policy.name().to_owned(), Arc::downgrade(&buckets));
-        Ok(Opened::new(policy, buckets))
+            buckets => buckets.flatten().zip(inherit),
+        };
+        self.open.open(policy, replaced, |policy| Buckets::new(self, policy, predecessor))
     }
 
     #[inline]

@@ -1,0 +1,73 @@
+//! Which policies are open on a store, for authors of stores.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::policy::Policy;
+use crate::store::Opened;
+
+/// The policies that are open on a store, by name, each with what the store prepared for it.
+///
+/// Equal policies share what was prepared; a different one under a name in use is refused, for it would take over
+/// buckets that are not its own. A name is free again when the last limiter that used it is gone.
+pub struct Registry<T> {
+    open: Mutex<HashMap<String, (Arc<Policy>, Weak<T>)>>,
+}
+
+impl<T: Send + Sync + 'static> Registry<T> {
+    /// Opens a policy: with what was prepared for an equal one, or with what `prepare` makes.
+    ///
+    /// # Errors
+    /// What `prepare` returns; and when the name is in use for a different policy, unless it is the one `replaced`.
+    pub fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaced: Option<&Opened>,
+        prepare: impl FnOnce(&Arc<Policy>) -> Result<T, ConfigError>,
+    ) -> Result<Opened, ConfigError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = open.get(policy.name()).and_then(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
+        match (current, replaced) {
+            (Some((current, prepared)), None) if *current == policy => return Ok(Opened::new(policy, prepared)),
+            (Some((current, _)), None) => {
+                return Err(ConfigError::new(
+                    ConfigErrorKind::NameTaken,
+                    format!(
+                        "the name {:?} is taken on this store by another policy ({current}): give this one ({policy}) another name, or replace that one",
+                        policy.name()
+                    ),
+                ));
+            }
+            (_, Some(replaced)) if replaced.policy().name() != policy.name() => {
+                return Err(ConfigError::new(
+                    ConfigErrorKind::Policy,
+                    format!(
+                        "policy {:?} cannot replace {:?}: their names must be equal",
+                        policy.name(),
+                        replaced.policy().name()
+                    ),
+                ));
+            }
+            _ => {}
+        }
+        let prepared = Arc::new(prepare(&policy)?);
+        open.retain(|_, (_, prepared)| prepared.strong_count() > 0);
+        open.insert(policy.name().to_owned(), (Arc::clone(&policy), Arc::downgrade(&prepared)));
+        Ok(Opened::new(policy, prepared))
+    }
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Self { open: Mutex::default() }
+    }
+}
+
+impl<T> fmt::Debug for Registry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(open.values().map(|(policy, _)| policy.to_string())).finish()
+    }
+}
