@@ -28,9 +28,12 @@ impl<T: Send + Sync + 'static> Registry<T> {
         prepare: impl FnOnce(&Arc<Policy>) -> Result<T, ConfigError>,
     ) -> Result<Opened, ConfigError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = open.get(policy.name()).and_then(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
+        let current =
+            open.get(policy.name()).and_then(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
         match (current, replaced) {
-            (Some((current, prepared)), None) if *current == policy => return Ok(Opened::new(policy, prepared)),
+            (Some((current, prepared)), None) if *current == policy => {
+                return Ok(Opened::new(policy, prepared));
+            }
             (Some((current, _)), None) => {
                 return Err(ConfigError::new(
                     ConfigErrorKind::NameTaken,
