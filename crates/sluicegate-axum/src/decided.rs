@@ -88,7 +88,7 @@ mod tests {
         async fn lenient(decided: Option<Decided>) -> String {
             decided.is_some().to_string()
         }
-        let limiter = Policy::gcra("search", "5/min").on(&MemoryStore::new()).unwrap();
+        let limiter = Policy::gcra("search", "5/min").on(MemoryStore::new()).unwrap();
         let limited = Router::new().route("/", get(strict).rate_limit(limiter));
         assert_eq!(body_of(limited).await, (StatusCode::OK, "4".into()));
         assert_eq!(body_of(Router::new().route("/", get(lenient))).await, (StatusCode::OK, "false".into()));

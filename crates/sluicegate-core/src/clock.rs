@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Tells the time in whole microseconds.
 ///
 /// A clock that counts from the Unix epoch gives windows that begin on the full minute or hour; one that counts
-/// from elsewhere shifts them. It should not go backwards: a store survives that (it never admits more for it),
+/// from elsewhere shifts them. It must stay below 2^52 (the year 2112). It should not go backwards: a store survives that (it never admits more for it),
 /// but keys may have to wait out the step.
 pub trait Clock: Send + Sync + 'static {
     /// Microseconds since the clock's epoch.

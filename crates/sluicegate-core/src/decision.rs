@@ -27,6 +27,7 @@ pub enum Outcome {
 pub struct Decision {
     outcome: Outcome,
     deciding: u8,
+    at_us: u64,
     delay_us: u64,
     standings: Standings,
     policies: Option<Arc<[Arc<Policy>]>>,
@@ -100,23 +101,29 @@ impl Standing {
 }
 
 impl Decision {
-    /// A decision over these quotas, of which there must be at least one. For authors of stores.
+    /// A decision over these quotas, of which there must be at least one, made at `at_us` of the store's clock. For
+    /// authors of stores.
     ///
     /// `delay_us` counts for an allowed decision only.
     #[inline]
-    pub fn new(outcome: Outcome, delay_us: u64, standings: impl IntoIterator<Item = Standing>) -> Self {
-        Self::of(outcome, delay_us, standings.into_iter().collect())
+    pub fn new(
+        outcome: Outcome,
+        at_us: u64,
+        delay_us: u64,
+        standings: impl IntoIterator<Item = Standing>,
+    ) -> Self {
+        Self::of(outcome, at_us, delay_us, standings.into_iter().collect())
     }
 
     /// A decision over a single quota, without a loop.
     #[inline]
-    pub(crate) fn single(outcome: Outcome, delay_us: u64, standing: Standing) -> Self {
+    pub(crate) fn single(outcome: Outcome, at_us: u64, delay_us: u64, standing: Standing) -> Self {
         let mut standings = SmallVec::new();
         standings.push(standing);
-        Self { outcome, deciding: 0, delay_us, standings, policies: None }
+        Self { outcome, deciding: 0, at_us, delay_us, standings, policies: None }
     }
 
-    fn of(outcome: Outcome, delay_us: u64, standings: Standings) -> Self {
+    fn of(outcome: Outcome, at_us: u64, delay_us: u64, standings: Standings) -> Self {
         assert!(!standings.is_empty(), "a decision is about at least one quota");
         let strictness = |standing: &Standing| match outcome {
             Outcome::Allowed => (true, standing.remaining, u64::MAX - standing.reset_after_us),
@@ -125,13 +132,24 @@ impl Decision {
         };
         let deciding = (0_u8..).zip(&standings).min_by_key(|(_, standing)| strictness(standing));
         let deciding = deciding.map_or(0, |(index, _)| index);
-        Self { outcome, deciding, delay_us, standings, policies: None }
+        Self { outcome, deciding, at_us, delay_us, standings, policies: None }
     }
 
     /// This decision with the policies that its standings refer to, one per ask.
     #[must_use]
     pub fn with_policies(mut self, policies: Arc<[Arc<Policy>]>) -> Self {
         self.policies = Some(policies);
+        self
+    }
+
+    /// This decision as it stands `by` later, if nothing else was decided: all waits are shorter.
+    #[must_use]
+    pub fn later(mut self, by: Duration) -> Self {
+        let by = crate::clock::micros(by);
+        for standing in &mut self.standings {
+            standing.reset_after_us = standing.reset_after_us.saturating_sub(by);
+            standing.available_after_us = standing.available_after_us.saturating_sub(by);
+        }
         self
     }
 
@@ -152,6 +170,7 @@ impl Decision {
         });
         let merged = Self::of(
             outcome,
+            self.at_us,
             self.delay_us.saturating_add(inner.delay_us),
             self.standings.iter().copied().chain(shifted).collect(),
         );
@@ -177,6 +196,12 @@ impl Decision {
     /// How long an allowed request has to wait before it goes on; zero unless its policy waits or shapes.
     pub fn delay(&self) -> Duration {
         Duration::from_micros(if self.is_allowed() { self.delay_us } else { 0 })
+    }
+
+    /// When what an allowed request spent began to count, in microseconds of the store's clock: what a refund later
+    /// refers to, see [`RateLimiter::refund_of`](crate::RateLimiter::refund_of).
+    pub fn spent_us(&self) -> u64 {
+        self.at_us.saturating_add(self.delay_us)
     }
 
     /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
@@ -213,6 +238,11 @@ impl Decision {
         &self.standings
     }
 
+    /// The policies that the standings refer to, one per ask, where middleware made the decision.
+    pub fn policies(&self) -> Option<&Arc<[Arc<Policy>]>> {
+        self.policies.as_ref()
+    }
+
     /// The policy that decided. Known where middleware made the decision; [`RateLimiter::check`] leaves it out, for
     /// there it is the limiter's own.
     ///
@@ -243,17 +273,21 @@ mod tests {
     #[test]
     fn the_tightest_quota_speaks_for_the_decision() {
         let roomy = standing(0, true, 9, 5);
-        let allowed = Decision::new(Outcome::Allowed, 0, [roomy, standing(1, true, 2, 5)]);
+        let allowed = Decision::new(Outcome::Allowed, 0, 0, [roomy, standing(1, true, 2, 5)]);
         assert_eq!((allowed.remaining(), allowed.retry_after()), (2, None));
-        let denied =
-            Decision::new(Outcome::Denied, 0, [standing(0, false, 0, 30), roomy, standing(1, false, 1, 70)]);
+        let denied = Decision::new(
+            Outcome::Denied,
+            0,
+            0,
+            [standing(0, false, 0, 30), roomy, standing(1, false, 1, 70)],
+        );
         assert_eq!((denied.remaining(), denied.retry_after()), (1, Some(Duration::from_micros(70))));
     }
 
     #[test]
     fn merged_decisions_keep_every_quota() {
-        let outer = Decision::new(Outcome::Allowed, 0, [standing(0, true, 7, 1)]);
-        let inner = Decision::new(Outcome::Denied, 0, [standing(0, false, 0, 9)]);
+        let outer = Decision::new(Outcome::Allowed, 0, 0, [standing(0, true, 7, 1)]);
+        let inner = Decision::new(Outcome::Denied, 0, 0, [standing(0, false, 0, 9)]);
         let merged = outer.merge(&inner);
         assert_eq!(merged.outcome(), Outcome::Denied);
         assert_eq!(merged.standings().len(), 2);

@@ -24,10 +24,13 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `tokio` | `RateLimiter::acquire` and `Turn`, which wait on tokio's timer |
+//! | `conformance` | [`conformance`], the suite that every store has to pass |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod algorithm;
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod decision;
 mod error;
 mod key;

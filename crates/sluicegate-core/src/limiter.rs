@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
+use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::policy::{OnExceeded, Policy};
@@ -109,7 +110,7 @@ impl RateLimiter {
     }
 
     /// Decides one unit now, and spends it if allowed. A policy that waits is asked for a turn: an allowed decision
-    /// may then have a [`delay`](crate::Decision::delay) to be kept.
+    /// may then have a [`delay`](Decision::delay) to be kept.
     #[inline]
     pub fn check(&self, key: impl Into<Key>) -> Verdict {
         self.check_cost(key, 1)
@@ -135,18 +136,26 @@ impl RateLimiter {
     }
 
     /// Spends `cost` units now, or takes the first turn that comes within `longest`: an allowed decision says by its
-    /// [`delay`](crate::Decision::delay) when. First come, first served; whoever does not take its turn gives it
+    /// [`delay`](Decision::delay) when. First come, first served; whoever does not take its turn gives it
     /// back with [`refund`](Self::refund).
     pub fn reserve(&self, key: impl Into<Key>, cost: u64, longest: Duration) -> Verdict {
         self.ask(key, cost, Mode::Reserve { longest })
     }
 
-    /// Gives `cost` units back. A key never gets better than at rest.
+    /// Gives `cost` units back. A key never gets better than at rest. While turns are reserved ahead, what is given back
+    /// is the last of them.
     pub fn refund(&self, key: impl Into<Key>, cost: u64) -> Verdict {
-        self.ask(key, cost, Mode::Refund)
+        self.ask(key, cost, Mode::Refund { spent_us: None })
     }
 
-    /// Spends `cost` units whether they fit or not; what does not fit is a debt that later requests wait for.
+    /// Gives back `cost` units that `decision` spent, as far as they still count: a unit of a window that has ended, or
+    /// one that has leaked out of its bucket, is history, and giving it back would admit more than the policy allows.
+    pub fn refund_of(&self, decision: &Decision, key: impl Into<Key>, cost: u64) -> Verdict {
+        self.ask(key, cost, Mode::Refund { spent_us: Some(decision.spent_us()) })
+    }
+
+    /// Spends `cost` units whether they fit or not; what does not fit is a debt that later requests wait for. A debt of
+    /// more than one burst may saturate where the quota is an awkward one; round quotas hold thousands of bursts.
     pub fn charge(&self, key: impl Into<Key>, cost: u64) -> Verdict {
         self.ask(key, cost, Mode::Charge)
     }
@@ -165,7 +174,7 @@ impl RateLimiter {
 
     /// Decides several limiters together. Without a mode, a policy spends, or waits if it is one that waits.
     pub fn decide_all<'a>(asks: impl IntoIterator<Item = (&'a Self, &'a Key, u64, Option<Mode>)>) -> Verdict {
-        let asks: SmallVec<[_; 2]> = asks
+        let asks: SmallVec<[_; 4]> = asks
             .into_iter()
             .map(|(limiter, key, cost, mode)| (limiter, limiter.opened(), key, cost, mode))
             .collect();
@@ -175,7 +184,7 @@ impl RateLimiter {
         if !rest.iter().all(|(limiter, ..)| Arc::ptr_eq(&limiter.0.store, &first.0.store)) {
             return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
         }
-        let asks: SmallVec<[Ask<'_>; 2]> = asks
+        let asks: SmallVec<[Ask<'_>; 4]> = asks
             .iter()
             .map(|(_, opened, key, cost, mode)| {
                 let opened = opened.as_opened();

@@ -71,7 +71,7 @@ impl PolicyQuota {
         &self.rule
     }
 
-    /// The id given by [`PolicyBuilder::and_named`], by which a replaced policy's quotas find their successors.
+    /// The id given by [`PolicyBuilder::named`], by which a replaced policy's quotas find their successors.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
@@ -177,9 +177,11 @@ impl PolicyBuilder {
         self
     }
 
-    /// Adds a quota with an id of its own, for headers and for replacing the policy at run time.
-    pub fn and_named(mut self, id: impl Into<String>, quota: impl IntoQuota) -> Self {
-        self.quotas.push((Some(id.into()), quota.into_quota()));
+    /// Gives the quota that was added last an id, for headers and for replacing the policy at run time.
+    pub fn named(mut self, id: impl Into<String>) -> Self {
+        if let Some((last, _)) = self.quotas.last_mut() {
+            *last = Some(id.into());
+        }
         self
     }
 
@@ -201,6 +203,12 @@ impl PolicyBuilder {
                 self.error(format!("has {} quotas, and at most {MAX_BUCKETS} fit", self.quotas.len()))
             );
         }
+        if let (Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_)), [_, _, ..]) =
+            (self.algorithm, &*self.quotas)
+        {
+            let problem = "is a queue and has several quotas, but a queue spaces its output in one way: put the others into policies of their own";
+            return Err(self.error(problem.to_owned()));
+        }
         let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
         let single = self.quotas.len() == 1;
         for (id, quota) in &self.quotas {
@@ -216,7 +224,7 @@ impl PolicyBuilder {
             };
             if quotas.iter().any(|other| other.label == label) {
                 return Err(self.error(format!(
-                    "has two quotas called {label:?} in headers: give one a name of its own with `and_named`"
+                    "has two quotas called {label:?} in headers: give one a name of its own with `named`"
                 )));
             }
             quotas.push(PolicyQuota { quota, rule, id: id.clone(), label });
@@ -272,12 +280,12 @@ mod tests {
 
     #[test]
     fn quotas_of_one_policy_are_told_apart() {
-        let policy = Policy::gcra("payment", "5/min").and("2/10s").and_named("day", "100/d").build().unwrap();
+        let policy = Policy::gcra("payment", "5/min").and("2/10s").and("100/d").named("day").build().unwrap();
         let labels: Vec<_> = policy.quotas().iter().map(PolicyQuota::label).collect();
         assert_eq!(labels, ["payment.1min", "payment.10s", "payment.day"]);
         assert_eq!(policy.to_string(), "payment: 5/min, 2/10s, 100/d (gcra)");
         let twins = Policy::gcra("payment", "5/min").and("7/60s").build().unwrap_err().to_string();
-        assert!(twins.contains("\"payment.1min\"") && twins.contains("and_named"), "{twins}");
+        assert!(twins.contains("\"payment.1min\"") && twins.contains("named"), "{twins}");
     }
 
     #[test]

@@ -13,8 +13,10 @@ use crate::store::Opened;
 /// Equal policies share what was prepared; a different one under a name in use is refused, for it would take over
 /// buckets that are not its own. A name is free again when the last limiter that used it is gone.
 pub struct Registry<T> {
-    open: Mutex<HashMap<String, (Arc<Policy>, Weak<T>)>>,
+    open: Mutex<HashMap<String, Open<T>>>,
 }
+
+type Open<T> = (Arc<Policy>, Weak<T>);
 
 impl<T: Send + Sync + 'static> Registry<T> {
     /// Opens a policy: with what was prepared for an equal one, or with what `prepare` makes.
@@ -31,7 +33,10 @@ impl<T: Send + Sync + 'static> Registry<T> {
         let current =
             open.get(policy.name()).and_then(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
         match (current, replaced) {
-            (Some((current, prepared)), None) if *current == policy => {
+            // Another limiter of the same policy may have been replaced by this one already.
+            (Some((current, prepared)), replaced)
+                if *current == policy && replaced.is_none_or(|old| !old.has(&prepared)) =>
+            {
                 return Ok(Opened::new(policy, prepared));
             }
             (Some((current, _)), None) => {

@@ -35,8 +35,10 @@ pub trait Store: Send + Sync + 'static {
     fn decide(&self, asks: &[Ask<'_>]) -> Verdict;
 }
 
-/// How the keys of a replaced policy start under the new one. Quotas inherit from the quota with the same id; without
-/// ids, only if either policy has a single quota. A key at rest is at rest under any policy.
+/// How the keys of a replaced policy start under the new one. A quota inherits from the one with the same id; one
+/// without an id from the one without, if there is just one such quota on either side; others start afresh. A key that
+/// would be at rest by now, had its policy stayed, is at rest under the new one. The entries of a sliding log are
+/// inherited as one.
 ///
 /// The strategies are Bucket4j's (`TokensInheritanceStrategy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,13 +63,23 @@ pub struct Opened {
 
 impl Opened {
     /// A policy with what the store prepared for it.
-    pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: T) -> Self {
-        Self { policy, prepared: Arc::new(prepared) }
+    pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: Arc<T>) -> Self {
+        Self { policy, prepared }
+    }
+
+    /// Whether this is what was prepared for it.
+    pub(crate) fn has<T>(&self, prepared: &Arc<T>) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.prepared), Arc::as_ptr(prepared))
     }
 
     /// The policy.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
+    }
+
+    /// What the store prepared, to be kept, if it was a store that prepares a `T`.
+    pub fn prepared_shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        Arc::clone(&self.prepared).downcast().ok()
     }
 
     /// What the store prepared, if it was a store that prepares a `T`.
@@ -105,8 +117,12 @@ pub enum Mode {
         /// The longest wait.
         longest: Duration,
     },
-    /// Give it back.
-    Refund,
+    /// Give it back, as far as it still counts.
+    Refund {
+        /// When it was spent, as [`Decision::spent_us`] says; `None` if that is not known, and for a turn that has not
+        /// come yet.
+        spent_us: Option<u64>,
+    },
     /// Spend it whether it fits or not: what does not fit is a debt.
     Charge,
     /// Forget the key; the cost does not matter.
@@ -114,6 +130,14 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// How long ago what is given back was spent; 0 if that is not known.
+    pub(crate) fn spent_ago_us(self, now_us: u64) -> u64 {
+        match self {
+            Self::Refund { spent_us: Some(spent_us) } => now_us.saturating_sub(spent_us),
+            _ => 0,
+        }
+    }
+
     /// Whether it spends only if there is room.
     #[inline]
     pub fn spends(self) -> bool {

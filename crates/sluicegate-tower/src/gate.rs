@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
+use http::header::RETRY_AFTER;
 use http::request::Parts;
 use sluicegate_core::{Decision, Key, Mode, RateLimiter, StoreError, Turn, Verdict};
 use smallvec::SmallVec;
@@ -93,7 +94,7 @@ impl Gate {
                 }
                 Step::Turn(turn, decision) => {
                     ready!(Pin::new(turn).poll(cx));
-                    Next::Go(Some(decision.clone()))
+                    Next::Go(Some(decision.clone().later(decision.delay())))
                 }
             };
             match next {
@@ -171,9 +172,10 @@ impl Gate {
             .with_policies(self.asked.iter().map(|asked| Arc::clone(&plan.policies[asked.limit])).collect())
     }
 
-    /// Gives back what was spent, and says where that leaves the request's keys if that is known at once.
-    fn give_back<R>(&self, shared: &Shared<R>) -> Option<Decision> {
-        let verdict = RateLimiter::decide_all(self.asks(shared, Some(Mode::Refund)));
+    /// Gives back what `decision` spent, and says where that leaves the request's keys if that is known at once.
+    fn give_back<R>(&self, shared: &Shared<R>, decision: &Decision) -> Option<Decision> {
+        let mode = Mode::Refund { spent_us: Some(decision.spent_us()) };
+        let verdict = RateLimiter::decide_all(self.asks(shared, Some(mode)));
         verdict.now().ok()?.ok().map(|decision| self.label(shared, decision))
     }
 
@@ -189,15 +191,17 @@ impl Gate {
 
     /// Marks the response of the inner service with where the client stands.
     pub(crate) fn mark<R, B>(&self, shared: &Shared<R>, decision: Decision, response: &mut Response<B>) {
-        let inner = if shared.extensions { response.extensions_mut().remove::<Decision>() } else { None };
-        let (decision, merged) = match inner {
-            None => (decision, false),
-            Some(inner) if inner.is_allowed() => (decision.merge(&inner), true),
+        let inner = response.extensions_mut().remove::<Decision>();
+        let shown = match &inner {
+            None => decision,
+            Some(inner) if inner.is_allowed() => decision.merge(inner),
             // A limit behind this one refused: this one has let nothing through, so it has nothing to charge for.
-            Some(inner) => (self.give_back(shared).unwrap_or(decision).merge(&inner), true),
+            Some(inner) => self.give_back(shared, &decision).unwrap_or(decision).merge(inner),
         };
-        headers::write(response.headers_mut(), shared.headers, &decision, &shared.plan(), merged);
-        if shared.extensions {
+        headers::write(response.headers_mut(), shared.headers, &shown, &shared.plan());
+        // For layers further out: what all of them know together, or what was there before.
+        let left = if shared.extensions { Some(shown) } else { inner };
+        if let Some(decision) = left {
             response.extensions_mut().insert(decision);
         }
     }
@@ -208,10 +212,12 @@ fn refuse<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, reason: Reason<'_
     let mut response = shared.respond.respond(&refusal);
     forbid_caching(response.headers_mut());
     if let Some(decision) = refusal.decision() {
-        headers::write(response.headers_mut(), shared.headers, decision, &shared.plan(), false);
+        headers::write(response.headers_mut(), shared.headers, decision, &shared.plan());
         if shared.extensions {
             response.extensions_mut().insert(decision.clone());
         }
+    } else if let Some(seconds) = refusal.retry_after_seconds() {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     Next::Refuse(response)
 }

@@ -1,5 +1,6 @@
 //! The header fields that tell a client where it stands.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ impl Headers {
 }
 
 /// Structured fields hold integers of at most 15 digits (RFC 9651, section 3.3.1).
-const MOST: u64 = 999_999_999_999_999;
+pub(crate) const MOST: u64 = 999_999_999_999_999;
 
 /// What can be said of a set of policies before any request: made once, and anew when a policy is replaced.
 #[derive(Debug)]
@@ -67,14 +68,10 @@ impl Plan {
     }
 }
 
-/// Adds the chosen fields for a decision on `plan`'s policies, or, when layers stack, on more than those.
-pub(crate) fn write(
-    headers: &mut HeaderMap,
-    chosen: Headers,
-    decision: &Decision,
-    plan: &Plan,
-    merged: bool,
-) {
+/// Adds the chosen fields for a decision. What `plan` has ready is used if the decision is on exactly its policies: not
+/// if layers stack, or a limit was skipped.
+pub(crate) fn write(headers: &mut HeaderMap, chosen: Headers, decision: &Decision, plan: &Plan) {
+    let is_planned = decision.policies().is_some_and(|policies| Arc::ptr_eq(policies, &plan.policies));
     let refused_for = retry_after(decision);
     if chosen == Headers::None && refused_for.is_none() {
         return;
@@ -84,7 +81,7 @@ pub(crate) fn write(
     if chosen.legacy() {
         let limit =
             plan.limits.get(deciding.policy_index()).and_then(|quotas| quotas.get(deciding.quota_index()));
-        let limit = limit.filter(|_| !merged).cloned();
+        let limit = limit.filter(|_| is_planned).cloned();
         headers.insert(LIMIT, limit.unwrap_or_else(|| HeaderValue::from(decision.limit().min(MOST))));
         line.number(Some(REMAINING), decision.remaining());
         line.number(Some(RESET), ceil_seconds(decision.reset_after()));
@@ -96,7 +93,11 @@ pub(crate) fn write(
         let described = || decision.standings().iter().filter_map(|s| Some((s, decision.quota_of(s)?)));
         headers.insert(
             RATELIMIT_POLICY,
-            if merged { policy_line(described().map(|(_, quota)| quota)) } else { plan.policy_line.clone() },
+            if is_planned {
+                plan.policy_line.clone()
+            } else {
+                policy_line(described().map(|(_, quota)| quota))
+            },
         );
         line.ratelimit(described());
     }
@@ -136,14 +137,20 @@ impl Line {
         }
     }
 
-    /// `"login";r=0;t=42, "day";r=7`. A quota that stands in two stacked layers is named once.
+    /// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, where it is tightest.
     fn ratelimit<'a>(&mut self, standings: impl Iterator<Item = (&'a Standing, &'a PolicyQuota)> + Clone) {
         for (index, (standing, quota)) in standings.clone().enumerate() {
-            if standings.clone().take(index).any(|(_, earlier)| earlier.label() == quota.label()) {
+            let label = quota.label();
+            if standings.clone().take(index).any(|(_, earlier)| earlier.label() == label) {
                 continue;
             }
+            let same = standings.clone().skip(index).filter(|(_, other)| other.label() == label);
+            let tightest = same.map(|(standing, _)| standing).min_by_key(|standing| {
+                (standing.passed(), standing.remaining(), Reverse(standing.available_after()))
+            });
+            let standing = tightest.unwrap_or(standing);
             self.buffer.put_slice(if index == 0 { b"\"" } else { b", \"" });
-            self.buffer.put_slice(quota.label().as_bytes());
+            self.buffer.put_slice(label.as_bytes());
             self.buffer.put_slice(b"\";r=");
             self.number(None, standing.remaining());
             if !standing.available_after().is_zero() {

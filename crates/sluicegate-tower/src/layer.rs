@@ -147,7 +147,8 @@ impl<R> RateLimitLayerBuilder<R> {
     }
 
     /// Leaves the extensions of requests and responses alone, which saves their allocation. Handlers then do not see
-    /// the decision, and layers around this one neither merge its fields nor give back what they spent when it refuses.
+    /// the decision; and a layer around this one knows nothing of it: it overwrites the header fields with its own, and
+    /// keeps what it spent when this one refuses.
     pub fn without_extensions(mut self) -> Self {
         self.extensions = false;
         self

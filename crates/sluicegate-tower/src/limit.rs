@@ -65,9 +65,18 @@ impl Limit {
     /// Units that a request spends. Default: 1.
     ///
     /// # Errors
-    /// When the cost is above what a quota of the policy ever lets pass at once: such a limit would refuse everything.
+    /// When the cost is 0, which would limit nothing, or above what a quota of the policy ever lets pass at once: such a limit would refuse everything.
     pub fn cost(mut self, cost: u64) -> Result<Self, ConfigError> {
         let policy = self.limiter.policy();
+        if cost == 0 {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Layer,
+                format!(
+                    "a cost of 0 would let every request pass policy {:?}: use at least 1",
+                    policy.name()
+                ),
+            ));
+        }
         if let Some(quota) = policy.quotas().iter().find(|quota| quota.rule().capacity() < cost) {
             return Err(ConfigError::new(
                 ConfigErrorKind::Layer,

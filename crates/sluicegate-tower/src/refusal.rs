@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use sluicegate_core::{Decision, Outcome, StoreError};
 
-use crate::headers::{ceil_seconds, retry_after, violated};
+use crate::headers::{MOST, ceil_seconds, retry_after, violated};
 use crate::key::MissingKey;
 
 /// A request that is not let through, and why.
@@ -64,7 +64,12 @@ impl<'a> Refusal<'a> {
 
     /// Whole seconds after which the same request could pass; the same number as in `Retry-After`.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        self.decision().and_then(retry_after)
+        match self.reason {
+            Reason::Exceeded(decision) | Reason::Impossible(decision) => retry_after(decision),
+            // An outage has no known end; a second keeps clients from hammering.
+            Reason::Store(_) => Some(1),
+            Reason::MissingKey(..) => None,
+        }
     }
 
     pub(crate) fn of(decision: &'a Decision, parts: &'a Parts) -> Self {
@@ -152,7 +157,7 @@ fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
 
 /// The numbers of the header fields, and which quotas refused.
 fn numbers(body: &mut String, decision: &Decision) -> fmt::Result {
-    let (limit, remaining) = (decision.limit(), decision.remaining());
+    let (limit, remaining) = (decision.limit().min(MOST), decision.remaining().min(MOST));
     let reset = ceil_seconds(decision.reset_after());
     write!(body, r#""limit":{limit},"remaining":{remaining},"reset":{reset},"violated-policies":["#)?;
     for (index, name) in violated(decision).enumerate() {

@@ -287,7 +287,11 @@ pub(crate) fn on_threads(threads: usize, work: impl Fn(usize) + Sync) {
 fn calibrate(slice: Duration, side: &mut dyn FnMut(u64)) -> u64 {
     let mut times = 1;
     loop {
-        let nanos = nanos_of(times, side);
+        let mut nanos = nanos_of(times, side);
+        if nanos * 4.0 >= slice.as_nanos() as f64 {
+            // Twice, or one preemption would pass for a slow side and leave it with slices of a few operations.
+            nanos = nanos.min(nanos_of(times, side));
+        }
         if nanos * 4.0 >= slice.as_nanos() as f64 {
             #[expect(clippy::cast_possible_truncation, reason = "a count of operations")]
             return ((slice.as_nanos() as f64 / nanos * times as f64) as u64).max(1);

@@ -113,6 +113,8 @@ impl FixedWindow {
 
     fn state(&self, window: Window) -> State {
         match window.used {
+            // A turn in this window was given back; the one before it, whose count is gone, stays over.
+            0 if window.closed => State { until_us: window.start_us, aux: State::CLOSED },
             0 => State::REST,
             used => State {
                 until_us: self.after_borders(window.start_us, self.borders(used)),
@@ -145,8 +147,12 @@ impl FixedWindow {
         self.state(window)
     }
 
-    pub(super) fn refund(&self, state: State, now_us: u64, cost: u64) -> State {
+    pub(super) fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
         let mut window = self.window(state, now_us);
+        if ago_us > 0 && now_us.saturating_sub(ago_us) < window.start_us {
+            // It was spent in a window that has ended, and counts no more.
+            return state;
+        }
         window.used = window.used.saturating_sub(cost);
         self.state(window)
     }
@@ -156,9 +162,8 @@ impl FixedWindow {
         if Self::is_over(&window, now_us) { 0 } else { self.burst.saturating_sub(window.used) }
     }
 
-    /// What is left, negative for a debt.
-    pub(super) fn available(&self, state: State, now_us: u64) -> i128 {
-        i128::from(self.burst).saturating_sub(self.window(state, now_us).used.into())
+    pub(super) fn used(&self, state: State, now_us: u64) -> u64 {
+        self.window(state, now_us).used
     }
 
     pub(super) fn reset_after_us(&self, state: State, now_us: u64) -> u64 {

@@ -36,6 +36,15 @@ pub struct Gcra {
     undelayed: u64,
 }
 
+/// What became of a cost that was to be spent at once.
+pub(crate) struct SpentNow {
+    pub(crate) passed: bool,
+    pub(crate) state: State,
+    pub(crate) remaining: u64,
+    /// Until the cost would pass, if it did not; otherwise until one unit more remains.
+    pub(crate) available_after_us: u64,
+}
+
 impl Gcra {
     pub(super) fn new(quota: Checked) -> Result<Self, ConfigError> {
         let reduced = |period: NonZeroU64| {
@@ -58,7 +67,7 @@ impl Gcra {
                 ),
             ));
         }
-        let ceiling = EXACT.min(longest(DEBT_HORIZON_US));
+        let ceiling = (2 * EXACT - 1).min(longest(DEBT_HORIZON_US));
         Ok(Self { unit_us, ticks, spacing, burst: quota.burst.get(), full, ceiling, undelayed: u64::MAX })
     }
 
@@ -148,6 +157,35 @@ impl Gcra {
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
     }
 
+    /// Spends at once or not at all: what [`slot`](Self::slot), [`spend`](Self::spend) and the others say, from one look
+    /// at the state. `None` where those have to be asked: for a queue, and for a cost that can never fit.
+    #[inline]
+    pub(crate) fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
+        if self.undelayed != u64::MAX || cost > self.burst {
+            return None;
+        }
+        let level = self.level(state, now_us);
+        let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
+        let passed = after <= self.full;
+        let (level, state) = if passed { (after, self.state(after, now_us)) } else { (level, state) };
+        let free = self.full.saturating_sub(level);
+        let remaining = free / self.spacing;
+        let excess = if passed {
+            // Until one unit more has room.
+            self.spacing
+                .get()
+                .saturating_sub(free.saturating_sub(remaining.saturating_mul(self.spacing.get())))
+        } else {
+            after.saturating_sub(self.full)
+        };
+        let available_after_us = if passed && level == 0 {
+            0
+        } else {
+            self.floor(now_us).saturating_add(self.drain_us(excess)).saturating_sub(now_us)
+        };
+        Some(SpentNow { passed, state, remaining, available_after_us })
+    }
+
     #[inline]
     pub(super) fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
         if cost > self.burst {
@@ -167,15 +205,26 @@ impl Gcra {
     }
 
     #[inline]
-    pub(super) fn spend(&self, state: State, _now_us: u64, at_us: u64, cost: u64) -> State {
+    pub(super) fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        // A queue spaces its output exactly: its schedule does not move when a departure is rounded up to a
+        // microsecond, only when something else holds the departure back.
+        let is_own_turn = self.undelayed != u64::MAX && at_us <= self.slot(state, now_us, cost).departs_us;
+        let at_us = if is_own_turn { now_us } else { at_us };
         let level = self.level(state, at_us).saturating_add(cost.saturating_mul(self.spacing.get()));
         self.state(level.min(self.ceiling), at_us)
     }
 
     #[inline]
-    pub(super) fn refund(&self, state: State, now_us: u64, cost: u64) -> State {
-        let level = self.level(state, now_us).saturating_sub(cost.saturating_mul(self.spacing.get()));
-        self.state(level, now_us)
+    pub(super) fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
+        // What has leaked out since it was spent no longer counts: giving that back would lift the bucket above what
+        // it would be without the cost.
+        let leaked = ago_us.div_ceil(self.unit_us.get()).saturating_mul(self.ticks.get());
+        let counts = cost.saturating_mul(self.spacing.get()).saturating_sub(leaked);
+        self.state(self.level(state, now_us).saturating_sub(counts), now_us)
+    }
+
+    pub(super) fn used(&self, state: State, now_us: u64) -> u64 {
+        self.level(state, now_us).div_ceil(self.spacing.get())
     }
 
     #[inline]

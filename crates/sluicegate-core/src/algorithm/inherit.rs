@@ -68,9 +68,10 @@ impl Rule {
                 let full = i128::from(rule.burst()).saturating_mul(per_unit);
                 Units { parts: full.saturating_sub(rule.level(state, now_us).into()), per_unit }
             }
-            Self::FixedWindow(rule) => Units::whole(rule.available(state, now_us)),
-            Self::SlidingCounter(rule) => Units::whole(rule.available(state, now_us)),
-            Self::SlidingLog(rule) => Units::whole(rule.limit().into()),
+            rule => {
+                let used = i128::from(rule.used(state, now_us));
+                Units::whole(i128::from(rule.capacity()).saturating_sub(used))
+            }
         }
     }
 

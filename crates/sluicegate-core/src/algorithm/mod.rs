@@ -52,7 +52,7 @@ pub const LONGEST_US: u64 = 315_360_000_000_000;
 /// How far into the future a debt can reach before it saturates: thirty years.
 const DEBT_HORIZON_US: u64 = 3 * LONGEST_US;
 
-/// Products of cost and time stay at or below this, so that the sum of two of them is exact in a double.
+/// Products of cost and time stay at or below this, so that twice as much is exact in a double: room for a debt.
 const EXACT: u64 = 1 << 52;
 
 /// What is remembered of one key under one quota: the moment it is back at rest, and one number more.
@@ -177,16 +177,27 @@ impl Rule {
         self.spend(state, now_us, now_us, cost)
     }
 
-    /// The state after `cost` was given back; never better than at rest.
+    /// The state after `cost`, spent `ago_us` before, was given back as far as it still counts; never better than at
+    /// rest, and never better than had it not been spent.
     #[inline]
-    pub fn refund(&self, state: State, now_us: u64, cost: u64) -> State {
-        dispatch!(self, rule => rule.refund(state, now_us, cost), log => state)
+    pub fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
+        dispatch!(self, rule => rule.refund(state, now_us, ago_us, cost), log => state)
     }
 
     /// How many units would pass now, rounded down.
     #[inline]
     pub fn remaining(&self, state: State, now_us: u64) -> u64 {
         dispatch!(self, rule => rule.remaining(state, now_us), log => 0)
+    }
+
+    /// How many units are counted against the capacity, rounded up; more than it for a debt.
+    pub fn used(&self, state: State, now_us: u64) -> u64 {
+        match self {
+            Self::Gcra(rule) => rule.used(state, now_us),
+            Self::FixedWindow(rule) => rule.used(state, now_us),
+            Self::SlidingCounter(rule) => rule.used(state, now_us),
+            Self::SlidingLog(_) => 0,
+        }
     }
 
     /// Microseconds until the whole capacity is back.
@@ -354,7 +365,7 @@ mod tests {
                 state = rule.charge(state, now, u64::MAX);
                 assert_eq!(rule.slot(state, now, u64::MAX).opens_us, NEVER, "{algorithm}");
                 let _ = (rule.slot(state, 0, 1), rule.remaining(state, 0), rule.reset_after_us(state, now));
-                let _ = rule.refund(rule.spend(state, now, u64::MAX, 1), now, u64::MAX);
+                let _ = rule.refund(rule.spend(state, now, u64::MAX, 1), now, 0, u64::MAX);
             }
         }
     }

@@ -90,7 +90,8 @@ impl SlidingCounter {
     }
 
     fn state(&self, window: &Window) -> State {
-        if window.previous | window.current == 0 {
+        // While a window ahead was given out, the ones before it, whose counts are gone, stay over.
+        if window.previous | window.current == 0 && !window.closed {
             return State::REST;
         }
         let counts = window.previous.checked_shl(COUNT_BITS).unwrap_or_default() | window.current;
@@ -158,11 +159,17 @@ impl SlidingCounter {
         self.state(&window)
     }
 
-    pub(super) fn refund(&self, state: State, now_us: u64, cost: u64) -> State {
+    pub(super) fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
         let mut window = self.window(state, now_us);
-        let older = cost.saturating_sub(window.current);
-        window.current = window.current.saturating_sub(cost);
-        window.previous = window.previous.saturating_sub(older);
+        let spent_us = now_us.saturating_sub(ago_us);
+        let mut older = cost;
+        if spent_us >= window.start_us || ago_us == 0 {
+            older = cost.saturating_sub(window.current);
+            window.current = window.current.saturating_sub(cost);
+        }
+        if spent_us.saturating_add(self.period_us.get()) >= window.start_us || ago_us == 0 {
+            window.previous = window.previous.saturating_sub(older);
+        }
         self.state(&window)
     }
 
@@ -175,9 +182,8 @@ impl SlidingCounter {
         }
     }
 
-    /// What is left, negative for a debt.
-    pub(super) fn available(&self, state: State, now_us: u64) -> i128 {
-        i128::from(self.limit).saturating_sub(self.counted(&self.window(state, now_us), now_us).into())
+    pub(super) fn used(&self, state: State, now_us: u64) -> u64 {
+        self.counted(&self.window(state, now_us), now_us)
     }
 
     /// The weighted count that the limit is compared with.

@@ -57,30 +57,22 @@ impl SlidingLog {
         at_us.saturating_add(self.period_us.get()) <= now_us
     }
 
-    /// When `cost` would pass: `entries` are (time, cost), oldest first, none of them over; `sum` is their cost;
-    /// nobody passes before `closed_us`, the latest turn given out ahead of time.
-    pub fn slot(
-        &self,
-        entries: impl Iterator<Item = (u64, u64)>,
-        sum: u64,
-        closed_us: u64,
-        now_us: u64,
-        cost: u64,
-    ) -> Slot {
+    /// When `cost` would pass: `entries` are (time, cost), oldest first, none of them over; `sum` is their cost. Turns
+    /// given out ahead of time are among them, and count from now on.
+    pub fn slot(&self, entries: impl Iterator<Item = (u64, u64)>, sum: u64, now_us: u64, cost: u64) -> Slot {
         if cost > self.limit {
             return Slot::at(NEVER);
         }
-        let earliest_us = now_us.max(closed_us);
         let mut excess = sum.saturating_add(cost).saturating_sub(self.limit);
         if excess == 0 {
-            return Slot::at(earliest_us);
+            return Slot::at(now_us);
         }
         for (at_us, cost) in entries {
             excess = excess.saturating_sub(cost);
             if excess == 0 {
-                return Slot::at(earliest_us.max(at_us.saturating_add(self.period_us.get())));
+                return Slot::at(now_us.max(at_us.saturating_add(self.period_us.get())));
             }
         }
-        Slot::at(earliest_us)
+        Slot::at(now_us)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Inner;
-use crate::algorithm::Rule;
+use crate::algorithm::{Rule, State};
 use crate::error::ConfigError;
 use crate::policy::{Policy, PolicyQuota};
 use crate::store::Inherit;
@@ -50,7 +50,7 @@ impl Buckets {
     pub(super) fn new(
         store: &Inner,
         policy: &Arc<Policy>,
-        predecessor: Option<(&Arc<Self>, Inherit)>,
+        predecessor: Option<&(Arc<Self>, Inherit)>,
     ) -> Result<Self, ConfigError> {
         let now_us = store.clock.now_us();
         let buckets = policy.quotas().iter().map(|quota| {
@@ -70,7 +70,7 @@ impl Buckets {
                     Home::Wide
                 }
             };
-            let inherits = predecessor.and_then(|(from, how)| {
+            let inherits = predecessor.and_then(|&(ref from, how)| {
                 let quota = matching(&from.policy, policy, quota)?;
                 let alive = how != Inherit::Reset && from.each[quota].generations(now_us) < GENERATIONS;
                 alive.then(|| Inherits { from: Arc::clone(from), quota, how, replaced_us: now_us })
@@ -106,6 +106,11 @@ impl Bucket {
         self.furthest_us.fetch_max(until_us, Ordering::Relaxed);
     }
 
+    /// How indebted a state is, for comparison with others when a set is full.
+    pub(super) fn fullness(&self, state: State, now_us: u64) -> u64 {
+        fullness(self.rule.used(state, now_us), self.capacity)
+    }
+
     /// Buckets that this one follows and that may still hold a state.
     fn generations(&self, now_us: u64) -> usize {
         self.predecessor(now_us).map_or(0, |(bucket, _)| 1 + bucket.generations(now_us))
@@ -120,4 +125,9 @@ impl Bucket {
         let alive = older || now_us < last_us.max(bucket.furthest_us.load(Ordering::Relaxed));
         alive.then_some((bucket, inherits))
     }
+}
+
+/// The used part of a capacity, in 1,024ths.
+pub(super) fn fullness(used: u64, capacity: u64) -> u64 {
+    used.saturating_mul(1_024) / capacity.max(1)
 }

@@ -14,7 +14,7 @@ pub(super) fn passes(bucket: &Bucket, mode: Mode, slot: Slot, now_us: u64) -> bo
     match mode {
         Mode::Spend | Mode::Peek => slot.opens_us <= now_us,
         Mode::Reserve { longest } => slot.opens_us != NEVER && turn_us(bucket, longest, slot) <= now_us,
-        Mode::Refund | Mode::Charge | Mode::Reset => true,
+        Mode::Refund { .. } | Mode::Charge | Mode::Reset => true,
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) fn change(
     let after = match ask.mode() {
         Mode::Spend | Mode::Reserve { .. } => rule.spend(state, now_us, departs_us, ask.cost()),
         Mode::Charge => rule.charge(state, now_us, ask.cost()),
-        Mode::Refund => rule.refund(state, now_us, ask.cost()),
+        mode @ Mode::Refund { .. } => rule.refund(state, now_us, mode.spent_ago_us(now_us), ask.cost()),
         Mode::Reset => State::REST,
         Mode::Peek => return None,
     };

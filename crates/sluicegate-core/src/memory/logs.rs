@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::bucket::fullness;
 use crate::algorithm::{SlidingLog, Slot};
 
 /// Sliding logs of all keys, in shards with a fixed number of keys and of entries each, allocated once.
 ///
-/// Keys whose entries are all over are taken out a few at a time as others spend. When a shard is full, the log
-/// closest to rest among the next few makes room.
+/// Keys whose entries are all over are taken out a few at a time as others spend. When a shard is full, the
+/// least indebted among the next few makes room.
 pub(super) struct Logs {
     shards: Box<[Mutex<Shard>]>,
 }
@@ -19,7 +20,7 @@ const SHARDS: usize = 16;
 /// Logs that a spend looks at beside its own, to find those that are over.
 const TIDIED_PER_SPEND: usize = 2;
 
-/// Logs among which the one closest to rest is chosen when a shard is full.
+/// Logs among which the least indebted is chosen when a shard is full.
 const CANDIDATES: usize = 16;
 
 const NIL: u32 = u32::MAX;
@@ -52,8 +53,8 @@ impl Logs {
         (0..SHARDS).map(|shard| self.lock(shard).evictions).sum()
     }
 
-    pub(super) fn in_use(&self) -> usize {
-        (0..SHARDS).map(|shard| self.lock(shard).index.len()).sum()
+    pub(super) fn in_use(&self, now_us: u64) -> usize {
+        (0..SHARDS).map(|shard| self.lock(shard).in_use(now_us)).sum()
     }
 }
 
@@ -90,11 +91,13 @@ pub(super) struct Shard {
 struct Log {
     hash: u64,
     period_us: u64,
+    limit: u64,
     sum: u64,
-    closed_us: u64,
     head: u32,
     tail: u32,
 }
+
+const FREE: Log = Log { hash: 0, period_us: 0, limit: 1, sum: 0, head: NIL, tail: NIL };
 
 /// Units that were admitted at one moment. A free entry or log links to the next free one by `next` or `head`.
 #[derive(Clone, Copy)]
@@ -114,14 +117,7 @@ impl Shard {
         let (keys, entries) = (keys.clamp(1, NIL as usize - 1), entries.clamp(1, NIL as usize - 1));
         let next =
             |position: usize, count: usize| if position + 1 < count { link(position + 1) } else { NIL };
-        let free = |position| Log {
-            hash: 0,
-            period_us: 0,
-            sum: 0,
-            closed_us: 0,
-            head: next(position, keys),
-            tail: NIL,
-        };
+        let free = |position| Log { head: next(position, keys), ..FREE };
         Self {
             index: HashMap::with_capacity_and_hasher(keys, BuildHasherDefault::default()),
             logs: (0..keys).map(free).collect(),
@@ -133,13 +129,18 @@ impl Shard {
         }
     }
 
+    /// How many logs hold an entry that is not over.
+    fn in_use(&self, now_us: u64) -> usize {
+        self.index.values().filter(|&&log| self.until_us(log) > now_us).count()
+    }
+
     /// When `cost` would pass if nothing else arrived.
     pub(super) fn slot(&mut self, hash: u64, rule: &SlidingLog, now_us: u64, cost: u64) -> Slot {
         let Some(log) = self.current(hash, now_us) else {
-            return rule.slot(std::iter::empty(), 0, 0, now_us, cost);
+            return rule.slot(std::iter::empty(), 0, now_us, cost);
         };
         let log = &self.logs[log as usize];
-        rule.slot(self.chain(log.head), log.sum, log.closed_us, now_us, cost)
+        rule.slot(self.chain(log.head), log.sum, now_us, cost)
     }
 
     /// Enters `cost` as admitted at `at_us`.
@@ -153,7 +154,8 @@ impl Shard {
             Some(log) => log,
             None => self.open(hash, rule, now_us),
         };
-        // A clock that is a little behind another thread's must not unsort the log.
+        // Neither a clock that is a little behind another thread's nor a turn given out ahead may unsort the log; an entry
+        // that is moved up counts a little longer for it.
         let tail = self.logs[log as usize].tail;
         let newest = self.entries.get(tail as usize).copied();
         let at_us = at_us.max(newest.map_or(0, |entry| entry.at_us));
@@ -164,35 +166,38 @@ impl Shard {
             }
             _ => self.append(log, at_us, cost, now_us),
         }
-        if at_us > now_us {
-            self.logs[log as usize].closed_us = at_us;
-        }
     }
 
-    /// Gives back `cost`, from the newest entries on. Walks the log once.
-    pub(super) fn refund(&mut self, hash: u64, now_us: u64, cost: u64) {
+    /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on. Walks the log.
+    pub(super) fn refund(&mut self, hash: u64, now_us: u64, ago_us: u64, cost: u64) {
         let Some(log) = self.current(hash, now_us) else { return };
-        let mut keep = self.logs[log as usize].sum.saturating_sub(cost);
-        self.logs[log as usize].sum = keep;
-        if keep == 0 {
-            return self.close(log);
-        }
-        let mut at = self.logs[log as usize].head;
-        while let Some(entry) = self.entries.get_mut(at as usize) {
-            keep = keep.saturating_sub(u64::from(entry.cost));
-            if keep > 0 {
-                at = entry.next;
-                continue;
+        // Turns that have not come yet are among what was spent just now.
+        let latest_us = if ago_us == 0 { u64::MAX } else { now_us.saturating_sub(ago_us) };
+        let head = self.logs[log as usize].head;
+        let spent: u64 =
+            self.chain(head).take_while(|&(at_us, _)| at_us <= latest_us).map(|(_, cost)| cost).sum();
+        let (mut keep, mut tail, mut at) = (spent.saturating_sub(cost), NIL, head);
+        self.logs[log as usize].sum -= spent - keep;
+        while let Some(&Entry { at_us, cost, next }) = self.entries.get(at as usize) {
+            if at_us <= latest_us {
+                let stays = keep.min(u64::from(cost));
+                keep -= stays;
+                self.entries[at as usize].cost = u32::try_from(stays).unwrap_or(u32::MAX);
             }
-            // The sum up to here is what stays; this entry is the last, perhaps with less in it.
-            let stays = self.logs[log as usize].sum;
-            let rest = std::mem::replace(&mut entry.next, NIL);
-            self.logs[log as usize].tail = at;
-            self.free_entries(rest);
-            let counted: u64 = self.chain(self.logs[log as usize].head).map(|(_, cost)| cost).sum();
-            let excess = u32::try_from(counted.saturating_sub(stays)).unwrap_or(u32::MAX);
-            self.entries[at as usize].cost -= excess;
-            return;
+            if self.entries[at as usize].cost == 0 {
+                match self.entries.get_mut(tail as usize) {
+                    Some(previous) => previous.next = next,
+                    None => self.logs[log as usize].head = next,
+                }
+                self.free_entry(at);
+            } else {
+                tail = at;
+            }
+            at = next;
+        }
+        self.logs[log as usize].tail = tail;
+        if tail == NIL {
+            self.close(log);
         }
     }
 
@@ -206,8 +211,7 @@ impl Shard {
     /// Units that would pass now.
     pub(super) fn remaining(&mut self, hash: u64, rule: &SlidingLog, now_us: u64) -> u64 {
         let Some(log) = self.current(hash, now_us) else { return rule.limit() };
-        let log = &self.logs[log as usize];
-        if log.closed_us > now_us { 0 } else { rule.limit().saturating_sub(log.sum) }
+        rule.limit().saturating_sub(self.logs[log as usize].sum)
     }
 
     /// The units that are counted, if any are.
@@ -264,7 +268,7 @@ impl Shard {
         let log = self.free_log;
         self.free_log = self.logs[log as usize].head;
         self.logs[log as usize] =
-            Log { hash, period_us: rule.period_us().get(), sum: 0, closed_us: 0, head: NIL, tail: NIL };
+            Log { hash, period_us: rule.period_us().get(), limit: rule.limit(), ..FREE };
         self.index.insert(hash, log);
         log
     }
@@ -300,8 +304,7 @@ impl Shard {
         let Log { hash, head, .. } = self.logs[log as usize];
         self.free_entries(head);
         self.index.remove(&hash);
-        self.logs[log as usize] =
-            Log { hash: 0, period_us: 0, sum: 0, closed_us: 0, head: self.free_log, tail: NIL };
+        self.logs[log as usize] = Log { head: self.free_log, ..FREE };
         self.free_log = log;
     }
 
@@ -319,26 +322,27 @@ impl Shard {
         }
     }
 
-    /// Frees the log closest to rest among the next few that are in use, `spared` aside. The caller repeats it
+    /// Frees the least indebted log among the next few that are in use, `spared` aside. The caller repeats it
     /// until it has what it lacks; a single full log cannot lack anything, for `Logs::longest` bounds its length.
     fn make_room(&mut self, spared: u32, now_us: u64) {
-        let mut soonest: Option<(u64, u32)> = None;
+        let mut least: Option<((u64, u64), u32)> = None;
         let mut seen = 0;
         for _ in 0..self.logs.len() {
             let Some(log) = self.next_in_use().filter(|&log| log != spared) else { continue };
             if !self.drop_over(log, now_us) {
                 return;
             }
-            let until_us = self.until_us(log);
-            if soonest.is_none_or(|(least, _)| until_us < least) {
-                soonest = Some((until_us, log));
+            let Log { sum, limit, .. } = self.logs[log as usize];
+            let debt = (fullness(sum, limit), self.until_us(log));
+            if least.is_none_or(|(smallest, _)| debt < smallest) {
+                least = Some((debt, log));
             }
             seen += 1;
             if seen == CANDIDATES {
                 break;
             }
         }
-        match soonest {
+        match least {
             Some((_, log)) => self.close(log),
             // Only a debt can make one log outgrow its shard: it gives up its own oldest entry.
             None => self.drop_oldest(spared),
@@ -379,11 +383,16 @@ mod tests {
         for (at, cost) in [(1, 3), (2, 3), (3, 3)] {
             shard.spend(9, &rule, at, at, cost);
         }
-        shard.refund(9, 3, 4);
+        shard.refund(9, 3, 0, 4);
         let left: Vec<_> = shard.chain(shard.logs[shard.index[&9] as usize].head).collect();
         assert_eq!(left, [(1, 3), (2, 2)]);
         assert_eq!(shard.remaining(9, &rule, 3), 5);
-        shard.refund(9, 3, 99);
+        shard.refund(9, 3, 2, 1); // spent at 1
+        assert_eq!(
+            shard.chain(shard.logs[shard.index[&9] as usize].head).collect::<Vec<_>>(),
+            [(1, 2), (2, 2)]
+        );
+        shard.refund(9, 3, 0, 99);
         assert_eq!((shard.remaining(9, &rule, 3), shard.index.len()), (10, 0));
     }
 

@@ -129,7 +129,7 @@ impl MemoryStore {
         MemoryStats {
             keys: narrow.map_or(0, |table| table.in_use(now_us))
                 + wide.map_or(0, |table| table.in_use(now_us))
-                + logs.map_or(0, Logs::in_use),
+                + logs.map_or(0, |logs| logs.in_use(now_us)),
             slots: narrow.map_or(0, Table::slots)
                 + wide.map_or(0, Table::slots)
                 + logs.map_or(0, |_| self.0.capacity),
@@ -278,14 +278,14 @@ impl Inner {
 impl Store for Inner {
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
-        let predecessor = match replaced.map(|opened| opened.prepared::<Arc<Buckets>>()) {
+        let predecessor = match replaced.map(|opened| opened.prepared_shared::<Buckets>()) {
             Some(None) => {
                 let problem = "the replaced policy was opened on another store";
                 return Err(ConfigError::new(ConfigErrorKind::Store, problem));
             }
             buckets => buckets.flatten().zip(inherit),
         };
-        self.open.open(policy, replaced, |policy| Buckets::new(self, policy, predecessor))
+        self.open.open(policy, replaced, |policy| Buckets::new(self, policy, predecessor.as_ref()))
     }
 
     #[inline]

@@ -21,6 +21,7 @@ pub(super) struct Cell<'a> {
     pub(super) bucket: &'a Bucket,
     pub(super) ask: Ask<'a>,
     pub(super) hash: u64,
+    /// The ask that it belongs to, and the quota of that ask's policy.
     pub(super) at: (u8, u8),
 }
 
@@ -47,16 +48,17 @@ pub(super) enum Place<'a> {
 impl Place<'_> {
     fn state(&self, hash: u64) -> State {
         match self {
-            Place::Narrow(set) => set.get(hash),
-            Place::Wide(set) => set.get(hash),
+            Place::Narrow(set) => set.get(set.find(hash)),
+            Place::Wide(set) => set.get(set.find(hash)),
             Place::Log(_) => State::REST,
         }
     }
 
-    fn put(&mut self, hash: u64, state: State, now_us: u64) {
+    fn put(&mut self, cell: &Cell<'_>, state: State, now_us: u64) {
+        let Cell { bucket, hash, .. } = *cell;
         match self {
-            Place::Narrow(set) => set.put(hash, state, now_us),
-            Place::Wide(set) => set.put(hash, state, now_us),
+            Place::Narrow(set) => set.put(set.find(hash), hash, state, 0, now_us),
+            Place::Wide(set) => set.put(set.find(hash), hash, state, bucket.fullness(state, now_us), now_us),
             Place::Log(_) => {}
         }
     }
@@ -91,7 +93,7 @@ impl Place<'_> {
                 match ask.mode() {
                     Mode::Spend | Mode::Reserve { .. } => shard.spend(hash, rule, now_us, departs_us, cost),
                     Mode::Charge => shard.spend(hash, rule, now_us, now_us, cost),
-                    Mode::Refund => shard.refund(hash, now_us, cost),
+                    mode @ Mode::Refund { .. } => shard.refund(hash, now_us, mode.spent_ago_us(now_us), cost),
                     Mode::Reset => shard.reset(hash),
                     Mode::Peek => {}
                 }
@@ -99,7 +101,7 @@ impl Place<'_> {
             }
             (place, _) => {
                 if let Some(after) = change(bucket, place.state(hash), &ask, now_us, departs_us) {
-                    place.put(hash, after, now_us);
+                    place.put(cell, after, now_us);
                 }
             }
         }
@@ -115,23 +117,32 @@ impl Place<'_> {
             }
             (place, rule) => {
                 let state = place.state(cell.hash);
-                place.put(cell.hash, State::REST, now_us);
+                place.put(cell, State::REST, now_us);
                 (state.until_us > replaced_us).then(|| rule.available(state, replaced_us))
             }
         }
     }
 
-    /// Starts the key with what it had available when its policy was replaced.
-    pub(super) fn adopt(&mut self, cell: &Cell<'_>, available: Units, replaced_us: u64, now_us: u64) {
+    /// Starts the key with `kept`, which is what the replaced policy leaves it of what it had `available` there.
+    ///
+    /// A key that is known here already was spent from under the old policy after the new one began, by a request that
+    /// was under way: then only what that one spent is added.
+    pub(super) fn adopt(&mut self, cell: &Cell<'_>, kept: Units, spent: u64, replaced_us: u64, now_us: u64) {
         let Cell { bucket, hash, .. } = *cell;
         match (&mut *self, &bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => {
-                shard.spend(hash, rule, now_us, replaced_us, available.missing_of(bucket.capacity));
-            }
+            (Place::Log(shard), Rule::SlidingLog(rule)) => match shard.used(hash, now_us) {
+                Some(_) => shard.spend(hash, rule, now_us, now_us, spent),
+                None => shard.spend(hash, rule, now_us, replaced_us, kept.missing_of(bucket.capacity)),
+            },
             (place, rule) => {
-                let state = rule.state_with(available, replaced_us);
+                let known = place.state(hash);
+                let state = if known.until_us > now_us {
+                    rule.charge(known, now_us, spent)
+                } else {
+                    rule.state_with(kept, replaced_us)
+                };
                 bucket.reaches(state.until_us);
-                place.put(hash, state, now_us);
+                place.put(cell, state, now_us);
             }
         }
     }

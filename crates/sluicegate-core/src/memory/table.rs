@@ -10,13 +10,16 @@ use crate::algorithm::State;
 /// there (high half, the tag).
 ///
 /// A slot whose state is back at rest is free by definition, so nothing ever has to be swept. When all slots of a
-/// set are in use, the state closest to rest makes room: the least debt is forgotten, never a heavy debtor's.
+/// set are in use, the least indebted makes room: a flood of new keys drives out its own kind, never a heavy debtor.
 pub(super) struct Table<const SLOTS: usize, const WORDS: usize> {
     sets: Box<[Set<SLOTS, WORDS>]>,
     evictions: AtomicU64,
 }
 
 /// Five states of one word, or three of two: 61 bytes, so that a set is one cache line.
+///
+/// The first word of a state is its time with 12 bits below it: `aux` of a state of one word; of a state of two words,
+/// whose `aux` is the second, how full the bucket is.
 #[repr(align(64))]
 struct Set<const SLOTS: usize, const WORDS: usize> {
     states: [[AtomicU64; WORDS]; SLOTS],
@@ -24,9 +27,9 @@ struct Set<const SLOTS: usize, const WORDS: usize> {
     locked: AtomicBool,
 }
 
-/// In a one-word state, the low bits hold `aux` and the others the time.
-const AUX_BITS: u32 = 12;
-const TIME_MAX: u64 = u64::MAX >> AUX_BITS;
+const LOW_BITS: u32 = 12;
+const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
+const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
 impl<const SLOTS: usize, const WORDS: usize> Table<SLOTS, WORDS> {
     /// A table of at least `slots` slots.
@@ -91,43 +94,46 @@ pub(super) struct Locked<'a, const SLOTS: usize, const WORDS: usize> {
 }
 
 impl<const SLOTS: usize, const WORDS: usize> Locked<'_, SLOTS, WORDS> {
-    /// The state of a hash; [`State::REST`] if it is not here.
+    /// Where the state of a hash is, if it is here.
     #[inline]
-    pub(super) fn get(&self, hash: u64) -> State {
-        self.find(hash).map_or(State::REST, |slot| load(&self.set.states[slot]))
+    pub(super) fn find(&self, hash: u64) -> Option<usize> {
+        let tag = tag_of(hash);
+        self.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
     }
 
-    /// Stores the state of a hash, in the place of what is closest to rest if no slot is free.
+    /// The state in a slot that `find` found; [`State::REST`] if it found none.
     #[inline]
-    pub(super) fn put(&mut self, hash: u64, state: State, now_us: u64) {
-        match self.find(hash) {
-            Some(slot) => store(&self.set.states[slot], state),
-            None => self.insert(hash, state, now_us),
+    pub(super) fn get(&self, slot: Option<usize>) -> State {
+        slot.map_or(State::REST, |slot| load(&self.set.states[slot]))
+    }
+
+    /// Stores the state of a hash in the slot that `find` found for it, or in the place of the least indebted. Of a
+    /// state of two words, `fullness` says how indebted it is; one of one word says so by its time.
+    #[inline]
+    pub(super) fn put(&mut self, slot: Option<usize>, hash: u64, state: State, fullness: u64, now_us: u64) {
+        match slot {
+            Some(slot) => store(&self.set.states[slot], state, fullness),
+            None => self.insert(hash, state, fullness, now_us),
         }
     }
 
-    fn insert(&mut self, hash: u64, state: State, now_us: u64) {
+    #[cold]
+    fn insert(&mut self, hash: u64, state: State, fullness: u64, now_us: u64) {
         if state.until_us <= now_us {
             return;
         }
-        let (mut victim, mut soonest) = (0, u64::MAX);
-        for (slot, state) in self.set.states.iter().enumerate() {
-            let until_us = until_of(state);
-            if until_us < soonest {
-                (victim, soonest) = (slot, until_us);
+        let (mut victim, mut least) = (0, u64::MAX);
+        for (slot, words) in self.set.states.iter().enumerate() {
+            let debt = if until_of(words) <= now_us { 0 } else { debt_of(words) };
+            if debt < least {
+                (victim, least) = (slot, debt);
             }
         }
-        if soonest > now_us {
+        if least > 0 {
             self.evictions.fetch_add(1, Ordering::Relaxed);
         }
         self.set.tags[victim].store(tag_of(hash), Ordering::Relaxed);
-        store(&self.set.states[victim], state);
-    }
-
-    #[inline]
-    fn find(&self, hash: u64) -> Option<usize> {
-        let tag = tag_of(hash);
-        self.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
+        store(&self.set.states[victim], state, fullness);
     }
 }
 
@@ -146,28 +152,33 @@ fn tag_of(hash: u64) -> u32 {
 
 #[inline]
 fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
+    words[0].load(Ordering::Relaxed) >> LOW_BITS
+}
+
+/// How much is lost when a state is forgotten, for comparison within a table: for states of one word, the time until
+/// rest; for those of two, the part of the capacity that is used, and then that time.
+fn debt_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
     let first = words[0].load(Ordering::Relaxed);
-    if WORDS == 1 { first >> AUX_BITS } else { first }
+    if WORDS == 1 { first } else { first.rotate_right(LOW_BITS) }
 }
 
 #[inline]
 fn load<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> State {
     let first = words[0].load(Ordering::Relaxed);
-    match words.get(1) {
-        None => State::new(first >> AUX_BITS, first & ((1 << AUX_BITS) - 1)),
-        Some(second) => State::new(first, second.load(Ordering::Relaxed)),
-    }
+    let aux = words.get(1).map_or(first & LOW_MAX, |second| second.load(Ordering::Relaxed));
+    State::new(first >> LOW_BITS, aux)
 }
 
 #[inline]
-fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], state: State) {
-    match words.get(1) {
-        None => words[0].store(state.until_us.min(TIME_MAX) << AUX_BITS | state.aux, Ordering::Relaxed),
+fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], state: State, fullness: u64) {
+    let low = match words.get(1) {
+        None => state.aux,
         Some(second) => {
-            words[0].store(state.until_us, Ordering::Relaxed);
             second.store(state.aux, Ordering::Relaxed);
+            fullness.min(LOW_MAX)
         }
-    }
+    };
+    words[0].store(state.until_us.min(TIME_MAX) << LOW_BITS | low, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -180,30 +191,56 @@ mod tests {
         assert_eq!((size_of::<Set<3, 2>>(), align_of::<Set<3, 2>>()), (64, 64));
     }
 
-    #[test]
-    fn the_state_closest_to_rest_makes_room() {
-        let table = Table::<3, 2>::new(3);
+    fn put<const S: usize, const W: usize>(
+        table: &Table<S, W>,
+        key: u64,
+        until_us: u64,
+        fullness: u64,
+        now_us: u64,
+    ) {
         let mut set = table.lock(0);
-        for (key, until_us) in [(1_u64, 500), (2, 900), (3, 300), (4, 700)] {
-            set.put(key << 32, State::new(until_us, key), 100);
-        }
-        assert_eq!(set.get(3 << 32), State::REST, "300 was closest to rest");
-        for (key, until_us) in [(1, 500), (2, 900), (4, 700)] {
-            assert_eq!(set.get(key << 32), State::new(until_us, key));
-        }
-        assert_eq!(table.evictions(), 1);
-        set.put(5 << 32, State::new(2_000, 5), 600); // key 1 is at rest by now: nothing is lost
-        assert_eq!((table.evictions(), set.get(2 << 32)), (1, State::new(900, 2)));
-        drop(set);
-        assert_eq!(table.in_use(600), 3);
+        let slot = set.find(key << 32);
+        set.put(slot, key << 32, State::new(until_us, key), fullness, now_us);
+    }
+
+    fn get<const S: usize, const W: usize>(table: &Table<S, W>, key: u64) -> State {
+        let set = table.lock(0);
+        set.get(set.find(key << 32))
     }
 
     #[test]
-    fn a_state_survives_the_way_through_one_word() {
+    fn of_one_word_the_state_closest_to_rest_makes_room() {
         let table = Table::<5, 1>::new(5);
-        let state = State::new((1 << 52) - 1, 4_095);
-        table.lock(0).put(7 << 32, state, 0);
-        assert_eq!(table.lock(0).get(7 << 32), state);
+        for (key, until_us) in [(1, 500), (2, 900), (3, 300), (4, 700), (5, 800), (6, 600)] {
+            put(&table, key, until_us, 0, 100);
+        }
+        assert_eq!((get(&table, 3), table.evictions()), (State::REST, 1));
+        put(&table, 7, 2_000, 0, 550); // key 1 is at rest by now: nothing is lost
+        assert_eq!(
+            (get(&table, 2), get(&table, 7), table.evictions()),
+            (State::new(900, 2), State::new(2_000, 7), 1)
+        );
+        assert_eq!(table.in_use(550), 5);
+    }
+
+    #[test]
+    fn of_two_words_the_emptiest_makes_room_however_long_its_window() {
+        let table = Table::<3, 2>::new(3);
+        for (key, until_us, fullness) in
+            [(1, 500, 1_024), (2, 900, 10), (3, 500, 9), (4, 500, 11), (5, 500, 10)]
+        {
+            put(&table, key, until_us, fullness, 100);
+        }
+        assert_eq!([1, 2, 3, 4, 5].map(|key| get(&table, key).until_us), [500, 0, 0, 500, 500]);
+    }
+
+    #[test]
+    fn a_state_survives_the_way_through_the_table() {
+        let (narrow, wide) = (Table::<5, 1>::new(5), Table::<3, 2>::new(3));
+        put(&narrow, 4_095, (1 << 52) - 1, 0, 0);
+        put(&wide, u64::from(u32::MAX), (1 << 52) - 1, u64::MAX, 0);
+        assert_eq!(get(&narrow, 4_095), State::new((1 << 52) - 1, 4_095));
+        assert_eq!(get(&wide, u64::from(u32::MAX)), State::new((1 << 52) - 1, u64::from(u32::MAX)));
     }
 
     #[test]

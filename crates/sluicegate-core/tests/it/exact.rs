@@ -145,7 +145,7 @@ impl Tokens {
 
     fn at(&self, now: u64) -> i128 {
         let refilled = |(left, at): (i128, i128)| left + self.terms.limit * (self.terms.floor(now) - at);
-        self.left.map_or(self.full(), |left| refilled(left).min(self.full()))
+        self.left.map_or_else(|| self.full(), |left| refilled(left).min(self.full()))
     }
 
     fn set(&mut self, now: u64, tokens: i128) {
@@ -312,6 +312,10 @@ impl Exact for Counter {
         }
         let is_counted = (self.count(window), window.checked_sub(1).map_or(0, |w| self.count(w))) != (0, 0);
         self.newest = is_counted.then_some(window);
+        // A key back at rest is forgotten, even if the clock goes back to where its older windows counted.
+        if !is_counted {
+            self.counts.clear();
+        }
     }
 }
 

@@ -1,6 +1,13 @@
 //! What the crate promises, tried from outside: one binary, a module per idea. Time moves only by hand.
 
+mod bad_input;
+mod bounded;
+mod concurrency;
 mod exact;
+mod invariants;
 mod model;
+mod replace;
+mod reservations;
 mod support;
 mod vectors;
+mod worked_examples;

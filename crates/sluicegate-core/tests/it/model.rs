@@ -119,7 +119,7 @@ pub(crate) fn quota(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
 }
 
 fn decides_as_the_model(algorithm: Algorithm) {
-    let config = Config { cases: 256, failure_persistence: None, ..Config::default() };
+    let config = Config { failure_persistence: None, ..Config::default() };
     let traces = (quota(algorithm), 0..100_000_000_u64, prop::collection::vec(step(), 1..50));
     let outcome = TestRunner::new(config).run(&traces, |(quota, start, steps)| {
         let mut trace = Trace::new(algorithm, quota, start);

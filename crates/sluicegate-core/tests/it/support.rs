@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use sluicegate_core::algorithm::Rule;
 use sluicegate_core::{
     Algorithm, Anchor, Decision, Drain, ManualClock, MemoryStore, Policy, Quota, RateLimiter, Refill, Verdict,
 };
@@ -21,6 +20,11 @@ pub(crate) const ALL: [Algorithm; 11] = [
     Algorithm::SlidingCounter,
     Algorithm::SlidingLog,
 ];
+
+/// Whether it is a queue, which has one quota only.
+pub(crate) fn is_queue(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_)))
+}
 
 /// A whole hour on the 14th of November 2023, so that aligned windows of up to an hour begin there.
 pub(crate) const START: Duration = Duration::from_secs(1_700_000_000 - 800);
@@ -46,11 +50,6 @@ pub(crate) fn limiter(store: &MemoryStore, name: &str, algorithm: Algorithm, quo
 /// The answer of a memory store, which is there at once.
 pub(crate) fn answer(verdict: Verdict) -> Decision {
     verdict.now().expect("memory answers at once").expect("memory has an answer")
-}
-
-/// The integers behind a limiter's only quota.
-pub(crate) fn rule(limiter: &RateLimiter) -> Rule {
-    *limiter.policy().quotas()[0].rule()
 }
 
 pub(crate) const fn us(micros: u64) -> Duration {

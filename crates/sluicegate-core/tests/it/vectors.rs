@@ -10,8 +10,10 @@ use sluicegate_core::{
 
 use crate::support::{answer, ms, us};
 
+type Reason = fn(&Value);
+
 /// Vectors that contradict our design or cannot be said in our API, each with the test that asserts the reason.
-const ELSEWHERE: [(&str, fn(&Value)); 5] = [
+const ELSEWHERE: [(&str, Reason); 5] = [
     ("tb-refill-3", a_clock_that_steps_back_is_waited_out_and_not_frozen),
     ("tb-acquire-7", more_than_the_burst_has_no_turn_at_all),
     ("tb-big-numbers", a_capacity_of_2_to_the_59th_is_refused),
@@ -59,7 +61,8 @@ fn twenty_concurrent_calls_share_one_window_as_twenty_in_a_row_do() {
     });
     let mut wanted: Vec<(bool, u64)> =
         first.iter().map(|step| (step["allowed"] == true, number(&step["remaining"]))).collect();
-    (seen.sort_unstable(), wanted.sort_unstable());
+    seen.sort_unstable();
+    wanted.sort_unstable();
     assert_eq!(seen, wanted);
 }
 
@@ -133,14 +136,12 @@ impl<'a> Run<'a> {
             }
             Some(other) => panic!("{other} is no operation"),
         };
-        if let (Some(limit), [limiter]) = (step["limit"].as_u64(), &*self.limiters) {
-            if limiter.policy().quotas()[0].quota().limit() != limit {
-                let mut config = self.vector["config"].clone();
-                config["limit"] = limit.into();
-                limiter
-                    .replace(built(self.vector, "b0", &config), Inherit::AsIs)
-                    .expect("the store takes it");
-            }
+        if let (Some(limit), [limiter]) = (step["limit"].as_u64(), &*self.limiters)
+            && limiter.policy().quotas()[0].quota().limit() != limit
+        {
+            let mut config = self.vector["config"].clone();
+            config["limit"] = limit.into();
+            limiter.replace(built(self.vector, "b0", &config), Inherit::AsIs).expect("the store takes it");
         }
         answer(RateLimiter::decide_all(self.limiters.iter().map(|limiter| (limiter, &key, cost, Some(mode)))))
     }
@@ -243,7 +244,7 @@ fn named(bandwidths: &[Value]) -> Policy {
     let mut policy = Policy::token_bucket("b0", Quota::per_second(1_000_000));
     for bandwidth in bandwidths {
         let id = bandwidth["id"].as_str().expect("either all bandwidths have ids or none");
-        policy = policy.and_named(id, terms("token_bucket", bandwidth).1);
+        policy = policy.and(terms("token_bucket", bandwidth).1).named(id);
     }
     policy.build().expect("the quotas fit together")
 }

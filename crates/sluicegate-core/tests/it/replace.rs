@@ -1,0 +1,221 @@
+//! A policy that is replaced while it is in use: keys go on under the new one as the strategy says.
+//!
+//! Bucket4j's own examples (`cfg-*`) run in `vectors.rs`.
+
+use std::thread;
+
+use sluicegate_core::{Algorithm, ConfigErrorKind, Inherit, Policy, Quota, RateLimiter};
+
+use crate::support::{ALL, START, answer, limiter, secs, store, us};
+
+const HOW: [Inherit; 4] = [Inherit::Reset, Inherit::AsIs, Inherit::Proportional, Inherit::Additive];
+
+fn policy(algorithm: Algorithm, quota: Quota) -> Policy {
+    Policy::builder("p", algorithm, quota).build().expect("the policy is good")
+}
+
+fn remaining(limiter: &RateLimiter, key: &str) -> u64 {
+    answer(limiter.peek(key)).remaining()
+}
+
+#[test]
+fn every_algorithm_hands_over_to_every_other() {
+    for (old, new) in ALL.into_iter().flat_map(|old| ALL.map(|new| (old, new))) {
+        // 4 of 10 are left; the new quota is half as large, or twice.
+        for (how, halved, doubled) in [
+            (Inherit::Reset, 5, 20),
+            (Inherit::AsIs, 4, 4),
+            (Inherit::Proportional, 2, 8),
+            (Inherit::Additive, 4, 14),
+        ] {
+            for (limit, left) in [(5, halved), (20, doubled)] {
+                let (store, _) = store();
+                let limiter = limiter(&store, "p", old, Quota::per_minute(10));
+                let _ = answer(limiter.charge("k", 6));
+                limiter.replace(policy(new, Quota::per_minute(limit)), how).expect("it fits");
+                assert_eq!(remaining(&limiter, "k"), left, "{old} to {new}, {how:?}, {limit}/min");
+                assert_eq!(remaining(&limiter, "stranger"), limit, "{old} to {new}: rest is rest");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_debt_is_inherited_and_a_reset_forgives_it() {
+    for algorithm in ALL {
+        for how in HOW {
+            let (store, _) = store();
+            let limiter = limiter(&store, "p", algorithm, Quota::per_minute(10));
+            let _ = answer(limiter.charge("k", 15));
+            limiter.replace(policy(algorithm, Quota::per_hour(10)), how).expect("it fits");
+            let passes = answer(limiter.check("k")).is_allowed();
+            assert_eq!(passes, how == Inherit::Reset, "{algorithm}, {how:?}");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_slept_through_three_replacements_inherits_through_all_of_them() {
+    for algorithm in ALL {
+        let (store, clock) = store();
+        let limiter = limiter(&store, "p", algorithm, Quota::per_hour(100));
+        let _ = answer(limiter.charge("k", 60));
+        for limit in [200, 50, 400] {
+            clock.advance(us(1));
+            limiter
+                .replace(policy(algorithm, Quota::per_hour(limit)), Inherit::Proportional)
+                .expect("it fits");
+        }
+        // 40 of 100, 80 of 200, 20 of 50, 160 of 400. A few microseconds give nothing back.
+        assert_eq!(remaining(&limiter, "k"), 160, "{algorithm}");
+        let _ = answer(limiter.check_cost("k", 160));
+        assert!(!answer(limiter.check("k")).is_allowed(), "{algorithm}: it was handed over once and for all");
+    }
+}
+
+#[test]
+fn a_key_is_handed_over_once_and_then_lives_under_the_new_policy() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let limiter = limiter(&store, "p", algorithm, Quota::per_hour(10));
+        let _ = answer(limiter.charge("k", 6));
+        limiter.replace(policy(algorithm, Quota::per_hour(20)), Inherit::AsIs).expect("it fits");
+        assert_eq!(answer(limiter.check_cost("k", 3)).remaining(), 1, "{algorithm}");
+        assert_eq!(remaining(&limiter, "k"), 1, "{algorithm}");
+        let _ = answer(limiter.reset("k"));
+        assert_eq!(remaining(&limiter, "k"), 20, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_reset_of_a_key_that_was_not_handed_over_yet_forgets_it_too() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let limiter = limiter(&store, "p", algorithm, Quota::per_hour(10));
+        let _ = answer(limiter.charge("k", 6));
+        limiter.replace(policy(algorithm, Quota::per_hour(20)), Inherit::AsIs).expect("it fits");
+        let _ = answer(limiter.reset("k"));
+        assert_eq!(remaining(&limiter, "k"), 20, "{algorithm}");
+    }
+}
+
+#[test]
+fn what_the_old_policy_remembered_is_ignored_once_it_would_be_at_rest() {
+    for algorithm in ALL {
+        let (store, clock) = store();
+        let limiter = limiter(&store, "p", algorithm, Quota::per_minute(10));
+        let _ = answer(limiter.check_cost("k", 10));
+        limiter.replace(policy(algorithm, Quota::per_day(10)), Inherit::AsIs).expect("it fits");
+        // Two minutes are as long as any state of the old policy reaches.
+        clock.set(START + secs(121));
+        assert_eq!(remaining(&limiter, "k"), 10, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_debt_of_the_old_policy_is_remembered_as_long_as_it_lasts() {
+    for algorithm in ALL {
+        let (store, clock) = store();
+        let limiter = limiter(&store, "p", algorithm, Quota::per_minute(10));
+        let _ = answer(limiter.charge("k", 19));
+        limiter.replace(policy(algorithm, Quota::per_day(10)), Inherit::AsIs).expect("it fits");
+        clock.set(START + secs(59));
+        assert_eq!(remaining(&limiter, "k"), 0, "{algorithm}");
+        assert!(!answer(limiter.check("k")).is_allowed(), "{algorithm}");
+    }
+}
+
+#[test]
+fn quotas_follow_those_with_the_same_id() {
+    let (store, _) = store();
+    let policy =
+        |day: &str| Policy::gcra("p", "5/min").and(day).named("day").and("50/h").named("hour").build();
+    let limiter = RateLimiter::new(&store, policy("100/d").expect("good")).expect("it fits");
+    let _ = answer(limiter.check_cost("k", 4));
+    // The order of the named quotas does not matter.
+    let next = Policy::gcra("p", "10/min").and("60/h").named("hour").and("200/d").named("day").build();
+    limiter.replace(next.expect("good"), Inherit::Additive).expect("it fits");
+    let left: Vec<_> = answer(limiter.peek("k")).standings().iter().map(|s| s.remaining()).collect();
+    assert_eq!(left, [6, 56, 196]);
+}
+
+#[test]
+fn clones_see_a_replacement_at_once() {
+    let (store, _) = store();
+    let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(10));
+    let clone = limiter.clone();
+    limiter.replace(policy(Algorithm::SlidingLog, Quota::per_minute(3)), Inherit::Reset).expect("it fits");
+    assert_eq!(clone.policy().to_string(), "p: 3/min (sliding-log)");
+    assert_eq!(remaining(&clone, "k"), 3);
+}
+
+#[test]
+fn another_name_is_refused_and_the_old_policy_stays() {
+    let (store, _) = store();
+    let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(10));
+    let _ = answer(limiter.check("k"));
+    let other = Policy::gcra("q", "1/min").build().expect("the policy is good");
+    let error = limiter.replace(other, Inherit::AsIs).expect_err("the names differ");
+    assert_eq!(error.kind(), ConfigErrorKind::Policy);
+    assert_eq!(error.to_string(), "policy \"q\" cannot replace \"p\": their names must be equal");
+    assert_eq!(remaining(&limiter, "k"), 9);
+    let too_long = policy(Algorithm::SlidingLog, Quota::per_minute(100_000));
+    let error = limiter.replace(too_long, Inherit::AsIs).expect_err("the store is too small");
+    assert!(error.to_string().contains("log_entries(1600000)"), "{error}");
+    assert_eq!(remaining(&limiter, "k"), 9);
+}
+
+#[test]
+fn threads_that_replace_and_spend_admit_no_second_burst() {
+    let (store, _) = store();
+    let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_hour(1_000));
+    let spend = || (0..2_000).filter(|_| answer(limiter.check("k")).is_allowed()).count();
+    let admitted: usize = thread::scope(|scope| {
+        let spenders: Vec<_> = (0..4).map(|_| scope.spawn(spend)).collect();
+        scope.spawn(|| {
+            for round in 0..30 {
+                let algorithm = ALL[round % ALL.len()];
+                limiter.replace(policy(algorithm, Quota::per_hour(1_000)), Inherit::AsIs).expect("it fits");
+            }
+        });
+        spenders.into_iter().map(|spender| spender.join().expect("no thread panics")).sum()
+    });
+    // A decision that is under way is still the old policy's: one for each thread and replacement at most.
+    assert!((1_000..=1_000 + 4 * 30).contains(&admitted), "{admitted}");
+}
+
+/// What was spent under the old policy after the key was handed over once replaced what was known under the new one,
+/// so that a single late request brought a whole burst back.
+#[test]
+fn a_late_spend_under_the_old_policy_never_lifts_a_key_under_the_new_one() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let quota = Quota::per_hour(10);
+        let (replaced, old) =
+            (limiter(&store, "p", algorithm, quota), limiter(&store, "p", algorithm, quota));
+        let _ = answer(replaced.check_cost("k", 6));
+        replaced.replace(policy(algorithm, Quota::per_hour(20)), Inherit::AsIs).expect("it fits");
+        assert_eq!(answer(replaced.check_cost("k", 4)).remaining(), 0, "{algorithm}");
+        let _ = answer(old.check("k"));
+        assert_eq!(remaining(&replaced, "k"), 0, "{algorithm}");
+    }
+}
+
+/// A second limiter of the old policy may make its buckets live again at any moment, by a debt. The one that was
+/// replaced once looked twice whether they were alive, found a different answer, and panicked.
+#[test]
+fn an_old_policy_that_is_still_in_use_elsewhere_does_no_harm() {
+    let (store, clock) = store();
+    let quota = Quota::per_second(10);
+    let (replaced, old) =
+        (limiter(&store, "p", Algorithm::Gcra, quota), limiter(&store, "p", Algorithm::Gcra, quota));
+    replaced.replace(policy(Algorithm::SlidingCounter, quota), Inherit::AsIs).expect("it fits");
+    for _ in 0..2_000 {
+        // All that was known of the old policy is over, until the next charge.
+        clock.advance(secs(1_000));
+        thread::scope(|scope| {
+            scope.spawn(|| (0..20_u64).for_each(|key| drop(answer(replaced.check(key)))));
+            scope.spawn(|| drop(answer(old.charge("k", 50))));
+        });
+    }
+}

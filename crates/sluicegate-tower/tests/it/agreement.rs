@@ -1,0 +1,165 @@
+//! One truth: the numbers in fields, body and extensions are the same, whatever the quotas, algorithms, costs and times,
+//! and waiting as long as they say is enough.
+
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use sluicegate_core::{Algorithm, Anchor, Decision, Drain, Outcome, Policy, PolicyBuilder, Quota, Refill};
+use sluicegate_tower::{Limit, RateLimitLayer};
+use tower::Layer;
+
+use crate::support::{Body, Handler, by_header, described, from, number, on, problem, send, store};
+
+const ALGORITHMS: [Algorithm; 11] = [
+    Algorithm::Gcra,
+    Algorithm::TokenBucket(Refill::Greedy),
+    Algorithm::TokenBucket(Refill::Interval),
+    Algorithm::TokenBucket(Refill::AlignedInterval),
+    Algorithm::LeakyBucket(Drain::Police),
+    Algorithm::LeakyBucket(Drain::Shape),
+    Algorithm::LeakyBucket(Drain::ShapeAbove(2)),
+    Algorithm::FixedWindow(Anchor::Epoch),
+    Algorithm::FixedWindow(Anchor::FirstHit),
+    Algorithm::SlidingCounter,
+    Algorithm::SlidingLog,
+];
+
+#[derive(Clone, Debug)]
+struct AnyLimit {
+    algorithm: Algorithm,
+    quotas: Vec<Quota>,
+    longest_ms: Option<u64>,
+    cost: u64,
+}
+
+fn any_limit() -> impl Strategy<Value = AnyLimit> {
+    let algorithm = prop::sample::select(&ALGORITHMS[..]);
+    let quotas = prop::collection::vec((1_u64..12, 1_u64..90_000, 1_u64..12), 1..4);
+    let wait = prop::option::weighted(0.2, 0_u64..5_000);
+    (algorithm, quotas, wait, 1_u64..12).prop_map(|(algorithm, quotas, longest_ms, cost)| {
+        let window = matches!(
+            algorithm,
+            Algorithm::FixedWindow(_) | Algorithm::SlidingCounter | Algorithm::SlidingLog
+        );
+        let quotas = quotas.into_iter().map(|(limit, period_ms, burst)| {
+            let quota = Quota::new(limit, Duration::from_millis(period_ms));
+            // A queue that delays above two units holds at least three.
+            if window { quota } else { quota.burst(burst.max(3)) }
+        });
+        // A queue has one quota.
+        let most = if matches!(algorithm, Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_))) {
+            1
+        } else {
+            usize::MAX
+        };
+        let quotas: Vec<Quota> = quotas.take(most).collect();
+        let room = quotas.iter().map(Quota::burst_size).min().unwrap_or(1);
+        AnyLimit { algorithm, quotas, longest_ms, cost: 1 + cost % room }
+    })
+}
+
+fn policy(index: usize, limit: &AnyLimit) -> PolicyBuilder {
+    let policy = Policy::builder(format!("p{index}"), limit.algorithm, limit.quotas[0]);
+    let named = |(index, quota): (usize, &Quota)| (format!("q{index}"), *quota);
+    let rest = limit.quotas.iter().enumerate().skip(1).map(named);
+    let policy = rest.fold(policy, |policy, (id, quota)| policy.and(quota).named(id));
+    match limit.longest_ms {
+        Some(longest) => policy.wait_up_to(Duration::from_millis(longest)),
+        None => policy,
+    }
+}
+
+/// Fields, body and extensions say the same of a response; says how long a refused client has to wait.
+async fn says_one_thing(response: Response<Body>) -> Result<Option<u64>, TestCaseError> {
+    let decision: Decision = response.extensions().get().cloned().expect("the decision is in the extensions");
+    let [limit, remaining, reset] =
+        ["limit", "remaining", "reset"].map(|name| number(&response, &format!("x-ratelimit-{name}")));
+    let seconds = |wait: Duration| wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    prop_assert_eq!(limit, Some(decision.limit()));
+    prop_assert_eq!(remaining, Some(decision.remaining()));
+    prop_assert_eq!(reset, Some(seconds(decision.reset_after())));
+    let policies = described(&response, "ratelimit-policy").expect("a field of the draft");
+    let standings = described(&response, "ratelimit").expect("a field of the draft");
+    prop_assert_eq!(policies.len(), decision.standings().len());
+    prop_assert_eq!(standings.len(), decision.standings().len());
+    for (((name, policy), (same_name, shown)), standing) in
+        policies.iter().zip(&standings).zip(decision.standings())
+    {
+        prop_assert_eq!(name, same_name);
+        prop_assert_eq!(name, decision.quota_of(standing).expect("it is labelled").label());
+        prop_assert_eq!(policy["q"], standing.limit());
+        prop_assert!(policy.get("w") != Some(&0));
+        prop_assert_eq!(shown["r"], standing.remaining());
+        prop_assert_eq!(shown.get("t").copied().unwrap_or(0), seconds(standing.available_after()));
+    }
+    if decision.outcome() == Outcome::Allowed {
+        prop_assert_eq!((response.status(), number(&response, "retry-after")), (StatusCode::OK, None));
+        return Ok(None);
+    }
+    prop_assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    let wait = number(&response, "retry-after").expect("a refusal that a wait helps");
+    let problem = problem(response).await;
+    prop_assert!(wait >= 1);
+    prop_assert_eq!(&problem["retry_after"], wait);
+    prop_assert_eq!(&problem["limit"], decision.limit());
+    prop_assert_eq!(&problem["remaining"], decision.remaining());
+    prop_assert_eq!(&problem["reset"], seconds(decision.reset_after()));
+    let violated = problem["violated-policies"].as_array().expect("a list of names");
+    prop_assert!(!violated.is_empty());
+    for ((name, shown), standing) in standings.iter().zip(decision.standings()) {
+        prop_assert_eq!(violated.iter().any(|violated| violated == name), !standing.passed());
+        if !standing.passed() {
+            prop_assert!(wait >= shown["t"], "Retry-After: {} is before t={} of {}", wait, shown["t"], name);
+        }
+    }
+    Ok(Some(wait))
+}
+
+async fn waiting_as_told_is_enough(limits: Vec<AnyLimit>, gaps_ms: Vec<u64>) -> TestCaseResult {
+    let (store, clock) = store();
+    let mut limits = limits.iter().enumerate().map(|(index, any)| -> Limit {
+        by_header(on(&store, policy(index, any))).cost(any.cost).expect("the cost fits every quota")
+    });
+    let builder = RateLimitLayer::builder(limits.next().expect("at least one limit"));
+    let layer = limits.fold(builder, |builder, limit| builder.and(limit)).build().unwrap();
+    let service = layer.layer(Handler::default());
+    for gap in gaps_ms {
+        clock.advance(Duration::from_millis(gap));
+        if let Some(wait) = says_one_thing(send(&service, from("ada")).await).await? {
+            clock.advance(Duration::from_secs(wait));
+            let again = says_one_thing(send(&service, from("ada")).await).await?;
+            prop_assert_eq!(again, None, "refused again after waiting {} s", wait);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn numbers_agree_and_waiting_as_told_is_enough(
+        limits in prop::collection::vec(any_limit(), 1..4),
+        gaps_ms in prop::collection::vec(prop_oneof![Just(0_u64), 0_u64..3_000], 1..40),
+    ) {
+        // Requests that wait their turn do so in tokio's paused time, while the store's clock stands still.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime").block_on(waiting_as_told_is_enough(limits, gaps_ms))?;
+    }
+}
+
+#[tokio::test]
+async fn the_largest_quota_has_the_same_number_in_fields_and_body() {
+    // Structured fields hold 15 digits, and quotas may have 16.
+    let (store, _) = store();
+    let most = Quota::new(4_000_000_000_000_000, Duration::from_micros(1));
+    let limit = by_header(on(&store, Policy::gcra("api", most))).cost(most.limit()).unwrap();
+    let service = RateLimitLayer::new(limit).layer(Handler::default());
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    let refused = send(&service, from("ada")).await;
+    let limit = number(&refused, "x-ratelimit-limit").unwrap();
+    assert_eq!(described(&refused, "ratelimit-policy").unwrap()[0].1["q"], limit);
+    assert_eq!(problem(refused).await["limit"], limit);
+}

@@ -1,0 +1,129 @@
+//! When a layer refuses, the layers around it have let nothing through, and give back what they spent.
+
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Request, StatusCode};
+use serde_json::json;
+use sluicegate_core::{Key, Policy};
+use sluicegate_tower::{Constant, Extraction, KeyExtractor, Limit, OnMissingKey, RateLimitLayer};
+use tokio::task::yield_now;
+use tokio::time::{Instant, advance, sleep};
+use tower::{Layer, ServiceExt};
+
+use crate::support::{
+    Handler, answer, assert_no_duplicates, by_header, described, fields, from, layer, on, paused_store,
+    problem, send, store,
+};
+
+#[tokio::test]
+async fn an_inner_refusal_gives_back_what_the_layers_around_it_spent() {
+    let (store, _) = store();
+    let [a, b] = ["a", "b"].map(|name| on(&store, Policy::sliding_log(name, "10/min")));
+    let handler = Handler::default();
+    let service =
+        RateLimitLayer::new(by_header(b.clone())).layer(layer(&store, "c", "1/min").layer(handler.clone()));
+    let service = RateLimitLayer::new(by_header(a.clone()).cost(3).unwrap()).layer(service);
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    for _ in 0..5 {
+        let refused = send(&service, from("ada")).await;
+        assert_no_duplicates(&refused);
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(
+            fields(&refused),
+            [
+                "cache-control: no-store",
+                r#"ratelimit-policy: "a";q=10;w=60, "b";q=10;w=60, "c";q=1;w=60"#,
+                r#"ratelimit: "a";r=7;t=60, "b";r=9;t=60, "c";r=0;t=60"#,
+                "retry-after: 60",
+                "x-ratelimit-limit: 1",
+                "x-ratelimit-remaining: 0",
+                "x-ratelimit-reset: 60",
+            ]
+        );
+        assert_eq!(problem(refused).await["violated-policies"], json!(["c"]));
+    }
+    assert_eq!(answer(a.peek("ada")).remaining(), 7);
+    assert_eq!(answer(b.peek("ada")).remaining(), 9);
+    assert_eq!(handler.calls(), 1);
+}
+
+#[tokio::test]
+async fn an_outer_refusal_never_reaches_the_inner_layer() {
+    let (store, _) = store();
+    let inner = on(&store, Policy::gcra("inner", "10/min"));
+    let service = RateLimitLayer::new(by_header(inner.clone())).layer(Handler::default());
+    let service = layer(&store, "outer", "1/min").layer(service);
+    for _ in 0..3 {
+        send(&service, from("ada")).await;
+    }
+    let refused = send(&service, from("ada")).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(described(&refused, "ratelimit").unwrap().len(), 1);
+    assert_eq!(answer(inner.peek("ada")).remaining(), 9);
+}
+
+#[tokio::test]
+async fn a_missing_key_inside_is_no_reason_to_give_back_outside() {
+    // Otherwise those who guess keys would not be limited by the layer that counts their addresses.
+    let (store, _) = store();
+    let outer = on(&store, Policy::gcra("outer", "2/min"));
+    let everybody = Limit::new(outer).key(Constant::new("all"));
+    let inner = by_header(on(&store, Policy::gcra("inner", "5/min")));
+    let inner = RateLimitLayer::new(inner.on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED)));
+    let service = RateLimitLayer::new(everybody).layer(inner.layer(Handler::default()));
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(send(&service, Request::new(())).await.status().as_u16());
+    }
+    assert_eq!(statuses, [401, 401, 429]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_waited_for_outside_is_given_back_when_the_inner_layer_refuses() {
+    let store = paused_store();
+    let outer = on(&store, Policy::gcra("outer", "1/s burst 1").wait_up_to(Duration::from_secs(9)));
+    let service = RateLimitLayer::new(by_header(outer.clone()));
+    let service = service.layer(layer(&store, "inner", "1/min").layer(Handler::default()));
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    let start = Instant::now();
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(start.elapsed().as_secs(), 1, "it waited its turn, and was refused behind it");
+    assert_eq!(answer(outer.peek("ada")).remaining(), 1);
+}
+
+/// The header `x-key`, a second later: as if it were looked up in a database.
+struct Slow;
+
+impl KeyExtractor for Slow {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        let key = Key::from(parts.headers["x-key"].as_bytes());
+        Extraction::pending(async move {
+            sleep(Duration::from_secs(1)).await;
+            Ok(key)
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_after_a_window_has_ended_makes_no_room_in_the_next_one() {
+    let store = paused_store();
+    let outer = Limit::new(on(&store, Policy::fixed_window("outer", "2/min"))).key(Constant::new("all"));
+    let inner = Limit::new(on(&store, Policy::gcra("inner", "1/h"))).key(Slow);
+    let service = RateLimitLayer::new(outer).layer(RateLimitLayer::new(inner).layer(Handler::default()));
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    advance(Duration::from_millis(58_500)).await;
+    // Half a second before the full minute; the inner layer refuses it half a second after.
+    let refused = tokio::spawn(service.clone().oneshot(from("ada")));
+    yield_now().await;
+    advance(Duration::from_millis(600)).await;
+    let (bob, eve) = tokio::join!(send(&service, from("bob")), send(&service, from("eve")));
+    assert_eq!([bob.status(), eve.status()], [StatusCode::OK; 2]);
+    assert_eq!(refused.await.unwrap().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    let third = send(&service, from("dan")).await;
+    assert_eq!(
+        third.status(),
+        StatusCode::TOO_MANY_REQUESTS,
+        "a third one in this minute, and two are allowed"
+    );
+}

@@ -1,0 +1,245 @@
+//! The fields and the body of a response, literally: what clients parse must not change unnoticed.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use sluicegate_core::{ManualClock, Policy, PolicyBuilder};
+use sluicegate_tower::{Headers, RateLimit, RateLimitLayer};
+use tower::Layer;
+
+use crate::support::{Handler, by_header, described, fields, from, number, on, problem, send, store};
+
+type Service = RateLimit<Handler>;
+
+/// The service behind these policies, all with the same key.
+fn behind<const N: usize>(headers: Headers, policies: [PolicyBuilder; N]) -> (Service, ManualClock) {
+    let (store, clock) = store();
+    let mut limits = policies.into_iter().map(|policy| by_header(on(&store, policy)));
+    let builder = RateLimitLayer::builder(limits.next().expect("at least one policy"));
+    let layer = limits.fold(builder, |builder, limit| builder.and(limit)).headers(headers).build().unwrap();
+    (layer.layer(Handler::default()), clock)
+}
+
+/// The fields of the first response and of the first refusal.
+async fn allowed_and_refused(service: &Service) -> (Vec<String>, Vec<String>) {
+    let allowed = send(service, from("ada")).await;
+    assert_eq!(allowed.status(), StatusCode::OK);
+    for _ in 0..100 {
+        let response = send(service, from("ada")).await;
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            return (fields(&allowed), fields(&response));
+        }
+    }
+    panic!("nothing was refused");
+}
+
+/// A window of a minute, 18 seconds after it began.
+async fn window(headers: Headers) -> (Vec<String>, Vec<String>) {
+    let (service, clock) = behind(headers, [Policy::fixed_window("login", "5/min")]);
+    clock.advance(Duration::from_millis(18_100));
+    allowed_and_refused(&service).await
+}
+
+#[tokio::test]
+async fn all_fields_of_a_window() {
+    let (allowed, refused) = window(Headers::All).await;
+    assert_eq!(
+        allowed,
+        [
+            r#"ratelimit-policy: "login";q=5;w=60"#,
+            r#"ratelimit: "login";r=4;t=42"#,
+            "x-ratelimit-limit: 5",
+            "x-ratelimit-remaining: 4",
+            "x-ratelimit-reset: 42",
+        ]
+    );
+    assert_eq!(
+        refused,
+        [
+            "cache-control: no-store",
+            r#"ratelimit-policy: "login";q=5;w=60"#,
+            r#"ratelimit: "login";r=0;t=42"#,
+            "retry-after: 42",
+            "x-ratelimit-limit: 5",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 42",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn only_the_fields_of_old() {
+    let (allowed, refused) = window(Headers::Legacy).await;
+    assert_eq!(allowed, ["x-ratelimit-limit: 5", "x-ratelimit-remaining: 4", "x-ratelimit-reset: 42"]);
+    assert_eq!(
+        refused,
+        [
+            "cache-control: no-store",
+            "retry-after: 42",
+            "x-ratelimit-limit: 5",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 42",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn only_the_fields_of_the_draft() {
+    let (allowed, refused) = window(Headers::Ietf).await;
+    let policy = r#"ratelimit-policy: "login";q=5;w=60"#;
+    assert_eq!(allowed, [policy, r#"ratelimit: "login";r=4;t=42"#]);
+    assert_eq!(
+        refused,
+        ["cache-control: no-store", policy, r#"ratelimit: "login";r=0;t=42"#, "retry-after: 42"]
+    );
+}
+
+#[tokio::test]
+async fn without_fields_a_refusal_still_says_when_to_come_back() {
+    let (allowed, refused) = window(Headers::None).await;
+    assert!(allowed.is_empty(), "{allowed:?}");
+    assert_eq!(refused, ["cache-control: no-store", "retry-after: 42"]);
+}
+
+#[tokio::test]
+async fn a_bucket_is_its_burst_in_the_time_that_refills_it() {
+    let (service, _) = behind(Headers::All, [Policy::gcra("search", "10/s burst 20")]);
+    let (allowed, refused) = allowed_and_refused(&service).await;
+    assert_eq!(
+        allowed,
+        [
+            r#"ratelimit-policy: "search";q=20;w=2"#,
+            r#"ratelimit: "search";r=19;t=1"#,
+            "x-ratelimit-limit: 20",
+            "x-ratelimit-remaining: 19",
+            "x-ratelimit-reset: 1",
+        ]
+    );
+    assert_eq!(
+        refused,
+        [
+            "cache-control: no-store",
+            r#"ratelimit-policy: "search";q=20;w=2"#,
+            r#"ratelimit: "search";r=0;t=1"#,
+            "retry-after: 1",
+            "x-ratelimit-limit: 20",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 2",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn of_several_quotas_all_are_named_and_the_tightest_speaks() {
+    let payment = Policy::fixed_window("payment", "5/min").and("2/10s");
+    let (service, clock) = behind(Headers::All, [payment]);
+    clock.advance(Duration::from_secs(4));
+    let (allowed, refused) = allowed_and_refused(&service).await;
+    let policy = r#"ratelimit-policy: "payment.1min";q=5;w=60, "payment.10s";q=2;w=10"#;
+    assert_eq!(
+        allowed,
+        [
+            policy,
+            r#"ratelimit: "payment.1min";r=4;t=56, "payment.10s";r=1;t=6"#,
+            "x-ratelimit-limit: 2",
+            "x-ratelimit-remaining: 1",
+            "x-ratelimit-reset: 6",
+        ]
+    );
+    assert_eq!(
+        refused,
+        [
+            "cache-control: no-store",
+            policy,
+            r#"ratelimit: "payment.1min";r=3;t=56, "payment.10s";r=0;t=6"#,
+            "retry-after: 6",
+            "x-ratelimit-limit: 2",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 6",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn of_several_limits_all_are_named_and_the_tightest_speaks() {
+    // Just after the next window began, the unit of this one weighs less than one, and so nothing.
+    let policies = [Policy::gcra("address", "60/min burst 3"), Policy::sliding_counter("account", "2/h")];
+    let (service, _) = behind(Headers::All, policies);
+    let (allowed, refused) = allowed_and_refused(&service).await;
+    let policy = r#"ratelimit-policy: "address";q=3;w=3, "account";q=2;w=3600"#;
+    assert_eq!(
+        allowed,
+        [
+            policy,
+            r#"ratelimit: "address";r=2;t=1, "account";r=1;t=3601"#,
+            "x-ratelimit-limit: 2",
+            "x-ratelimit-remaining: 1",
+            "x-ratelimit-reset: 3601",
+        ]
+    );
+    assert_eq!(
+        refused,
+        [
+            "cache-control: no-store",
+            policy,
+            r#"ratelimit: "address";r=1;t=1, "account";r=0;t=3601"#,
+            "retry-after: 3601",
+            "x-ratelimit-limit: 2",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 5401",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn windows_below_a_second_are_left_out_and_longer_ones_rounded_up() {
+    for (quota, policy) in [
+        ("3/500ms", r#"ratelimit-policy: "api";q=3"#),
+        ("1/999999us", r#"ratelimit-policy: "api";q=1"#),
+        ("3/s", r#"ratelimit-policy: "api";q=3;w=1"#),
+        ("3/1001ms", r#"ratelimit-policy: "api";q=3;w=2"#),
+        ("3/500ms burst 7", r#"ratelimit-policy: "api";q=7;w=2"#),
+    ] {
+        let (service, _) = behind(Headers::Ietf, [Policy::gcra("api", quota)]);
+        let (_, refused) = allowed_and_refused(&service).await;
+        assert!(refused.contains(&policy.to_owned()), "{quota}: {refused:?}");
+        assert!(refused.contains(&"retry-after: 1".to_owned()), "{quota}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_is_rounded_up_to_whole_seconds() {
+    for (elapsed_us, seconds) in [(0, 2), (1, 2), (499_999, 2), (500_000, 1), (500_001, 1), (1_499_999, 1)] {
+        let (service, clock) = behind(Headers::All, [Policy::gcra("api", "1/1500ms")]);
+        send(&service, from("ada")).await;
+        clock.advance(Duration::from_micros(elapsed_us));
+        let refused = send(&service, from("ada")).await;
+        for name in ["retry-after", "x-ratelimit-reset"] {
+            assert_eq!(number(&refused, name), Some(seconds), "{name} after {elapsed_us} us");
+        }
+        assert_eq!(described(&refused, "ratelimit").unwrap()[0].1["t"], seconds);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_explains_itself_as_the_draft_defines() {
+    let payment = Policy::fixed_window("payment", "5/min").and("2/10s");
+    let (service, _) = behind(Headers::None, [payment]);
+    for _ in 0..2 {
+        send(&service, from("ada")).await;
+    }
+    assert_eq!(
+        problem(send(&service, from("ada")).await).await,
+        serde_json::json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Quota Exceeded",
+            "status": 429,
+            "detail": "too many requests: try again in 10 s",
+            "retry_after": 10,
+            "limit": 2,
+            "remaining": 0,
+            "reset": 10,
+            "violated-policies": ["payment.10s"],
+        })
+    );
+}

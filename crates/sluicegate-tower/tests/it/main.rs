@@ -1,0 +1,15 @@
+//! What the crate promises, tried from outside: one binary, a module per idea. Time moves only by hand, or is tokio's
+//! paused time.
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+mod agreement;
+mod giving_back;
+mod headers;
+mod keys;
+mod missing_keys;
+mod readiness;
+mod refusals;
+mod stacked;
+mod stores;
+mod support;
+mod waiting;

@@ -1,0 +1,187 @@
+//! What happens to requests whose key cannot be found: none of them is ever let through unlimited by accident.
+
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+
+use http::request::Parts;
+use http::{Request, StatusCode};
+use sluicegate_core::{Key, Policy};
+use sluicegate_tower::{Extraction, KeyExtractor, Limit, MissingKey, OnMissingKey, key_fn};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::support::{anonymous, answer, by_header, fields, from, on, problem, send, service, store};
+
+/// Keeps the text of every event.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, " {field}={value:?}");
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn requests_without_a_key_share_one_bucket_and_none_is_unlimited() {
+    let (store, _) = store();
+    let (service, handler) = service(by_header(on(&store, Policy::gcra("api", "2/min"))));
+    let blank = || Request::get("/").header("x-key", "  ").body(()).unwrap();
+    assert_eq!(send(&service, anonymous()).await.status(), StatusCode::OK);
+    assert_eq!(send(&service, blank()).await.status(), StatusCode::OK);
+    for request in [anonymous(), blank(), anonymous()] {
+        assert_eq!(send(&service, request).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert_eq!(
+        send(&service, from("ada")).await.status(),
+        StatusCode::OK,
+        "a key of one's own is not shared"
+    );
+    assert_eq!(handler.calls(), 3);
+}
+
+#[tokio::test]
+async fn without_connect_info_all_peers_share_one_bucket() {
+    let (store, _) = store();
+    let (service, _) = service(Limit::new(on(&store, Policy::gcra("api", "2/min"))));
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(send(&service, anonymous()).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429, 429]);
+}
+
+#[tokio::test]
+async fn no_client_can_write_the_key_of_the_shared_bucket() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "1/min"));
+    let raw_header = key_fn(|parts| parts.headers.get("x-key").map(|value| Key::from(value.as_bytes())));
+    let (service, _) = service(Limit::new(limiter.clone()).key(raw_header));
+    for written in
+        ["\u{5}", "", "shared", "addr:none"].map(|text| http::HeaderValue::from_bytes(text.as_bytes()))
+    {
+        let Ok(written) = written else { continue };
+        let mut request = anonymous();
+        request.headers_mut().insert("x-key", written);
+        send(&service, request).await;
+    }
+    assert_eq!(answer(limiter.peek(Key::shared())).remaining(), 1);
+}
+
+#[tokio::test]
+async fn the_warning_about_shared_buckets_names_policy_and_cause_and_comes_once() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let (store, _) = store();
+    let (service, _) = service(Limit::new(on(&store, Policy::gcra("api", "2/min"))));
+    for service in [&service, &service.clone(), &service] {
+        for _ in 0..3 {
+            send(service, anonymous()).await;
+        }
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in ["WARN", "policy=\"api\"", "share one bucket", "into_make_service_with_connect_info"] {
+        assert!(lines[0].contains(part), "{} says nothing of {part}", lines[0]);
+    }
+}
+
+#[tokio::test]
+async fn refusing_and_skipping_are_chosen_and_so_warn_of_nothing() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let (store, _) = store();
+    for action in [OnMissingKey::Reject(StatusCode::BAD_REQUEST), OnMissingKey::Skip] {
+        let limit = by_header(on(&store, Policy::gcra("api", "2/min"))).on_missing_key(action);
+        send(&service(limit).0, anonymous()).await;
+    }
+    assert_eq!(log.lines(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_rejection_names_what_is_missing_and_spends_nothing() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "2/min"));
+    let reject = OnMissingKey::Reject(StatusCode::UNAUTHORIZED);
+    let (service, handler) = service(by_header(limiter.clone()).on_missing_key(reject));
+    let refused = send(&service, anonymous()).await;
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(fields(&refused), ["cache-control: no-store"]);
+    assert_eq!(
+        problem(refused).await,
+        serde_json::json!({
+            "type": "about:blank",
+            "title": "Unauthorized",
+            "status": 401,
+            "detail": "the header x-key is missing",
+        })
+    );
+    assert_eq!(handler.calls(), 0);
+    assert_eq!(answer(limiter.peek(Key::shared())).remaining(), 2);
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn any_reason_and_any_status_make_a_valid_problem() {
+    let (store, _) = store();
+    let reason = "no \"tenant\" in C:\\\n\t\u{1}, naïve";
+    for status in [StatusCode::FORBIDDEN, StatusCode::from_u16(499).unwrap()] {
+        let nobody = MissingReason(reason);
+        let limit = Limit::new(on(&store, Policy::gcra("api", "2/min"))).key(nobody);
+        let refused = send(&service(limit.on_missing_key(OnMissingKey::Reject(status))).0, anonymous()).await;
+        assert_eq!(refused.status(), status);
+        assert_eq!(problem(refused).await["detail"], reason);
+    }
+}
+
+struct MissingReason(&'static str);
+
+impl KeyExtractor for MissingReason {
+    fn extract(&self, _: &Parts) -> Extraction {
+        let reason = self.0;
+        Extraction::pending(async move { Err(MissingKey::new(reason)) })
+    }
+}
+
+#[tokio::test]
+async fn a_skipped_limit_does_not_apply_and_leaves_no_trace() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "1/min"));
+    let (service, handler) = service(by_header(limiter.clone()).on_missing_key(OnMissingKey::Skip));
+    for _ in 0..3 {
+        let response = send(&service, anonymous()).await;
+        assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
+    }
+    assert!(handler.last_seen().is_none());
+    assert_eq!(answer(limiter.peek(Key::shared())).remaining(), 1);
+}

@@ -1,0 +1,162 @@
+//! Layers around layers, as with a limit on a route and one on the router around it: one set of fields, one decision.
+
+use http::StatusCode;
+use sluicegate_core::{Decision, Outcome, Policy};
+use sluicegate_tower::{Header, Headers, Limit, RateLimit, RateLimitLayer};
+use tower::Layer;
+
+use crate::support::{
+    Handler, assert_no_duplicates, by_header, described, fields, from, layer, number, on, send, store,
+};
+
+#[tokio::test]
+async fn two_layers_show_one_set_of_fields_with_all_policies_and_the_tightest_numbers() {
+    for (outer, inner) in [("200/min", "5/min"), ("5/min", "200/min")] {
+        let (store, _) = store();
+        let service =
+            layer(&store, "outer", outer).layer(layer(&store, "inner", inner).layer(Handler::default()));
+        let response = send(&service, from("ada")).await;
+        assert_no_duplicates(&response);
+        assert_eq!(number(&response, "x-ratelimit-limit"), Some(5));
+        assert_eq!(number(&response, "x-ratelimit-remaining"), Some(4));
+        assert_eq!(number(&response, "x-ratelimit-reset"), Some(12));
+        let names = described(&response, "ratelimit")
+            .unwrap()
+            .into_iter()
+            .map(|(name, numbers)| (name, numbers["r"]));
+        let left = |quota| if quota == "5/min" { 4 } else { 199 };
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            [("outer".to_owned(), left(outer)), ("inner".to_owned(), left(inner))]
+        );
+    }
+}
+
+#[tokio::test]
+async fn three_layers_look_like_one() {
+    let (store, _) = store();
+    let service = layer(&store, "b", "100/min").layer(layer(&store, "c", "3/min").layer(Handler::default()));
+    let service = layer(&store, "a", "10/min").layer(service);
+    let response = send(&service, from("ada")).await;
+    assert_eq!(
+        fields(&response),
+        [
+            r#"ratelimit-policy: "a";q=10;w=60, "b";q=100;w=60, "c";q=3;w=60"#,
+            r#"ratelimit: "a";r=9;t=6, "b";r=99;t=1, "c";r=2;t=20"#,
+            "x-ratelimit-limit: 3",
+            "x-ratelimit-remaining: 2",
+            "x-ratelimit-reset: 20",
+        ]
+    );
+    let decision: &Decision = response.extensions().get().expect("the merged decision");
+    assert_eq!((decision.standings().len(), decision.policy().map(Policy::name)), (3, Some("c")));
+}
+
+#[tokio::test]
+async fn handlers_see_the_innermost_decision_and_clients_of_the_stack_the_merged_one() {
+    let (store, _) = store();
+    let handler = Handler::default();
+    let service = layer(&store, "inner", "20/min").layer(handler.clone());
+    let service = layer(&store, "outer", "10/min").layer(service);
+    let response = send(&service, from("ada")).await;
+    let seen = handler.last_seen().expect("the request carried a decision");
+    assert_eq!((seen.remaining(), seen.policy().map(Policy::name)), (19, Some("inner")));
+    let merged: &Decision = response.extensions().get().expect("the response carries a decision");
+    assert_eq!((merged.outcome(), merged.standings().len(), merged.remaining()), (Outcome::Allowed, 2, 9));
+    let labels = merged.standings().iter().map(|standing| merged.quota_of(standing).unwrap().label());
+    assert_eq!(labels.collect::<Vec<_>>(), ["outer", "inner"]);
+}
+
+#[tokio::test]
+async fn without_extensions_nobody_sees_the_decision_and_the_fields_are_all_there() {
+    let (store, _) = store();
+    let handler = Handler::default();
+    let limit = by_header(on(&store, Policy::gcra("api", "1/min")));
+    let service = RateLimitLayer::builder(limit).without_extensions().build().unwrap().layer(handler.clone());
+    for expected in [5, 7] {
+        let response = send(&service, from("ada")).await;
+        assert!(response.extensions().get::<Decision>().is_none());
+        assert_eq!(fields(&response).len(), expected);
+    }
+    assert!(handler.last_seen().is_none());
+}
+
+#[tokio::test]
+async fn an_outer_layer_without_extensions_does_not_hide_why_the_inner_one_refused() {
+    // Such a layer does not know that there is one behind it, so it must leave tighter numbers alone.
+    let (store, _) = store();
+    let outer = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("outer", "100/min"))));
+    let outer = outer.without_extensions().build().unwrap();
+    let service = outer.layer(layer(&store, "inner", "1/min").layer(Handler::default()));
+    send(&service, from("ada")).await;
+    let refused = send(&service, from("ada")).await;
+    assert_eq!(
+        (refused.status(), number(&refused, "retry-after")),
+        (StatusCode::TOO_MANY_REQUESTS, Some(60))
+    );
+    assert_eq!(number(&refused, "x-ratelimit-remaining"), Some(0), "{:?}", fields(&refused));
+}
+
+#[tokio::test]
+async fn fields_of_an_inner_layer_survive_an_outer_one_that_shows_none() {
+    let (store, _) = store();
+    let outer = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("outer", "100/min"))));
+    let service = outer.headers(Headers::None).build().unwrap();
+    let service = service.layer(layer(&store, "inner", "5/min").layer(Handler::default()));
+    let response = send(&service, from("ada")).await;
+    assert_eq!(number(&response, "x-ratelimit-limit"), Some(5));
+    assert_eq!(described(&response, "ratelimit").unwrap().len(), 1);
+}
+
+/// The same limiter in both layers: each request spends twice.
+fn doubled(quota: &str) -> RateLimit<RateLimit<Handler>> {
+    let (store, _) = store();
+    layer(&store, "api", quota).layer(layer(&store, "api", quota).layer(Handler::default()))
+}
+
+#[tokio::test]
+async fn a_limiter_in_two_layers_is_named_once_with_what_is_left_after_both() {
+    let response = send(&doubled("5/min"), from("ada")).await;
+    assert_no_duplicates(&response);
+    assert_eq!(number(&response, "x-ratelimit-remaining"), Some(3));
+    assert_eq!(described(&response, "ratelimit-policy").unwrap().len(), 1);
+    // The tightest of the standings with this name, not the first.
+    assert_eq!(described(&response, "ratelimit").unwrap()[0].1["r"], 3);
+}
+
+#[tokio::test]
+async fn a_refusal_by_a_limiter_in_two_layers_shows_the_standing_that_refused() {
+    let service = doubled("3/min");
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    // One is left: the outer layer takes it, the inner one refuses, and it is given back.
+    let refused = send(&service, from("ada")).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_no_duplicates(&refused);
+    let shown = &described(&refused, "ratelimit").unwrap()[0].1;
+    assert_eq!(Some(shown["r"]), number(&refused, "x-ratelimit-remaining"));
+    assert!(number(&refused, "retry-after").unwrap() >= shown["t"]);
+}
+
+#[tokio::test]
+async fn one_limiter_with_two_keys_in_one_layer_shows_the_tighter_standing() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "5/min"));
+    let by_client = Header::new("x-client").unwrap();
+    let both = RateLimitLayer::builder(by_header(limiter.clone()))
+        .and(Limit::new(limiter).key(by_client))
+        .build()
+        .unwrap();
+    let service = both.layer(Handler::default());
+    let with = |key: &'static str| {
+        let mut request = from(key);
+        request.headers_mut().insert("x-client", "browser".parse().unwrap());
+        request
+    };
+    for key in ["ada", "bob"] {
+        send(&service, with(key)).await;
+    }
+    let response = send(&service, with("eve")).await;
+    assert_no_duplicates(&response);
+    assert_eq!(number(&response, "x-ratelimit-remaining"), Some(2));
+    assert_eq!(described(&response, "ratelimit").unwrap()[0].1["r"], 2);
+}

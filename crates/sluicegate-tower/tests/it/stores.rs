@@ -1,0 +1,123 @@
+//! Stores that answer late or not at all, and policies that are replaced.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use sluicegate_core::{
+    Ask, ConfigError, Decision, Inherit, MemoryStore, Opened, Policy, Store, StoreError, StoreErrorKind,
+    Verdict,
+};
+use sluicegate_tower::{Constant, Limit, OnStoreError, RateLimitLayer};
+use tower::Layer;
+
+use crate::support::{Handler, answer, by_header, described, fields, from, number, on, problem, send, store};
+
+/// A memory store whose answers come late, or not at all.
+struct Remote {
+    memory: Arc<dyn Store>,
+    fails: Option<StoreErrorKind>,
+}
+
+impl Store for Remote {
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        self.memory.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        let verdict = self.memory.decide(asks);
+        let fails = self.fails;
+        Verdict::pending(async move {
+            tokio::task::yield_now().await;
+            fails.map_or(verdict.await, |kind| Err(StoreError::new(kind)))
+        })
+    }
+}
+
+fn remote(memory: &MemoryStore, fails: Option<StoreErrorKind>) -> Arc<dyn Store> {
+    Arc::new(Remote { memory: memory.into(), fails })
+}
+
+#[tokio::test]
+async fn when_the_store_fails_requests_pass_without_fields_by_default() {
+    let (store, _) = store();
+    let failing = Policy::gcra("api", "1/min").on(remote(&store, Some(StoreErrorKind::Timeout))).unwrap();
+    let handler = Handler::default();
+    let service = RateLimitLayer::new(by_header(failing)).layer(handler.clone());
+    for _ in 0..3 {
+        let response = send(&service, from("ada")).await;
+        assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
+        assert!(response.extensions().get::<Decision>().is_none());
+    }
+    assert_eq!(handler.calls(), 3);
+    assert!(handler.last_seen().is_none());
+}
+
+#[tokio::test]
+async fn when_the_store_fails_and_the_layer_denies_the_answer_is_a_503_that_hides_the_cause() {
+    let (store, _) = store();
+    let failing = Policy::gcra("api", "1/min").on(remote(&store, Some(StoreErrorKind::Unavailable))).unwrap();
+    let handler = Handler::default();
+    let layer =
+        RateLimitLayer::builder(by_header(failing)).on_store_error(OnStoreError::Deny).build().unwrap();
+    let refused = send(&layer.layer(handler.clone()), from("ada")).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    // An outage has no known end: a second keeps clients from hammering.
+    assert_eq!(fields(&refused), ["cache-control: no-store", "retry-after: 1"]);
+    assert_eq!(
+        problem(refused).await,
+        serde_json::json!({
+            "type": "about:blank",
+            "title": "Service Unavailable",
+            "status": 503,
+            "detail": "the rate limiter gave no answer",
+        })
+    );
+    assert_eq!(handler.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_answers_late_gives_the_same_responses_as_memory() {
+    let ((near, _), (far, _)) = (store(), store());
+    let layers = [(&near).into(), remote(&far, None)].map(|store: Arc<dyn Store>| {
+        let window = Policy::fixed_window("window", "3/min").on(Arc::clone(&store)).unwrap();
+        let bucket = Policy::gcra("bucket", "1/s burst 2").on(store).unwrap();
+        let bucket = Limit::new(bucket).key(Constant::new("all"));
+        let inner = RateLimitLayer::new(bucket).layer(Handler::default());
+        RateLimitLayer::new(by_header(window)).layer(inner)
+    });
+    for key in ["ada", "ada", "bob", "ada", "ada"] {
+        let [memory, late] = [send(&layers[0], from(key)).await, send(&layers[1], from(key)).await];
+        assert_eq!(memory.status(), late.status());
+        if memory.status() == StatusCode::OK {
+            assert_eq!(fields(&memory), fields(&late));
+        } else {
+            // Where giving back left the outer limit is not known at once from a store that answers late.
+            for name in ["retry-after", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"] {
+                assert_eq!(number(&memory, name), number(&late, name), "{name}");
+            }
+            assert_eq!(problem(memory).await, problem(late).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replaced_policy_shows_in_the_fields_of_the_next_response() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "10/min"));
+    let service = RateLimitLayer::new(by_header(limiter.clone())).layer(Handler::default());
+    send(&service, from("ada")).await;
+    limiter.replace(Policy::gcra("api", "20/min").and("3/s").build().unwrap(), Inherit::Reset).unwrap();
+    let response = send(&service, from("ada")).await;
+    assert_eq!(
+        fields(&response)[..3],
+        [
+            r#"ratelimit-policy: "api.1min";q=20;w=60, "api.1s";q=3;w=1"#,
+            r#"ratelimit: "api.1min";r=19;t=3, "api.1s";r=2;t=1"#,
+            "x-ratelimit-limit: 3",
+        ]
+    );
+    limiter.replace(Policy::fixed_window("api", "2/h").build().unwrap(), Inherit::Reset).unwrap();
+    let response = send(&service, from("ada")).await;
+    assert_eq!(described(&response, "ratelimit-policy").unwrap()[0].1["q"], 2);
+    assert_eq!(answer(limiter.peek("ada")).remaining(), 1);
+}

@@ -1,0 +1,7 @@
+//! Limits over real sockets, with a real client: what only shows when a server, a router and a connection are
+//! around the layer. The store's clock is turned by hand, so that nothing depends on how fast the machine is.
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+mod quickstart;
+mod support;
+mod transport;

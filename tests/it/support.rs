@@ -1,0 +1,93 @@
+//! A server on a port of its own, and clients that speak HTTP/1.1 to it over connections they keep.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use sluicegate::{ManualClock, MemoryStore};
+use tokio::net::{TcpListener, TcpSocket};
+
+/// A store on a clock that stands still on a whole hour, where windows of up to an hour begin.
+pub(crate) fn store() -> (MemoryStore, ManualClock) {
+    let clock = ManualClock::new();
+    clock.set(Duration::from_secs(1_700_000_000 - 800));
+    let store = MemoryStore::builder().capacity(1_000).clock(clock.clone()).build();
+    (store.expect("a store of a sensible size can be built"), clock)
+}
+
+/// Serves with the peer address in every request, as the documentation says, for as long as the runtime lives.
+pub(crate) async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("some port is free");
+    let address = listener.local_addr().unwrap();
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async { axum::serve(listener, service).await.expect("the server runs") });
+    address
+}
+
+/// Serves as those do who forgot the peer address.
+pub(crate) async fn serve_without_peer_address(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("some port is free");
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await.expect("the server runs") });
+    address
+}
+
+/// One connection.
+pub(crate) struct Client(SendRequest<Full<Bytes>>);
+
+impl Client {
+    pub(crate) async fn connect(server: SocketAddr) -> Self {
+        Self::connect_from([127, 0, 0, 1], server).await
+    }
+
+    /// Connects from another address of this machine: a different peer.
+    pub(crate) async fn connect_from(own: [u8; 4], server: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((own, 0).into()).expect("all of 127.0.0.0/8 is this machine");
+        let stream = socket.connect(server).await.expect("the server listens");
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("the server speaks HTTP/1.1");
+        tokio::spawn(connection);
+        Self(sender)
+    }
+
+    /// The response as it begins.
+    pub(crate) async fn begin(&mut self, method: Method, path: &str) -> Response<Incoming> {
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        let request = request.body(Full::from("a body that nobody has to read")).unwrap();
+        self.0.ready().await.expect("the connection is kept");
+        self.0.send_request(request).await.expect("the server answers")
+    }
+
+    /// The whole response.
+    pub(crate) async fn send(&mut self, method: Method, path: &str) -> Response<Bytes> {
+        let (parts, body) = self.begin(method, path).await.into_parts();
+        Response::from_parts(parts, body.collect().await.expect("the body arrives").to_bytes())
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> Response<Bytes> {
+        self.send(Method::GET, path).await
+    }
+
+    pub(crate) async fn post(&mut self, path: &str) -> Response<Bytes> {
+        self.send(Method::POST, path).await
+    }
+}
+
+/// A field that is there exactly once.
+pub(crate) fn field<'a, B>(response: &'a Response<B>, name: &str) -> &'a str {
+    let values: Vec<_> = response.headers().get_all(name).iter().collect();
+    let [value] = values[..] else { panic!("{name} is there {} times", values.len()) };
+    value.to_str().unwrap()
+}
+
+/// The numbers of the fields, in a row: limit, remaining, reset.
+pub(crate) fn numbers<B>(response: &Response<B>) -> [u64; 3] {
+    ["limit", "remaining", "reset"]
+        .map(|name| field(response, &format!("x-ratelimit-{name}")).parse().unwrap())
+}
