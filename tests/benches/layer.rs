@@ -86,7 +86,19 @@ fn on_a_router(bench: &mut Bench) {
             side(ConnectInfo, OK, routing(router().layer(Identity::new()))),
             side(ConnectInfo, OK, routing(router().layer(governor_with_headers()))),
         );
-        bench.note("the reference of the rows with a router is tower_governor with headers");
+    }
+    let work = "axum router, no headers, beside tower_governor without headers";
+    if bench.wants(work) {
+        let layer = generous().headers(Headers::None).without_extensions().build();
+        let layer = layer.expect("one limit is possible");
+        bench.compare_added(
+            work,
+            Aim::None,
+            side(ConnectInfo, OK, routing(router())),
+            side(ConnectInfo, OK, routing(router().layer(layer))),
+            side(ConnectInfo, OK, routing(router().layer(governor()))),
+        );
+        bench.note("the reference of the other rows with a router has headers: two");
     }
 }
 

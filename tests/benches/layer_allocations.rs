@@ -46,6 +46,11 @@ fn main() -> ExitCode {
         per_request(side(ConnectInfo, OK, calling(governor().layer(bare())))),
     );
 
+    let router_quiet = per_request(side(ConnectInfo, OK, routing(router().layer(quiet))));
+    let router_governor = per_request(side(ConnectInfo, OK, routing(router().layer(governor()))));
+    let work = "axum router, no headers, beside tower_governor without headers";
+    row(work, router_alone, Aim::None, router_quiet, router_governor);
+
     let with_headers = per_request(side(ConnectInfo, OK, routing(router().layer(governor_with_headers()))));
     for (work, limit, aim) in [
         ("axum router, all headers", generous(), Aim::Ours(5.0)),

@@ -111,8 +111,8 @@ fn shuffled(count: usize, seed: u64) -> Vec<String> {
 
 #[inline]
 fn ours(limiter: &RateLimiter, key: &str) -> bool {
-    match limiter.check(key).now() {
-        Ok(Ok(decision)) => decision.is_allowed(),
+    match limiter.check(key).known() {
+        Some(Ok(decision)) => decision.is_allowed(),
         _ => panic!("memory answers at once"),
     }
 }
@@ -271,7 +271,7 @@ fn other_algorithms(bench: &mut Bench) {
         // A log is walked to be emptied; ten or twenty entries per key and millisecond are a busy one.
         ("sliding log", Policy::sliding_log("log", Quota::new(10_000, Duration::from_millis(1)))),
         ("token bucket, awkward quota", Policy::token_bucket("awkward", "7/s burst 250000000")),
-        ("two quotas", Policy::gcra("two", "1/s burst 250000000").and_named("second", "1/s burst 200000000")),
+        ("two quotas", Policy::gcra("two", "1/s burst 250000000").and("1/s burst 200000000").named("second")),
     ] {
         let (store, governor) = (store(Ticking::Quanta, 100_000), generous_governor());
         let limiter = on(policy, &store);

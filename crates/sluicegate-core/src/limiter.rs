@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
-use crate::key::Key;
+use crate::key::{AsKey, Key};
 use crate::policy::{OnExceeded, Policy};
 use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 
@@ -112,56 +112,56 @@ impl RateLimiter {
     /// Decides one unit now, and spends it if allowed. A policy that waits is asked for a turn: an allowed decision
     /// may then have a [`delay`](Decision::delay) to be kept.
     #[inline]
-    pub fn check(&self, key: impl Into<Key>) -> Verdict {
+    pub fn check(&self, key: impl AsKey) -> Verdict {
         self.check_cost(key, 1)
     }
 
     /// Decides `cost` units now, and spends them if allowed.
     #[inline]
-    pub fn check_cost(&self, key: impl Into<Key>, cost: u64) -> Verdict {
+    pub fn check_cost(&self, key: impl AsKey, cost: u64) -> Verdict {
         self.with_opened(|opened| {
             let mode = spending_mode(opened.policy().on_exceeded());
-            self.0.store.decide(&[Ask::new(opened, &key.into(), cost, mode)])
+            key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode)]))
         })
     }
 
     /// Says where the key stands and whether one unit would pass; spends nothing.
-    pub fn peek(&self, key: impl Into<Key>) -> Verdict {
+    pub fn peek(&self, key: impl AsKey) -> Verdict {
         self.peek_cost(key, 1)
     }
 
     /// Says where the key stands and whether `cost` units would pass; spends nothing.
-    pub fn peek_cost(&self, key: impl Into<Key>, cost: u64) -> Verdict {
+    pub fn peek_cost(&self, key: impl AsKey, cost: u64) -> Verdict {
         self.ask(key, cost, Mode::Peek)
     }
 
     /// Spends `cost` units now, or takes the first turn that comes within `longest`: an allowed decision says by its
     /// [`delay`](Decision::delay) when. First come, first served; whoever does not take its turn gives it
     /// back with [`refund`](Self::refund).
-    pub fn reserve(&self, key: impl Into<Key>, cost: u64, longest: Duration) -> Verdict {
+    pub fn reserve(&self, key: impl AsKey, cost: u64, longest: Duration) -> Verdict {
         self.ask(key, cost, Mode::Reserve { longest })
     }
 
     /// Gives `cost` units back. A key never gets better than at rest. While turns are reserved ahead, what is given back
     /// is the last of them.
-    pub fn refund(&self, key: impl Into<Key>, cost: u64) -> Verdict {
+    pub fn refund(&self, key: impl AsKey, cost: u64) -> Verdict {
         self.ask(key, cost, Mode::Refund { spent_us: None })
     }
 
     /// Gives back `cost` units that `decision` spent, as far as they still count: a unit of a window that has ended, or
     /// one that has leaked out of its bucket, is history, and giving it back would admit more than the policy allows.
-    pub fn refund_of(&self, decision: &Decision, key: impl Into<Key>, cost: u64) -> Verdict {
+    pub fn refund_of(&self, decision: &Decision, key: impl AsKey, cost: u64) -> Verdict {
         self.ask(key, cost, Mode::Refund { spent_us: Some(decision.spent_us()) })
     }
 
     /// Spends `cost` units whether they fit or not; what does not fit is a debt that later requests wait for. A debt of
     /// more than one burst may saturate where the quota is an awkward one; round quotas hold thousands of bursts.
-    pub fn charge(&self, key: impl Into<Key>, cost: u64) -> Verdict {
+    pub fn charge(&self, key: impl AsKey, cost: u64) -> Verdict {
         self.ask(key, cost, Mode::Charge)
     }
 
     /// Forgets the key: it has its whole burst again.
-    pub fn reset(&self, key: impl Into<Key>) -> Verdict {
+    pub fn reset(&self, key: impl AsKey) -> Verdict {
         self.ask(key, 0, Mode::Reset)
     }
 
@@ -189,14 +189,16 @@ impl RateLimiter {
             .map(|(_, opened, key, cost, mode)| {
                 let opened = opened.as_opened();
                 let mode = mode.unwrap_or_else(|| spending_mode(opened.policy().on_exceeded()));
-                Ask::new(opened, key, *cost, mode)
+                Ask::new(opened, key.as_ref(), *cost, mode)
             })
             .collect();
         first.0.store.decide(&asks)
     }
 
-    fn ask(&self, key: impl Into<Key>, cost: u64, mode: Mode) -> Verdict {
-        self.with_opened(|opened| self.0.store.decide(&[Ask::new(opened, &key.into(), cost, mode)]))
+    fn ask(&self, key: impl AsKey, cost: u64, mode: Mode) -> Verdict {
+        self.with_opened(|opened| {
+            key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode)]))
+        })
     }
 
     #[inline]

@@ -5,10 +5,10 @@
 pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
 pub use sluicegate_core::algorithm;
 pub use sluicegate_core::{
-    Algorithm, Anchor, Ask, BoxError, Clock, ConfigError, ConfigErrorKind, Decision, Drain, Inherit,
-    IntoQuota, Key, MAX_BUCKETS, ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded,
-    Opened, Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing, Store,
-    StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
+    Algorithm, Anchor, AsKey, Ask, BoxError, Clock, ConfigError, ConfigErrorKind, Decision, Drain, Inherit,
+    IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode,
+    OnExceeded, Opened, Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing,
+    Store, StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
 };
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{

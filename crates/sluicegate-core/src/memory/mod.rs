@@ -20,7 +20,7 @@ use self::table::Table;
 use crate::algorithm::SlidingLog;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::key::Key;
+use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::registry::Registry;
 use crate::store::{Ask, Inherit, Opened, Store, Verdict};
@@ -239,10 +239,12 @@ impl Inner {
 
     /// Policy, quota and key in one: the hash is seeded at random, so nobody outside can aim at a set.
     #[inline]
-    fn hash(&self, salt: u64, key: &Key) -> u64 {
+    fn hash(&self, salt: u64, key: KeyRef<'_>) -> u64 {
+        let (tag, bytes) = key.parts();
         let mut hasher = self.seed.build_hasher();
-        hasher.write_u64(salt);
-        hasher.write(key.as_bytes());
+        // Type and length in the word that is hashed anyway; the text where it lies.
+        hasher.write_u64(salt ^ (u64::from(tag) << 56 | bytes.len() as u64));
+        hasher.write(bytes);
         hasher.finish()
     }
 
