@@ -153,6 +153,11 @@ impl Decision {
         self
     }
 
+    /// Sets the policies that its standings refer to, one per ask.
+    pub fn set_policies(&mut self, policies: Arc<[Arc<Policy>]>) {
+        self.policies = Some(policies);
+    }
+
     /// This decision and that of another limiter on the same request, as one: allowed if both allow, with the quotas
     /// of both, and the tightest of them deciding.
     #[must_use]

@@ -174,8 +174,20 @@ impl RateLimiter {
 
     /// Decides several limiters together. Without a mode, a policy spends, or waits if it is one that waits.
     pub fn decide_all<'a>(asks: impl IntoIterator<Item = (&'a Self, &'a Key, u64, Option<Mode>)>) -> Verdict {
-        let asks: SmallVec<[_; 4]> = asks
+        let mut asks = asks.into_iter();
+        let Some(first @ (limiter, key, cost, mode)) = asks.next() else {
+            return Verdict::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
+        };
+        let Some(second) = asks.next() else {
+            // Almost always it is one limiter; it needs no lists.
+            return limiter.with_opened(|opened| {
+                let mode = mode.unwrap_or_else(|| spending_mode(opened.policy().on_exceeded()));
+                limiter.0.store.decide(&[Ask::new(opened, key.as_ref(), cost, mode)])
+            });
+        };
+        let asks: SmallVec<[_; 4]> = [first, second]
             .into_iter()
+            .chain(asks)
             .map(|(limiter, key, cost, mode)| (limiter, limiter.opened(), key, cost, mode))
             .collect();
         let Some(((first, ..), rest)) = asks.split_first() else {

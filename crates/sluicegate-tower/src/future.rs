@@ -9,10 +9,9 @@ use std::task::{Context, Poll, ready};
 use http::request::Parts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use sluicegate_core::Decision;
 use tower_service::Service;
 
-use crate::gate::{Gate, Next, Step};
+use crate::gate::{Gate, Marked, Next, Step};
 use crate::layer::Shared;
 use crate::refusal::Respond;
 
@@ -35,7 +34,8 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, B, R, F, T> {
-        Waiting { waiting: Option<Waiting<S, B, R>> },
+        // In a box, for it is large and rare.
+        Waiting { waiting: Option<Box<Waiting<S, B, R>>> },
         Calling { #[pin] inner: F, passed: Option<Passed<R>> },
         Refused { response: Option<T> },
     }
@@ -43,7 +43,7 @@ pin_project! {
 
 /// A request that has not been decided, or whose turn has not come.
 struct Waiting<S, B, R> {
-    step: Step,
+    step: Box<Step>,
     gate: Gate,
     parts: Parts,
     body: B,
@@ -52,9 +52,8 @@ struct Waiting<S, B, R> {
 }
 
 /// A request that was let through, and whose response is to be marked.
-struct Passed<R> {
-    gate: Gate,
-    decision: Decision,
+pub(crate) struct Passed<R> {
+    marked: Box<Marked>,
     shared: Arc<Shared<R>>,
 }
 
@@ -63,25 +62,20 @@ where
     S: Service<Request<B>>,
 {
     pub(crate) fn waiting(
-        step: Step,
+        step: Box<Step>,
         gate: Gate,
-        request: Request<B>,
+        parts: Parts,
+        body: B,
         service: S,
         shared: Arc<Shared<R>>,
     ) -> Self {
-        let (parts, body) = request.into_parts();
-        let waiting = Some(Waiting { step, gate, parts, body, service, shared });
+        let waiting = Some(Box::new(Waiting { step, gate, parts, body, service, shared }));
         Self { state: State::Waiting { waiting } }
     }
 
-    pub(crate) fn calling(
-        service: &mut S,
-        request: Request<B>,
-        gate: Gate,
-        decision: Option<Decision>,
-        shared: &Arc<Shared<R>>,
-    ) -> Self {
-        Self { state: State::calling(service, request, gate, decision, shared) }
+    #[inline]
+    pub(crate) fn calling(inner: S::Future, passed: Option<Passed<R>>) -> Self {
+        Self { state: State::Calling { inner, passed } }
     }
 }
 
@@ -94,25 +88,13 @@ where
     }
 }
 
-impl<S, B, R> State<S, B, R, S::Future, S::Response>
-where
-    S: Service<Request<B>>,
-{
-    fn calling(
-        service: &mut S,
-        mut request: Request<B>,
-        gate: Gate,
-        decision: Option<Decision>,
-        shared: &Arc<Shared<R>>,
-    ) -> Self {
-        // A layer that shows nothing does not even hold on to what was decided.
-        let passed = decision.filter(|_| shared.marks_responses()).map(|decision| {
-            if shared.extensions {
-                request.extensions_mut().insert(decision.clone());
-            }
-            Passed { gate, decision, shared: Arc::clone(shared) }
-        });
-        Self::Calling { inner: service.call(request), passed }
+impl<R> Passed<R> {
+    /// Shows a request to its handlers as passed.
+    pub(crate) fn new<B>(marked: Box<Marked>, request: &mut Request<B>, shared: &Arc<Shared<R>>) -> Self {
+        if shared.extensions {
+            request.extensions_mut().insert(marked.decision.clone());
+        }
+        Self { marked, shared: Arc::clone(shared) }
     }
 }
 
@@ -131,18 +113,17 @@ where
             match state.as_mut().project() {
                 StateProj::Waiting { waiting } => {
                     let pending = waiting.as_mut().expect("a waiting request is replaced when its wait ends");
-                    let Waiting { step, gate, parts, shared, .. } = pending;
+                    let Waiting { step, gate, parts, shared, .. } = &mut **pending;
                     let next = ready!(gate.poll(step, cx, shared, parts));
-                    let Some(Waiting { step, gate, parts, body, mut service, shared }) = waiting.take()
-                    else {
-                        continue;
-                    };
+                    let Some(waiting) = waiting.take() else { continue };
+                    let Waiting { step, parts, body, mut service, shared, .. } = *waiting;
                     // The turn has come or is not wanted: it leaves its queue before the inner service is called.
                     drop(step);
                     let following = match next {
-                        Next::Go(decision) => {
-                            let request = Request::from_parts(parts, body);
-                            State::calling(&mut service, request, gate, decision, &shared)
+                        Next::Go(marked) => {
+                            let mut request = Request::from_parts(parts, body);
+                            let passed = marked.map(|marked| Passed::new(marked, &mut request, &shared));
+                            State::Calling { inner: service.call(request), passed }
                         }
                         Next::Refuse(response) => State::Refused { response: Some(response) },
                         Next::Wait(_) => {
@@ -153,8 +134,8 @@ where
                 }
                 StateProj::Calling { inner, passed } => {
                     let mut response = ready!(inner.poll(cx))?;
-                    if let Some(Passed { gate, decision, shared }) = passed.take() {
-                        gate.mark(&shared, decision, &mut response);
+                    if let Some(Passed { marked, shared }) = passed.take() {
+                        marked.mark(&shared, &mut response);
                     }
                     return Poll::Ready(Ok(response));
                 }

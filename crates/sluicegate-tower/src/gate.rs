@@ -1,6 +1,7 @@
 //! The way of a request to its decision: keys, verdict, turn. Each step is taken at once where it can be.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -41,12 +42,20 @@ pub(crate) enum Step {
     Turn(Turn, Decision),
 }
 
+/// What the response of the inner service is to be marked with. In a box, for it is large and goes through many hands.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    gate: Gate,
+    pub(crate) decision: Decision,
+}
+
 /// What a step led to.
 pub(crate) enum Next<B> {
-    /// On to the inner service; with a decision, if any limit applied.
-    Go(Option<Decision>),
+    /// On to the inner service; with a decision, if the response is to be marked with it.
+    Go(Option<Box<Marked>>),
     Refuse(Response<B>),
-    Wait(Step),
+    /// In a box, for it is large and rare.
+    Wait(Box<Step>),
 }
 
 impl Gate {
@@ -59,15 +68,24 @@ impl Gate {
                         return refused;
                     }
                 }
-                Err(pending) => return Next::Wait(Step::Key(pending)),
+                Err(pending) => return Next::Wait(Box::new(Step::Key(pending))),
             }
         }
         if self.asked.is_empty() {
             return Next::Go(None);
         }
-        match RateLimiter::decide_all(self.asks(shared, None)).now() {
+        let verdict = RateLimiter::decide_all(self.asks(shared, None));
+        if !shared.marks_responses()
+            && let Some(Ok(decision)) = verdict.known()
+            && decision.is_allowed()
+            && decision.delay().is_zero()
+        {
+            // A layer that shows nothing does not even hold on to what was decided.
+            return Next::Go(None);
+        }
+        match verdict.now() {
             Ok(result) => self.decided(shared, parts, result),
-            Err(verdict) => Next::Wait(Step::Verdict(verdict)),
+            Err(verdict) => Next::Wait(Box::new(Step::Verdict(verdict))),
         }
     }
 
@@ -94,11 +112,16 @@ impl Gate {
                 }
                 Step::Turn(turn, decision) => {
                     ready!(Pin::new(turn).poll(cx));
-                    Next::Go(Some(decision.clone().later(decision.delay())))
+                    let decision = decision.clone().later(decision.delay());
+                    Next::Go(
+                        shared
+                            .marks_responses()
+                            .then(|| Box::new(Marked { gate: mem::take(self), decision })),
+                    )
                 }
             };
             match next {
-                Next::Wait(following) => *step = following,
+                Next::Wait(following) => *step = *following,
                 next => return Poll::Ready(next),
             }
         }
@@ -131,12 +154,12 @@ impl Gate {
     }
 
     fn decided<R: Respond<B>, B>(
-        &self,
+        &mut self,
         shared: &Shared<R>,
         parts: &Parts,
         result: Result<Decision, StoreError>,
     ) -> Next<B> {
-        let decision = match result {
+        let mut decision = match result {
             Ok(decision) => decision,
             Err(error) => {
                 shared.report(&error);
@@ -147,36 +170,48 @@ impl Gate {
             }
         };
         if !decision.is_allowed() {
-            let decision = self.label(shared, decision);
-            return refuse(shared, parts, Refusal::of(&decision, parts).reason());
+            self.label(shared, &mut decision);
+            let refusal = Refusal::of(&decision, parts);
+            let mut response = answer(shared, &refusal);
+            if shared.extensions {
+                response.extensions_mut().insert(decision);
+            }
+            return Next::Refuse(response);
         }
         let delay = decision.delay();
-        let decision = if shared.marks_responses() { self.label(shared, decision) } else { decision };
         if delay.is_zero() {
-            return Next::Go(Some(decision));
+            if !shared.marks_responses() {
+                return Next::Go(None);
+            }
+            self.label(shared, &mut decision);
+            return Next::Go(Some(Box::new(Marked { gate: mem::take(self), decision })));
         }
         let limits = self.asked.iter().map(|asked| {
             let limiter = shared.limits[asked.limit].limiter.clone();
             (limiter, asked.key.clone(), asked.cost)
         });
-        Next::Wait(Step::Turn(Turn::new(delay, limits), decision))
+        let turn = Turn::new(delay, limits);
+        self.label(shared, &mut decision);
+        Next::Wait(Box::new(Step::Turn(turn, decision)))
     }
 
     /// The decision with the names of its policies.
-    fn label<R>(&self, shared: &Shared<R>, decision: Decision) -> Decision {
+    fn label<R>(&self, shared: &Shared<R>, decision: &mut Decision) {
         let plan = shared.plan();
         if self.asked.len() == shared.limits.len() {
-            return decision.with_policies(Arc::clone(&plan.policies));
+            return decision.set_policies(Arc::clone(&plan.policies));
         }
         decision
-            .with_policies(self.asked.iter().map(|asked| Arc::clone(&plan.policies[asked.limit])).collect())
+            .set_policies(self.asked.iter().map(|asked| Arc::clone(&plan.policies[asked.limit])).collect());
     }
 
     /// Gives back what `decision` spent, and says where that leaves the request's keys if that is known at once.
     fn give_back<R>(&self, shared: &Shared<R>, decision: &Decision) -> Option<Decision> {
         let mode = Mode::Refund { spent_us: Some(decision.spent_us()) };
         let verdict = RateLimiter::decide_all(self.asks(shared, Some(mode)));
-        verdict.now().ok()?.ok().map(|decision| self.label(shared, decision))
+        let mut decision = verdict.now().ok()?.ok()?;
+        self.label(shared, &mut decision);
+        Some(decision)
     }
 
     fn asks<'a, R>(
@@ -188,15 +223,18 @@ impl Gate {
             .iter()
             .map(move |asked| (&shared.limits[asked.limit].limiter, &asked.key, asked.cost, mode))
     }
+}
 
+impl Marked {
     /// Marks the response of the inner service with where the client stands.
-    pub(crate) fn mark<R, B>(&self, shared: &Shared<R>, decision: Decision, response: &mut Response<B>) {
+    pub(crate) fn mark<R, B>(self: Box<Self>, shared: &Shared<R>, response: &mut Response<B>) {
+        let Self { gate, decision } = *self;
         let inner = response.extensions_mut().remove::<Decision>();
         let shown = match &inner {
             None => decision,
             Some(inner) if inner.is_allowed() => decision.merge(inner),
             // A limit behind this one refused: this one has let nothing through, so it has nothing to charge for.
-            Some(inner) => self.give_back(shared, &decision).unwrap_or(decision).merge(inner),
+            Some(inner) => gate.give_back(shared, &decision).unwrap_or(decision).merge(inner),
         };
         headers::write(response.headers_mut(), shared.headers, &shown, &shared.plan());
         // For layers further out: what all of them know together, or what was there before.
@@ -208,16 +246,16 @@ impl Gate {
 }
 
 fn refuse<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, reason: Reason<'_>) -> Next<B> {
-    let refusal = Refusal { reason, parts };
-    let mut response = shared.respond.respond(&refusal);
+    Next::Refuse(answer(shared, &Refusal { reason, parts }))
+}
+
+fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>) -> Response<B> {
+    let mut response = shared.respond.respond(refusal);
     forbid_caching(response.headers_mut());
     if let Some(decision) = refusal.decision() {
         headers::write(response.headers_mut(), shared.headers, decision, &shared.plan());
-        if shared.extensions {
-            response.extensions_mut().insert(decision.clone());
-        }
     } else if let Some(seconds) = refusal.retry_after_seconds() {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
-    Next::Refuse(response)
+    response
 }

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::{Decision, Outcome, Policy, PolicyQuota, Standing};
 use smallvec::SmallVec;
@@ -60,7 +59,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(policies: Arc<[Arc<Policy>]>, replacements: u64) -> Self {
-        let limit = |quota: &PolicyQuota| HeaderValue::from(quota.rule().capacity().min(MOST));
+        let limit = |quota: &PolicyQuota| number(quota.rule().capacity());
         let limits = policies.iter().map(|policy| policy.quotas().iter().map(limit).collect()).collect();
         let quotas = policies.iter().flat_map(|policy| policy.quotas());
         let policy_line = policy_line(quotas);
@@ -76,18 +75,21 @@ pub(crate) fn write(headers: &mut HeaderMap, chosen: Headers, decision: &Decisio
     if chosen == Headers::None && refused_for.is_none() {
         return;
     }
-    let mut line = Line::new();
+    if chosen == Headers::All {
+        // Room for all that a response gets: a map that grows hashes and moves what it has again.
+        headers.reserve(8);
+    }
     let deciding = decision.deciding();
     if chosen.legacy() {
         let limit =
             plan.limits.get(deciding.policy_index()).and_then(|quotas| quotas.get(deciding.quota_index()));
         let limit = limit.filter(|_| is_planned).cloned();
-        headers.insert(LIMIT, limit.unwrap_or_else(|| HeaderValue::from(decision.limit().min(MOST))));
-        line.number(Some(REMAINING), decision.remaining());
-        line.number(Some(RESET), ceil_seconds(decision.reset_after()));
+        headers.insert(LIMIT, limit.unwrap_or_else(|| number(decision.limit())));
+        headers.insert(REMAINING, number(decision.remaining()));
+        headers.insert(RESET, number(ceil_seconds(decision.reset_after())));
     }
     if let Some(seconds) = refused_for {
-        line.number(Some(RETRY_AFTER), seconds);
+        headers.insert(RETRY_AFTER, number(seconds));
     }
     if chosen.ietf() {
         let described = || decision.standings().iter().filter_map(|s| Some((s, decision.quota_of(s)?)));
@@ -99,9 +101,10 @@ pub(crate) fn write(headers: &mut HeaderMap, chosen: Headers, decision: &Decisio
                 policy_line(described().map(|(_, quota)| quota))
             },
         );
-        line.ratelimit(described());
+        if let Some(line) = standings_line(described()) {
+            headers.insert(RATELIMIT, line);
+        }
     }
-    line.insert_into(headers);
 }
 
 /// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
@@ -118,64 +121,82 @@ pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
-/// Several field values in one buffer.
-struct Line {
-    buffer: BytesMut,
-    fields: SmallVec<[(HeaderName, usize); 5]>,
-}
+/// How many numbers are kept as text: the seconds of an hour, and most limits.
+const KEPT: usize = 4_096;
 
-impl Line {
-    fn new() -> Self {
-        Self { buffer: BytesMut::with_capacity(128), fields: SmallVec::new() }
-    }
-
-    /// Appends a number, and ends the field of this name with it.
-    fn number(&mut self, field: Option<HeaderName>, number: u64) {
-        self.buffer.put_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
-        if let Some(name) = field {
-            self.fields.push((name, self.buffer.len()));
+/// The numbers below `KEPT`, four digits each.
+static DIGITS: [u8; KEPT * 4] = {
+    let mut digits = [b'0'; KEPT * 4];
+    let mut number = 0;
+    while number < KEPT {
+        let (mut rest, mut at) = (number, number * 4 + 3);
+        while rest > 0 {
+            digits[at] = b"0123456789"[rest % 10];
+            (rest, at) = (rest / 10, at - 1);
         }
+        number += 1;
     }
+    digits
+};
 
-    /// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, where it is tightest.
-    fn ratelimit<'a>(&mut self, standings: impl Iterator<Item = (&'a Standing, &'a PolicyQuota)> + Clone) {
-        for (index, (standing, quota)) in standings.clone().enumerate() {
-            let label = quota.label();
-            if standings.clone().take(index).any(|(_, earlier)| earlier.label() == label) {
-                continue;
-            }
-            let same = standings.clone().skip(index).filter(|(_, other)| other.label() == label);
-            let tightest = same.map(|(standing, _)| standing).min_by_key(|standing| {
-                (standing.passed(), standing.remaining(), Reverse(standing.available_after()))
-            });
-            let standing = tightest.unwrap_or(standing);
-            self.buffer.put_slice(if index == 0 { b"\"" } else { b", \"" });
-            self.buffer.put_slice(label.as_bytes());
-            self.buffer.put_slice(b"\";r=");
-            self.number(None, standing.remaining());
-            if !standing.available_after().is_zero() {
-                self.buffer.put_slice(b";t=");
-                self.number(None, ceil_seconds(standing.available_after()));
-            }
+static TEXT: &str = match std::str::from_utf8(&DIGITS) {
+    Ok(text) => text,
+    Err(_) => panic!("digits are text"),
+};
+
+/// A number as a field value, without an allocation if it is a usual one.
+fn number(number: u64) -> HeaderValue {
+    match usize::try_from(number) {
+        Ok(kept) if kept < KEPT => {
+            let digits = if kept < 10 {
+                1
+            } else if kept < 100 {
+                2
+            } else if kept < 1_000 {
+                3
+            } else {
+                4
+            };
+            HeaderValue::from_static(&TEXT[kept * 4 + 4 - digits..kept * 4 + 4])
         }
-        self.fields.push((RATELIMIT, self.buffer.len()));
-    }
-
-    fn insert_into(self, headers: &mut HeaderMap) {
-        let buffer = self.buffer.freeze();
-        let mut start = 0;
-        for (name, end) in self.fields {
-            if let Some(value) = value(buffer.slice(start..end)) {
-                headers.insert(name, value);
-            }
-            start = end;
+        // `HeaderValue::from(number)` would allocate twice.
+        _ => {
+            let mut digits = itoa::Buffer::new();
+            HeaderValue::from_str(digits.format(number.min(MOST)))
+                .unwrap_or_else(|_| HeaderValue::from_static("0"))
         }
     }
 }
 
-/// Digits, policy names and punctuation of ours are always a valid value; an empty one is left out.
-fn value(bytes: Bytes) -> Option<HeaderValue> {
-    if bytes.is_empty() { None } else { HeaderValue::from_maybe_shared(bytes).ok() }
+/// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, where it is tightest.
+fn standings_line<'a>(
+    standings: impl Iterator<Item = (&'a Standing, &'a PolicyQuota)> + Clone,
+) -> Option<HeaderValue> {
+    // Put together on the stack and copied once it is whole: one allocation.
+    let mut line: SmallVec<[u8; 128]> = SmallVec::new();
+    for (index, (standing, quota)) in standings.clone().enumerate() {
+        let label = quota.label();
+        if standings.clone().take(index).any(|(_, earlier)| earlier.label() == label) {
+            continue;
+        }
+        let same = standings.clone().skip(index).filter(|(_, other)| other.label() == label);
+        let tightest = same.map(|(standing, _)| standing).min_by_key(|standing| {
+            (standing.passed(), standing.remaining(), Reverse(standing.available_after()))
+        });
+        let standing = tightest.unwrap_or(standing);
+        let mut digits = itoa::Buffer::new();
+        line.extend_from_slice(if index == 0 { b"\"" } else { b", \"" });
+        line.extend_from_slice(label.as_bytes());
+        line.extend_from_slice(b"\";r=");
+        line.extend_from_slice(digits.format(standing.remaining().min(MOST)).as_bytes());
+        if !standing.available_after().is_zero() {
+            line.extend_from_slice(b";t=");
+            let seconds = ceil_seconds(standing.available_after());
+            line.extend_from_slice(digits.format(seconds.min(MOST)).as_bytes());
+        }
+    }
+    // Digits, policy names and punctuation of ours are always a valid value; an empty one is left out.
+    if line.is_empty() { None } else { HeaderValue::from_bytes(&line).ok() }
 }
 
 /// `"login";q=5;w=60, "day";q=100;w=86400`

@@ -1,6 +1,7 @@
 //! The layer: [`RateLimitLayer`] and its builder.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -38,7 +39,9 @@ pub(crate) struct Shared<R> {
     pub(crate) respond: R,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) extensions: bool,
-    plan: ArcSwap<Plan>,
+    first: Plan,
+    /// The current plan once a policy was replaced. A layer whose policies never are does not pay for the swap.
+    replaced: ArcSwap<Plan>,
     started: Instant,
     /// The second after the start in which a store error was last logged.
     reported: AtomicU64,
@@ -180,14 +183,16 @@ impl<R> RateLimitLayerBuilder<R> {
 
     fn into_shared(self) -> Arc<Shared<R>> {
         let Self { limits, headers, respond, on_store_error, extensions } = self;
-        let plan = ArcSwap::from_pointee(plan(&limits));
+        let first = plan(&limits);
+        let replaced = ArcSwap::from_pointee(plan(&limits));
         Arc::new(Shared {
             limits: limits.into(),
             headers,
             respond,
             on_store_error,
             extensions,
-            plan,
+            first,
+            replaced,
             started: Instant::now(),
             reported: AtomicU64::new(0),
         })
@@ -200,15 +205,38 @@ impl<R> fmt::Debug for RateLimitLayerBuilder<R> {
     }
 }
 
+/// A plan, for as long as it is read.
+pub(crate) enum Current<'a> {
+    First(&'a Plan),
+    Replaced(Guard<Arc<Plan>>),
+}
+
+impl Deref for Current<'_> {
+    type Target = Plan;
+
+    #[inline]
+    fn deref(&self) -> &Plan {
+        match self {
+            Self::First(plan) => plan,
+            Self::Replaced(plan) => plan,
+        }
+    }
+}
+
 impl<R> Shared<R> {
     /// What can be said of the policies in force.
-    pub(crate) fn plan(&self) -> Guard<Arc<Plan>> {
-        let plan = self.plan.load();
-        if plan.replacements == replacements(&self.limits) {
-            return plan;
+    #[inline]
+    pub(crate) fn plan(&self) -> Current<'_> {
+        let replacements = replacements(&self.limits);
+        if self.first.replacements == replacements {
+            return Current::First(&self.first);
         }
-        self.plan.store(Arc::new(crate::layer::plan(&self.limits)));
-        self.plan.load()
+        let plan = self.replaced.load();
+        if plan.replacements == replacements {
+            return Current::Replaced(plan);
+        }
+        self.replaced.store(Arc::new(crate::layer::plan(&self.limits)));
+        Current::Replaced(self.replaced.load())
     }
 
     /// Logs that the store gave no answer, at most once a second: an outage must not fill the disk as well.

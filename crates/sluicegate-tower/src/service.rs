@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::future::ResponseFuture;
+use crate::future::{Passed, ResponseFuture};
 use crate::gate::{Gate, Next};
 use crate::layer::Shared;
 use crate::refusal::{ProblemJson, Respond};
@@ -73,17 +73,17 @@ where
         let mut gate = Gate::default();
         match gate.enter(&self.shared, &parts) {
             // Decided at once, so the value that was polled ready is called here, and nothing is cloned.
-            Next::Go(decision) => {
-                let request = Request::from_parts(parts, body);
-                ResponseFuture::calling(&mut self.inner, request, gate, decision, &self.shared)
+            Next::Go(marked) => {
+                let mut request = Request::from_parts(parts, body);
+                let passed = marked.map(|marked| Passed::new(marked, &mut request, &self.shared));
+                ResponseFuture::calling(self.inner.call(request), passed)
             }
             Next::Refuse(response) => ResponseFuture::refused(response),
             Next::Wait(step) => {
                 // Only the polled value is known to be ready, so it goes into the future and its clone stays here.
                 let next = self.inner.clone();
                 let ready = mem::replace(&mut self.inner, next);
-                let request = Request::from_parts(parts, body);
-                ResponseFuture::waiting(step, gate, request, ready, Arc::clone(&self.shared))
+                ResponseFuture::waiting(step, gate, parts, body, ready, Arc::clone(&self.shared))
             }
         }
     }

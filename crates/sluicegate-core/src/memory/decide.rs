@@ -12,24 +12,28 @@ use crate::algorithm::{Rule, Slot};
 use crate::decision::{Decision, Outcome, Standing};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::MAX_BUCKETS;
-use crate::store::{Ask, Mode};
+use crate::store::{Ask, Mode, Verdict};
 
 impl Inner {
     #[inline]
-    pub(super) fn decide_now(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
+    pub(super) fn decide_now(&self, asks: &[Ask<'_>]) -> Verdict {
         // Almost every decision is one key in one bucket in one table; it needs no lists.
         if let [ask] = asks {
-            match &*buckets_of(ask)?.each {
+            let buckets = match buckets_of(ask) {
+                Ok(buckets) => buckets,
+                Err(error) => return Verdict::ready(Err(error)),
+            };
+            match &*buckets.each {
                 [bucket @ Bucket { home: Home::Narrow, inherits: None, .. }] => {
-                    return Ok(self.decide_single(self.narrow(), bucket, ask));
+                    return self.decide_single(self.narrow(), bucket, ask);
                 }
                 [bucket @ Bucket { home: Home::Wide, inherits: None, .. }] => {
-                    return Ok(self.decide_single(self.wide(), bucket, ask));
+                    return self.decide_single(self.wide(), bucket, ask);
                 }
                 _ => {}
             }
         }
-        self.decide_all(asks)
+        Verdict::ready(self.decide_all(asks))
     }
 
     #[inline]
@@ -38,7 +42,7 @@ impl Inner {
         table: &Table<SLOTS, WORDS>,
         bucket: &Bucket,
         ask: &Ask<'_>,
-    ) -> Decision {
+    ) -> Verdict {
         let hash = self.hash(bucket.salt, ask.key());
         let index = table.set_of(hash);
         let now_us = self.clock.now_us();
@@ -53,19 +57,16 @@ impl Inner {
                     set.put(found, hash, spent.state, 0, now_us);
                 }
                 drop(set);
-                return Decision::single(
-                    if spent.passed { Outcome::Allowed } else { Outcome::Denied },
-                    now_us,
-                    0,
-                    Standing::new(
-                        (0, 0),
-                        spent.passed,
-                        gcra.burst(),
-                        spent.remaining,
-                        rule.reset_after_us(spent.state, now_us),
-                        spent.available_after_us,
-                    ),
+                let standing = Standing::new(
+                    (0, 0),
+                    spent.passed,
+                    gcra.burst(),
+                    spent.remaining,
+                    rule.reset_after_us(spent.state, now_us),
+                    spent.available_after_us,
                 );
+                let outcome = if spent.passed { Outcome::Allowed } else { Outcome::Denied };
+                return Verdict::ready(Ok(Decision::single(outcome, now_us, 0, standing)));
             }
         }
         let slot = rule.slot(state, now_us, ask.cost());
@@ -83,7 +84,8 @@ impl Inner {
         };
         let slot_of = |cost| rule.slot(state, now_us, cost);
         let standing = standing((0, 0), bucket, ask.mode(), passed, slot, reading, now_us, slot_of);
-        Decision::single(outcome(passed, slot), now_us, delay(ask.mode(), slot, now_us), standing)
+        let delay_us = delay(ask.mode(), slot, now_us);
+        Verdict::ready(Ok(Decision::single(outcome(passed, slot), now_us, delay_us, standing)))
     }
 
     /// The general case: several asks, several quotas, logs, replaced policies.

@@ -292,7 +292,7 @@ impl Store for Inner {
 
     #[inline]
     fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
-        Verdict::ready(self.decide_now(asks))
+        self.decide_now(asks)
     }
 }
 
