@@ -38,7 +38,7 @@ pub trait Store: Send + Sync + 'static {
 /// How the keys of a replaced policy start under the new one. A quota inherits from the one with the same id; one
 /// without an id from the one without, if there is just one such quota on either side; others start afresh. A key that
 /// would be at rest by now, had its policy stayed, is at rest under the new one. The entries of a sliding log are
-/// inherited as one.
+/// inherited as one. A memory store follows a key through up to 32 replacements between two of its requests.
 ///
 /// The strategies are Bucket4j's (`TokensInheritanceStrategy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -9,10 +9,16 @@ use crate::error::ConfigError;
 use crate::policy::{Policy, PolicyQuota};
 use crate::store::Inherit;
 
-/// The buckets of one policy.
+/// The buckets of one policy, one per quota.
 pub(super) struct Buckets {
     pub(super) policy: Arc<Policy>,
-    pub(super) each: Box<[Bucket]>,
+    pub(super) each: Box<[Line]>,
+}
+
+/// A quota's bucket, and those of the policies before that it follows; the youngest first.
+pub(super) struct Line {
+    pub(super) bucket: Arc<Bucket>,
+    pub(super) older: Box<[Older]>,
 }
 
 /// One quota of one policy: its rule, and which states in the tables are its own.
@@ -24,7 +30,6 @@ pub(super) struct Bucket {
     pub(super) salt: u64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
-    pub(super) inherits: Option<Inherits>,
 }
 
 /// Where a bucket's states live. The order is that in which several are locked.
@@ -35,16 +40,17 @@ pub(super) enum Home {
     Logs,
 }
 
-/// The bucket that another one follows, and until when it may still hold a state that matters.
-pub(super) struct Inherits {
-    pub(super) from: Arc<Buckets>,
-    pub(super) quota: usize,
+/// A bucket that was replaced by the next younger one, when, and what that one inherits.
+#[derive(Clone)]
+pub(super) struct Older {
+    pub(super) bucket: Arc<Bucket>,
     pub(super) how: Inherit,
     pub(super) replaced_us: u64,
 }
 
-/// Replacements that a key may sleep through; beyond them its oldest state is forgotten.
-const GENERATIONS: usize = 4;
+/// Replacements that a key may sleep through within the time in which its state matters; of one that slept longer,
+/// the state is forgotten. Each that still matters costs a decision one more set to lock.
+const GENERATIONS: usize = 32;
 
 impl Buckets {
     pub(super) fn new(
@@ -53,39 +59,33 @@ impl Buckets {
         predecessor: Option<&(Arc<Self>, Inherit)>,
     ) -> Result<Self, ConfigError> {
         let now_us = store.clock.now_us();
-        let buckets = policy.quotas().iter().map(|quota| {
-            let rule = *quota.rule();
-            let home = match rule {
-                Rule::SlidingLog(log) => {
-                    store.check_log(policy, &log)?;
-                    store.logs();
-                    Home::Logs
-                }
-                _ if rule.fits_one_word() => {
-                    store.narrow();
-                    Home::Narrow
-                }
-                _ => {
-                    store.wide();
-                    Home::Wide
-                }
-            };
-            let inherits = predecessor.and_then(|&(ref from, how)| {
-                let quota = matching(&from.policy, policy, quota)?;
-                let alive = how != Inherit::Reset && from.each[quota].generations(now_us) < GENERATIONS;
-                alive.then(|| Inherits { from: Arc::clone(from), quota, how, replaced_us: now_us })
+        let lines = policy.quotas().iter().map(|quota| {
+            let bucket = Arc::new(Bucket::new(store, policy, *quota.rule())?);
+            let inherited = predecessor.filter(|(_, how)| *how != Inherit::Reset).and_then(|(from, how)| {
+                let followed = &from.each[matching(&from.policy, policy, quota)?];
+                let youngest = Older { bucket: Arc::clone(&followed.bucket), how: *how, replaced_us: now_us };
+                let older = followed.alive(now_us).iter().cloned();
+                Some(std::iter::once(youngest).chain(older).take(GENERATIONS).collect())
             });
-            Ok(Bucket {
-                rule,
-                capacity: rule.capacity(),
-                home,
-                salt: store.fresh_salt(),
-                furthest_us: AtomicU64::new(0),
-                inherits,
-            })
+            Ok(Line { bucket, older: inherited.unwrap_or_default() })
         });
-        let each = buckets.collect::<Result<_, ConfigError>>()?;
+        let each = lines.collect::<Result<_, ConfigError>>()?;
         Ok(Self { policy: Arc::clone(policy), each })
+    }
+}
+
+impl Line {
+    /// The older buckets that may still hold a state that matters.
+    pub(super) fn alive(&self, now_us: u64) -> &[Older] {
+        let count = self.older.iter().rposition(|older| older.is_alive(now_us)).map_or(0, |last| last + 1);
+        &self.older[..count]
+    }
+}
+
+impl Older {
+    fn is_alive(&self, now_us: u64) -> bool {
+        let spent_us = self.replaced_us.saturating_add(self.bucket.rule.longest_spend_us());
+        now_us < spent_us.max(self.bucket.furthest_us.load(Ordering::Relaxed))
     }
 }
 
@@ -100,6 +100,27 @@ fn matching(old: &Policy, new: &Policy, quota: &PolicyQuota) -> Option<usize> {
 }
 
 impl Bucket {
+    fn new(store: &Inner, policy: &Policy, rule: Rule) -> Result<Self, ConfigError> {
+        // Whatever it needs is allocated now, so that no decision is the first.
+        let home = match rule {
+            Rule::SlidingLog(log) => {
+                store.check_log(policy, &log)?;
+                store.logs();
+                Home::Logs
+            }
+            _ if rule.fits_one_word() => {
+                store.narrow();
+                Home::Narrow
+            }
+            _ => {
+                store.wide();
+                Home::Wide
+            }
+        };
+        let (capacity, salt) = (rule.capacity(), store.fresh_salt());
+        Ok(Self { rule, capacity, home, salt, furthest_us: AtomicU64::new(0) })
+    }
+
     /// Notes that a state reaches to `until_us`, beyond what a full burst would.
     pub(super) fn reaches(&self, until_us: u64) {
         // Relaxed: read only to decide whether an old state can still matter, long after.
@@ -109,21 +130,6 @@ impl Bucket {
     /// How indebted a state is, for comparison with others when a set is full.
     pub(super) fn fullness(&self, state: State, now_us: u64) -> u64 {
         fullness(self.rule.used(state, now_us), self.capacity)
-    }
-
-    /// Buckets that this one follows and that may still hold a state.
-    fn generations(&self, now_us: u64) -> usize {
-        self.predecessor(now_us).map_or(0, |(bucket, _)| 1 + bucket.generations(now_us))
-    }
-
-    /// The bucket that this one follows, while it may still hold a state that matters.
-    pub(super) fn predecessor(&self, now_us: u64) -> Option<(&Self, &Inherits)> {
-        let inherits = self.inherits.as_ref()?;
-        let bucket = &inherits.from.each[inherits.quota];
-        let last_us = inherits.replaced_us.saturating_add(bucket.rule.longest_spend_us());
-        let older = bucket.predecessor(now_us).is_some();
-        let alive = older || now_us < last_us.max(bucket.furthest_us.load(Ordering::Relaxed));
-        alive.then_some((bucket, inherits))
     }
 }
 

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Inner;
-use super::bucket::{Bucket, Buckets, Home, Inherits};
+use super::bucket::{Bucket, Buckets, Home, Line, Older};
 use super::judge::{Reading, change, delay, outcome, passes, standing};
 use super::logs::Logs;
 use super::place::{Cell, Place, Places, Spot};
@@ -12,7 +12,7 @@ use crate::algorithm::{Rule, Slot};
 use crate::decision::{Decision, Outcome, Standing};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::MAX_BUCKETS;
-use crate::store::{Ask, Mode, Verdict};
+use crate::store::{Ask, Inherit, Mode, Verdict};
 
 impl Inner {
     #[inline]
@@ -24,12 +24,11 @@ impl Inner {
                 Err(error) => return Verdict::ready(Err(error)),
             };
             match &*buckets.each {
-                [bucket @ Bucket { home: Home::Narrow, inherits: None, .. }] => {
-                    return self.decide_single(self.narrow(), bucket, ask);
-                }
-                [bucket @ Bucket { home: Home::Wide, inherits: None, .. }] => {
-                    return self.decide_single(self.wide(), bucket, ask);
-                }
+                [Line { bucket, older }] if older.is_empty() => match bucket.home {
+                    Home::Narrow => return self.decide_single(self.narrow(), bucket, ask),
+                    Home::Wide => return self.decide_single(self.wide(), bucket, ask),
+                    Home::Logs => {}
+                },
                 _ => {}
             }
         }
@@ -92,7 +91,7 @@ impl Inner {
     fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
         let cells = self.cells(asks)?;
         let now_us = self.clock.now_us();
-        let heirs = self.heirs(&cells, now_us);
+        let heirs = self.heirs(asks, &cells, now_us);
         let mut places = self.lock_all(&cells, &heirs);
         for heir in heirs.iter().rev() {
             self.inherit(heir, &mut places, now_us);
@@ -129,27 +128,29 @@ impl Inner {
     fn cells<'a>(&self, asks: &[Ask<'a>]) -> Result<Cells<'a>, StoreError> {
         let mut cells = Cells::new();
         for (policy, ask) in (0_u8..).zip(asks) {
-            for (quota, bucket) in (0_u8..).zip(&*buckets_of(ask)?.each) {
+            for (quota, line) in (0_u8..).zip(&*buckets_of(ask)?.each) {
                 if cells.len() == MAX_BUCKETS {
                     return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
                 }
-                let hash = self.hash(bucket.salt, ask.key());
-                cells.push(Cell { bucket, ask: *ask, hash, at: (policy, quota) });
+                let hash = self.hash(line.bucket.salt, ask.key());
+                cells.push(Cell { bucket: &line.bucket, ask: *ask, hash, at: (policy, quota) });
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
     }
 
-    /// Every bucket that may still have something to inherit, with the one that it follows; the youngest first.
+    /// Every bucket that may still have something to inherit, with the one that it follows; of each line the youngest
+    /// first.
     ///
     /// Asked once per decision: whether an old bucket still matters may change while it goes on.
-    fn heirs<'a>(&self, cells: &[Cell<'a>], now_us: u64) -> Heirs<'a> {
+    fn heirs<'a>(&self, asks: &[Ask<'a>], cells: &[Cell<'a>], now_us: u64) -> Heirs<'a> {
         let mut heirs = Heirs::new();
-        for cell in cells {
+        let lines = asks.iter().filter_map(|ask| buckets_of(ask).ok()).flat_map(|buckets| &*buckets.each);
+        for (cell, line) in cells.iter().zip(lines) {
             let mut cell = *cell;
-            while let Some((bucket, inherits)) = cell.bucket.predecessor(now_us) {
+            for Older { bucket, how, replaced_us } in line.alive(now_us) {
                 let older = Cell { bucket, hash: self.hash(bucket.salt, cell.ask.key()), ..cell };
-                heirs.push(Heir { cell, older, inherits });
+                heirs.push(Heir { cell, older, how: *how, replaced_us: *replaced_us });
                 cell = older;
             }
         }
@@ -181,13 +182,11 @@ impl Inner {
 
     /// Moves what the older bucket remembers of the key into the younger one.
     fn inherit(&self, heir: &Heir<'_>, places: &mut Places<'_>, now_us: u64) {
-        let Heir { cell, older, inherits } = heir;
-        let Some(available) = places.of(self, older).take(older, inherits.replaced_us, now_us) else {
-            return;
-        };
+        let Heir { cell, older, how, replaced_us } = heir;
+        let Some(available) = places.of(self, older).take(older, *replaced_us, now_us) else { return };
         let spent = available.missing_of(older.bucket.capacity);
-        if let Some(kept) = inherits.how.units(available, older.bucket.capacity, cell.bucket.capacity) {
-            places.of(self, cell).adopt(cell, kept, spent, inherits.replaced_us, now_us);
+        if let Some(kept) = how.units(available, older.bucket.capacity, cell.bucket.capacity) {
+            places.of(self, cell).adopt(cell, kept, spent, *replaced_us, now_us);
         }
     }
 }
@@ -202,7 +201,8 @@ type Cells<'a> = SmallVec<[Cell<'a>; 4]>;
 struct Heir<'a> {
     cell: Cell<'a>,
     older: Cell<'a>,
-    inherits: &'a Inherits,
+    how: Inherit,
+    replaced_us: u64,
 }
 
 type Heirs<'a> = SmallVec<[Heir<'a>; 1]>;
