@@ -40,9 +40,9 @@ pub struct Gcra {
 pub(crate) struct SpentNow {
     pub(crate) passed: bool,
     pub(crate) state: State,
-    pub(crate) remaining: u64,
-    /// Until the cost would pass, if it did not; otherwise until one unit more remains.
-    pub(crate) available_after_us: u64,
+    level: u64,
+    /// By how much it did not fit.
+    excess: u64,
 }
 
 impl Gcra {
@@ -157,8 +157,8 @@ impl Gcra {
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
     }
 
-    /// Spends at once or not at all: what [`slot`](Self::slot), [`spend`](Self::spend) and the others say, from one look
-    /// at the state. `None` where those have to be asked: for a queue, and for a cost that can never fit.
+    /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, from one look at the
+    /// state. `None` where those have to be asked: for a queue, and for a cost that can never fit.
     #[inline]
     pub(crate) fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
         if self.undelayed != u64::MAX || cost > self.burst {
@@ -166,24 +166,31 @@ impl Gcra {
         }
         let level = self.level(state, now_us);
         let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
-        let passed = after <= self.full;
-        let (level, state) = if passed { (after, self.state(after, now_us)) } else { (level, state) };
-        let free = self.full.saturating_sub(level);
+        let excess = after.saturating_sub(self.full);
+        Some(if excess == 0 {
+            SpentNow { passed: true, state: self.state(after, now_us), level: after, excess }
+        } else {
+            SpentNow { passed: false, state, level, excess }
+        })
+    }
+
+    /// What remains after that; and until when the cost would pass, if it did not, or else one unit more would remain.
+    #[inline]
+    pub(crate) fn after(&self, spent: &SpentNow, now_us: u64) -> (u64, u64) {
+        let free = self.full.saturating_sub(spent.level);
         let remaining = free / self.spacing;
-        let excess = if passed {
-            // Until one unit more has room.
+        if spent.level == 0 {
+            return (remaining, 0);
+        }
+        let lacking = if spent.passed {
             self.spacing
                 .get()
                 .saturating_sub(free.saturating_sub(remaining.saturating_mul(self.spacing.get())))
         } else {
-            after.saturating_sub(self.full)
+            spent.excess
         };
-        let available_after_us = if passed && level == 0 {
-            0
-        } else {
-            self.floor(now_us).saturating_add(self.drain_us(excess)).saturating_sub(now_us)
-        };
-        Some(SpentNow { passed, state, remaining, available_after_us })
+        let available_us = self.floor(now_us).saturating_add(self.drain_us(lacking));
+        (remaining, available_us.saturating_sub(now_us))
     }
 
     #[inline]

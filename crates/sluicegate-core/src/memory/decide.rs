@@ -56,14 +56,11 @@ impl Inner {
                     set.put(found, hash, spent.state, 0, now_us);
                 }
                 drop(set);
-                let standing = Standing::new(
-                    (0, 0),
-                    spent.passed,
-                    gcra.burst(),
-                    spent.remaining,
-                    rule.reset_after_us(spent.state, now_us),
-                    spent.available_after_us,
-                );
+                let (remaining, available_after_us) = gcra.after(&spent, now_us);
+                let reset_after_us = rule.reset_after_us(spent.state, now_us);
+                let (capacity, passed) = (gcra.burst(), spent.passed);
+                let standing =
+                    Standing::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us);
                 let outcome = if spent.passed { Outcome::Allowed } else { Outcome::Denied };
                 return Verdict::ready(Ok(Decision::single(outcome, now_us, 0, standing)));
             }

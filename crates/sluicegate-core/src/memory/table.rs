@@ -1,8 +1,9 @@
 //! The table: fixed, set-associative, one cache line per look-up.
 
-use std::hint;
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::thread;
 
 use crate::algorithm::State;
 
@@ -49,13 +50,8 @@ impl<const SLOTS: usize, const WORDS: usize> Table<SLOTS, WORDS> {
     pub(super) fn lock(&self, set: usize) -> Locked<'_, SLOTS, WORDS> {
         let set = &self.sets[set];
         // Acquire: what the last holder wrote to the set is seen. All accesses in between may then be relaxed.
-        let mut spins = 0_u32;
-        while set.locked.swap(true, Ordering::Acquire) {
-            // Wait on a read, which leaves the line shared, and let the holder run if it was preempted.
-            while set.locked.load(Ordering::Relaxed) {
-                spins += 1;
-                if spins.is_multiple_of(64) { thread::yield_now() } else { hint::spin_loop() }
-            }
+        while set.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            wait_for(&set.locked);
         }
         Locked { set, evictions: &self.evictions }
     }
@@ -145,6 +141,22 @@ impl<const SLOTS: usize, const WORDS: usize> Drop for Locked<'_, SLOTS, WORDS> {
     }
 }
 
+/// Waits on a read, which leaves the line shared, and lets the holder run if it was preempted.
+#[cfg(not(loom))]
+fn wait_for(locked: &AtomicBool) {
+    let mut spins = 0_u32;
+    while locked.load(Ordering::Relaxed) {
+        spins = spins.wrapping_add(1);
+        if spins.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+}
+
+/// A relaxed read may be stale for as long as the model likes.
+#[cfg(loom)]
+fn wait_for(_locked: &AtomicBool) {
+    loom::thread::yield_now();
+}
+
 #[inline]
 fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32
@@ -181,7 +193,7 @@ fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], state: State, fullness:
     words[0].store(state.until_us.min(TIME_MAX) << LOW_BITS | low, Ordering::Relaxed);
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -249,5 +261,38 @@ mod tests {
         let sets: std::collections::HashSet<_> =
             (0..=u32::MAX).step_by(1 << 24).map(|h| table.set_of(u64::from(h))).collect();
         assert_eq!(sets.len(), 7);
+    }
+}
+
+/// Every interleaving of two threads. Run with `RUSTFLAGS="--cfg loom"`.
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Adds one to what the table knows of a key, as a decision does.
+    fn add_one(table: &Table<3, 2>, key: u64) {
+        let mut set = table.lock(0);
+        let slot = set.find(key << 32);
+        let aux = set.get(slot).aux;
+        set.put(slot, key << 32, State::new(10, aux + 1), 0, 0);
+    }
+
+    #[test]
+    fn no_interleaving_loses_an_update() {
+        loom::model(|| {
+            let table = Arc::new(Table::<3, 2>::new(3));
+            let other = Arc::clone(&table);
+            let thread = thread::spawn(move || {
+                add_one(&other, 1);
+                add_one(&other, 2);
+            });
+            add_one(&table, 1);
+            thread.join().unwrap();
+            let set = table.lock(0);
+            assert_eq!([1, 2].map(|key: u64| set.get(set.find(key << 32)).aux), [2, 1]);
+        });
     }
 }
