@@ -2,24 +2,10 @@
 
 use std::time::Duration;
 
+pub(crate) use sluicegate_core::conformance::ALGORITHMS as ALL;
 use sluicegate_core::{
-    Algorithm, Anchor, Decision, Drain, ManualClock, MemoryStore, Policy, Quota, RateLimiter, Refill, Verdict,
+    Algorithm, Decision, Drain, ManualClock, MemoryStore, Policy, Quota, RateLimiter, Verdict,
 };
-
-/// Every algorithm, for claims that hold for all of them.
-pub(crate) const ALL: [Algorithm; 11] = [
-    Algorithm::Gcra,
-    Algorithm::TokenBucket(Refill::Greedy),
-    Algorithm::TokenBucket(Refill::Interval),
-    Algorithm::TokenBucket(Refill::AlignedInterval),
-    Algorithm::LeakyBucket(Drain::Police),
-    Algorithm::LeakyBucket(Drain::Shape),
-    Algorithm::LeakyBucket(Drain::ShapeAbove(2)),
-    Algorithm::FixedWindow(Anchor::Epoch),
-    Algorithm::FixedWindow(Anchor::FirstHit),
-    Algorithm::SlidingCounter,
-    Algorithm::SlidingLog,
-];
 
 /// Whether it is a queue, which has one quota only.
 pub(crate) fn is_queue(algorithm: Algorithm) -> bool {

@@ -6,25 +6,12 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use sluicegate_core::{Algorithm, Anchor, Decision, Drain, Outcome, Policy, PolicyBuilder, Quota, Refill};
+use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_core::{Algorithm, Decision, Drain, Outcome, Policy, PolicyBuilder, Quota};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
 use crate::support::{Body, Handler, by_header, described, from, number, on, problem, send, store};
-
-const ALGORITHMS: [Algorithm; 11] = [
-    Algorithm::Gcra,
-    Algorithm::TokenBucket(Refill::Greedy),
-    Algorithm::TokenBucket(Refill::Interval),
-    Algorithm::TokenBucket(Refill::AlignedInterval),
-    Algorithm::LeakyBucket(Drain::Police),
-    Algorithm::LeakyBucket(Drain::Shape),
-    Algorithm::LeakyBucket(Drain::ShapeAbove(2)),
-    Algorithm::FixedWindow(Anchor::Epoch),
-    Algorithm::FixedWindow(Anchor::FirstHit),
-    Algorithm::SlidingCounter,
-    Algorithm::SlidingLog,
-];
 
 #[derive(Clone, Debug)]
 struct AnyLimit {
