@@ -116,8 +116,8 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
         let mut body = String::with_capacity(384);
         // Writing to a string cannot fail.
         let _ = problem(&mut body, refusal);
-        // Shrunk by copying: a body of exactly its length needs no second allocation for its reference count.
-        let mut response = Response::new(B::from(Bytes::from(body)));
+        // Bytes of exactly their length need no second allocation to be shared.
+        let mut response = Response::new(B::from(Bytes::from(body.into_bytes().into_boxed_slice())));
         // Room for the rate limit fields and what servers add.
         response.headers_mut().reserve(10);
         *response.status_mut() = refusal.status();

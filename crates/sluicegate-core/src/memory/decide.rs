@@ -86,18 +86,18 @@ impl Inner {
 
     /// The general case: several asks, several quotas, logs, replaced policies.
     fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
-        let cells = self.cells(asks)?;
+        let mut cells = self.cells(asks)?;
         let now_us = self.clock.now_us();
-        let heirs = self.heirs(asks, &cells, now_us);
-        let mut places = self.lock_all(&cells, &heirs);
+        let mut heirs = self.heirs(asks, &cells, now_us);
+        let mut places = self.lock_all(&mut cells, &mut heirs);
         for heir in heirs.iter().rev() {
-            self.inherit(heir, &mut places, now_us);
+            inherit(heir, &mut places, now_us);
         }
         let judged: SmallVec<[(Slot, bool); 4]> = (0..cells.len())
             .map(|index| {
                 let cell = &cells[index];
                 let cost = cell.ask.cost().saturating_add(ahead(&cells[..index], cell));
-                let slot = places.of(self, cell).slot(cell, now_us, cost);
+                let slot = places[cell.place].slot(cell, now_us, cost);
                 (slot, passes(cell.bucket, cell.ask.mode(), slot, now_us))
             })
             .collect();
@@ -107,11 +107,11 @@ impl Inner {
         let delay_us = delays.max().unwrap_or(0);
         if granted {
             for cell in &cells {
-                places.of(self, cell).change(cell, now_us, now_us.saturating_add(delay_us));
+                places[cell.place].change(cell, now_us, now_us.saturating_add(delay_us));
             }
         }
         let standings = cells.iter().zip(&judged).map(|(cell, &(slot, passed))| {
-            let place = places.of(self, cell);
+            let place = &mut places[cell.place];
             let reading = place.reading(cell, now_us);
             let slot_of = |cost| place.slot(cell, now_us, cost);
             standing(cell.at, cell.bucket, cell.ask.mode(), passed, slot, reading, now_us, slot_of)
@@ -129,8 +129,7 @@ impl Inner {
                 if cells.len() == MAX_BUCKETS {
                     return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
                 }
-                let hash = self.hash(line.bucket.salt, ask.key());
-                cells.push(Cell { bucket: &line.bucket, ask: *ask, hash, at: (policy, quota) });
+                cells.push(self.cell(&line.bucket, *ask, (policy, quota)));
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
@@ -146,7 +145,7 @@ impl Inner {
         for (cell, line) in cells.iter().zip(lines) {
             let mut cell = *cell;
             for Older { bucket, how, replaced_us } in line.alive(now_us) {
-                let older = Cell { bucket, hash: self.hash(bucket.salt, cell.ask.key()), ..cell };
+                let older = self.cell(bucket, cell.ask, cell.at);
                 heirs.push(Heir { cell, older, how: *how, replaced_us: *replaced_us });
                 cell = older;
             }
@@ -155,36 +154,45 @@ impl Inner {
     }
 
     /// Locks every set and shard that is needed, each once, in one order.
-    fn lock_all(&self, cells: &[Cell<'_>], heirs: &[Heir<'_>]) -> Places<'_> {
-        let mut spots: SmallVec<[Spot; MAX_BUCKETS]> = cells.iter().map(|cell| self.spot(cell)).collect();
-        spots.extend(heirs.iter().map(|heir| self.spot(&heir.older)));
+    fn lock_all(&self, cells: &mut [Cell<'_>], heirs: &mut [Heir<'_>]) -> Places<'_> {
+        let mut spots: SmallVec<[Spot; 4]> = cells.iter().map(|cell| cell.spot).collect();
+        spots.extend(heirs.iter().map(|heir| heir.older.spot));
         spots.sort_unstable();
         spots.dedup();
+        let place_of = |cell: &mut Cell<'_>| {
+            cell.place = spots.iter().position(|spot| *spot == cell.spot).unwrap_or_default();
+        };
+        cells.iter_mut().for_each(place_of);
+        heirs.iter_mut().for_each(|heir| {
+            place_of(&mut heir.cell);
+            place_of(&mut heir.older);
+        });
         let locked = spots.iter().map(|&(home, index)| match home {
             Home::Narrow => Place::Narrow(self.narrow().lock(index)),
             Home::Wide => Place::Wide(self.wide().lock(index)),
             Home::Logs => Place::Log(self.logs().lock(index)),
         });
-        Places { locked: locked.collect(), spots }
+        locked.collect()
     }
 
-    pub(super) fn spot(&self, cell: &Cell<'_>) -> Spot {
-        let index = match cell.bucket.home {
-            Home::Narrow => self.narrow().set_of(cell.hash),
-            Home::Wide => self.wide().set_of(cell.hash),
-            Home::Logs => Logs::shard_of(cell.hash),
+    fn cell<'a>(&self, bucket: &'a Bucket, ask: Ask<'a>, at: (u8, u8)) -> Cell<'a> {
+        let hash = self.hash(bucket.salt, ask.key());
+        let index = match bucket.home {
+            Home::Narrow => self.narrow().set_of(hash),
+            Home::Wide => self.wide().set_of(hash),
+            Home::Logs => Logs::shard_of(hash),
         };
-        (cell.bucket.home, index)
+        Cell { bucket, ask, hash, at, spot: (bucket.home, index), place: 0 }
     }
+}
 
-    /// Moves what the older bucket remembers of the key into the younger one.
-    fn inherit(&self, heir: &Heir<'_>, places: &mut Places<'_>, now_us: u64) {
-        let Heir { cell, older, how, replaced_us } = heir;
-        let Some(available) = places.of(self, older).take(older, *replaced_us, now_us) else { return };
-        let spent = available.missing_of(older.bucket.capacity);
-        if let Some(kept) = how.units(available, older.bucket.capacity, cell.bucket.capacity) {
-            places.of(self, cell).adopt(cell, kept, spent, *replaced_us, now_us);
-        }
+/// Moves what the older bucket remembers of the key into the younger one.
+fn inherit(heir: &Heir<'_>, places: &mut Places<'_>, now_us: u64) {
+    let Heir { cell, older, how, replaced_us } = heir;
+    let Some(available) = places[older.place].take(older, *replaced_us, now_us) else { return };
+    let spent = available.missing_of(older.bucket.capacity);
+    if let Some(kept) = how.units(available, older.bucket.capacity, cell.bucket.capacity) {
+        places[cell.place].adopt(cell, kept, spent, *replaced_us, now_us);
     }
 }
 

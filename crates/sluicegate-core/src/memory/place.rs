@@ -7,9 +7,8 @@ use smallvec::SmallVec;
 use super::bucket::{Bucket, Home};
 use super::judge::{Reading, change};
 use super::logs::Shard;
-use super::{Inner, table};
+use super::table;
 use crate::algorithm::{Rule, Slot, State, Units};
-use crate::policy::MAX_BUCKETS;
 use crate::store::{Ask, Mode};
 
 /// A set or shard.
@@ -23,20 +22,13 @@ pub(super) struct Cell<'a> {
     pub(super) hash: u64,
     /// The ask that it belongs to, and the quota of that ask's policy.
     pub(super) at: (u8, u8),
+    pub(super) spot: Spot,
+    /// Where it is among the locked places.
+    pub(super) place: usize,
 }
 
 /// The locked places of one decision.
-pub(super) struct Places<'a> {
-    pub(super) spots: SmallVec<[Spot; MAX_BUCKETS]>,
-    pub(super) locked: SmallVec<[Place<'a>; 4]>,
-}
-
-impl<'a> Places<'a> {
-    pub(super) fn of(&mut self, store: &Inner, cell: &Cell<'_>) -> &mut Place<'a> {
-        let index = self.spots.binary_search(&store.spot(cell));
-        &mut self.locked[index.expect("`lock_all` locked the places of all cells")]
-    }
-}
+pub(super) type Places<'a> = SmallVec<[Place<'a>; 4]>;
 
 /// Where a cell's state is, locked.
 pub(super) enum Place<'a> {
