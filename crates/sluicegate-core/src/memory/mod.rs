@@ -36,9 +36,10 @@ use crate::store::{Ask, Inherit, Opened, Store, Verdict};
 /// allocated whole when the first policy that needs it is opened, and never grows, whatever keys arrive.
 ///
 /// A key is held only while it is in debt: a key back at rest takes no room, and there is nothing to sweep. When
-/// as many keys as the capacity are in debt at once, three to five in a hundred find their set full: then the key
-/// closest to rest is forgotten, which admits it anew; see [`MemoryStore::stats`]. A flood of new keys therefore
-/// cannot wash away the record of a heavy debtor.
+/// as many keys as the capacity are in debt at once, three to five in a hundred find their set full: then the least
+/// indebted key of that set is forgotten, which admits it anew; see [`MemoryStore::stats`]. For one-word states that is
+/// the one closest to rest, for the others the one that has used the smallest part of its capacity. A flood of new keys
+/// therefore drives out its own kind, and cannot wash away the record of a heavy debtor.
 ///
 /// # Example
 /// ```
