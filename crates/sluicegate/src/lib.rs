@@ -10,6 +10,8 @@ pub use sluicegate_core::{
     OnExceeded, Opened, Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing,
     Store, StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
 };
+#[cfg(feature = "redis")]
+pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{
     Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, Limit, MissingKey,

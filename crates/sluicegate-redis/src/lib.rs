@@ -1,0 +1,56 @@
+//! Shared limits for Sluicegate on Redis: the same algorithms, as one script.
+//!
+//! This crate is part of `sluicegate`; going from one process to a fleet changes the line that makes the store:
+//!
+//! ```no_run
+//! use sluicegate_core::Policy;
+//! use sluicegate_redis::RedisStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::connect("redis://127.0.0.1:6379")?;
+//! let login = Policy::sliding_counter("login", "5/min").on(&store)?;
+//! assert!(login.check("ada").await?.is_allowed());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it works
+//! A decision is one script call and one round trip, whatever the number of quotas and policies. The time is the
+//! server's `TIME`, so the clocks of the instances do not matter. Keys expire by themselves at the moment their state is
+//! back at rest. The connection is looked after in the background: a request uses it or fails at once, and never waits
+//! for it to come back.
+//!
+//! # Cluster
+//! The buckets of one key share a hash slot. A request that is checked against several keys (an address and a user) is
+//! decided per slot; when one refuses, what the others spent is given back. A process that dies in between leaves
+//! spent what it had spent: more is denied for it, never more admitted.
+//!
+//! # What Redis sees
+//! Names such as `rl:1c60000000:login:{q0Zx…}`: prefix, format and algorithm with its period, policy, and a keyed hash of
+//! the key. No API key or address is ever readable in it. A value that is not ours counts as a fresh key.
+//!
+//! # Rights
+//! A user of its own needs these commands and no others, for the keys that begin with the prefix:
+//!
+//! ```text
+//! ACL SETUSER app on >password ~rl:* +eval +evalsha +time +get +set +del +pexpire
+//!     +lindex +lrange +lset +rpush +rpop +lpop
+//! ```
+//!
+//! On a Cluster `+cluster|slots` comes to that, and behind Sentinel `+role`.
+//!
+//! # Features
+//! | feature | what it adds |
+//! |---|---|
+//! | `tls` | `rediss://` URLs; the application installs a rustls crypto provider |
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod cell;
+mod failure;
+mod link;
+mod script;
+mod store;
+mod target;
+
+pub use self::store::{RedisStore, RedisStoreBuilder};

@@ -1,0 +1,171 @@
+//! The script: what goes in, and what comes out.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Value};
+use sluicegate_core::algorithm::Rule;
+use sluicegate_core::{ConfigError, Decision, Mode, Outcome, Policy, Standing, StoreError, StoreErrorKind};
+
+use crate::cell::{Bucket, Cell};
+
+/// The rules of `sluicegate_core::algorithm` in Lua; one constant text, so that Redis caches it once.
+pub(crate) const TEXT: &str = include_str!("decide.lua");
+
+/// What `EVALSHA` calls it by.
+static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+
+/// How to name the script: by digest, or, if the server does not know that, by its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Digest,
+    Text,
+}
+
+/// One script call that decides all cells; all of them must live in one slot if this is for a cluster.
+pub(crate) fn command(call: Call, cells: &[Cell], time: Option<u64>) -> Cmd {
+    let mut command = match call {
+        Call::Digest => redis::cmd("EVALSHA"),
+        Call::Text => redis::cmd("EVAL"),
+    };
+    command.arg(match call {
+        Call::Digest => DIGEST.as_str(),
+        Call::Text => TEXT,
+    });
+    command.arg(cells.iter().map(|cell| cell.names().count()).sum::<usize>());
+    for name in cells.iter().flat_map(Cell::names) {
+        command.arg(name);
+    }
+    match time {
+        Some(now_us) => command.arg(now_us),
+        None => command.arg(""),
+    };
+    for cell in cells {
+        let (mode, span_us) = mode(cell.mode);
+        command.arg(mode).arg(cell.cost).arg(span_us);
+        for number in cell.numbers {
+            command.arg(number);
+        }
+    }
+    command
+}
+
+fn mode(mode: Mode) -> (u8, u64) {
+    match mode {
+        Mode::Peek => (1, 0),
+        Mode::Reserve { longest } => (2, u64::try_from(longest.as_micros()).unwrap_or(u64::MAX)),
+        // 0 is a moment long ago: the script takes it for one that is not known.
+        Mode::Refund { spent_us } => (3, spent_us.unwrap_or(0)),
+        Mode::Charge => (4, 0),
+        Mode::Reset => (5, 0),
+        // `Mode` may grow; a store that does not know a mode must not spend more than was meant.
+        _ => (0, 0),
+    }
+}
+
+/// A bucket of nobody: charged and forgotten, it shows whether the server can run the script and write.
+pub(crate) fn probe(prefix: &str) -> Result<[Cell; 1], ConfigError> {
+    let policy = Policy::gcra("probe", "1/s").build()?;
+    let bucket = Bucket::new(prefix, &policy.quotas()[0], "")?;
+    Ok([Cell::new(&bucket, "probe", Mode::Charge, 1, (0, 0))])
+}
+
+/// The kind of a rule and its numbers, as the script reads them.
+pub(crate) fn numbers(rule: &Rule) -> [i64; 9] {
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    match rule {
+        Rule::FixedWindow(rule) => [
+            2,
+            number(rule.limit().get()),
+            number(rule.period_us().get()),
+            number(rule.burst()),
+            number(rule.ceiling()),
+            i64::from(rule.is_aligned()),
+            0,
+            0,
+            0,
+        ],
+        Rule::SlidingCounter(rule) => [
+            3,
+            number(rule.limit()),
+            number(rule.period_us().get()),
+            number(rule.unit_us().get()),
+            number(rule.ceiling()),
+            0,
+            0,
+            0,
+            0,
+        ],
+        Rule::SlidingLog(rule) => [4, number(rule.limit()), number(rule.period_us().get()), 0, 0, 0, 0, 0, 0],
+        Rule::Gcra(rule) => [
+            1,
+            number(rule.unit_us().get()),
+            number(rule.ticks().get()),
+            number(rule.spacing().get()),
+            number(rule.burst()),
+            number(rule.ceiling()),
+            if rule.undelayed() == u64::MAX { -1 } else { number(rule.undelayed()) },
+            0,
+            0,
+        ],
+        other => unreachable!("`RedisStore::open` refuses rules that the script does not know: {other:?}"),
+    }
+}
+
+/// What the script said of one cell.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    passed: bool,
+    remaining: u64,
+    reset_after_us: u64,
+    available_after_us: u64,
+    never: bool,
+}
+
+/// The script's reply as a decision.
+pub(crate) fn decision(reply: &Value, cells: &[Cell]) -> Result<Decision, StoreError> {
+    let said = parse(reply, cells.len()).ok_or_else(|| {
+        StoreError::with_source(StoreErrorKind::Protocol, "the reply is not that of the sluicegate script")
+    })?;
+    let (at_us, delay_us, said) = said;
+    let standings = cells.iter().zip(&said).map(|(cell, said)| {
+        Standing::new(
+            cell.at,
+            said.passed,
+            cell.capacity,
+            said.remaining,
+            said.reset_after_us,
+            said.available_after_us,
+        )
+    });
+    let outcome = if said.iter().all(|said| said.passed) {
+        Outcome::Allowed
+    } else if said.iter().any(|said| said.never) {
+        Outcome::Impossible
+    } else {
+        Outcome::Denied
+    };
+    Ok(Decision::new(outcome, at_us, delay_us, standings))
+}
+
+fn parse(reply: &Value, cells: usize) -> Option<(u64, u64, Vec<Said>)> {
+    let Value::Array(values) = reply else { return None };
+    let numbers: Vec<u64> = values
+        .iter()
+        .map(|value| match value {
+            Value::Int(number) => u64::try_from(*number).ok(),
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    let (&[at_us, delay_us], said) = numbers.split_first_chunk()?;
+    let said: Vec<Said> = said
+        .chunks_exact(5)
+        .map(|said| Said {
+            passed: said[0] == 1,
+            remaining: said[1],
+            reset_after_us: said[2],
+            available_after_us: said[3],
+            never: said[4] == 1,
+        })
+        .collect();
+    (said.len() == cells && numbers.len() == 2 + 5 * cells).then_some((at_us, delay_us, said))
+}

@@ -1,0 +1,350 @@
+//! The store: [`RedisStore`].
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::ConnectionLike;
+use redis::{RedisError, Value};
+use sluicegate_core::{
+    Ask, Clock, ConfigError, ConfigErrorKind, Decision, Inherit, Key, MAX_BUCKETS, Mode, Opened, Outcome,
+    Policy, Registry, Store, StoreError, StoreErrorKind, Verdict,
+};
+
+use crate::cell::{Bucket, Cell, Tags};
+use crate::link::{Link, PARTS};
+use crate::script::{self, Call};
+use crate::target::Target;
+
+/// Keeps the state of its policies in Redis, where all instances of a service share it.
+///
+/// Clones are handles to the same connection. See the [crate](crate) for what is promised, and what is not.
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+struct Inner {
+    link: Link,
+    is_cluster: bool,
+    tags: Tags,
+    prefix: String,
+    deadline: Duration,
+    clock: Option<Box<dyn Clock>>,
+    open: Registry<Vec<Bucket>>,
+}
+
+impl RedisStore {
+    /// A store on the Redis at `url`:
+    ///
+    /// - `redis://[user:password@]host[:port][/db]`, with TLS as `rediss://`;
+    /// - `redis+sentinel://[user:password@]sentinel[:port],sentinel[:port]/master[/db]`;
+    /// - `redis+cluster://[user:password@]node:port,node:port`.
+    ///
+    /// It connects in the background: the store can be used at once, and answers
+    /// [`StoreErrorKind::Unavailable`] until it is connected.
+    ///
+    /// # Errors
+    /// When the URL cannot be read. That Redis cannot be reached is no error here; see
+    /// [`connected`](Self::connected).
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn connect(url: &str) -> Result<Self, ConfigError> {
+        Self::builder().connect(url)
+    }
+
+    /// Begins a store with other settings.
+    pub fn builder() -> RedisStoreBuilder {
+        RedisStoreBuilder {
+            prefix: "rl".to_owned(),
+            secret: Vec::new(),
+            deadline: Duration::from_millis(50),
+            clock: None,
+        }
+    }
+
+    /// Waits until there is a connection that can run the script: for services that refuse to start without.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unavailable`] when there is none `within` this time.
+    pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
+        let up = tokio::time::timeout(within, self.0.link.up()).await;
+        up.map_err(|_| {
+            StoreError::with_source(StoreErrorKind::Unavailable, "there is no connection to Redis")
+        })
+    }
+
+    /// Whether there is a connection now.
+    pub fn is_connected(&self) -> bool {
+        self.0.link.is_up()
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("prefix", &self.0.prefix)
+            .field("link", &self.0.link)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Collects the settings of a [`RedisStore`].
+#[must_use = "a builder does nothing until it connects"]
+pub struct RedisStoreBuilder {
+    prefix: String,
+    secret: Vec<u8>,
+    deadline: Duration,
+    clock: Option<Box<dyn Clock>>,
+}
+
+impl RedisStoreBuilder {
+    /// What the names of all keys begin with; `~rl:*` is then the ACL rule. Default: `rl`.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// What all instances of the service know and nobody else: with it, who can read Redis cannot test guesses at the
+    /// keys (addresses, user names) that are in it. With another secret, all counters start anew. Default: none.
+    pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.secret = secret.as_ref().to_vec();
+        self
+    }
+
+    /// How long a decision may take. What was sent may be spent although the answer came too late. Default: 50 ms.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Where the time comes from. Default: the server's own `TIME`, so that the clocks of the instances do not matter;
+    /// another clock is for tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Box::new(clock));
+        self
+    }
+
+    /// As [`RedisStore::connect`].
+    ///
+    /// # Errors
+    /// When the URL cannot be read, or a setting cannot work.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
+        self.start(Target::parse(url)?)
+    }
+
+    /// A store on connections that the application makes, such as a `redis::aio::ConnectionManager`: `connect` is called
+    /// in the background, and again when a connection is lost.
+    ///
+    /// # Errors
+    /// When a setting cannot work.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn connect_with<C, F>(
+        self,
+        connect: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Result<RedisStore, ConfigError>
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<C, RedisError>> + Send + 'static,
+    {
+        self.start(Target::given(connect))
+    }
+
+    fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
+        let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        let Self { prefix, secret, deadline, clock } = self;
+        let plain =
+            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
+        if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
+            return fail(format!(
+                "{prefix:?} cannot be a prefix: use 1 to 64 of a-z, 0-9, '.', '_', '-' and ':'"
+            ));
+        }
+        if deadline < Duration::from_millis(1) || deadline > Duration::from_secs(60) {
+            return fail(format!("a deadline of {deadline:?}: use 1 ms to 60 s"));
+        }
+        let is_cluster = target.is_cluster();
+        let tags = Tags::new(&secret);
+        let probe = script::probe(&prefix)?;
+        let link = Link::start(target, move || script::command(Call::Text, &probe, None));
+        Ok(RedisStore(Arc::new(Inner {
+            link,
+            is_cluster,
+            tags,
+            prefix,
+            deadline,
+            clock,
+            open: Registry::default(),
+        })))
+    }
+}
+
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+type Answer = Result<Decision, StoreError>;
+
+impl Inner {
+    fn cells(&self, asks: &[Ask<'_>]) -> Result<Vec<Cell>, StoreError> {
+        let mut cells = Vec::with_capacity(asks.len());
+        for (policy, ask) in (0_u8..).zip(asks) {
+            let buckets = ask.policy().prepared::<Vec<Bucket>>();
+            let buckets = buckets.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
+            let tag = self.tags.tag(ask.key());
+            for (quota, bucket) in (0_u8..).zip(buckets) {
+                if cells.len() == MAX_BUCKETS {
+                    return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
+                }
+                cells.push(Cell::new(bucket, &tag, ask.mode(), ask.cost(), (policy, quota)));
+            }
+        }
+        if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
+    }
+
+    /// One script call for cells that live together.
+    fn call(&self, cells: Vec<Cell>) -> impl Future<Output = Answer> + Send + 'static {
+        let time = self.clock.as_ref().map(|clock| clock.now_us());
+        let command = script::command(Call::Digest, &cells, time);
+        let again = cells.clone();
+        let part = if self.is_cluster { usize::from(cells[0].slot()) * PARTS / 16_384 } else { 0 };
+        let reply =
+            self.link.send(part, command, move || script::command(Call::Text, &again, time), self.deadline);
+        async move {
+            let reply: Value = reply.await?;
+            script::decision(&reply, &cells)
+        }
+    }
+}
+
+impl Store for Inner {
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        let (replaced, inherit) = replaces.unzip();
+        if replaced.is_some_and(|opened| opened.prepared::<Vec<Bucket>>().is_none()) {
+            let problem = "the replaced policy was opened on another store";
+            return Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        }
+        let generation = match inherit {
+            None | Some(Inherit::AsIs) => String::new(),
+            // Every instance that replaces by the same policy finds the same new names.
+            Some(Inherit::Reset) => self.tags.tag(Key::from(policy.to_string()).as_ref())[..8].to_owned(),
+            Some(other) => {
+                return Err(ConfigError::new(
+                    ConfigErrorKind::Store,
+                    format!(
+                        "the Redis store cannot replace a policy with Inherit::{other:?}: use AsIs or Reset"
+                    ),
+                ));
+            }
+        };
+        self.open.open(policy, replaced, |policy| {
+            policy.quotas().iter().map(|quota| Bucket::new(&self.prefix, quota, &generation)).collect()
+        })
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        let cells = match self.cells(asks) {
+            Ok(cells) => cells,
+            Err(error) => return Verdict::ready(Err(error)),
+        };
+        if self.is_cluster && !cells.iter().all(|cell| cell.lives_with(&cells[0])) {
+            return self.decide_apart(cells);
+        }
+        let must_happen =
+            cells.iter().any(|cell| matches!(cell.mode, Mode::Refund { .. } | Mode::Charge | Mode::Reset));
+        let answer = self.call(cells);
+        // What gives back is carried out even if nobody waits for the answer.
+        if must_happen { spawned(answer) } else { Verdict::pending(answer) }
+    }
+}
+
+impl Inner {
+    /// Decides cells of several hash slots: each slot for itself, and what was spent is given back if one refuses.
+    fn decide_apart(&self, cells: Vec<Cell>) -> Verdict {
+        let mut groups: Vec<Vec<Cell>> = Vec::new();
+        for cell in cells {
+            match groups.iter_mut().find(|group| group[0].lives_with(&cell)) {
+                Some(group) => group.push(cell),
+                None => groups.push(vec![cell]),
+            }
+        }
+        let calls: Vec<_> = groups
+            .into_iter()
+            .map(|group| {
+                let refunds: Vec<Cell> =
+                    group.iter().filter(|cell| cell.mode.spends()).map(Cell::refund).collect();
+                let give_back = (!refunds.is_empty()).then(|| self.call(refunds));
+                (tokio::spawn(self.call(group)), give_back)
+            })
+            .collect();
+        spawned(async move {
+            let mut answers = Vec::with_capacity(calls.len());
+            for (call, give_back) in calls {
+                let answer = call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)));
+                answers.push((answer, give_back));
+            }
+            let granted = answers.iter().all(|(answer, _)| answer.as_ref().is_ok_and(Decision::is_allowed));
+            let mut together: Option<Decision> = None;
+            let mut failed = None;
+            for (answer, give_back) in answers {
+                match answer {
+                    Ok(decision) => {
+                        if let (false, true, Some(give_back)) = (granted, decision.is_allowed(), give_back) {
+                            // Whether this arrives or not, the request is refused; what is lost is denied, never doubled.
+                            _ = give_back.await;
+                        }
+                        together = Some(match together {
+                            None => decision,
+                            Some(other) => join(&other, &decision),
+                        });
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            match (failed, together) {
+                (Some(error), _) => Err(error),
+                (None, Some(decision)) => Ok(decision),
+                (None, None) => Err(StoreError::new(StoreErrorKind::NothingAsked)),
+            }
+        })
+    }
+}
+
+/// Two parts of one decision; their standings already say which asks they belong to.
+fn join(one: &Decision, other: &Decision) -> Decision {
+    let outcome = [Outcome::Impossible, Outcome::Denied]
+        .into_iter()
+        .find(|outcome| one.outcome() == *outcome || other.outcome() == *outcome)
+        .unwrap_or(Outcome::Allowed);
+    let delay_us = u64::try_from(one.delay().max(other.delay()).as_micros()).unwrap_or(u64::MAX);
+    let mut standings = [one.standings(), other.standings()].concat();
+    standings.sort_by_key(|standing| (standing.policy_index(), standing.quota_index()));
+    Decision::new(outcome, one.spent_us().min(other.spent_us()), delay_us, standings)
+}
+
+/// A verdict whose work goes on when it is dropped.
+fn spawned(answer: impl Future<Output = Answer> + Send + 'static) -> Verdict {
+    let task = tokio::spawn(answer);
+    Verdict::pending(async {
+        task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
+    })
+}
+
+impl From<&RedisStore> for Arc<dyn Store> {
+    fn from(store: &RedisStore) -> Self {
+        Arc::clone(&store.0) as Self
+    }
+}
+
+impl From<RedisStore> for Arc<dyn Store> {
+    fn from(store: RedisStore) -> Self {
+        store.0
+    }
+}

@@ -1,0 +1,112 @@
+//! The time is the server's: what the clocks of the instances show does not matter, and what a step of the server's
+//! clock does to waits is bounded.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_core::{Algorithm, Clock, ManualClock, Policy, Quota, RateLimiter, SystemClock};
+use sluicegate_redis::RedisStore;
+
+use crate::deployments::standalone;
+use crate::servers::Server;
+
+const HOUR_US: i64 = 3_600_000_000;
+
+/// A server whose clock can be shifted while it runs.
+struct Skewed {
+    server: Server,
+    skew: PathBuf,
+}
+
+impl Skewed {
+    fn start() -> Self {
+        let mut server = Server::reserve(&[]);
+        let (shim, skew) = (server.folder().join("skew.so"), server.folder().join("skew"));
+        std::fs::create_dir_all(server.folder()).unwrap();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/redis/skew.c");
+        let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&shim).arg(source).status();
+        assert!(compiled.expect("who builds Rust has a C linker").success());
+        std::fs::write(&skew, [0; 8]).unwrap();
+        server.set_environment([("LD_PRELOAD", shim), ("SKEW_FILE", skew.clone())]);
+        server.restart();
+        Self { server, skew }
+    }
+
+    fn shift(&self, by_us: i64) {
+        // In place: the server has the file mapped.
+        let mut file = std::fs::OpenOptions::new().write(true).open(&self.skew).unwrap();
+        std::io::Write::write_all(&mut file, &by_us.to_ne_bytes()).unwrap();
+    }
+}
+
+async fn store(server: &Server, prefix: &str, clock: Option<ManualClock>) -> RedisStore {
+    let mut builder = RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20));
+    if let Some(clock) = clock {
+        builder = builder.clock(clock);
+    }
+    let store = builder.connect(&server.url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    store
+}
+
+fn policy(algorithm: Algorithm) -> Policy {
+    let name = algorithm.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    Policy::builder(name, algorithm, Quota::per_minute(3)).build().expect("the policy is possible")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_an_hour_off_still_decides_by_its_own_clock() {
+    let skewed = Skewed::start();
+    for shift in [HOUR_US, -HOUR_US] {
+        skewed.shift(shift);
+        skewed.server.run::<()>("FLUSHALL");
+        let (one, other) = (store(&skewed.server, "rl", None).await, store(&skewed.server, "rl", None).await);
+        for algorithm in ALGORITHMS {
+            let [one, other] =
+                [&one, &other].map(|store| RateLimiter::new(store, policy(algorithm)).unwrap());
+            let decision = one.check_cost("ada", 3).await.unwrap();
+            assert!(decision.is_allowed(), "{algorithm}");
+            let shown = i64::try_from(decision.spent_us()).unwrap();
+            let ours = i64::try_from(SystemClock::new().now_us()).unwrap();
+            assert!((shown - ours - shift).abs() < HOUR_US / 60, "{algorithm}: {shown}, and {ours} here");
+            let decision = other.check("ada").await.unwrap();
+            assert!(!decision.is_allowed(), "{algorithm}: two instances share one limit");
+        }
+    }
+}
+
+/// Why the time is the server's: by clocks of their own, instances that are an hour apart admit twice as much.
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_that_brought_their_own_clocks_would_not_share_a_limit() {
+    let clocks = [ManualClock::new(), ManualClock::new()];
+    clocks[0].set(Duration::from_secs(1_800_000_000));
+    clocks[1].set(Duration::from_secs(1_800_003_600));
+    let mut admitted = 0;
+    for clock in clocks {
+        let store = store(standalone(), "apart", Some(clock)).await;
+        let limiter = RateLimiter::new(store, policy(Algorithm::SlidingLog)).unwrap();
+        admitted += u32::from(limiter.check_cost("ada", 3).await.unwrap().is_allowed());
+    }
+    assert_eq!(admitted, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_clock_that_is_set_back_neither_admits_more_nor_blocks_for_the_step() {
+    let skewed = Skewed::start();
+    let store = store(&skewed.server, "rl", None).await;
+    for algorithm in ALGORITHMS {
+        skewed.shift(0);
+        let limiter = RateLimiter::new(&store, policy(algorithm)).unwrap();
+        assert!(limiter.check_cost("ada", 3).await.unwrap().is_allowed());
+        skewed.shift(-HOUR_US);
+        let decision = limiter.check("ada").await.unwrap();
+        assert!(!decision.is_allowed(), "{algorithm}: no time has passed");
+        let wait = decision.retry_after().expect("it fits");
+        assert!(wait <= Duration::from_secs(3 * 60), "{algorithm}: {wait:?}");
+        // Once the step was a wait that began anew with every refusal.
+        skewed.shift(-HOUR_US + 3 * HOUR_US / 60);
+        assert!(limiter.check_cost("ada", 3).await.unwrap().is_allowed(), "{algorithm}: the wait is over");
+    }
+}

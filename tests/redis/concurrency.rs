@@ -1,0 +1,151 @@
+//! Many tasks over several connections, against one limit, by the server's own time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
+use sluicegate_redis::RedisStore;
+use tokio::task::JoinSet;
+
+use crate::deployments::{Cluster, standalone};
+
+const TASKS: usize = 16;
+const LIMIT: u64 = 40;
+
+/// Nothing refills during a test, and no window ends.
+fn quota(limit: u64) -> Quota {
+    Quota::new(limit, Duration::from_secs(300 * 86_400))
+}
+
+/// Four stores with a connection each, as four instances of a service have.
+async fn instances(url: &str, prefix: &str) -> Vec<RedisStore> {
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        let store =
+            RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20)).connect(url).unwrap();
+        store.connected(Duration::from_secs(20)).await.expect("the servers are up");
+        stores.push(store);
+    }
+    stores
+}
+
+/// How many of ten attempts by each of sixteen tasks are let in.
+async fn admitted<C, F>(check: impl Fn(usize) -> C) -> u64
+where
+    C: Fn() -> F + Send + Sync + 'static,
+    F: Future<Output = bool> + Send + 'static,
+{
+    let admitted = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (check, admitted) = (check(task), Arc::clone(&admitted));
+        tasks.spawn(async move {
+            for _ in 0..10 {
+                // Relaxed: it is read when all tasks have ended.
+                admitted.fetch_add(u64::from(check().await), Ordering::Relaxed);
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no task panics");
+    }
+    admitted.load(Ordering::Relaxed)
+}
+
+fn name(algorithm: Algorithm) -> String {
+    algorithm.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sixteen_tasks_over_four_connections_admit_exactly_the_limit() {
+    let stores = instances(&standalone().url(), "exactly").await;
+    for algorithm in ALGORITHMS {
+        let policy = Policy::builder(name(algorithm), algorithm, quota(LIMIT)).build().unwrap();
+        let limiters: Vec<_> =
+            stores.iter().map(|store| RateLimiter::new(store, policy.clone()).unwrap()).collect();
+        let sum = admitted(|task| {
+            let limiter = limiters[task % 4].clone();
+            move || {
+                let verdict = limiter.check("everybody");
+                async { verdict.await.expect("the store answers").is_allowed() }
+            }
+        });
+        assert_eq!(sum.await, LIMIT, "{algorithm}");
+    }
+}
+
+/// What the script is there for: without it, the test above would fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_naive_get_then_increment_admits_more_than_the_limit() {
+    let client = redis::Client::open(standalone().url()).unwrap();
+    let mut connections: Vec<MultiplexedConnection> = Vec::new();
+    for _ in 0..4 {
+        connections.push(client.get_multiplexed_async_connection().await.unwrap());
+    }
+    // Once is almost always enough; the scheduler owes us nothing.
+    for round in 0..50 {
+        let key = format!("naive:{round}");
+        let sum = admitted(|task| {
+            let (connection, key) = (connections[task % 4].clone(), key.clone());
+            move || {
+                let (mut connection, key) = (connection.clone(), key.clone());
+                async move {
+                    let used: Option<u64> =
+                        redis::cmd("GET").arg(&key).query_async(&mut connection).await.unwrap();
+                    let fits = used.unwrap_or(0) < LIMIT;
+                    if fits {
+                        redis::cmd("INCR").arg(&key).exec_async(&mut connection).await.unwrap();
+                    }
+                    fits
+                }
+            }
+        });
+        if sum.await > LIMIT {
+            return;
+        }
+    }
+    panic!("the naive limiter kept the limit in 50 rounds, so these tests would not notice a race");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_keys_in_different_slots_are_spent_together_or_given_back() {
+    let stores = instances(&Cluster::shared().url(), "slots").await;
+    let (user, address) = (Key::from("ada"), Key::from("198.51.100.7"));
+    for algorithm in ALGORITHMS {
+        let policy = |which: &str, limit| {
+            Policy::builder(format!("{}-{which}", name(algorithm)), algorithm, quota(limit)).build().unwrap()
+        };
+        let (wide, narrow) = (policy("wide", 60), policy("narrow", LIMIT));
+        let limiters: Vec<_> = stores
+            .iter()
+            .map(|store| {
+                let open = |policy: &Policy| RateLimiter::new(store, policy.clone()).unwrap();
+                (open(&wide), open(&narrow))
+            })
+            .collect();
+        let both = |instance: usize| {
+            let (wide, narrow) = &limiters[instance];
+            RateLimiter::check_all([(wide, &user, 1), (narrow, &address, 1)])
+        };
+        let together = admitted(|task| {
+            let (wide, narrow) = limiters[task % 4].clone();
+            let (user, address) = (user.clone(), address.clone());
+            move || {
+                let verdict = RateLimiter::check_all([(&wide, &user, 1), (&narrow, &address, 1)]);
+                async { verdict.await.expect("the store answers").is_allowed() }
+            }
+        });
+        let mut sum = together.await;
+        assert!(sum <= LIMIT, "{algorithm}: {sum} of {LIMIT}");
+        // Who was refused because others had spent, and then gave back, finds the room now.
+        while both(0).await.expect("the store answers").is_allowed() {
+            sum += 1;
+        }
+        assert_eq!(sum, LIMIT, "{algorithm}");
+        let left = limiters[1].0.peek(&user).await.expect("the store answers");
+        assert_eq!(left.remaining(), 60 - LIMIT, "{algorithm}: what a refused request spent is given back");
+    }
+}

@@ -1,0 +1,70 @@
+//! The suite that every store has to pass, on every kind of deployment; the memory store is the reference.
+
+use std::time::Duration;
+
+use sluicegate_core::conformance::Conformance;
+use sluicegate_core::{ManualClock, MemoryStore};
+use sluicegate_redis::RedisStore;
+
+use crate::deployments::{Cluster, Sentinels, standalone};
+
+/// A connected suite, on a clock of its own.
+async fn suite(url: &str, prefix: &str) -> Conformance {
+    let clock = ManualClock::new();
+    let store = RedisStore::builder()
+        .clock(clock.clone())
+        .prefix(prefix)
+        // What is tested here is what is decided, not how fast on a machine that does other things, too.
+        .deadline(Duration::from_secs(20))
+        .connect(url)
+        .expect("the settings are possible");
+    store.connected(Duration::from_secs(20)).await.expect("the servers are up");
+    Conformance::new(store, clock)
+}
+
+#[tokio::test]
+async fn the_memory_store_passes_its_own_suite() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let suite = Conformance::new(store, clock);
+    suite.worked_examples().await;
+    suite.all_or_nothing().await;
+    for seed in 1..=30 {
+        suite.same_decisions_as_memory(seed, 15).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_decides_the_worked_examples() {
+    let suite = suite(&standalone().url(), "worked").await;
+    suite.worked_examples().await;
+    suite.all_or_nothing().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_decides_every_trace_as_memory_does() {
+    let suite = suite(&standalone().url(), "traces").await;
+    for seed in 1..=30 {
+        suite.same_decisions_as_memory(seed, 15).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_group_decides_as_memory_does() {
+    let suite = suite(&Sentinels::shared().url(), "sentinel").await;
+    suite.worked_examples().await;
+    suite.all_or_nothing().await;
+    for seed in 1..=5 {
+        suite.same_decisions_as_memory(seed, 15).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_decides_as_memory_does() {
+    let suite = suite(&Cluster::shared().url(), "cluster").await;
+    suite.worked_examples().await;
+    suite.all_or_nothing().await;
+    for seed in 6..=10 {
+        suite.same_decisions_as_memory(seed, 15).await;
+    }
+}

@@ -1,0 +1,172 @@
+//! What is called what in Redis, what can be read there, and when it is gone.
+
+use std::time::Duration;
+
+use redis::Connection;
+use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_core::{Key, Policy, Quota, RateLimiter};
+use sluicegate_redis::RedisStore;
+
+use crate::servers::{Server, eventually, run};
+
+async fn store(server: &Server) -> RedisStore {
+    let store = RedisStore::builder().deadline(Duration::from_secs(20)).connect(&server.url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    store
+}
+
+/// A limiter for every algorithm.
+fn limiters(store: &RedisStore, quota: Quota) -> Vec<RateLimiter> {
+    let limiter = |(index, algorithm)| {
+        Policy::builder(format!("policy-{index}"), algorithm, quota).on(store).expect("the quota is possible")
+    };
+    ALGORITHMS.into_iter().enumerate().map(limiter).collect()
+}
+
+/// All names on the server, but for the one by which a new connection is tried.
+fn names(server: &mut Connection) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut cursor = 0;
+    loop {
+        let (next, found): (u64, Vec<String>) = run(server, &format!("SCAN {cursor} COUNT 1000"));
+        names.extend(found.into_iter().filter(|name| name != "rl:1g1000000:probe:{probe}"));
+        cursor = next;
+        if cursor == 0 {
+            return names;
+        }
+    }
+}
+
+/// Whether it is `rl:1<algorithm><period>:<policy>:{<22 of base64url>}`, with `:sum` for the second key of a log.
+fn is_ours(name: &str) -> bool {
+    let Some((head, tail)) = name.strip_prefix("rl:1").and_then(|rest| rest.split_once(":{")) else {
+        return false;
+    };
+    let Some((tag, end)) = tail.split_once('}') else { return false };
+    let Some((rule, policy)) = head.split_once(':') else { return false };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    rule.starts_with(['g', 'w', 'f', 'c', 'l'])
+        && is_number(&rule[1..])
+        && policy.strip_prefix("policy-").is_some_and(is_number)
+        && tag.len() == 22
+        && tag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        && (end.is_empty() || (end == ":sum" && rule.starts_with('l')))
+}
+
+/// What a client could send, and pairs that differ only by where a delimiter stands.
+fn hostile() -> Vec<Key> {
+    let mut texts: Vec<String> =
+        ["", " ", "\0", "\r\nFLUSHALL\r\n", "{}", "{a}", "}{", "a}:sum", "*", "..", "\u{202e}", "é"]
+            .map(str::to_owned)
+            .to_vec();
+    texts.extend(["x", "y", "{"].map(|text| text.repeat(10_000)));
+    texts.extend(["rl:1g60000000:policy-0:{a}", "a:b", "ab", "1", "127.0.0.1"].map(str::to_owned));
+    let mut keys: Vec<Key> = texts.iter().map(|text| Key::from(text.as_str())).collect();
+    keys.extend(
+        [("a", "b:c"), ("a:b", "c"), ("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", "")].map(Key::from),
+    );
+    keys.extend([Key::from(1_u64), Key::from(49_u64), Key::shared()]);
+    keys.push(Key::from(std::net::IpAddr::from([127, 0, 0, 1])));
+    keys
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_keys_neither_collide_nor_shape_a_name() {
+    let server = Server::start();
+    let store = store(&server).await;
+    let keys = hostile();
+    for limiter in limiters(&store, Quota::per_day(1)) {
+        for key in &keys {
+            assert!(limiter.check(key).await.unwrap().is_allowed(), "{key:?} shares a bucket with another");
+        }
+        for key in &keys {
+            assert!(!limiter.check(key).await.unwrap().is_allowed(), "{key:?} has a second bucket");
+        }
+    }
+    let names = names(&mut server.admin());
+    let strange: Vec<_> = names.iter().filter(|name| !is_ours(name)).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+    // The sliding log has two keys.
+    assert_eq!(names.len(), keys.len() * (ALGORITHMS.len() + 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_key_is_never_readable_in_redis() {
+    const API_KEY: &str = "sk_live_51H8Zx0QmYtR";
+    let server = Server::start();
+    let store = store(&server).await;
+    for limiter in limiters(&store, Quota::per_day(9)) {
+        for _ in 0..10 {
+            limiter.check((API_KEY, "/v1/charges")).await.expect("the store answers");
+        }
+    }
+    let mut admin = server.admin();
+    let names = names(&mut admin);
+    assert_eq!(names.len(), ALGORITHMS.len() + 1);
+    for name in names {
+        let kind: String = run(&mut admin, &format!("TYPE {name}"));
+        let value: Vec<String> = match kind.as_str() {
+            "string" => vec![run(&mut admin, &format!("GET {name}"))],
+            "list" => run(&mut admin, &format!("LRANGE {name} 0 -1")),
+            other => panic!("{name} is a {other}"),
+        };
+        let readable = format!("{name} {value:?}");
+        assert!(!readable.contains("51H8") && !readable.contains("sk_live"), "{readable}");
+        assert!(value.concat().bytes().all(|b| b.is_ascii_digit() || b == b' '), "{readable}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_secret_makes_other_names() {
+    let server = Server::start();
+    let policy = Policy::gcra("policy-0", "1/day").build().unwrap();
+    for secret in ["one", "other"] {
+        let store = RedisStore::builder().secret(secret).deadline(Duration::from_secs(20));
+        let store = store.connect(&server.url()).unwrap();
+        store.connected(Duration::from_secs(20)).await.expect("the server is up");
+        let limiter = RateLimiter::new(store, policy.clone()).unwrap();
+        assert!(limiter.check("ada").await.unwrap().is_allowed());
+    }
+    assert_eq!(names(&mut server.admin()).len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_vanish_when_their_state_is_at_rest() {
+    let server = Server::start();
+    let store = store(&server).await;
+    let mut admin = server.admin();
+    let limiters = limiters(&store, Quota::new(3, Duration::from_millis(50)));
+    for limiter in &limiters {
+        for key in 0..50_u64 {
+            limiter.charge(key, 6).await.expect("the store answers");
+        }
+    }
+    for name in names(&mut admin) {
+        // -2: it is gone already; -1 would be for ever. Twelve thirds of a period, and a period to be over.
+        let left: i64 = run(&mut admin, &format!("PTTL {name}"));
+        assert!(left == -2 || (0..1_000).contains(&left), "{name} has {left} ms left");
+    }
+    eventually("no key of ours is left", || run::<u64>(&mut admin, "DBSIZE") == 0);
+    // A key that was forgotten by hand is gone at once.
+    for limiter in &limiters {
+        limiter.charge("ada", 1_000).await.expect("the store answers");
+        limiter.reset("ada").await.expect("the store answers");
+    }
+    assert_eq!(names(&mut admin), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_is_the_servers() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let mut time = move || {
+        let (seconds, micros): (u64, u64) = run(&mut admin, "TIME");
+        seconds * 1_000_000 + micros
+    };
+    for limiter in limiters(&store(&server).await, Quota::per_day(3)) {
+        let before = time();
+        let decision = limiter.check("ada").await.expect("the store answers");
+        let spent = decision.spent_us();
+        assert!((before..=time()).contains(&spent), "{limiter:?}: {spent} is not between {before} and now");
+    }
+}

@@ -1,0 +1,14 @@
+//! The Redis store against real servers: one, a Sentinel group, and a Cluster, all started here.
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+mod access;
+mod clocks;
+mod concurrency;
+mod conformance;
+mod deployments;
+mod foreign;
+mod groups;
+mod keys;
+mod replace;
+mod servers;
+mod trouble;

@@ -1,0 +1,66 @@
+//! Policies that are replaced while their keys are in Redis.
+
+use std::time::Duration;
+
+use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_core::{Algorithm, Inherit, Policy, Quota, RateLimiter};
+use sluicegate_redis::RedisStore;
+
+use crate::deployments::standalone;
+
+async fn store() -> RedisStore {
+    let store = RedisStore::builder().prefix("replace").deadline(Duration::from_secs(20));
+    let store = store.connect(&standalone().url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    store
+}
+
+fn policy(algorithm: Algorithm, limit: u64) -> Policy {
+    let name = algorithm.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    Policy::builder(name, algorithm, Quota::per_day(limit)).build().expect("the policy is possible")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lower_limit_finds_what_was_spent_and_blocks_nobody_for_longer_than_that_counts() {
+    let store = store().await;
+    for algorithm in ALGORITHMS {
+        let limiter = RateLimiter::new(&store, policy(algorithm, 100_000)).unwrap();
+        assert!(limiter.check_cost("lower", 100_000).await.unwrap().is_allowed());
+        limiter.replace(policy(algorithm, 3), Inherit::AsIs).expect("the store can do that");
+        let decision = limiter.check("lower").await.unwrap();
+        assert!(!decision.is_allowed(), "{algorithm}: what was spent is forgotten");
+        let wait = decision.retry_after().expect("it fits one day");
+        assert!(wait <= Duration::from_secs(2 * 86_400), "{algorithm}: {wait:?}");
+        // Once more with a debt: what is written under the new limit is read again.
+        assert_eq!(limiter.charge("lower", 1).await.unwrap().remaining(), 0, "{algorithm}");
+        assert!(!limiter.check("lower").await.unwrap().is_allowed(), "{algorithm}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_starts_everybody_afresh_on_every_instance() {
+    let (store, other) = (store().await, store().await);
+    for algorithm in ALGORITHMS {
+        let limiters = [&store, &other].map(|store| RateLimiter::new(store, policy(algorithm, 2)).unwrap());
+        assert!(limiters[0].check_cost("reset", 2).await.unwrap().is_allowed());
+        for limiter in &limiters {
+            assert!(!limiter.check("reset").await.unwrap().is_allowed(), "{algorithm}");
+            limiter.replace(policy(algorithm, 4), Inherit::Reset).expect("the store can do that");
+        }
+        assert!(limiters[0].check_cost("reset", 4).await.unwrap().is_allowed(), "{algorithm}");
+        assert!(
+            !limiters[1].check("reset").await.unwrap().is_allowed(),
+            "{algorithm}: they share the new keys"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_store_cannot_inherit_is_refused_and_the_old_policy_stays() {
+    let limiter = RateLimiter::new(store().await, policy(Algorithm::Gcra, 7)).unwrap();
+    for inherit in [Inherit::Proportional, Inherit::Additive] {
+        let refused = limiter.replace(policy(Algorithm::Gcra, 9), inherit).expect_err("it cannot do that");
+        assert!(refused.to_string().contains("use AsIs or Reset"), "{refused}");
+    }
+    assert_eq!(limiter.peek("refused").await.unwrap().limit(), 7);
+}

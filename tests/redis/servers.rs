@@ -1,0 +1,166 @@
+//! Real servers on ports of their own, which end with the test process, however that ends.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::{Client, Connection, FromRedisValue};
+
+/// A server that belongs to one test, which may stop, freeze or kill it.
+pub(crate) struct Server {
+    port: u16,
+    options: Vec<String>,
+    environment: Vec<(&'static str, PathBuf)>,
+    folder: PathBuf,
+    running: Option<Running>,
+}
+
+struct Running {
+    server: Child,
+    /// Ends the server when its standard input is closed: by us, or by the kernel when this process is gone.
+    guard: Child,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(options: &[&str]) -> Self {
+        let mut server = Self::reserve(options);
+        server.restart();
+        server
+    }
+
+    /// A port where a server will be, but is not yet.
+    pub(crate) fn reserve(options: &[&str]) -> Self {
+        let port = free_port();
+        let folder = std::env::temp_dir().join(format!("sluicegate-redis-{}-{port}", std::process::id()));
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        Self { port, options, environment: Vec::new(), folder, running: None }
+    }
+
+    /// Starts it, on the same port as before if there was a before, and waits until it answers.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
+        std::fs::create_dir_all(&self.folder).expect("there is room for a folder");
+        let mut command = Command::new("redis-server");
+        if let Some(first) = self.options.first().filter(|option| !option.starts_with("--")) {
+            // A sentinel rewrites its configuration, so it has to be a file.
+            std::fs::write(self.folder.join("sentinel.conf"), first).unwrap();
+            command.args(["sentinel.conf", "--sentinel", "--port", &self.port.to_string()]);
+        } else {
+            command.args(["--port", &self.port.to_string(), "--save", "", "--appendonly", "no"]);
+            // A replica that has never seen its master's data is not promoted, and would first see it after five seconds.
+            command.args(["--repl-diskless-sync-delay", "0"]).args(&self.options);
+        }
+        command
+            .current_dir(&self.folder)
+            .args(["--bind", "127.0.0.1"])
+            .envs(self.environment.iter().cloned());
+        let server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let server = server.expect("redis-server is installed: tests/run redis does that");
+        let guard = Command::new("sh")
+            .args(["-c", "cat >/dev/null; kill -9 \"$0\"; rm -rf \"$1\""])
+            .arg(server.id().to_string())
+            .arg(&self.folder)
+            .stdin(Stdio::piped())
+            .spawn();
+        self.running = Some(Running { server, guard: guard.expect("there is a shell") });
+        let port = self.port;
+        eventually("a new redis-server answers", || {
+            // `PING` may be refused for want of a password, and is then answered all the same.
+            let connection = Client::open(("127.0.0.1", port)).unwrap().get_connection();
+            connection.is_ok() || connection.err().is_some_and(|error| error.code().is_some())
+        });
+    }
+
+    /// Kills it at once; the port stays ours.
+    pub(crate) fn stop(&mut self) {
+        if let Some(Running { mut server, mut guard }) = self.running.take() {
+            drop(guard.stdin.take());
+            let _ = guard.wait();
+            let _ = server.wait();
+        }
+    }
+
+    /// Sends a signal: `STOP` makes it hang, `CONT` go on.
+    pub(crate) fn signal(&self, signal: &str) {
+        let server = &self.running.as_ref().expect("it runs").server;
+        let status = Command::new("kill").arg(format!("-{signal}")).arg(server.id().to_string()).status();
+        assert!(status.unwrap().success(), "kill -{signal}");
+    }
+
+    /// Where it works; gone when it ends.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    pub(crate) fn set_environment(&mut self, environment: [(&'static str, PathBuf); 2]) {
+        self.environment = environment.into();
+    }
+
+    /// Waits until it has its master's data, if it has a master.
+    pub(crate) fn is_synced(&self) {
+        eventually("the replica is in sync", || {
+            let state: String = self.run("INFO replication");
+            state.contains("role:master") || state.contains("master_link_status:up")
+        });
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection beside the store's.
+    pub(crate) fn admin(&self) -> Connection {
+        Client::open(("127.0.0.1", self.port)).unwrap().get_connection().expect("the server answers")
+    }
+
+    /// Runs one command, written as in a shell.
+    pub(crate) fn run<T: FromRedisValue>(&self, command: &str) -> T {
+        run(&mut self.admin(), command)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Runs one command, written as in a shell.
+pub(crate) fn run<T: FromRedisValue>(connection: &mut Connection, command: &str) -> T {
+    let mut words = command.split(' ');
+    let mut built = redis::cmd(words.next().unwrap());
+    built.arg(words.collect::<Vec<_>>());
+    built.query(connection).unwrap_or_else(|error| panic!("{command}: {error}"))
+}
+
+/// A port below those that the kernel gives to clients, so that nobody else gets it while our server is down.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let base = 10_000 + u16::try_from(std::process::id() % 180).unwrap() * 100;
+    loop {
+        // Relaxed: only the number has to be new.
+        let port = base + NEXT.fetch_add(1, Ordering::Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Waits for what another process does in its own time.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 20 seconds: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
