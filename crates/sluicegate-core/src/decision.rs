@@ -135,13 +135,6 @@ impl Decision {
         Self { outcome, deciding, at_us, delay_us, standings, policies: None }
     }
 
-    /// This decision with the policies that its standings refer to, one per ask.
-    #[must_use]
-    pub fn with_policies(mut self, policies: Arc<[Arc<Policy>]>) -> Self {
-        self.policies = Some(policies);
-        self
-    }
-
     /// This decision as it stands `by` later, if nothing else was decided: all waits are shorter.
     #[must_use]
     pub fn later(mut self, by: Duration) -> Self {
@@ -173,18 +166,16 @@ impl Decision {
             policy: u8::try_from(standing.policy_index() + offset).unwrap_or(u8::MAX),
             ..*standing
         });
-        let merged = Self::of(
+        let mut merged = Self::of(
             outcome,
             self.at_us,
             self.delay_us.saturating_add(inner.delay_us),
             self.standings.iter().copied().chain(shifted).collect(),
         );
-        match (&self.policies, &inner.policies) {
-            (Some(outer), Some(inner)) => {
-                merged.with_policies(outer.iter().chain(inner.iter()).cloned().collect())
-            }
-            _ => merged,
+        if let (Some(outer), Some(inner)) = (&self.policies, &inner.policies) {
+            merged.set_policies(outer.iter().chain(inner.iter()).cloned().collect());
         }
+        merged
     }
 
     /// What was decided.

@@ -190,10 +190,7 @@ impl RateLimiter {
             .chain(asks)
             .map(|(limiter, key, cost, mode)| (limiter, limiter.opened(), key, cost, mode))
             .collect();
-        let Some(((first, ..), rest)) = asks.split_first() else {
-            return Verdict::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
-        };
-        if !rest.iter().all(|(limiter, ..)| Arc::ptr_eq(&limiter.0.store, &first.0.store)) {
+        if !asks.iter().all(|(other, ..)| Arc::ptr_eq(&other.0.store, &limiter.0.store)) {
             return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
         }
         let asks: SmallVec<[Ask<'_>; 4]> = asks
@@ -204,7 +201,7 @@ impl RateLimiter {
                 Ask::new(opened, key.as_ref(), *cost, mode)
             })
             .collect();
-        first.0.store.decide(&asks)
+        limiter.0.store.decide(&asks)
     }
 
     fn ask(&self, key: impl AsKey, cost: u64, mode: Mode) -> Verdict {

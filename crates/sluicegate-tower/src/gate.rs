@@ -80,7 +80,7 @@ impl Gate {
             && decision.is_allowed()
             && decision.delay().is_zero()
         {
-            // A layer that shows nothing does not even hold on to what was decided.
+            // As `pass`, without taking the decision out of the verdict.
             return Next::Go(None);
         }
         match verdict.now() {
@@ -113,11 +113,7 @@ impl Gate {
                 Step::Turn(turn, decision) => {
                     ready!(Pin::new(turn).poll(cx));
                     let decision = decision.clone().later(decision.delay());
-                    Next::Go(
-                        shared
-                            .marks_responses()
-                            .then(|| Box::new(Marked { gate: mem::take(self), decision })),
-                    )
+                    self.pass(shared, decision)
                 }
             };
             match next {
@@ -180,19 +176,22 @@ impl Gate {
         }
         let delay = decision.delay();
         if delay.is_zero() {
-            if !shared.marks_responses() {
-                return Next::Go(None);
-            }
-            self.label(shared, &mut decision);
-            return Next::Go(Some(Box::new(Marked { gate: mem::take(self), decision })));
+            return self.pass(shared, decision);
         }
         let limits = self.asked.iter().map(|asked| {
             let limiter = shared.limits[asked.limit].limiter.clone();
             (limiter, asked.key.clone(), asked.cost)
         });
-        let turn = Turn::new(delay, limits);
+        Next::Wait(Box::new(Step::Turn(Turn::new(delay, limits), decision)))
+    }
+
+    /// On to the inner service. A layer that shows nothing does not even hold on to what was decided.
+    fn pass<R, B>(&mut self, shared: &Shared<R>, mut decision: Decision) -> Next<B> {
+        if !shared.marks_responses() {
+            return Next::Go(None);
+        }
         self.label(shared, &mut decision);
-        Next::Wait(Box::new(Step::Turn(turn, decision)))
+        Next::Go(Some(Box::new(Marked { gate: mem::take(self), decision })))
     }
 
     /// The decision with the names of its policies.
