@@ -19,6 +19,18 @@ pub enum Outcome {
     Impossible,
 }
 
+/// Who made a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Basis {
+    /// The store that keeps the state.
+    Store,
+    /// This process alone, with its share of the quotas, for the store could not be reached.
+    Fallback,
+    /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of rest.
+    Outage,
+}
+
 /// The answer for one request: the outcome, and where each quota stands now.
 ///
 /// The numbers on the decision itself are those of the quota that decided: the one that refuses longest, or, when
@@ -27,6 +39,7 @@ pub enum Outcome {
 pub struct Decision {
     outcome: Outcome,
     deciding: u8,
+    basis: Basis,
     at_us: u64,
     delay_us: u64,
     standings: Standings,
@@ -120,7 +133,7 @@ impl Decision {
     pub(crate) fn single(outcome: Outcome, at_us: u64, delay_us: u64, standing: Standing) -> Self {
         let mut standings = SmallVec::new();
         standings.push(standing);
-        Self { outcome, deciding: 0, at_us, delay_us, standings, policies: None }
+        Self { outcome, deciding: 0, basis: Basis::Store, at_us, delay_us, standings, policies: None }
     }
 
     fn of(outcome: Outcome, at_us: u64, delay_us: u64, standings: Standings) -> Self {
@@ -132,7 +145,7 @@ impl Decision {
         };
         let deciding = (0_u8..).zip(&standings).min_by_key(|(_, standing)| strictness(standing));
         let deciding = deciding.map_or(0, |(index, _)| index);
-        Self { outcome, deciding, at_us, delay_us, standings, policies: None }
+        Self { outcome, deciding, basis: Basis::Store, at_us, delay_us, standings, policies: None }
     }
 
     /// This decision as it stands `by` later, if nothing else was decided: all waits are shorter.
@@ -144,6 +157,18 @@ impl Decision {
             standing.available_after_us = standing.available_after_us.saturating_sub(by);
         }
         self
+    }
+
+    /// This decision, made by another than the store. For authors of stores.
+    #[must_use]
+    pub fn on_basis(mut self, basis: Basis) -> Self {
+        self.basis = basis;
+        self
+    }
+
+    /// Who made it.
+    pub fn basis(&self) -> Basis {
+        self.basis
     }
 
     /// Sets the policies that its standings refer to, one per ask.
@@ -172,6 +197,7 @@ impl Decision {
             self.delay_us.saturating_add(inner.delay_us),
             self.standings.iter().copied().chain(shifted).collect(),
         );
+        merged.basis = if self.basis == Basis::Store { inner.basis } else { self.basis };
         if let (Some(outer), Some(inner)) = (&self.policies, &inner.policies) {
             merged.set_policies(outer.iter().chain(inner.iter()).cloned().collect());
         }

@@ -65,6 +65,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
+    part: usize,
     source: Option<BoxError>,
 }
 
@@ -89,12 +90,24 @@ pub enum StoreErrorKind {
 impl StoreError {
     /// An error without a deeper cause.
     pub fn new(kind: StoreErrorKind) -> Self {
-        Self { kind, source: None }
+        Self { kind, part: 0, source: None }
     }
 
     /// An error with its cause, which [`source`](Error::source) returns.
     pub fn with_source(kind: StoreErrorKind, source: impl Into<BoxError>) -> Self {
-        Self { kind, source: Some(source.into()) }
+        Self { kind, part: 0, source: Some(source.into()) }
+    }
+
+    /// The error of one part of a store whose parts fail on their own; see [`Store::parts`](crate::Store::parts).
+    #[must_use]
+    pub fn in_part(mut self, part: usize) -> Self {
+        self.part = part;
+        self
+    }
+
+    /// Which part of the store failed; 0 if it is a store in one piece.
+    pub fn part(&self) -> usize {
+        self.part
     }
 
     /// Why the store could not answer.

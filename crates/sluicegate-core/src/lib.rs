@@ -45,12 +45,12 @@ mod turn;
 
 pub use self::algorithm::{Algorithm, Anchor, Drain, Refill};
 pub use self::clock::{Clock, ManualClock, SystemClock};
-pub use self::decision::{Decision, Outcome, Standing};
+pub use self::decision::{Basis, Decision, Outcome, Standing};
 pub use self::error::{BoxError, ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 pub use self::key::{AsKey, Key, KeyRef};
 pub use self::limiter::RateLimiter;
 pub use self::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
-pub use self::policy::{MAX_BUCKETS, OnExceeded, Policy, PolicyBuilder, PolicyQuota};
+pub use self::policy::{MAX_BUCKETS, OnExceeded, OnOutage, Policy, PolicyBuilder, PolicyQuota};
 pub use self::quota::{IntoQuota, Quota};
 pub use self::registry::Registry;
 pub use self::store::{Ask, Inherit, Mode, Opened, Store, Verdict};

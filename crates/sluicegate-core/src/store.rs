@@ -33,6 +33,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Decides all asks of one request together: all spend, or none does.
     fn decide(&self, asks: &[Ask<'_>]) -> Verdict;
+
+    /// Which parts of the store would decide these asks, one bit each: parts that fail on their own, such as the nodes
+    /// of a cluster, so that what calls this store can leave out one of them. By default it is one part.
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        _ = asks;
+        1
+    }
 }
 
 /// How the keys of a replaced policy start under the new one. A quota inherits from the one with the same id; one

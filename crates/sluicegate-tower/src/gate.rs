@@ -131,7 +131,8 @@ impl Gate {
         found: Result<Key, MissingKey>,
     ) -> Option<Next<B>> {
         let limit = &shared.limits[self.next];
-        let key = match (found, limit.on_missing_key) {
+        let rejected = found.as_ref().err().and_then(MissingKey::reject).map(OnMissingKey::Reject);
+        let key = match (found, rejected.unwrap_or(limit.on_missing_key)) {
             (Ok(key), _) => Some(key),
             (Err(missing), OnMissingKey::Share) => {
                 limit.warn_once(&missing);

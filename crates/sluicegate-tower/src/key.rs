@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::StatusCode;
 use http::request::Parts;
 use sluicegate_core::Key;
 
@@ -72,7 +73,10 @@ enum Found {
 
 /// Why a request has no key: what was looked for, for logs and for the body of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingKey(Cow<'static, str>);
+pub struct MissingKey {
+    reason: Cow<'static, str>,
+    reject: Option<StatusCode>,
+}
 
 impl Extraction {
     /// A key.
@@ -127,18 +131,37 @@ impl fmt::Debug for Extraction {
 impl MissingKey {
     /// `reason` says what was looked for. It may reach the client, so it must not repeat what the client sent.
     pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self(reason.into())
+        Self { reason: reason.into(), reject: None }
+    }
+
+    /// A request that is to be refused with this status, whatever its limit does with those whose key is merely
+    /// missing. An extractor after it, behind an `or`, is not asked.
+    #[must_use]
+    pub fn rejecting(mut self, status: StatusCode) -> Self {
+        self.reject = Some(status);
+        self
+    }
+
+    /// The status with which the request is to be refused in any case.
+    pub fn reject(&self) -> Option<StatusCode> {
+        self.reject
     }
 
     /// What was looked for.
     pub fn reason(&self) -> &str {
-        &self.0
+        &self.reason
+    }
+}
+
+impl From<MissingKey> for Extraction {
+    fn from(missing: MissingKey) -> Self {
+        Self(Found::Ready(Err(missing)))
     }
 }
 
 impl fmt::Display for MissingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 
@@ -155,14 +178,15 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.first.extract(parts).now() {
             Ok(Ok(key)) => Extraction::found(key),
+            Ok(Err(missing)) if missing.reject.is_some() => missing.into(),
             Ok(Err(_)) => self.second.extract(parts),
             Err(pending) => {
                 // The request cannot be kept until the first is known, so the second looks at it now.
                 let second = self.second.extract(parts);
                 Extraction::pending(async move {
                     match pending.await {
-                        Ok(key) => Ok(key),
-                        Err(_) => second.await,
+                        Err(missing) if missing.reject.is_none() => second.await,
+                        result => result,
                     }
                 })
             }

@@ -1,176 +1,41 @@
-//! Named limits: [`Policy`], its quotas, and what it does when they are exceeded.
+//! Putting a [`Policy`] together.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
+use super::{MAX_BUCKETS, OnExceeded, OnOutage, Policy, PolicyQuota};
+use crate::algorithm::{Algorithm, Drain, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::limiter::RateLimiter;
 use crate::quota::{IntoQuota, Quota};
 use crate::store::Store;
 
-/// The most quotas that one request can be checked against, over all its policies.
-pub const MAX_BUCKETS: usize = 16;
-
-/// What happens to a request that exceeds its policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OnExceeded {
-    /// It is refused.
-    Deny,
-    /// It waits its turn, first come, first served, if that comes within `longest`; otherwise it is refused at once.
-    Wait {
-        /// The longest wait.
-        longest: Duration,
-    },
-}
-
-/// A named set of quotas with an algorithm, and what to do when they are exceeded.
-///
-/// All quotas of a policy are decided together: a request spends from all of them or from none.
-///
-/// ```
-/// use std::time::Duration;
-/// use sluicegate_core::{MemoryStore, OnExceeded, Policy};
-///
-/// let store = MemoryStore::new();
-/// let login = Policy::sliding_counter("login", "5/min").on(&store)?;
-///
-/// // Two quotas together, and a wait of up to five seconds instead of a refusal.
-/// let payment = Policy::gcra("payment", "5/min").and("2/10s").wait_up_to(Duration::from_secs(5)).build()?;
-/// assert_eq!(payment.quotas().len(), 2);
-/// assert_eq!(payment.on_exceeded(), OnExceeded::Wait { longest: Duration::from_secs(5) });
-/// # Ok::<(), sluicegate_core::ConfigError>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Policy {
-    name: String,
-    algorithm: Algorithm,
-    quotas: Vec<PolicyQuota>,
-    on_exceeded: OnExceeded,
-}
-
-/// One quota of a policy.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PolicyQuota {
-    quota: Quota,
-    rule: Rule,
-    id: Option<String>,
-    label: String,
-}
-
-impl PolicyQuota {
-    /// How much in how long.
-    pub fn quota(&self) -> Quota {
-        self.quota
-    }
-
-    /// The integers that decide; for authors of stores.
-    pub fn rule(&self) -> &Rule {
-        &self.rule
-    }
-
-    /// The id given by [`PolicyBuilder::named`], by which a replaced policy's quotas find their successors.
-    pub fn id(&self) -> Option<&str> {
-        self.id.as_deref()
-    }
-
-    /// The name that headers show: the policy's, followed by the quota's id or period if the policy has several.
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-}
-
-impl Policy {
-    /// Begins a policy. The name appears in headers, logs and metrics, and is the key's namespace in a store.
-    pub fn builder(name: impl Into<String>, algorithm: Algorithm, quota: impl IntoQuota) -> PolicyBuilder {
-        PolicyBuilder {
-            name: name.into(),
-            algorithm,
-            quotas: vec![(None, quota.into_quota())],
-            on_exceeded: OnExceeded::Deny,
-        }
-    }
-
-    /// Begins a policy of fixed windows, on the full minute or hour.
-    pub fn fixed_window(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::FixedWindow(Anchor::Epoch), quota)
-    }
-
-    /// Begins a policy with a sliding window log.
-    pub fn sliding_log(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::SlidingLog, quota)
-    }
-
-    /// Begins a policy with a sliding window counter.
-    pub fn sliding_counter(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::SlidingCounter, quota)
-    }
-
-    /// Begins a policy with a token bucket that refills continuously.
-    pub fn token_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::TokenBucket(Refill::Greedy), quota)
-    }
-
-    /// Begins a policy with a leaky bucket that refuses what does not fit.
-    pub fn leaky_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::LeakyBucket(Drain::Police), quota)
-    }
-
-    /// Begins a policy with a leaky bucket whose output is evenly spaced; the quota's burst is the queue's length.
-    pub fn leaky_queue(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::LeakyBucket(Drain::Shape), quota)
-    }
-
-    /// Begins a policy with GCRA.
-    pub fn gcra(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::Gcra, quota)
-    }
-
-    /// The policy's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// How its quotas are counted.
-    pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
-    }
-
-    /// Its quotas, in the order in which they were given; at least one.
-    pub fn quotas(&self) -> &[PolicyQuota] {
-        &self.quotas
-    }
-
-    /// What happens to a request that exceeds it.
-    pub fn on_exceeded(&self) -> OnExceeded {
-        self.on_exceeded
-    }
-}
-
-/// `login: 5/min, 20/h (sliding-counter)`
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.name)?;
-        for (index, quota) in self.quotas.iter().enumerate() {
-            write!(f, "{}{}", if index == 0 { "" } else { ", " }, quota.quota)?;
-        }
-        write!(f, " ({})", self.algorithm)
-    }
-}
-
 /// Collects what a [`Policy`] is made of; mistakes are reported by [`build`](Self::build).
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` or `on` is called"]
 pub struct PolicyBuilder {
-    name: String,
-    algorithm: Algorithm,
-    quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>,
-    on_exceeded: OnExceeded,
+    pub(super) name: String,
+    pub(super) algorithm: Algorithm,
+    pub(super) quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>,
+    pub(super) on_exceeded: OnExceeded,
+    pub(super) on_outage: OnOutage,
+    pub(super) is_shadow: bool,
+    pub(super) is_hidden: bool,
 }
 
 impl PolicyBuilder {
+    pub(super) fn new(name: String, algorithm: Algorithm, quota: Result<Quota, ConfigError>) -> Self {
+        Self {
+            name,
+            algorithm,
+            quotas: vec![(None, quota)],
+            on_exceeded: OnExceeded::Deny,
+            on_outage: OnOutage::default(),
+            is_shadow: false,
+            is_hidden: false,
+        }
+    }
+
     /// Adds a quota: all quotas must have room, and all are spent from, or none.
     pub fn and(mut self, quota: impl IntoQuota) -> Self {
         self.quotas.push((None, quota.into_quota()));
@@ -188,6 +53,26 @@ impl PolicyBuilder {
     /// Makes a request that exceeds the policy wait its turn for up to `longest`. Default: it is refused.
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
         self.on_exceeded = OnExceeded::Wait { longest };
+        self
+    }
+
+    /// What happens to a request while the store cannot be reached. Default: [`OnOutage::Local`].
+    pub fn on_outage(mut self, action: OnOutage) -> Self {
+        self.on_outage = action;
+        self
+    }
+
+    /// Only tries the policy out: middleware decides, counts and logs what it would have refused, and lets it pass.
+    /// [`RateLimiter`]'s own methods answer as always; their caller is who enforces.
+    pub fn shadow(mut self) -> Self {
+        self.is_shadow = true;
+        self
+    }
+
+    /// Keeps the policy from clients: it is enforced, and its name and numbers appear neither in header fields nor in
+    /// bodies. For limits whose state is other people's traffic, such as one bucket for everybody.
+    pub fn hidden(mut self) -> Self {
+        self.is_hidden = true;
         self
     }
 
@@ -229,7 +114,15 @@ impl PolicyBuilder {
             }
             quotas.push(PolicyQuota { quota, rule, id: id.clone(), label });
         }
-        Ok(Policy { name: self.name, algorithm: self.algorithm, quotas, on_exceeded: self.on_exceeded })
+        Ok(Policy {
+            name: self.name,
+            algorithm: self.algorithm,
+            quotas,
+            on_exceeded: self.on_exceeded,
+            on_outage: self.on_outage,
+            is_shadow: self.is_shadow,
+            is_hidden: self.is_hidden,
+        })
     }
 
     /// Builds the policy and puts it on a store: the last step to a [`RateLimiter`].

@@ -1,0 +1,188 @@
+//! Named limits: [`Policy`], its quotas, and what it does when they are exceeded.
+
+mod builder;
+mod share;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use self::builder::PolicyBuilder;
+use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
+use crate::quota::{IntoQuota, Quota};
+
+/// The most quotas that one request can be checked against, over all its policies.
+pub const MAX_BUCKETS: usize = 16;
+
+/// What happens to a request that exceeds its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnExceeded {
+    /// It is refused.
+    Deny,
+    /// It waits its turn, first come, first served, if that comes within `longest`; otherwise it is refused at once.
+    Wait {
+        /// The longest wait.
+        longest: Duration,
+    },
+}
+
+/// What happens to a request while the store cannot be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnOutage {
+    /// This process decides alone, with its share of the quotas, if its store is a `Resilient`
+    /// one; otherwise as [`Allow`](Self::Allow).
+    #[default]
+    Local,
+    /// It is let through, and nobody counts it.
+    Allow,
+    /// It is refused, with 503 where it is an HTTP request.
+    Deny,
+}
+
+/// A named set of quotas with an algorithm, and what to do when they are exceeded.
+///
+/// All quotas of a policy are decided together: a request spends from all of them or from none.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::{MemoryStore, OnExceeded, Policy};
+///
+/// let store = MemoryStore::new();
+/// let login = Policy::sliding_counter("login", "5/min").on(&store)?;
+///
+/// // Two quotas together, and a wait of up to five seconds instead of a refusal.
+/// let payment = Policy::gcra("payment", "5/min").and("2/10s").wait_up_to(Duration::from_secs(5)).build()?;
+/// assert_eq!(payment.quotas().len(), 2);
+/// assert_eq!(payment.on_exceeded(), OnExceeded::Wait { longest: Duration::from_secs(5) });
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    name: String,
+    algorithm: Algorithm,
+    quotas: Vec<PolicyQuota>,
+    on_exceeded: OnExceeded,
+    on_outage: OnOutage,
+    is_shadow: bool,
+    is_hidden: bool,
+}
+
+/// One quota of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PolicyQuota {
+    quota: Quota,
+    rule: Rule,
+    id: Option<String>,
+    label: String,
+}
+
+impl PolicyQuota {
+    /// How much in how long.
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The integers that decide; for authors of stores.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// The id given by [`PolicyBuilder::named`], by which a replaced policy's quotas find their successors.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// The name that headers show: the policy's, followed by the quota's id or period if the policy has several.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+}
+
+impl Policy {
+    /// Begins a policy. The name appears in headers, logs and metrics, and is the key's namespace in a store.
+    pub fn builder(name: impl Into<String>, algorithm: Algorithm, quota: impl IntoQuota) -> PolicyBuilder {
+        PolicyBuilder::new(name.into(), algorithm, quota.into_quota())
+    }
+
+    /// Begins a policy of fixed windows, on the full minute or hour.
+    pub fn fixed_window(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::FixedWindow(Anchor::Epoch), quota)
+    }
+
+    /// Begins a policy with a sliding window log.
+    pub fn sliding_log(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::SlidingLog, quota)
+    }
+
+    /// Begins a policy with a sliding window counter.
+    pub fn sliding_counter(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::SlidingCounter, quota)
+    }
+
+    /// Begins a policy with a token bucket that refills continuously.
+    pub fn token_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::TokenBucket(Refill::Greedy), quota)
+    }
+
+    /// Begins a policy with a leaky bucket that refuses what does not fit.
+    pub fn leaky_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::LeakyBucket(Drain::Police), quota)
+    }
+
+    /// Begins a policy with a leaky bucket whose output is evenly spaced; the quota's burst is the queue's length.
+    pub fn leaky_queue(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::LeakyBucket(Drain::Shape), quota)
+    }
+
+    /// Begins a policy with GCRA.
+    pub fn gcra(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::Gcra, quota)
+    }
+
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How its quotas are counted.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Its quotas, in the order in which they were given; at least one.
+    pub fn quotas(&self) -> &[PolicyQuota] {
+        &self.quotas
+    }
+
+    /// What happens to a request that exceeds it.
+    pub fn on_exceeded(&self) -> OnExceeded {
+        self.on_exceeded
+    }
+
+    /// What happens to a request while the store cannot be reached.
+    pub fn on_outage(&self) -> OnOutage {
+        self.on_outage
+    }
+
+    /// Whether it is only tried out: decided, counted and logged by middleware, and never enforced.
+    pub fn is_shadow(&self) -> bool {
+        self.is_shadow
+    }
+
+    /// Whether it is kept from clients: enforced, and not in header fields or bodies.
+    pub fn is_hidden(&self) -> bool {
+        self.is_hidden
+    }
+}
+
+/// `login: 5/min, 20/h (sliding-counter)`
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        for (index, quota) in self.quotas.iter().enumerate() {
+            write!(f, "{}{}", if index == 0 { "" } else { ", " }, quota.quota)?;
+        }
+        write!(f, " ({})", self.algorithm)
+    }
+}

@@ -1,0 +1,86 @@
+//! A part of a policy: for one of several instances, or for one of several endpoints.
+
+use super::{Policy, PolicyBuilder};
+use crate::algorithm::{Algorithm, Drain};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::Quota;
+
+impl Policy {
+    /// The same policy under another name, with `parts` of `whole` of each limit and burst, rounded up: a tenth of a
+    /// plan for one expensive endpoint, or what one of four instances may admit on its own.
+    ///
+    /// ```
+    /// use sluicegate_core::Policy;
+    ///
+    /// let pro = Policy::gcra("pro", "100/min burst 25").build()?;
+    /// assert_eq!(pro.share("pro.ai", 1, 10)?.to_string(), "pro.ai: 10/min burst 3 (gcra)");
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the share is nothing or more than the whole, when the name cannot be used, and when the smaller quota
+    /// cannot be kept exactly.
+    pub fn share(&self, name: impl Into<String>, parts: u64, whole: u64) -> Result<Self, ConfigError> {
+        if parts == 0 || parts > whole {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Policy,
+                format!(
+                    "a share of {parts}/{whole} of policy {:?}: use more than nothing and at most 1",
+                    self.name
+                ),
+            ));
+        }
+        let part = |units: u64| {
+            let part = (u128::from(units) * u128::from(parts)).div_ceil(u128::from(whole));
+            u64::try_from(part).unwrap_or(units)
+        };
+        let algorithm = match self.algorithm {
+            Algorithm::LeakyBucket(Drain::ShapeAbove(units)) => {
+                Algorithm::LeakyBucket(Drain::ShapeAbove(part(units)))
+            }
+            other => other,
+        };
+        let quotas = self.quotas.iter().map(|quota| {
+            let smaller = Quota::new(part(quota.quota.limit()), quota.quota.period());
+            (quota.id.clone(), Ok(smaller.burst(part(quota.quota.burst_size()))))
+        });
+        PolicyBuilder {
+            name: name.into(),
+            algorithm,
+            quotas: quotas.collect(),
+            on_exceeded: self.on_exceeded,
+            on_outage: self.on_outage,
+            is_shadow: self.is_shadow,
+            is_hidden: self.is_hidden,
+        }
+        .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_share_keeps_everything_but_the_size() {
+        let whole = Policy::gcra("plan", "100/min burst 7").and("5/s").named("short");
+        let whole = whole.wait_up_to(Duration::from_secs(2)).hidden().build().unwrap();
+        let quarter = whole.share("plan", 1, 4).unwrap();
+        assert_eq!(quarter.to_string(), "plan: 25/min burst 2, 2/s (gcra)");
+        assert_eq!(quarter.quotas()[1].label(), "plan.short");
+        assert_eq!((quarter.on_exceeded(), quarter.is_hidden()), (whole.on_exceeded(), true));
+        assert_eq!(whole.share("plan", 1, 1).unwrap(), whole);
+        assert_eq!(whole.share("plan", 1, 1_000_000).unwrap().quotas()[0].quota(), Quota::per_minute(1));
+    }
+
+    #[test]
+    fn a_share_of_nothing_or_too_much_is_refused() {
+        let whole = Policy::gcra("plan", "100/min").build().unwrap();
+        for (parts, of) in [(0, 4), (5, 4), (1, 0)] {
+            let message = whole.share("plan", parts, of).unwrap_err().to_string();
+            assert!(message.contains(&format!("{parts}/{of}")), "{message}");
+        }
+    }
+}
