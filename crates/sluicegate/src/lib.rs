@@ -6,6 +6,9 @@
 pub mod docs {
     #[doc = include_str!("../docs/migration.md")]
     pub mod migration {}
+
+    #[doc = include_str!("../docs/outages.md")]
+    pub mod outages {}
 }
 
 #[cfg(feature = "axum")]
