@@ -9,12 +9,12 @@ use std::task::{Context, Poll, ready};
 use http::Response;
 use http::header::RETRY_AFTER;
 use http::request::Parts;
-use sluicegate_core::{Decision, Key, Mode, RateLimiter, StoreError, Turn, Verdict};
+use sluicegate_core::{Basis, Decision, Key, Mode, OnOutage, RateLimiter, StoreError, Turn, Verdict};
 use smallvec::SmallVec;
 
 use crate::headers::{self, forbid_caching};
 use crate::key::{Extraction, MissingKey};
-use crate::layer::{OnStoreError, Shared};
+use crate::layer::Shared;
 use crate::limit::OnMissingKey;
 use crate::refusal::{Reason, Refusal, Respond};
 
@@ -159,13 +159,22 @@ impl Gate {
         let mut decision = match result {
             Ok(decision) => decision,
             Err(error) => {
-                shared.report(&error);
-                return match shared.on_store_error {
-                    OnStoreError::Allow => Next::Go(None),
-                    OnStoreError::Deny => refuse(shared, parts, Reason::Store(&error)),
+                let denies = self.denies_in_an_outage(shared);
+                shared.report(&error, denies);
+                return if denies {
+                    refuse(shared, parts, Reason::Outage(Some(&error)))
+                } else {
+                    Next::Go(None)
                 };
             }
         };
+        if decision.basis() == Basis::Outage {
+            // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
+            return match decision.is_allowed() {
+                true => Next::Go(None),
+                false => refuse(shared, parts, Reason::Outage(None)),
+            };
+        }
         if !decision.is_allowed() {
             self.label(shared, &mut decision);
             let refusal = Refusal::of(&decision, parts);
@@ -184,6 +193,13 @@ impl Gate {
             (limiter, asked.key.clone(), asked.cost)
         });
         Next::Wait(Box::new(Step::Turn(Turn::new(delay, limits), decision)))
+    }
+
+    /// Whether one of the policies that were asked refuses while the store cannot be reached. A store that hands its
+    /// errors on decides nothing by itself, so [`OnOutage::Local`] lets pass here.
+    fn denies_in_an_outage<R>(&self, shared: &Shared<R>) -> bool {
+        let plan = shared.plan();
+        self.asked.iter().any(|asked| plan.policies[asked.limit].on_outage() == OnOutage::Deny)
     }
 
     /// On to the inner service. A layer that shows nothing does not even hold on to what was decided.

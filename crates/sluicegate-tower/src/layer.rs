@@ -22,22 +22,11 @@ pub struct RateLimitLayer<R = ProblemJson> {
     shared: Arc<Shared<R>>,
 }
 
-/// What a request gets when the store has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnStoreError {
-    /// It is let through, without rate limit fields.
-    Allow,
-    /// It is refused with 503.
-    Deny,
-}
-
 /// What all services of a layer share.
 pub(crate) struct Shared<R> {
     pub(crate) limits: Box<[Limit]>,
     pub(crate) headers: Headers,
     pub(crate) respond: R,
-    pub(crate) on_store_error: OnStoreError,
     pub(crate) extensions: bool,
     first: Plan,
     /// The current plan once a policy was replaced. A layer whose policies never are does not pay for the swap.
@@ -76,7 +65,6 @@ impl RateLimitLayer {
             limits: vec![limit.into()],
             headers: Headers::All,
             respond: ProblemJson::new(),
-            on_store_error: OnStoreError::Allow,
             extensions: true,
         }
     }
@@ -120,7 +108,6 @@ pub struct RateLimitLayerBuilder<R = ProblemJson> {
     limits: Vec<Limit>,
     headers: Headers,
     respond: R,
-    on_store_error: OnStoreError,
     extensions: bool,
 }
 
@@ -137,16 +124,10 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// What happens when the store has no answer. Default: [`OnStoreError::Allow`].
-    pub fn on_store_error(mut self, action: OnStoreError) -> Self {
-        self.on_store_error = action;
-        self
-    }
-
     /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
     pub fn respond<N>(self, respond: N) -> RateLimitLayerBuilder<N> {
-        let Self { limits, headers, respond: _, on_store_error, extensions } = self;
-        RateLimitLayerBuilder { limits, headers, respond, on_store_error, extensions }
+        let Self { limits, headers, respond: _, extensions } = self;
+        RateLimitLayerBuilder { limits, headers, respond, extensions }
     }
 
     /// Leaves the extensions of requests and responses alone, which saves their allocation. Handlers then do not see
@@ -182,14 +163,13 @@ impl<R> RateLimitLayerBuilder<R> {
     }
 
     fn into_shared(self) -> Arc<Shared<R>> {
-        let Self { limits, headers, respond, on_store_error, extensions } = self;
+        let Self { limits, headers, respond, extensions } = self;
         let first = plan(&limits);
         let replaced = ArcSwap::from_pointee(plan(&limits));
         Arc::new(Shared {
             limits: limits.into(),
             headers,
             respond,
-            on_store_error,
             extensions,
             first,
             replaced,
@@ -240,12 +220,13 @@ impl<R> Shared<R> {
     }
 
     /// Logs that the store gave no answer, at most once a second: an outage must not fill the disk as well.
-    pub(crate) fn report(&self, error: &StoreError) {
+    pub(crate) fn report(&self, error: &StoreError, denies: bool) {
         let second = self.started.elapsed().as_secs() + 1;
         // Relaxed: at worst two threads log in the same second.
         if self.reported.swap(second, Ordering::Relaxed) != second {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::error!(error, action = ?self.on_store_error, "the rate limit store gave no answer");
+            let action = if denies { "deny" } else { "allow" };
+            tracing::error!(error, action, "the rate limit store gave no answer");
         }
     }
 

@@ -60,7 +60,7 @@ pub use self::extract::{Constant, FromExtension, Header, KeyFn, PeerAddr, PeerIp
 pub use self::future::ResponseFuture;
 pub use self::headers::Headers;
 pub use self::key::{Extraction, KeyExtractor, MissingKey, Or};
-pub use self::layer::{OnStoreError, RateLimitLayer, RateLimitLayerBuilder};
+pub use self::layer::{RateLimitLayer, RateLimitLayerBuilder};
 pub use self::limit::{Limit, OnMissingKey};
 pub use self::refusal::{ProblemJson, Reason, Refusal, Respond};
 pub use self::service::RateLimit;

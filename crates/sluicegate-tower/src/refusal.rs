@@ -29,8 +29,9 @@ pub enum Reason<'a> {
     Impossible(&'a Decision),
     /// It has no key, and the limit rejects such requests with this status.
     MissingKey(&'a MissingKey, StatusCode),
-    /// The store gave no answer, and the layer denies then: 503.
-    Store(&'a StoreError),
+    /// The store could not be reached, and a policy refuses then
+    /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. With the error, if the store has handed it on.
+    Outage(Option<&'a StoreError>),
 }
 
 impl<'a> Refusal<'a> {
@@ -48,7 +49,7 @@ impl<'a> Refusal<'a> {
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.reason {
             Reason::Exceeded(decision) | Reason::Impossible(decision) => Some(decision),
-            Reason::MissingKey(..) | Reason::Store(_) => None,
+            Reason::MissingKey(..) | Reason::Outage(_) => None,
         }
     }
 
@@ -58,7 +59,7 @@ impl<'a> Refusal<'a> {
             Reason::Exceeded(_) => StatusCode::TOO_MANY_REQUESTS,
             Reason::Impossible(_) => StatusCode::FORBIDDEN,
             Reason::MissingKey(_, status) => status,
-            Reason::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Outage(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -67,7 +68,7 @@ impl<'a> Refusal<'a> {
         match self.reason {
             Reason::Exceeded(decision) | Reason::Impossible(decision) => retry_after(decision),
             // An outage has no known end; a second keeps clients from hammering.
-            Reason::Store(_) => Some(1),
+            Reason::Outage(_) => Some(1),
             Reason::MissingKey(..) => None,
         }
     }
@@ -155,7 +156,7 @@ fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
             quoted(body, missing.reason())?;
             body.write_char('}')
         }
-        Reason::Store(_) => write!(
+        Reason::Outage(_) => write!(
             body,
             r#"{{"type":"about:blank","title":"Service Unavailable","status":{status},"detail":"the rate limiter gave no answer"}}"#
         ),
