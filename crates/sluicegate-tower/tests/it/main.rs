@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod agreement;
+mod costs;
+mod exempt;
 mod giving_back;
 mod headers;
 mod keys;
@@ -12,4 +14,5 @@ mod refusals;
 mod stacked;
 mod stores;
 mod support;
+mod tiers;
 mod waiting;
