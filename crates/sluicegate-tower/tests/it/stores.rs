@@ -4,43 +4,19 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_core::{
-    Ask, Basis, ConfigError, Decision, Inherit, MemoryStore, OnOutage, Opened, Outcome, Policy,
-    PolicyBuilder, Store, StoreError, StoreErrorKind, Verdict,
+    Ask, Basis, ConfigError, Decision, Inherit, OnOutage, Opened, Outcome, Policy, PolicyBuilder, Store,
+    StoreErrorKind, Verdict,
 };
 use sluicegate_tower::{Constant, Limit, RateLimitLayer, Reason, Refusal};
 use tower::Layer;
 
+use crate::remote::Remote;
 use crate::support::{Handler, answer, by_header, described, fields, from, number, on, problem, send, store};
-
-/// A memory store whose answers come late, or not at all.
-struct Remote {
-    memory: Arc<dyn Store>,
-    fails: Option<StoreErrorKind>,
-}
-
-impl Store for Remote {
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
-        self.memory.open(policy, replaces)
-    }
-
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
-        let verdict = self.memory.decide(asks);
-        let fails = self.fails;
-        Verdict::pending(async move {
-            tokio::task::yield_now().await;
-            fails.map_or(verdict.await, |kind| Err(StoreError::new(kind)))
-        })
-    }
-}
-
-fn remote(memory: &MemoryStore, fails: Option<StoreErrorKind>) -> Arc<dyn Store> {
-    Arc::new(Remote { memory: memory.into(), fails })
-}
 
 #[tokio::test]
 async fn when_the_store_fails_requests_pass_without_fields_by_default() {
     let (store, _) = store();
-    let failing = Policy::gcra("api", "1/min").on(remote(&store, Some(StoreErrorKind::Timeout))).unwrap();
+    let failing = Policy::gcra("api", "1/min").on(Remote::of(&store, Some(StoreErrorKind::Timeout))).unwrap();
     let handler = Handler::default();
     let service = RateLimitLayer::new(by_header(failing)).layer(handler.clone());
     for _ in 0..3 {
@@ -55,7 +31,7 @@ async fn when_the_store_fails_requests_pass_without_fields_by_default() {
 #[tokio::test]
 async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides_the_cause() {
     let (store, _) = store();
-    let failing = remote(&store, Some(StoreErrorKind::Unavailable));
+    let failing = Remote::of(&store, Some(StoreErrorKind::Unavailable));
     let open = Policy::gcra("open", "1/min").on(Arc::clone(&failing)).unwrap();
     let closed = Policy::gcra("closed", "1/min").on_outage(OnOutage::Deny).on(failing).unwrap();
     let handler = Handler::default();
@@ -143,7 +119,7 @@ async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
 #[tokio::test]
 async fn a_store_that_answers_late_gives_the_same_responses_as_memory() {
     let ((near, _), (far, _)) = (store(), store());
-    let layers = [(&near).into(), remote(&far, None)].map(|store: Arc<dyn Store>| {
+    let layers = [(&near).into(), Remote::of(&far, None)].map(|store: Arc<dyn Store>| {
         let window = Policy::fixed_window("window", "3/min").on(Arc::clone(&store)).unwrap();
         let bucket = Policy::gcra("bucket", "1/s burst 2").on(store).unwrap();
         let bucket = Limit::new(bucket).key(Constant::new("all"));
