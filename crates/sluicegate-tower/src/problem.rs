@@ -37,11 +37,13 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
     }
 }
 
-/// `Too many requests: try again in 7 s`, and what else there is to say in a line.
+/// `Too many requests: try again in 7 s`
 pub(crate) fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
     let mut body = String::with_capacity(96);
-    let _ = write!(body, "{}: ", refusal.status().canonical_reason().unwrap_or("Refused"));
     detail(&mut body, refusal.detail());
+    if let Some(first) = body.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
     body.push('\n');
     response(refusal, body, "text/plain; charset=utf-8")
 }

@@ -3,15 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod agreement;
+mod bodies;
 mod costs;
 mod exempt;
 mod giving_back;
+mod header_modes;
 mod headers;
 mod hidden;
 mod keys;
 mod log;
 mod meter;
 mod missing_keys;
+mod queue;
 mod readiness;
 mod refunds;
 mod refusals;
