@@ -70,22 +70,18 @@ impl Asks {
         self.0.iter().any(|asked| plan.policies[asked.slot].on_outage() == OnOutage::Deny)
     }
 
-    /// Gives back all that `decision` spent, and says where that leaves the keys if that is known at once.
-    pub(crate) fn give_back<R>(&self, shared: &Shared<R>, decision: &Decision) -> Option<Decision> {
-        self.give_back_units(shared, decision, |_, asked| asked.cost)
-    }
-
-    /// Gives back so many units of each ask. What nothing is given back of is asked as well, for where it stands.
-    pub(crate) fn give_back_units<R>(
+    /// Gives back so many units of what each ask has spent, and says where that leaves the keys if that is known at once.
+    /// What nothing is given back of is asked as well, for where it stands.
+    pub(crate) fn give_back<R>(
         &self,
         shared: &Shared<R>,
         decision: &Decision,
-        units: impl Fn(usize, &Asked) -> u64,
+        units: &[u64],
     ) -> Option<Decision> {
         let mode = Mode::Refund { spent_us: Some(decision.spent_us()) };
-        let asks = self.0.iter().enumerate().map(|(index, asked)| {
-            (&shared.slots[asked.slot].limiter, &asked.key, units(index, asked), Some(mode))
-        });
+        let asks = self.0.iter().zip(units);
+        let asks =
+            asks.map(|(asked, &units)| (&shared.slots[asked.slot].limiter, &asked.key, units, Some(mode)));
         // The store begins with it at once; nobody has to wait for its answer.
         let mut decision = RateLimiter::decide_all(asks).now().ok()?.ok()?;
         self.label(shared, &mut decision);

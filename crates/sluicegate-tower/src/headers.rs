@@ -1,6 +1,7 @@
 //! The header fields that tell a client where it stands.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -101,7 +102,7 @@ pub(crate) fn write(
     plan: &Plan,
     already: Already,
 ) {
-    let is_planned = decision.policies().is_some_and(|policies| std::ptr::eq(&**policies, &*plan.policies));
+    let is_planned = decision.policies().is_some_and(|policies| Arc::ptr_eq(policies, &plan.policies));
     let refused_for = retry_after(decision);
     if !style.shows() && refused_for.is_none() {
         return;

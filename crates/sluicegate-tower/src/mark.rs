@@ -1,7 +1,8 @@
 //! What happens to the response of a request that was let through.
 
-use http::{Response, response};
+use http::Response;
 use sluicegate_core::Decision;
+use smallvec::SmallVec;
 
 use crate::asks::Asks;
 use crate::headers::{self, Already};
@@ -30,10 +31,13 @@ impl Marked {
         let is_refused = inner.as_ref().is_some_and(|inner| !inner.is_allowed());
         let decision = if is_refused || (inner.is_none() && extensions.get::<Unserved>().is_some()) {
             // A limit behind this one refused: this one has let nothing through, so it has nothing to charge for.
-            self.asks.give_back(shared, &self.decision).unwrap_or(self.decision)
+            self.give_back(shared, |_| true).unwrap_or(self.decision)
         } else if shared.refunds {
             let (head, body) = response.into_parts();
-            let after = self.refund(shared, &head);
+            let after = self.give_back(shared, |slot| {
+                let limit = &shared.limits[shared.slots[slot].limit];
+                limit.refund_if.as_ref().is_some_and(|refund| refund(&head))
+            });
             response = Response::from_parts(head, body);
             after.unwrap_or(self.decision)
         } else {
@@ -53,22 +57,19 @@ impl Marked {
         response
     }
 
-    /// Gives back what the limits give back for such a response.
-    fn refund<R>(&self, shared: &Shared<R>, head: &response::Parts) -> Option<Decision> {
-        let is_refunded = |slot: usize| {
-            let limit = &shared.limits[shared.slots[slot].limit];
-            limit.refund_if.as_ref().is_some_and(|refund| refund(head))
-        };
+    /// Gives back what was spent in the slots that `is_given_back` says, and says where that leaves the keys if that is
+    /// known at once. Nothing is asked if there is nothing to give back.
+    fn give_back<R>(&self, shared: &Shared<R>, is_given_back: impl Fn(usize) -> bool) -> Option<Decision> {
         let units = self.asks.iter().enumerate().map(|(index, asked)| match &self.meter {
-            _ if !is_refunded(asked.slot) => 0,
+            _ if !is_given_back(asked.slot) => 0,
             // What the handler has settled is what there is to give back.
             Some(meter) => meter.take(index),
             None => asked.cost,
         });
-        let units: Vec<u64> = units.collect();
+        let units: SmallVec<[u64; 4]> = units.collect();
         if units.iter().all(|&units| units == 0) {
             return None;
         }
-        self.asks.give_back_units(shared, &self.decision, |index, _| units[index])
+        self.asks.give_back(shared, &self.decision, &units)
     }
 }

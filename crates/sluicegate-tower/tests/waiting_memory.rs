@@ -1,5 +1,4 @@
 //! What a request that waits keeps in memory. A binary of its own, for it counts all allocations of its process.
-#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 use std::alloc::System;
 use std::convert::Infallible;

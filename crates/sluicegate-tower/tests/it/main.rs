@@ -4,12 +4,14 @@
 
 mod agreement;
 mod bodies;
+mod combinations;
 mod costs;
 mod exempt;
 mod giving_back;
 mod header_modes;
 mod headers;
 mod hidden;
+mod inputs;
 mod keys;
 mod log;
 mod meter;
