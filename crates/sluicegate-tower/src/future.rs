@@ -104,8 +104,10 @@ impl<R> Passed<R> {
             Meter::enter(&meter, request.extensions_mut());
         }
         let marked = marked?;
-        if shared.extensions {
-            request.extensions_mut().insert(marked.decision.clone());
+        if shared.extensions
+            && let Some(decision) = &marked.decision
+        {
+            request.extensions_mut().insert(decision.clone());
         }
         Some(Self { marked, shared: Arc::clone(shared) })
     }
@@ -147,8 +149,11 @@ where
                 }
                 StateProj::Calling { inner, passed } => {
                     let mut response = ready!(inner.poll(cx))?;
-                    if let Some(Passed { marked, shared }) = passed.take() {
-                        response = marked.mark(&shared, response);
+                    if let Some(Passed { mut marked, shared }) = passed.take() {
+                        if shared.refunds {
+                            response = marked.refund(&shared, response);
+                        }
+                        marked.mark(&shared, &mut response);
                     }
                     return Poll::Ready(Ok(response));
                 }

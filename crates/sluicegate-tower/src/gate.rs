@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
@@ -19,13 +20,15 @@ use crate::predicate::Entry;
 use crate::queue::Place;
 use crate::refusal::{Reason, Refusal, Respond, answer};
 use crate::shared::Shared;
+use crate::trial::Trial;
 
 /// The limits that a request was found to be subject to, so far.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     asks: Asks,
-    /// What is asked of policies that are only tried out.
+    /// What is asked of policies that are only tried out, and then what was.
     tried: Vec<Asked>,
+    trials: Vec<Arc<Trial>>,
     /// The limit that comes next.
     next: usize,
 }
@@ -178,7 +181,10 @@ impl Gate {
     fn decide<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
         if self.asks.is_empty() {
             self.try_out(shared);
-            return Next::Go(None);
+            return match self.trials.is_empty() || !shared.marks_responses() {
+                true => Next::Go(None),
+                false => self.go(shared, None),
+            };
         }
         let verdict = self.asks.decide(&shared.slots);
         if !shared.marks_responses()
@@ -254,17 +260,22 @@ impl Gate {
             return Next::Go(None);
         }
         self.asks.label(shared, &mut decision);
-        let asks = mem::take(&mut self.asks);
-        let meter = shared.meters.then(|| Meter::of_request(shared, &asks, &decision));
-        Next::Go(Some(Box::new(Marked { asks, decision, meter })))
+        self.go(shared, Some(decision))
+    }
+
+    fn go<R, B>(&mut self, shared: &Shared<R>, decision: Option<Decision>) -> Next<B> {
+        let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
+        let meter = shared.meters.then(|| Meter::of_request(shared, &asks, decision.as_ref(), &trials));
+        Next::Go(Some(Box::new(Marked { asks, decision, trials, meter })))
     }
 
     /// Asks each policy that is only tried out on its own, as if it stood behind the others.
     fn try_out<R>(&mut self, shared: &Shared<R>) {
-        for Asked { slot, key, cost } in self.tried.drain(..) {
-            let limiter = &shared.slots[slot].limiter;
-            let verdict = RateLimiter::check_all([(limiter, &key, cost)]);
-            shared.shadows.watch(slot, &shared.plan().policies[slot], verdict);
+        for asked in self.tried.drain(..) {
+            let trial = Arc::new(Trial::new(&shared.slots, asked));
+            let verdict = RateLimiter::check_all([(&trial.limiter, &trial.key, trial.cost)]);
+            shared.shadows.watch(&trial, &shared.plan().policies[trial.slot], verdict);
+            self.trials.push(trial);
         }
     }
 }

@@ -71,6 +71,7 @@ mod shadow;
 mod shared;
 mod simple;
 mod tiers;
+mod trial;
 
 pub use self::builder::RateLimitLayerBuilder;
 pub use self::extract::{Constant, FromExtension, Header, KeyFn, PeerAddr, PeerIp, key_fn};

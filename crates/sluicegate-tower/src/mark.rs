@@ -1,6 +1,8 @@
 //! What happens to the response of a request that was let through.
 
-use http::Response;
+use std::sync::Arc;
+
+use http::{Extensions, Response};
 use sluicegate_core::Decision;
 use smallvec::SmallVec;
 
@@ -8,12 +10,16 @@ use crate::asks::Asks;
 use crate::headers::{self, Already};
 use crate::meter::Meter;
 use crate::shared::Shared;
+use crate::trial::Trial;
 
 /// What the response of the inner service is to be marked with. In a box, for it is large and goes through many hands.
 #[derive(Debug)]
 pub(crate) struct Marked {
     pub(crate) asks: Asks,
-    pub(crate) decision: Decision,
+    /// What was decided, if any policy is enforced.
+    pub(crate) decision: Option<Decision>,
+    /// What was asked of policies in shadow.
+    pub(crate) trials: Vec<Arc<Trial>>,
     /// What the request has spent, if that may change while it is served.
     pub(crate) meter: Option<Meter>,
 }
@@ -24,25 +30,27 @@ pub(crate) struct Marked {
 pub(crate) struct Unserved;
 
 impl Marked {
-    /// Marks the response with where the client stands, and gives back what is to be given back.
-    pub(crate) fn mark<R, B>(self: Box<Self>, shared: &Shared<R>, mut response: Response<B>) -> Response<B> {
-        let extensions = response.extensions_mut();
-        let inner = extensions.remove::<Decision>();
-        let is_refused = inner.as_ref().is_some_and(|inner| !inner.is_allowed());
-        let decision = if is_refused || (inner.is_none() && extensions.get::<Unserved>().is_some()) {
-            // A limit behind this one refused: this one has let nothing through, so it has nothing to charge for.
-            self.give_back(shared, |_| true).unwrap_or(self.decision)
-        } else if shared.refunds {
-            let (head, body) = response.into_parts();
-            let after = self.give_back(shared, |slot| {
-                let limit = &shared.limits[shared.slots[slot].limit];
-                limit.refund_if.as_ref().is_some_and(|refund| refund(&head))
-            });
-            response = Response::from_parts(head, body);
-            after.unwrap_or(self.decision)
-        } else {
-            self.decision
-        };
+    /// Gives back what the limits give back for such a response.
+    pub(crate) fn refund<R, B>(&mut self, shared: &Shared<R>, response: Response<B>) -> Response<B> {
+        if was_refused(response.extensions()) {
+            return response;
+        }
+        let (head, body) = response.into_parts();
+        self.give_back(shared, |slot| {
+            let limit = &shared.limits[shared.slots[slot].limit];
+            limit.refund_if.as_ref().is_some_and(|refund| refund(&head))
+        });
+        Response::from_parts(head, body)
+    }
+
+    /// Marks the response with where the client stands.
+    pub(crate) fn mark<R, B>(mut self: Box<Self>, shared: &Shared<R>, response: &mut Response<B>) {
+        if was_refused(response.extensions()) {
+            // This layer has let nothing through, so it has nothing to charge for.
+            self.give_back(shared, |_| true);
+        }
+        let Some(decision) = self.decision else { return };
+        let inner = response.extensions_mut().remove::<Decision>();
         let shown = match &inner {
             None => decision,
             Some(inner) => decision.merge(inner),
@@ -54,22 +62,39 @@ impl Marked {
         if let Some(decision) = left {
             response.extensions_mut().insert(decision);
         }
-        response
     }
 
-    /// Gives back what was spent in the slots that `is_given_back` says, and says where that leaves the keys if that is
-    /// known at once. Nothing is asked if there is nothing to give back.
-    fn give_back<R>(&self, shared: &Shared<R>, is_given_back: impl Fn(usize) -> bool) -> Option<Decision> {
-        let units = self.asks.iter().enumerate().map(|(index, asked)| match &self.meter {
-            _ if !is_given_back(asked.slot) => 0,
+    /// Gives back what was spent in the slots that `is_given_back` says. The decision then says where that leaves the
+    /// keys, if that is known at once.
+    fn give_back<R>(&mut self, shared: &Shared<R>, is_given_back: impl Fn(usize) -> bool) {
+        let units = |index: usize, slot: usize, cost: u64| match &self.meter {
+            _ if !is_given_back(slot) => 0,
             // What the handler has settled is what there is to give back.
             Some(meter) => meter.take(index),
-            None => asked.cost,
-        });
-        let units: SmallVec<[u64; 4]> = units.collect();
-        if units.iter().all(|&units| units == 0) {
-            return None;
+            None => cost,
+        };
+        let asks = self.asks.iter().enumerate();
+        let asked: SmallVec<[u64; 4]> =
+            asks.map(|(index, asked)| units(index, asked.slot, asked.cost)).collect();
+        for (index, trial) in (asked.len()..).zip(&self.trials) {
+            match units(index, trial.slot, trial.cost) {
+                0 => {}
+                units => trial.give_back(units),
+            }
         }
-        self.asks.give_back(shared, &self.decision, &units)
+        if let Some(decision) = &mut self.decision
+            && asked.iter().any(|&units| units > 0)
+            && let Some(after) = self.asks.give_back(shared, decision, &asked)
+        {
+            *decision = after;
+        }
+    }
+}
+
+/// Whether a layer behind this one refused the request.
+fn was_refused(extensions: &Extensions) -> bool {
+    match extensions.get::<Decision>() {
+        Some(inner) => !inner.is_allowed(),
+        None => extensions.get::<Unserved>().is_some(),
     }
 }

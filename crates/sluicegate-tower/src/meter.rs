@@ -10,6 +10,7 @@ use sluicegate_core::{Decision, Key, Mode, Policy, RateLimiter, StoreError};
 
 use crate::asks::Asks;
 use crate::shared::Shared;
+use crate::trial::Trial;
 
 /// What a request has spent, for handlers that learn its cost while they serve it: tokens, bytes, rows.
 ///
@@ -17,8 +18,8 @@ use crate::shared::Shared;
 /// of use after the handler has returned: in a task, in a body that is still streamed. Clones share one account.
 ///
 /// A meter is about all limits that its request was checked against; [`of`](Self::of) picks one of them. Limits that
-/// did not apply, policies in shadow, and limits that nobody could decide in an outage are not among them. A meter of no
-/// limit does nothing.
+/// did not apply, and those that nobody could decide in an outage, are not among them. A meter of no limit does nothing.
+/// Policies in shadow are charged as well, and answer nothing.
 ///
 /// Each call reaches the store at once; what it returns says where the request's keys stand then. Dropping that undoes
 /// nothing.
@@ -45,8 +46,9 @@ struct Account {
     /// The name of the limit, if it has one of its own.
     name: Option<Arc<str>>,
     key: Key,
-    spent_us: u64,
+    spent_us: Option<u64>,
     spent: AtomicU64,
+    is_shadow: bool,
 }
 
 /// How an account changes.
@@ -80,7 +82,7 @@ impl Meter {
     }
 
     /// Spends `units` more of each limit, whether they fit or not: what does not fit is a debt that later requests wait
-    /// for. `None` if this meter is about no limit.
+    /// for. `None` if this meter is about no limit that is enforced.
     ///
     /// # Errors
     /// When the store gave no answer; the account is then as before, so that the call may be repeated.
@@ -116,20 +118,28 @@ impl Meter {
     }
 
     /// What a request is about to spend, in the order of its asks.
-    pub(crate) fn of_request<R>(shared: &Shared<R>, asks: &Asks, decision: &Decision) -> Self {
+    pub(crate) fn of_request<R>(
+        shared: &Shared<R>,
+        asks: &Asks,
+        decision: Option<&Decision>,
+        trials: &[Arc<Trial>],
+    ) -> Self {
         let plan = shared.plan();
-        let accounts = asks.iter().map(|asked| {
-            let slot = &shared.slots[asked.slot];
+        let account = |slot: usize, key: &Key, (spent, spent_us): (u64, Option<u64>), is_shadow: bool| {
             Arc::new(Account {
-                limiter: slot.limiter.clone(),
-                policy: Arc::clone(&plan.policies[asked.slot]),
-                name: shared.limits[slot.limit].name.clone(),
-                key: asked.key.clone(),
-                spent_us: decision.spent_us(),
-                spent: AtomicU64::new(asked.cost),
+                limiter: shared.slots[slot].limiter.clone(),
+                policy: Arc::clone(&plan.policies[slot]),
+                name: shared.limits[shared.slots[slot].limit].name.clone(),
+                key: key.clone(),
+                spent_us,
+                spent: AtomicU64::new(spent),
+                is_shadow,
             })
-        });
-        Self::from_accounts(accounts.collect())
+        };
+        let spent_us = decision.map(Decision::spent_us);
+        let asked = asks.iter().map(|asked| account(asked.slot, &asked.key, (asked.cost, spent_us), false));
+        let tried = trials.iter().map(|trial| account(trial.slot, &trial.key, trial.spent(), true));
+        Self::from_accounts(asked.chain(tried).collect())
     }
 
     /// Puts it into the extensions of a request, together with what layers further out have put there.
@@ -160,25 +170,23 @@ impl Meter {
         &self,
         changes: Vec<Change>,
     ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
-        let accounts = self.0.clone();
-        let asks = self.accounts().iter().zip(&changes).map(|(account, change)| {
-            let (units, mode) = match *change {
-                Change::Charge(units) => (units, Mode::Charge),
-                Change::Refund(units) => (units, Mode::Refund { spent_us: Some(account.spent_us) }),
-            };
-            (&account.limiter, &account.key, units, Some(mode))
-        });
-        let verdict = (!changes.is_empty()).then(|| RateLimiter::decide_all(asks));
+        let all = self.accounts().iter().cloned().zip(changes);
+        let (shadows, enforced): (Vec<_>, Vec<_>) = all.partition(|(account, _)| account.is_shadow);
+        for one in &shadows {
+            // The store begins with it at once; nobody waits for its answer.
+            drop(RateLimiter::decide_all([ask(one)]));
+        }
+        let verdict = (!enforced.is_empty()).then(|| RateLimiter::decide_all(enforced.iter().map(ask)));
         async move {
-            let (Some(accounts), Some(verdict)) = (accounts, verdict) else { return Ok(None) };
+            let Some(verdict) = verdict else { return Ok(None) };
             match verdict.await {
                 Ok(mut decision) => {
-                    decision
-                        .set_policies(accounts.iter().map(|account| Arc::clone(&account.policy)).collect());
+                    let policies = enforced.iter().map(|(account, _)| Arc::clone(&account.policy));
+                    decision.set_policies(policies.collect());
                     Ok(Some(decision))
                 }
                 Err(error) => {
-                    for (account, change) in accounts.iter().zip(changes) {
+                    for (account, change) in enforced {
                         // A refund that was given and is given again would let more pass than the policy allows.
                         if let Change::Charge(units) = change {
                             account.refund(units);
@@ -189,6 +197,14 @@ impl Meter {
             }
         }
     }
+}
+
+fn ask((account, change): &(Arc<Account>, Change)) -> (&RateLimiter, &Key, u64, Option<Mode>) {
+    let (units, mode) = match *change {
+        Change::Charge(units) => (units, Mode::Charge),
+        Change::Refund(units) => (units, Mode::Refund { spent_us: account.spent_us }),
+    };
+    (&account.limiter, &account.key, units, Some(mode))
 }
 
 impl Account {

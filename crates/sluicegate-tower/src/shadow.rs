@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sluicegate_core::{Decision, Policy, StoreError, Verdict};
+use sluicegate_core::{Basis, Decision, Policy, StoreError, Verdict};
 use tokio::runtime::Handle;
 
 use crate::shared::OnceASecond;
+use crate::trial::Trial;
 
 /// What a shadow policy would have done to the requests that the enforced limits let pass.
 ///
@@ -47,14 +48,16 @@ impl Shadows {
     }
 
     /// Counts what the verdict says when it is known; the request does not wait for it.
-    pub(crate) fn watch(&self, slot: usize, policy: &Arc<Policy>, verdict: Verdict) {
+    pub(crate) fn watch(&self, trial: &Arc<Trial>, policy: &Arc<Policy>, verdict: Verdict) {
+        let slot = trial.slot;
         match verdict.now() {
-            Ok(result) => self.0[slot].count(policy, &result),
+            Ok(result) => self.0[slot].count(trial, policy, &result),
             Err(pending) => match Handle::try_current() {
                 Ok(runtime) => {
-                    let (counts, policy) = (Arc::clone(&self.0), Arc::clone(policy));
+                    let (counts, trial, policy) =
+                        (Arc::clone(&self.0), Arc::clone(trial), Arc::clone(policy));
                     // It ends when the store answers or its deadline is over.
-                    drop(runtime.spawn(async move { counts[slot].count(&policy, &pending.await) }));
+                    drop(runtime.spawn(async move { counts[slot].count(&trial, &policy, &pending.await) }));
                 }
                 Err(_) => add(&self.0[slot].unknown),
             },
@@ -76,8 +79,11 @@ impl Shadows {
 }
 
 impl Counts {
-    fn count(&self, policy: &Policy, result: &Result<Decision, StoreError>) {
+    fn count(&self, trial: &Trial, policy: &Policy, result: &Result<Decision, StoreError>) {
+        let decision = result.as_ref().ok().filter(|decision| decision.is_allowed());
+        trial.is_known(decision.map(Decision::spent_us));
         match result {
+            Ok(decision) if decision.basis() == Basis::Outage => add(&self.unknown),
             Err(_) => add(&self.unknown),
             Ok(decision) if !decision.is_allowed() => {
                 add(&self.refused);

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use sluicegate_core::{Inherit, Policy, Store, StoreErrorKind};
-use sluicegate_tower::{Header, Limit, OnMissingKey, RateLimitLayer, ShadowCount};
+use sluicegate_core::{Inherit, Policy, RateLimiter, Store, StoreErrorKind};
+use sluicegate_tower::{Header, Limit, Meter, OnMissingKey, RateLimitLayer, ShadowCount};
 use tower::Layer;
 
 use crate::log::Log;
 use crate::remote::Remote;
 use crate::support::{
-    Handler, anonymous, answer, by_header, described, fields, from, number, on, paused_store, send, store,
+    Body, Handler, anonymous, answer, by_header, described, fields, from, layer, number, on, paused_store,
+    send, store,
 };
 
 /// Passed, delayed, refused, unknown.
@@ -160,4 +161,58 @@ async fn the_log_names_the_policy_once_a_second_and_never_the_key() {
     assert!((1..=2).contains(&lines.len()), "{lines:?}");
     assert!(lines[0].contains("sluicegate::shadow") && lines[0].contains("policy=\"stricter\""), "{lines:?}");
     assert!(!lines[0].contains("secret"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn what_an_enforced_limit_would_give_back_a_shadow_gives_back_too() {
+    let (memory, _) = store();
+    for (name, store) in [("near", (&memory).into()), ("far", Remote::of(&memory, None))] {
+        let login: RateLimiter = Policy::gcra(name, "2/min").shadow().on(store).unwrap();
+        let limit = by_header(login.clone()).refund_if(|head| head.status.is_success());
+        let layer = RateLimitLayer::new(limit);
+        let service = layer.layer(Handler::default());
+        for _ in 0..5 {
+            send(&service, from("ada")).await;
+            // The answer may come after the response, and is waited for by a task of its own.
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(numbers(&layer.shadow_counts()), [(name, [5, 0, 0, 0])]);
+        login.charge("ada", 2).await.unwrap();
+        send(&service, from("ada")).await;
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(login.peek("ada").await.unwrap().remaining(), 0, "what was not spent is not given back");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_an_inner_layer_refuses_counts_in_no_shadow_around_it() {
+    let (store, _) = store();
+    let tried = on(&store, Policy::sliding_log("tried", "10/min").shadow());
+    let service = RateLimitLayer::new(by_header(tried.clone()))
+        .layer(layer(&store, "inner", "1/min").layer(Handler::default()));
+    for _ in 0..4 {
+        send(&service, from("ada")).await;
+    }
+    assert_eq!(answer(tried.peek("ada")).remaining(), 9);
+}
+
+#[tokio::test]
+async fn a_meter_charges_a_shadow_and_hears_nothing_of_it() {
+    let (store, _) = store();
+    let tried = on(&store, Policy::fixed_window("tokens", "100/min").shadow());
+    let limit = by_header(tried.clone()).cost(10).unwrap();
+    let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
+    let handler = tower::service_fn(|request: http::Request<()>| {
+        let meter = request.extensions().get::<Meter>().cloned().unwrap();
+        async move {
+            assert!(meter.of("tokens").settle(35).await.unwrap().is_none());
+            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from("ok")))
+        }
+    });
+    send(&layer.layer(handler), from("ada")).await;
+    assert_eq!(answer(tried.peek("ada")).remaining(), 65);
 }
