@@ -1,4 +1,4 @@
-//! The way of a request to its decision: keys, verdict, turn. Each step is taken at once where it can be.
+//! The way of a request to its decision: tiers, keys, verdict, turn. Each step is taken at once where it can be.
 
 use std::future::Future;
 use std::mem;
@@ -7,46 +7,46 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
-use http::header::RETRY_AFTER;
 use http::request::Parts;
-use sluicegate_core::{Decision, Key, Mode, RateLimiter, StoreError, Turn, Verdict};
-use smallvec::SmallVec;
+use sluicegate_core::{Basis, Decision, Key, RateLimiter, StoreError, Turn, Verdict};
 
-use crate::headers::{self, forbid_caching};
+use crate::asks::{Asked, Asks};
+use crate::conditions::{Asking, Choice};
 use crate::key::{Extraction, MissingKey};
-use crate::layer::{OnStoreError, Shared};
 use crate::limit::OnMissingKey;
-use crate::refusal::{Reason, Refusal, Respond};
+use crate::mark::Marked;
+use crate::meter::Meter;
+use crate::predicate::Entry;
+use crate::queue::Place;
+use crate::refusal::{Reason, Refusal, Respond, answer};
+use crate::shared::Shared;
+use crate::trial::Trial;
 
 /// The limits that a request was found to be subject to, so far.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    asked: SmallVec<[Asked; 1]>,
-    /// The limit whose key comes next.
+    asks: Asks,
+    /// What is asked of policies that are only tried out, and then what was.
+    tried: Vec<Asked>,
+    trials: Vec<Arc<Trial>>,
+    /// The limit that comes next.
     next: usize,
-}
-
-/// Whose bucket of a limit, and for how much.
-#[derive(Debug)]
-struct Asked {
-    limit: usize,
-    key: Key,
-    cost: u64,
 }
 
 /// What has to be waited for.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Key(Extraction),
+    Tier(Choice, u64),
+    Key(Extraction, Wanted),
     Verdict(Verdict),
-    Turn(Turn, Decision),
+    Turn(Turn, Decision, #[expect(dead_code, reason = "held for as long as the turn is waited for")] Place),
 }
 
-/// What the response of the inner service is to be marked with. In a box, for it is large and goes through many hands.
-#[derive(Debug)]
-pub(crate) struct Marked {
-    gate: Gate,
-    pub(crate) decision: Decision,
+/// Of which limiter how much is asked, once the key is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    slot: usize,
+    cost: u64,
 }
 
 /// What a step led to.
@@ -61,21 +61,134 @@ pub(crate) enum Next<B> {
 impl Gate {
     /// Goes as far as it can without waiting.
     pub(crate) fn enter<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
-        while let Some(limit) = shared.limits.get(self.next) {
-            match limit.key.extract(parts).now() {
-                Ok(found) => {
-                    if let Some(refused) = self.found(shared, parts, found) {
-                        return refused;
-                    }
-                }
-                Err(pending) => return Next::Wait(Box::new(Step::Key(pending))),
+        if let Some(door) = &shared.door {
+            match door.entry(parts) {
+                Entry::ToTheLimits => {}
+                Entry::PastTheLimits => return Next::Go(None),
+                Entry::Refused => return refuse(shared, parts, Reason::Blocked),
             }
         }
-        if self.asked.is_empty() {
-            return Next::Go(None);
+        self.go_on(shared, parts)
+    }
+
+    fn go_on<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+        while let Some(limit) = shared.limits.get(self.next) {
+            if let Some(next) = self.ask(shared, parts, limit.asking(parts)) {
+                return next;
+            }
         }
-        let verdict = RateLimiter::decide_all(self.asks(shared, None));
+        self.decide(shared, parts)
+    }
+
+    /// Waits for a step, and goes on from there as far as it can.
+    pub(crate) fn poll<R: Respond<B>, B>(
+        &mut self,
+        step: &mut Step,
+        cx: &mut Context<'_>,
+        shared: &Shared<R>,
+        parts: &Parts,
+    ) -> Poll<Next<B>> {
+        loop {
+            let next = match step {
+                Step::Tier(choice, cost) => {
+                    let tier = ready!(Pin::new(choice).poll(cx));
+                    let next = self.ask(shared, parts, Asking::of(tier, *cost));
+                    next.unwrap_or_else(|| self.go_on(shared, parts))
+                }
+                Step::Key(extraction, wanted) => {
+                    let found = ready!(Pin::new(extraction).poll(cx));
+                    let next = self.found(shared, parts, *wanted, found);
+                    next.unwrap_or_else(|| self.go_on(shared, parts))
+                }
+                Step::Verdict(verdict) => {
+                    let result = ready!(Pin::new(verdict).poll(cx));
+                    self.decided(shared, parts, result)
+                }
+                Step::Turn(turn, decision, _) => {
+                    ready!(Pin::new(turn).poll(cx));
+                    let decision = decision.clone().later(decision.delay());
+                    self.pass(shared, decision)
+                }
+            };
+            match next {
+                Next::Wait(following) => *step = *following,
+                next => return Poll::Ready(next),
+            }
+        }
+    }
+
+    /// Finds out whose bucket it is that the next limit asks of.
+    #[inline]
+    fn ask<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        asking: Asking,
+    ) -> Option<Next<B>> {
+        let limit = &shared.limits[self.next];
+        match asking {
+            Asking::For { limiter, cost } => {
+                let wanted = Wanted { slot: limit.first_slot + limiter, cost };
+                match limit.key.extract(parts).now() {
+                    Ok(found) => self.found(shared, parts, wanted, found),
+                    Err(pending) => Some(Next::Wait(Box::new(Step::Key(pending, wanted)))),
+                }
+            }
+            Asking::Nothing => {
+                self.next += 1;
+                None
+            }
+            Asking::Refusal(status) => {
+                let missing = MissingKey::new("the request is in no known tier");
+                Some(refuse(shared, parts, Reason::MissingKey(&missing, status)))
+            }
+            Asking::Choosing { choice, cost } => Some(Next::Wait(Box::new(Step::Tier(choice, cost)))),
+        }
+    }
+
+    /// Takes note of the next limit's key, or of its absence, for which the request may be refused.
+    fn found<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        Wanted { slot, cost }: Wanted,
+        found: Result<Key, MissingKey>,
+    ) -> Option<Next<B>> {
+        let limit = &shared.limits[self.next];
+        let plan = shared.plan();
+        let is_shadow = plan.has_shadow && plan.policies[slot].is_shadow();
+        let rejected = found.as_ref().err().and_then(MissingKey::reject).map(OnMissingKey::Reject);
+        let key = match (found, rejected.unwrap_or(limit.on_missing_key)) {
+            (Ok(key), _) => Some(key),
+            (Err(missing), OnMissingKey::Share) => {
+                limit.warn_once(&missing);
+                Some(Key::shared())
+            }
+            (Err(_), OnMissingKey::Skip) => None,
+            (Err(_), OnMissingKey::Reject(_)) if is_shadow => None,
+            (Err(missing), OnMissingKey::Reject(status)) => {
+                return Some(refuse(shared, parts, Reason::MissingKey(&missing, status)));
+            }
+        };
+        if let Some(key) = key {
+            let asked = Asked { slot, key, cost };
+            if is_shadow { self.tried.push(asked) } else { self.asks.push(asked) }
+        }
+        self.next += 1;
+        None
+    }
+
+    fn decide<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+        if self.asks.is_empty() {
+            self.try_out(shared);
+            return match self.trials.is_empty() || !shared.marks_responses() {
+                true => Next::Go(None),
+                false => self.go(shared, None),
+            };
+        }
+        let verdict = self.asks.decide(&shared.slots);
         if !shared.marks_responses()
+            && self.tried.is_empty()
             && let Some(Ok(decision)) = verdict.known()
             && decision.is_allowed()
             && decision.delay().is_zero()
@@ -89,67 +202,6 @@ impl Gate {
         }
     }
 
-    /// Waits for a step, and goes on from there as far as it can.
-    pub(crate) fn poll<R: Respond<B>, B>(
-        &mut self,
-        step: &mut Step,
-        cx: &mut Context<'_>,
-        shared: &Shared<R>,
-        parts: &Parts,
-    ) -> Poll<Next<B>> {
-        loop {
-            let next = match step {
-                Step::Key(extraction) => {
-                    let found = ready!(Pin::new(extraction).poll(cx));
-                    match self.found(shared, parts, found) {
-                        None => self.enter(shared, parts),
-                        Some(refused) => refused,
-                    }
-                }
-                Step::Verdict(verdict) => {
-                    let result = ready!(Pin::new(verdict).poll(cx));
-                    self.decided(shared, parts, result)
-                }
-                Step::Turn(turn, decision) => {
-                    ready!(Pin::new(turn).poll(cx));
-                    let decision = decision.clone().later(decision.delay());
-                    self.pass(shared, decision)
-                }
-            };
-            match next {
-                Next::Wait(following) => *step = *following,
-                next => return Poll::Ready(next),
-            }
-        }
-    }
-
-    /// Takes note of the next limit's key, or of its absence, for which the request may be refused.
-    fn found<R: Respond<B>, B>(
-        &mut self,
-        shared: &Shared<R>,
-        parts: &Parts,
-        found: Result<Key, MissingKey>,
-    ) -> Option<Next<B>> {
-        let limit = &shared.limits[self.next];
-        let rejected = found.as_ref().err().and_then(MissingKey::reject).map(OnMissingKey::Reject);
-        let key = match (found, rejected.unwrap_or(limit.on_missing_key)) {
-            (Ok(key), _) => Some(key),
-            (Err(missing), OnMissingKey::Share) => {
-                limit.warn_once(&missing);
-                Some(Key::shared())
-            }
-            (Err(_), OnMissingKey::Skip) => None,
-            (Err(missing), OnMissingKey::Reject(status)) => {
-                return Some(refuse(shared, parts, Reason::MissingKey(&missing, status)));
-            }
-        };
-        if let Some(key) = key {
-            self.asked.push(Asked { limit: self.next, key, cost: limit.cost });
-        }
-        self.next += 1;
-        None
-    }
-
     fn decided<R: Respond<B>, B>(
         &mut self,
         shared: &Shared<R>,
@@ -159,17 +211,25 @@ impl Gate {
         let mut decision = match result {
             Ok(decision) => decision,
             Err(error) => {
-                shared.report(&error);
-                return match shared.on_store_error {
-                    OnStoreError::Allow => Next::Go(None),
-                    OnStoreError::Deny => refuse(shared, parts, Reason::Store(&error)),
+                let denies = self.asks.denies_in_an_outage(shared);
+                shared.report(&error, denies);
+                return if denies {
+                    refuse(shared, parts, Reason::Outage(Some(&error)))
+                } else {
+                    Next::Go(None)
                 };
             }
         };
+        if decision.basis() == Basis::Outage {
+            // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
+            return match decision.is_allowed() {
+                true => Next::Go(None),
+                false => refuse(shared, parts, Reason::Outage(None)),
+            };
+        }
         if !decision.is_allowed() {
-            self.label(shared, &mut decision);
-            let refusal = Refusal::of(&decision, parts);
-            let mut response = answer(shared, &refusal);
+            self.asks.label(shared, &mut decision);
+            let mut response = answer(shared, &Refusal::of(&decision, parts));
             if shared.extensions {
                 response.extensions_mut().insert(decision);
             }
@@ -177,13 +237,21 @@ impl Gate {
         }
         let delay = decision.delay();
         if delay.is_zero() {
+            self.try_out(shared);
             return self.pass(shared, decision);
         }
-        let limits = self.asked.iter().map(|asked| {
-            let limiter = shared.limits[asked.limit].limiter.clone();
-            (limiter, asked.key.clone(), asked.cost)
-        });
-        Next::Wait(Box::new(Step::Turn(Turn::new(delay, limits), decision)))
+        let turn = self.asks.turn(&shared.slots, delay);
+        match shared.queue.enter() {
+            Some(place) => {
+                self.try_out(shared);
+                Next::Wait(Box::new(Step::Turn(turn, decision, place)))
+            }
+            None => {
+                // A turn that is dropped is given back.
+                drop(turn);
+                refuse(shared, parts, Reason::QueueFull(delay))
+            }
+        }
     }
 
     /// On to the inner service. A layer that shows nothing does not even hold on to what was decided.
@@ -191,71 +259,27 @@ impl Gate {
         if !shared.marks_responses() {
             return Next::Go(None);
         }
-        self.label(shared, &mut decision);
-        Next::Go(Some(Box::new(Marked { gate: mem::take(self), decision })))
+        self.asks.label(shared, &mut decision);
+        self.go(shared, Some(decision))
     }
 
-    /// The decision with the names of its policies.
-    fn label<R>(&self, shared: &Shared<R>, decision: &mut Decision) {
-        let plan = shared.plan();
-        if self.asked.len() == shared.limits.len() {
-            return decision.set_policies(Arc::clone(&plan.policies));
-        }
-        decision
-            .set_policies(self.asked.iter().map(|asked| Arc::clone(&plan.policies[asked.limit])).collect());
+    fn go<R, B>(&mut self, shared: &Shared<R>, decision: Option<Decision>) -> Next<B> {
+        let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
+        let meter = shared.meters.then(|| Meter::of_request(shared, &asks, decision.as_ref(), &trials));
+        Next::Go(Some(Box::new(Marked { asks, decision, trials, meter })))
     }
 
-    /// Gives back what `decision` spent, and says where that leaves the request's keys if that is known at once.
-    fn give_back<R>(&self, shared: &Shared<R>, decision: &Decision) -> Option<Decision> {
-        let mode = Mode::Refund { spent_us: Some(decision.spent_us()) };
-        let verdict = RateLimiter::decide_all(self.asks(shared, Some(mode)));
-        let mut decision = verdict.now().ok()?.ok()?;
-        self.label(shared, &mut decision);
-        Some(decision)
-    }
-
-    fn asks<'a, R>(
-        &'a self,
-        shared: &'a Shared<R>,
-        mode: Option<Mode>,
-    ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, u64, Option<Mode>)> {
-        self.asked
-            .iter()
-            .map(move |asked| (&shared.limits[asked.limit].limiter, &asked.key, asked.cost, mode))
-    }
-}
-
-impl Marked {
-    /// Marks the response of the inner service with where the client stands.
-    pub(crate) fn mark<R, B>(self: Box<Self>, shared: &Shared<R>, response: &mut Response<B>) {
-        let Self { gate, decision } = *self;
-        let inner = response.extensions_mut().remove::<Decision>();
-        let shown = match &inner {
-            None => decision,
-            Some(inner) if inner.is_allowed() => decision.merge(inner),
-            // A limit behind this one refused: this one has let nothing through, so it has nothing to charge for.
-            Some(inner) => gate.give_back(shared, &decision).unwrap_or(decision).merge(inner),
-        };
-        headers::write(response.headers_mut(), shared.headers, &shown, &shared.plan());
-        // For layers further out: what all of them know together, or what was there before.
-        let left = if shared.extensions { Some(shown) } else { inner };
-        if let Some(decision) = left {
-            response.extensions_mut().insert(decision);
+    /// Asks each policy that is only tried out on its own, as if it stood behind the others.
+    fn try_out<R>(&mut self, shared: &Shared<R>) {
+        for asked in self.tried.drain(..) {
+            let trial = Arc::new(Trial::new(&shared.slots, asked));
+            let verdict = RateLimiter::check_all([(&trial.limiter, &trial.key, trial.cost)]);
+            shared.shadows.watch(&trial, &shared.plan().policies[trial.slot], verdict);
+            self.trials.push(trial);
         }
     }
 }
 
 fn refuse<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, reason: Reason<'_>) -> Next<B> {
     Next::Refuse(answer(shared, &Refusal { reason, parts }))
-}
-
-fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>) -> Response<B> {
-    let mut response = shared.respond.respond(refusal);
-    forbid_caching(response.headers_mut());
-    if let Some(decision) = refusal.decision() {
-        headers::write(response.headers_mut(), shared.headers, decision, &shared.plan());
-    } else if let Some(seconds) = refusal.retry_after_seconds() {
-        response.headers_mut().insert(RETRY_AFTER, seconds.into());
-    }
-    response
 }
