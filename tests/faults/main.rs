@@ -1,0 +1,16 @@
+//! What befalls the store: see the README beside this file for the faults, how each is made, and which test shows it.
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+mod connection;
+#[path = "../servers/deployments.rs"]
+mod deployments;
+mod harness;
+mod load;
+mod logs;
+mod machine;
+mod oracle;
+mod proxy;
+#[path = "../servers/mod.rs"]
+mod servers;
+#[path = "../servers/skewed.rs"]
+mod skewed;
