@@ -18,9 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{
-    Basis, BreakerSettings, BreakerState, Resilient, ResilientStatus, Store,
-};
+use sluicegate_core::{Basis, BreakerSettings, BreakerState, Resilient, ResilientStatus, Store};
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 use tokio::runtime::Runtime;
 
@@ -116,14 +114,8 @@ pub(crate) struct Excuse {
     pub(crate) clock: bool,
 }
 
-pub(crate) const NOTHING: Excuse = Excuse {
-    losses: 0,
-    lost_answers: 0,
-    later_by: Duration::ZERO,
-    tasks: 2,
-    unnoticed: false,
-    clock: false,
-};
+pub(crate) const NOTHING: Excuse =
+    Excuse { losses: 0, lost_answers: 0, later_by: Duration::ZERO, tasks: 2, unnoticed: false, clock: false };
 
 /// A service under load.
 pub(crate) struct Rig {
@@ -147,14 +139,41 @@ pub(crate) struct Findings {
     pub(crate) status: ResilientStatus,
     pub(crate) logs: Logs,
     pub(crate) fault: Instant,
+    healed: Instant,
     /// From the healing to the first decision of the store.
-    pub(crate) recovered_after: Duration,
+    recovered_after: Duration,
 }
 
 impl Findings {
-    /// Requests that began between the fault and the healing, or a little after, and were decided on this basis.
-    pub(crate) fn decided(&self, basis: Basis) -> impl Iterator<Item = &Record> {
+    /// Requests that began after the fault did, and were decided on this basis.
+    pub(crate) fn since_fault(&self, basis: Basis) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(move |record| record.at >= self.fault && record.is(basis))
+    }
+
+    /// Checks that the store decided again so soon after the healing; what the machine was late by does not count.
+    pub(crate) fn recovered_within(&self, most: Duration) {
+        let machine = lateness(self.healed, self.healed + self.recovered_after);
+        assert!(self.recovered_after <= most + machine, "{:?} after the healing", self.recovered_after);
+    }
+
+    /// Checks that from some time after the fault on, no request waited for anything as long as it lasted.
+    pub(crate) fn nobody_waited(&self, from: Duration) {
+        let outage = self.fault + from..self.healed;
+        for record in self.records.iter().filter(|record| outage.contains(&record.at)) {
+            let most = SLACK + lateness(record.at, record.end());
+            assert!(record.took <= most, "a request waited: {record:?}");
+        }
+    }
+
+    /// Calls that the store did not answer, or not in time.
+    pub(crate) fn errors(&self) -> u64 {
+        self.status.timeouts + self.status.unavailable + self.status.protocol
+    }
+
+    /// Checks that the log names this as the reason why the store failed.
+    pub(crate) fn logged(&self, reason: &str) {
+        let lines = self.logs.lines();
+        assert!(lines.iter().any(|line| line.level <= tracing::Level::WARN && line.text.contains(reason)));
     }
 }
 
@@ -277,6 +296,7 @@ impl Rig {
             status: self.status(),
             logs: self.logs.clone(),
             fault,
+            healed,
             recovered_after: recovery,
         };
         (findings, broken)
@@ -288,7 +308,9 @@ impl Rig {
         let settled = |records: &[Record]| {
             let status = self.status();
             let quiet = status.breaker == BreakerState::Closed && status.debts == 0;
-            records.len() > 80 && records.iter().all(|record| record.is(Basis::Store)) && (quiet || self.setup.3)
+            records.len() > 80
+                && records.iter().all(|record| record.is(Basis::Store))
+                && (quiet || self.setup.3)
         };
         let mut is_settled = false;
         while !is_settled && healed.elapsed() < until + RAMP + Duration::from_secs(2) {
@@ -422,9 +444,8 @@ impl Rig {
             return;
         }
         let ledger: Vec<_> = records.iter().filter(|record| record.kind == Kind::Ledger).collect();
-        let admitted = |basis| {
-            u64::try_from(ledger.iter().filter(|r| r.allowed && r.is(basis)).count()).unwrap()
-        };
+        let admitted =
+            |basis| u64::try_from(ledger.iter().filter(|r| r.allowed && r.is(basis)).count()).unwrap();
         let (by_store, alone) = (admitted(Basis::Store), admitted(Basis::Fallback));
         // A call that was given up at its deadline may have been executed later.
         let given_up = |record: &&&Record| {
@@ -467,4 +488,3 @@ impl Rig {
         charged
     }
 }
-

@@ -10,6 +10,7 @@ mod logs;
 mod machine;
 mod oracle;
 mod proxy;
+mod server;
 #[path = "../servers/mod.rs"]
 mod servers;
 #[path = "../servers/skewed.rs"]

@@ -59,7 +59,9 @@ impl Law {
                 let span = last.to.duration_since(first.from);
                 let most = self.most(span) + losses * self.limit;
                 if count > most {
-                    return Err(format!("{count} admitted within {span:?}, and {most} is the most: {self:?}"));
+                    return Err(format!(
+                        "{count} admitted within {span:?}, and {most} is the most: {self:?}"
+                    ));
                 }
             }
         }

@@ -231,7 +231,8 @@ async fn pump(
             packet.truncate(length);
             let now = flow(&looks.borrow());
             if let Flow::Delay { base, jitter } = now {
-                latest = latest.max(Instant::now() + base.saturating_sub(jitter) + 2 * jitter.mul_f64(random()));
+                latest =
+                    latest.max(Instant::now() + base.saturating_sub(jitter) + 2 * jitter.mul_f64(random()));
             }
             if packets.send((latest, packet)).is_err() || length == 0 {
                 return io::Result::Ok(());
