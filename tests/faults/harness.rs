@@ -173,7 +173,8 @@ impl Findings {
     /// Checks that the log names this as the reason why the store failed.
     pub(crate) fn logged(&self, reason: &str) {
         let lines = self.logs.lines();
-        assert!(lines.iter().any(|line| line.level <= tracing::Level::WARN && line.text.contains(reason)));
+        let loud: Vec<_> = lines.iter().filter(|line| line.level <= tracing::Level::WARN).collect();
+        assert!(loud.iter().any(|line| line.text.contains(reason)), "{reason} is not in {loud:#?}");
     }
 }
 
