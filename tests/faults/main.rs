@@ -1,7 +1,9 @@
 //! What befalls the store: see the README beside this file for the faults, how each is made, and which test shows it.
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
+mod cluster;
 mod connection;
+mod content;
 #[path = "../servers/deployments.rs"]
 mod deployments;
 mod harness;
@@ -10,6 +12,7 @@ mod logs;
 mod machine;
 mod oracle;
 mod proxy;
+mod sentinel;
 mod server;
 #[path = "../servers/mod.rs"]
 mod servers;

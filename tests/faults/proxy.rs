@@ -273,6 +273,7 @@ async fn pump(
                     to.write_all(bytes).await?;
                     loop {
                         to.write_all(&[b'0'; 16 * 1024]).await?;
+                        sleep(Duration::from_millis(2)).await;
                     }
                 }
             }
