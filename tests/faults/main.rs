@@ -11,6 +11,7 @@ mod load;
 mod logs;
 mod machine;
 mod oracle;
+mod process;
 mod proxy;
 mod sentinel;
 mod server;

@@ -58,7 +58,9 @@ fn f38_a_failover_by_hand_is_followed() {
     let group = Sentinels::start();
     let rig = Setup::at(group.url()).start();
     rig.fault(|| group.sentinels[0].run::<()>("SENTINEL FAILOVER main"));
-    eventually("the replica is the master", || group.has_switched());
+    eventually("they have changed places", || {
+        group.has_switched() && group.master.run::<String>("INFO replication").contains("role:slave")
+    });
     rig.heal(|| ());
     rig.finish(FAILOVER).recovered_within(2 * SECOND);
 }
