@@ -10,8 +10,10 @@ mod harness;
 mod load;
 mod logs;
 mod machine;
+mod names;
 mod oracle;
 mod process;
+mod proof;
 mod proxy;
 mod sentinel;
 mod server;
@@ -19,3 +21,4 @@ mod server;
 mod servers;
 #[path = "../servers/skewed.rs"]
 mod skewed;
+mod tls;
