@@ -1,6 +1,16 @@
 #![doc = include_str!("../../../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// Pages to read: no code.
+#[cfg(any(doc, doctest))]
+pub mod docs {
+    #[doc = include_str!("../docs/migration.md")]
+    pub mod migration {}
+
+    #[doc = include_str!("../docs/outages.md")]
+    pub mod outages {}
+}
+
 #[cfg(feature = "axum")]
 pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
 pub use sluicegate_core::algorithm;
