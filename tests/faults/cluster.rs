@@ -196,7 +196,7 @@ fn f45_a_cluster_whose_first_nodes_are_all_gone_is_found_by_the_later_ones() {
     let _turn = turn();
     let mut cluster = Cluster::start(&[]);
     let hosts: Vec<_> = cluster.nodes[..3].iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
-    let rig = Setup::at(format!("redis+cluster://{}", hosts.join(","))).start();
+    let rig = Setup::at(format!("redis+cluster://{}", hosts.join(","))).ledger_at(cluster.url()).start();
     rig.fault(|| ());
     for master in 0..3 {
         cluster.replica_of(master).run::<()>("CLUSTER FAILOVER");

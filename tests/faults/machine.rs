@@ -1,9 +1,12 @@
 //! What this machine does to a test: how much memory the process has, how late the machine itself is, and how many
 //! scenarios run on it at once.
 
+use std::alloc::System;
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 /// Scenarios at once: each is mostly waiting, and more of them would be late on two cores.
 const AT_ONCE: usize = 4;
@@ -60,11 +63,14 @@ pub(crate) fn lateness(from: Instant, to: Instant) -> Duration {
     late.iter().filter(|(begun, late)| *begun < to && *begun + *late > from).map(|(_, late)| *late).sum()
 }
 
-/// The memory of this process in bytes.
-pub(crate) fn memory() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("this suite runs on Linux");
-    let resident: u64 = pages.split(' ').nth(1).unwrap().parse().unwrap();
-    resident * 4096
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// What this process has allocated and not given back, in bytes. What the system shows of it is what the allocator keeps
+/// for later as well, and grows with every runtime up to some hundred MiB.
+pub(crate) fn memory() -> usize {
+    let stats = HEAP.stats();
+    stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)
 }
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
