@@ -1,8 +1,6 @@
 //! The time is the server's: what the clocks of the instances show does not matter, and what a step of the server's
 //! clock does to waits is bounded.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use sluicegate_core::conformance::ALGORITHMS;
@@ -11,35 +9,9 @@ use sluicegate_redis::RedisStore;
 
 use crate::deployments::standalone;
 use crate::servers::Server;
+use crate::skewed::Skewed;
 
 const HOUR_US: i64 = 3_600_000_000;
-
-/// A server whose clock can be shifted while it runs.
-struct Skewed {
-    server: Server,
-    skew: PathBuf,
-}
-
-impl Skewed {
-    fn start() -> Self {
-        let mut server = Server::reserve(&[]);
-        let (shim, skew) = (server.folder().join("skew.so"), server.folder().join("skew"));
-        std::fs::create_dir_all(server.folder()).unwrap();
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/redis/skew.c");
-        let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&shim).arg(source).status();
-        assert!(compiled.expect("who builds Rust has a C linker").success());
-        std::fs::write(&skew, [0; 8]).unwrap();
-        server.set_environment([("LD_PRELOAD", shim), ("SKEW_FILE", skew.clone())]);
-        server.restart();
-        Self { server, skew }
-    }
-
-    fn shift(&self, by_us: i64) {
-        // In place: the server has the file mapped.
-        let mut file = std::fs::OpenOptions::new().write(true).open(&self.skew).unwrap();
-        std::io::Write::write_all(&mut file, &by_us.to_ne_bytes()).unwrap();
-    }
-}
 
 async fn store(server: &Server, prefix: &str, clock: Option<ManualClock>) -> RedisStore {
     let mut builder = RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20));

@@ -5,10 +5,14 @@ mod access;
 mod clocks;
 mod concurrency;
 mod conformance;
+#[path = "../servers/deployments.rs"]
 mod deployments;
 mod foreign;
 mod groups;
 mod keys;
 mod replace;
+#[path = "../servers/mod.rs"]
 mod servers;
+#[path = "../servers/skewed.rs"]
+mod skewed;
 mod trouble;

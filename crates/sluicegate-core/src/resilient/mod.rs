@@ -312,23 +312,46 @@ impl State {
         }
         let state = Arc::clone(self);
         runtime.spawn(async move {
-            let mut owed = state.debts.take();
-            while !owed.is_empty() {
-                // As many as one call may name.
+            let parts_of = |(key, debt): &(Key, Debt)| {
+                let prepared = debt.policy.prepared::<Prepared>()?;
+                Some(state.store.parts(&[Ask::new(&prepared.store, key.as_ref(), 1, Mode::Charge)]))
+            };
+            let mut owed: Vec<_> =
+                state.debts.take().into_iter().filter_map(|owed| Some((parts_of(&owed)?, owed))).collect();
+            owed.sort_by_key(|(parts, _)| *parts);
+            let mut kept = Vec::new();
+            while let Some(&(parts, _)) = owed.last() {
+                // As many of one part as one call may name: what another part's failure leaves open is not charged twice.
                 let mut buckets = 0;
-                let too_many = owed.iter().rposition(|(_, debt)| {
+                let other = owed.iter().rposition(|(of, (_, debt))| {
                     buckets += debt.policy.policy().quotas().len();
-                    buckets > MAX_BUCKETS
+                    *of != parts || buckets > MAX_BUCKETS
                 });
-                let batch = owed.split_off(too_many.map_or(0, |index| index + 1));
-                if state.charge(&batch).await.is_err_and(|error| error.is_transient()) {
-                    owed.extend(batch);
-                    break;
+                let batch = owed.split_off(other.map_or(0, |index| index + 1));
+                let batch: Vec<_> = batch.into_iter().map(|(_, owed)| owed).collect();
+                let Some(leave) = state.leave(parts) else {
+                    kept.extend(batch);
+                    continue;
+                };
+                match state.charge(&batch).await {
+                    Ok(_) => leave.succeeded(),
+                    Err(error) if error.is_transient() => {
+                        state.counts.failed(&error);
+                        leave.failed(&error);
+                        // What was not answered in time is most likely charged; again and again would shut a key out.
+                        if error.kind() != StoreErrorKind::Timeout {
+                            kept.extend(batch);
+                        }
+                    }
+                    Err(_) => {}
                 }
             }
-            // What could not be charged is kept for the next time.
-            for (key, debt) in owed {
-                state.debts.add(&debt.policy, key, debt.units);
+            if !kept.is_empty() {
+                // What could not be charged is kept for the next time, which is not at once.
+                for (key, debt) in kept {
+                    state.debts.add(&debt.policy, key, debt.units);
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
             state.is_settling.store(false, Ordering::Release);
         });

@@ -1,4 +1,5 @@
 //! What Redis is deployed as: one server, a Sentinel group, a Cluster. Most tests share one of each, and have a prefix.
+#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::process::Command;
 use std::sync::OnceLock;

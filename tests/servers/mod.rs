@@ -1,4 +1,5 @@
 //! Real servers on ports of their own, which end with the test process, however that ends.
+#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -146,7 +147,7 @@ pub(crate) fn run<T: FromRedisValue>(connection: &mut Connection, command: &str)
 /// A port below those that the kernel gives to clients, so that nobody else gets it while our server is down.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let base = 10_000 + u16::try_from(std::process::id() % 180).unwrap() * 100;
+    let base = 10_000 + u16::try_from(std::process::id() % 60).unwrap() * 300;
     loop {
         // Relaxed: only the number has to be new.
         let port = base + NEXT.fetch_add(1, Ordering::Relaxed);

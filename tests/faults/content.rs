@@ -1,0 +1,106 @@
+//! What is in the store, and what it answers, is not what it should be; and floods of keys.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use sluicegate_core::{Basis, MemoryStore, Policy, RateLimiter, Resilient};
+use sluicegate_redis::RedisStore;
+
+use crate::harness::{Excuse, NOTHING, Setup};
+use crate::machine::turn;
+use crate::proxy::{Flow, Proxy};
+use crate::servers::{Server, run};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn f60_foreign_values_are_fresh_keys_and_trip_nothing() {
+    let _turn = turn();
+    let server = Server::start();
+    let rig = Setup::at(server.url()).start();
+    let mut admin = server.admin();
+    let values = ["abc", "nan", "1e400", "-5", ""];
+    rig.fault(|| {
+        for (round, value) in values.iter().chain(&["a list"]).enumerate() {
+            for name in run::<Vec<String>>(&mut admin, "KEYS rl:*") {
+                let is_list = round == values.len();
+                if is_list {
+                    redis::cmd("DEL").arg(&name).exec(&mut admin).unwrap();
+                }
+                let write = if is_list { "RPUSH" } else { "SET" };
+                redis::cmd(write).arg(&name).arg(*value).exec(&mut admin).unwrap();
+            }
+            sleep(Duration::from_millis(300));
+        }
+    });
+    rig.heal(|| ());
+    let findings = rig.finish(Excuse { losses: 6, unnoticed: true, ..NOTHING });
+    assert_eq!((findings.status.opened, findings.errors()), (0, 0), "{:?}", findings.status);
+}
+
+/// Spends all of one key, and then lets ten times as many others come as there is room for.
+async fn stays_limited(limiter: &RateLimiter, basis: Basis) {
+    while limiter.check("mallory").await.unwrap().is_allowed() {}
+    for key in 0..10_000 {
+        let decision = limiter.check(format!("flood-{key}")).await.unwrap();
+        assert!(decision.basis() == basis);
+    }
+    let decision = limiter.check("mallory").await.unwrap();
+    assert!(!decision.is_allowed() && decision.basis() == basis);
+}
+
+fn small() -> MemoryStore {
+    MemoryStore::builder().capacity(1_000).build().unwrap()
+}
+
+#[tokio::test]
+async fn b70_a_flood_of_keys_does_not_wash_away_a_limited_one() {
+    let limiter = Policy::gcra("flooded", "20/h").on(&Resilient::new(&small())).unwrap();
+    stays_limited(&limiter, Basis::Store).await;
+}
+
+#[tokio::test]
+async fn b71_nor_does_it_in_the_fallback() {
+    let absent = RedisStore::connect(&Server::reserve(&[]).url()).unwrap();
+    let store = Resilient::builder(&absent).fallback(small()).build().unwrap();
+    let limiter = Policy::gcra("flooded", "20/h").on(&store).unwrap();
+    stays_limited(&limiter, Basis::Fallback).await;
+    assert!(store.status().fallback_decisions > 10_000);
+}
+
+#[test]
+fn b72_an_answer_of_the_wrong_shape_is_no_decision() {
+    let _turn = turn();
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    let rig = Setup::at(proxy.url()).start();
+    let wrong = Flow::Instead(b"*1\r\n$3\r\nabc\r\n");
+    rig.during(2 * SECOND, || proxy.replies(wrong), || proxy.replies(Flow::Pass));
+    let findings = rig.finish(Excuse { lost_answers: 40, ..NOTHING });
+    assert!(findings.status.protocol >= 5, "{:?}", findings.status);
+    findings.logged("something unexpected");
+}
+
+#[test]
+fn b73_a_push_between_answers_is_ignored() {
+    let _turn = turn();
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    let rig = Setup::at(format!("{}/?protocol=resp3", proxy.url())).start();
+    let push = Flow::Before(b">3\r\n+message\r\n+channel\r\n+hello\r\n");
+    rig.during(2 * SECOND, || proxy.replies(push), || proxy.replies(Flow::Pass));
+    let findings = rig.finish(Excuse { unnoticed: true, ..NOTHING });
+    assert_eq!(findings.status.protocol, 0, "{:?}", findings.status);
+    assert_eq!(findings.status.opened, 0, "{:?}", findings.status);
+}
+
+#[test]
+fn b74_an_answer_without_an_end_is_given_up() {
+    let _turn = turn();
+    let server = Server::start();
+    let proxy = Proxy::start(server.port());
+    let rig = Setup::at(proxy.url()).start();
+    rig.during(2 * SECOND, || proxy.replies(Flow::Flood(b"$536870912\r\n")), || proxy.replies(Flow::Pass));
+    let findings = rig.finish(NOTHING);
+    assert!(findings.status.timeouts >= 3, "{:?}", findings.status);
+}

@@ -1,0 +1,24 @@
+//! What befalls the store: see the README beside this file for the faults, how each is made, and which test shows it.
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+mod cluster;
+mod connection;
+mod content;
+#[path = "../servers/deployments.rs"]
+mod deployments;
+mod harness;
+mod load;
+mod logs;
+mod machine;
+mod names;
+mod oracle;
+mod process;
+mod proof;
+mod proxy;
+mod sentinel;
+mod server;
+#[path = "../servers/mod.rs"]
+mod servers;
+#[path = "../servers/skewed.rs"]
+mod skewed;
+mod tls;
