@@ -5,5 +5,8 @@
 mod manifest;
 mod migration;
 mod quickstart;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod stores;
 mod support;
 mod transport;
