@@ -49,6 +49,9 @@ impl Limit {
     /// A request that `choose` names no tier for, or one that is not among the tiers, gets what the tiers say of such
     /// requests.
     ///
+    /// `choose` is a function, or a closure that is written in its place here: only there the compiler sees that the name
+    /// may be borrowed from the request.
+    ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
     /// use sluicegate_tower::{Limit, Tiers};

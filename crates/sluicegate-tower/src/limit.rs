@@ -118,7 +118,7 @@ impl Limit {
 
     /// Gives a request its units back when the head of its response is such that `refund` is true: a login that went
     /// well, an error that is the server's own. The fields of the response then show what is left after that, if the
-    /// store answers at once, as memory does.
+    /// store answers at once, as memory does. An error of the service is no response, and gives nothing back.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
