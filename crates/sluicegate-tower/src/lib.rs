@@ -50,6 +50,7 @@ mod accept;
 mod asks;
 mod builder;
 mod conditions;
+mod decide;
 mod extract;
 mod future;
 mod gate;

@@ -1,7 +1,6 @@
 //! One limit of a layer: a limiter, whose bucket, and how much a request costs.
 
 use std::fmt;
-use std::future::Future;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use http::request::Parts;
 use http::{StatusCode, response};
 use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter};
 
-use crate::conditions::{Asking, Choose, Conditions};
+use crate::conditions::{Asking, Conditions};
 use crate::extract::PeerIp;
 use crate::key::{KeyExtractor, MissingKey};
 use crate::tiers::Tiers;
@@ -48,7 +47,7 @@ pub struct Limit {
 pub(crate) type RefundIf = Box<dyn Fn(&response::Parts) -> bool + Send + Sync>;
 
 /// The limiters that a request may be asked of; it is asked of one of them.
-enum Limiters {
+pub(crate) enum Limiters {
     One(RateLimiter),
     Tiers(Tiers),
 }
@@ -71,51 +70,7 @@ impl Limit {
         Self::of(Limiters::One(limiter))
     }
 
-    /// One of several limiters, chosen per request by the name of its tier; see [`Tiers`].
-    ///
-    /// A request that `choose` names no tier for, or one that is not among the tiers, gets what the tiers say of such
-    /// requests.
-    ///
-    /// ```
-    /// use sluicegate_core::{MemoryStore, Policy};
-    /// use sluicegate_tower::{Limit, Tiers};
-    ///
-    /// /// What authentication found out.
-    /// #[derive(Clone)]
-    /// struct Plan(String);
-    ///
-    /// let plans = Tiers::builder(&MemoryStore::new())
-    ///     .tier(Policy::gcra("free", "100/min"))
-    ///     .tier(Policy::gcra("pro", "1000/min"))
-    ///     .unlimited("enterprise")
-    ///     .default_tier("free")
-    ///     .build()?;
-    /// let limit = Limit::tiered(plans, |parts| parts.extensions.get::<Plan>().map(|plan| &*plan.0));
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    pub fn tiered<F>(tiers: Tiers, choose: F) -> Self
-    where
-        F: for<'a> Fn(&'a Parts) -> Option<&'a str> + Send + Sync + 'static,
-    {
-        let mut limit = Self::of(Limiters::Tiers(tiers.clone()));
-        limit.conditions().choose = Some(Choose::at_once(tiers, choose));
-        limit
-    }
-
-    /// As [`tiered`](Self::tiered), where the tier has to be looked up: `choose` takes what it needs from the request
-    /// and returns a future. The request waits for it, so what it asks needs a deadline of its own.
-    pub fn tiered_async<F, T, N>(tiers: Tiers, choose: F) -> Self
-    where
-        F: Fn(&Parts) -> T + Send + Sync + 'static,
-        T: Future<Output = Option<N>> + Send + 'static,
-        N: AsRef<str>,
-    {
-        let mut limit = Self::of(Limiters::Tiers(tiers.clone()));
-        limit.conditions().choose = Some(Choose::later(tiers, choose));
-        limit
-    }
-
-    fn of(limiters: Limiters) -> Self {
+    pub(crate) fn of(limiters: Limiters) -> Self {
         Self {
             limiters,
             key: Box::new(PeerIp::new()),
@@ -161,38 +116,9 @@ impl Limit {
         Ok(self)
     }
 
-    /// Units that a request spends, found out from the request. A cost of 0 means that this limit does not apply to
-    /// it. A cost above what a quota ever lets pass at once is refused with 403, for no wait helps.
-    ///
-    /// What a client writes chooses the cost here, so a closure that reads a header should have a bound of its own.
-    ///
-    /// ```
-    /// use http::Method;
-    /// use sluicegate_core::{MemoryStore, Policy};
-    /// use sluicegate_tower::Limit;
-    ///
-    /// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
-    /// let limit = Limit::new(api).cost_fn(|parts| match (&parts.method, parts.uri.path()) {
-    ///     (&Method::OPTIONS, _) => 0,
-    ///     (_, "/report") => 10,
-    ///     _ => 1,
-    /// });
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    pub fn cost_fn(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
-        self.conditions().cost = Some(Box::new(cost));
-        self
-    }
-
-    /// Applies this limit only to requests of which `applies` is true. With several such conditions, all must hold.
-    pub fn only_if(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.conditions().only_if.push(Box::new(applies));
-        self
-    }
-
     /// Gives a request its units back when the head of its response is such that `refund` is true: a login that went
     /// well, an error that is the server's own. The fields of the response then show what is left after that, if the
-    /// store answers at once, as memory does.
+    /// store answers at once, as memory does. An error of the service is no response, and gives nothing back.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -221,7 +147,8 @@ impl Limit {
         self
     }
 
-    fn conditions(&mut self) -> &mut Conditions {
+    /// What depends on the request, to be added to.
+    pub(crate) fn conditions(&mut self) -> &mut Conditions {
         self.conditions.get_or_insert_default()
     }
 

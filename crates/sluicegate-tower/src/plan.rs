@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use http::HeaderValue;
 use sluicegate_core::{Policy, PolicyQuota, RateLimiter};
 
@@ -59,7 +59,8 @@ pub(crate) struct Plans {
 /// A plan, for as long as it is read.
 pub(crate) enum Current<'a> {
     First(&'a Plan),
-    Replaced(Arc<Plan>),
+    /// The second one, which is there once there was a replacement.
+    Replaced(&'a Plan, Guard<Option<Arc<Plan>>>),
 }
 
 impl Plans {
@@ -74,14 +75,12 @@ impl Plans {
         if self.first.replacements == replacements {
             return Current::First(&self.first);
         }
-        match self.replaced.load_full() {
-            Some(plan) if plan.replacements == replacements => Current::Replaced(plan),
-            _ => {
-                let plan = Arc::new(Plan::new(slots));
-                self.replaced.store(Some(Arc::clone(&plan)));
-                Current::Replaced(plan)
-            }
+        let mut replaced = self.replaced.load();
+        if replaced.as_ref().is_none_or(|plan| plan.replacements != replacements) {
+            self.replaced.store(Some(Arc::new(Plan::new(slots))));
+            replaced = self.replaced.load();
         }
+        Current::Replaced(&self.first, replaced)
     }
 }
 
@@ -92,7 +91,7 @@ impl Deref for Current<'_> {
     fn deref(&self) -> &Plan {
         match self {
             Self::First(plan) => plan,
-            Self::Replaced(plan) => plan,
+            Self::Replaced(first, plan) => plan.as_deref().unwrap_or(first),
         }
     }
 }

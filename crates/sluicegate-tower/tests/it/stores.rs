@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_core::{
-    Ask, Basis, ConfigError, Decision, Inherit, OnOutage, Opened, Outcome, Policy, PolicyBuilder, Store,
-    StoreErrorKind, Verdict,
+    Ask, Basis, ConfigError, Decision, Inherit, OnOutage, Opened, Outcome, Policy, PolicyBuilder, Resilient,
+    Store, StoreErrorKind, Verdict,
 };
 use sluicegate_tower::{Constant, Limit, RateLimitLayer, Reason, Refusal};
 use tower::Layer;
@@ -114,6 +114,28 @@ async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
     let service = RateLimitLayer::new(by_header(alone)).layer(Handler::default());
     assert_eq!(fields(&send(&service, from("ada")).await).len(), 5);
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
+async fn behind_a_resilient_store_each_policy_says_what_an_outage_is_to_its_clients() {
+    let (memory, _) = store();
+    let resilient = Resilient::new(Remote::of(&memory, Some(StoreErrorKind::Unavailable)));
+    for (action, statuses, lines) in [
+        (OnOutage::Local, [200, 200, 429], 5),
+        (OnOutage::Allow, [200, 200, 200], 0),
+        (OnOutage::Deny, [503, 503, 503], 2),
+    ] {
+        let policy = Policy::gcra(format!("{action:?}").to_lowercase(), "2/min").on_outage(action);
+        let limit = by_header(policy.on(&resilient).unwrap());
+        let service = RateLimitLayer::new(limit).layer(Handler::default());
+        for (index, status) in statuses.into_iter().enumerate() {
+            let response = send(&service, from("ada")).await;
+            assert_eq!(response.status(), status, "{action:?} {index}");
+            if index == 0 {
+                assert_eq!(fields(&response).len(), lines, "{action:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
