@@ -15,6 +15,10 @@ use crate::servers::Server;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A request may wait, within its deadline, for the first attempt to replace a connection that was closed; that attempt
+/// is given up after a second.
+const FIRST_ATTEMPT: Duration = Duration::from_millis(1_100);
+
 /// A service that reaches its store through a proxy.
 struct Proxied {
     _turn: Turn,
@@ -149,7 +153,7 @@ fn f09_no_request_waits_for_a_connection_that_hangs() {
     TcpStream::connect_timeout(&address, 500 * MS).expect_err("nobody answers a SYN");
     sleep(2 * SECOND);
     rig.heal(|| proxy.door(Door::Open));
-    rig.finish(Excuse { lost_answers: 5, ..NOTHING }).nobody_waited(100 * MS);
+    rig.finish(Excuse { lost_answers: 5, ..NOTHING }).nobody_waited(FIRST_ATTEMPT);
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn f10_a_server_that_refuses_is_tried_less_often_with_time() {
     sleep(4 * SECOND);
     let tried = proxy.accepted().iter().filter(|at| **at >= from).count();
     rig.heal(|| proxy.door(Door::Open));
-    rig.finish(Excuse { lost_answers: 5, ..NOTHING }).nobody_waited(100 * MS);
+    rig.finish(Excuse { lost_answers: 5, ..NOTHING }).nobody_waited(FIRST_ATTEMPT);
     assert!((1..=8).contains(&tried), "tried {tried} times in four seconds");
 }
 
@@ -174,16 +178,17 @@ fn f11_a_reset_connection_is_replaced_at_once() {
     let _turn = turn();
     let server = Server::start();
     let rig = Setup::at(server.url()).start();
-    for _ in 0..5 {
+    for _ in 0..3 {
         rig.fault(|| ());
         rig.heal(|| server.run::<u64>("CLIENT KILL TYPE normal SKIPME yes"));
-        sleep(500 * MS);
-        rig.block_on(rig.redis.connected(200 * MS)).expect("it was replaced within half a second");
+        // One that lives for less than a second is not replaced at once.
+        sleep(1_200 * MS);
+        rig.block_on(rig.redis.connected(200 * MS)).expect("it was replaced");
     }
-    let findings = rig.finish(Excuse { lost_answers: 25, ..NOTHING });
+    let findings = rig.finish(Excuse { lost_answers: 25, unnoticed: true, ..NOTHING });
     findings.recovered_within(200 * MS);
     // A few each time: those under way, and those that came before the new connection was there.
-    assert!(findings.errors() <= 5 * 8, "{:?}", findings.status);
+    assert!(findings.errors() <= 3 * 8, "{:?}", findings.status);
 }
 
 #[test]
@@ -267,7 +272,7 @@ fn f18_a_server_that_accepts_and_is_silent_is_waited_for_in_the_background() {
         proxy.door(Door::Open);
         proxy.reset();
     });
-    rig.finish(Excuse { lost_answers: 5, ..NOTHING }).nobody_waited(100 * MS);
+    rig.finish(Excuse { lost_answers: 5, ..NOTHING }).nobody_waited(FIRST_ATTEMPT);
     assert!(tried.len() >= 2, "it gives up after a second, and tries again: {tried:?}");
     assert!(tried.windows(2).all(|pair| pair[1] - pair[0] >= 900 * MS), "{tried:?}");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 /// Scenarios at once: each is mostly waiting, and more of them would be late on two cores.
-const AT_ONCE: usize = 4;
+pub(crate) const AT_ONCE: usize = 4;
 
 /// Shorter delays are not worth noting.
 const WORTH_NOTING: Duration = Duration::from_millis(5);
@@ -71,6 +71,12 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 pub(crate) fn memory() -> usize {
     let stats = HEAP.stats();
     stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)
+}
+
+/// The same before the first scenario.
+pub(crate) fn memory_before() -> usize {
+    static BEFORE: OnceLock<usize> = OnceLock::new();
+    *BEFORE.get_or_init(memory)
 }
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());

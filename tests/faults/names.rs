@@ -56,5 +56,5 @@ fn f59_a_name_is_resolved_anew_for_every_attempt() {
     sleep(Duration::from_secs(2));
     assert!(!rig.redis.is_connected(), "nobody is there");
     rig.heal(|| name.lead_to(Some("127.0.0.1")).unwrap());
-    rig.finish(Excuse { lost_answers: 5, ..NOTHING }).nobody_waited(Duration::from_millis(100));
+    rig.finish(Excuse { lost_answers: 5, ..NOTHING }).nobody_waited(Duration::from_millis(1_100));
 }

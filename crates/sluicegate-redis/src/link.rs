@@ -144,7 +144,10 @@ impl State {
             // The cluster client mends the connection to a single node by itself, most of the time.
             Remedy::Replace if !self.is_cluster => true,
             Remedy::Count | Remedy::Replace => {
-                live.timeouts[part].fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_IN_A_ROW
+                live.timeouts[part].fetch_add(1, Ordering::Relaxed);
+                // Together: a caller that leaves each part alone for a while would take seconds for three in one of them.
+                let open = live.timeouts.iter().map(|timeouts| timeouts.load(Ordering::Relaxed));
+                open.fold(0, u32::saturating_add) >= TIMEOUTS_IN_A_ROW
             }
         };
         // Only the connection that failed is given up, not the one that came after it.
