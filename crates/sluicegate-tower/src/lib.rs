@@ -41,11 +41,14 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
-//! | `axum` | [`PeerIp`] sees axum's `ConnectInfo<SocketAddr>` |
+//! | `axum` | [`PeerIp`] and [`ClientIp`] see axum's `ConnectInfo<SocketAddr>`; `Route` |
+//! | `jwt` | `BearerJwt`: verified JSON Web Tokens |
 //!
 //! [tower]: https://docs.rs/tower
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod client_ip;
+mod credentials;
 mod extract;
 mod future;
 mod gate;
@@ -53,14 +56,26 @@ mod headers;
 mod key;
 mod layer;
 mod limit;
+mod path;
 mod refusal;
+mod route;
 mod service;
 
-pub use self::extract::{Constant, FromExtension, Header, KeyFn, PeerAddr, PeerIp, key_fn};
+pub use self::client_ip::{ClientIp, ForwardedFaults, Networks, OnMalformed, PeerAddr, PeerIp};
+pub use self::credentials::{ApiKey, Bearer, Cookie};
+#[cfg(feature = "jwt")]
+#[cfg_attr(docsrs, doc(cfg(feature = "jwt")))]
+pub use self::credentials::{BearerJwt, Claims};
+pub use self::extract::{Constant, FromExtension, Header, KeyFn, key_fn};
 pub use self::future::ResponseFuture;
 pub use self::headers::Headers;
 pub use self::key::{Extraction, KeyExtractor, MissingKey, Or};
 pub use self::layer::{OnStoreError, RateLimitLayer, RateLimitLayerBuilder};
 pub use self::limit::{Limit, OnMissingKey};
+pub use self::path::RequestPath;
 pub use self::refusal::{ProblemJson, Reason, Refusal, Respond};
+pub use self::route::RequestMethod;
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use self::route::Route;
 pub use self::service::RateLimit;
