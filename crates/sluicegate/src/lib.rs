@@ -2,7 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "axum")]
-pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
+pub use sluicegate_axum::{Decided, KeyFromExtractor, NotLimited, RateLimitExt, key_from_extractor};
 pub use sluicegate_core::algorithm;
 pub use sluicegate_core::{
     Algorithm, Anchor, AsKey, Ask, BoxError, Clock, ConfigError, ConfigErrorKind, Decision, Drain, Inherit,
@@ -12,9 +12,14 @@ pub use sluicegate_core::{
 };
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
+#[cfg(feature = "axum")]
+pub use sluicegate_tower::Route;
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{
-    Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, Limit, MissingKey,
-    OnMissingKey, OnStoreError, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer,
-    RateLimitLayerBuilder, Reason, Refusal, Respond, ResponseFuture, key_fn,
+    ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, Header, Headers,
+    KeyExtractor, KeyFn, Limit, MissingKey, Networks, OnMalformed, OnMissingKey, OnStoreError, Or, PeerAddr,
+    PeerIp, ProblemJson, RateLimit, RateLimitLayer, RateLimitLayerBuilder, Reason, Refusal, RequestMethod,
+    RequestPath, Respond, ResponseFuture, key_fn,
 };
+#[cfg(feature = "jwt")]
+pub use sluicegate_tower::{BearerJwt, Claims};

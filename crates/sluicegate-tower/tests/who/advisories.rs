@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
-use sluicegate_tower::{ClientIp, PeerIp};
+use sluicegate_tower::{ClientIp, Networks, PeerIp, RequestPath};
 
 use crate::support::{PROXY, address, behind_ten, found, from};
 
@@ -44,7 +44,7 @@ fn ghsa_5847_rm3g_23mw_a_client_has_one_bucket_in_either_form() {
 fn cve_2024_24790_a_mapped_address_is_in_the_networks_of_its_address() {
     let list = [("x-forwarded-for", "198.51.100.7")];
     assert_eq!(found(&behind_ten(), &from("::ffff:10.0.0.9", &list)), Ok(address("198.51.100.7")));
-    let inside = behind_ten().within(sluicegate_tower::Networks::new(["192.168.0.0/16"]).unwrap());
+    let inside = behind_ten().within(Networks::new(["192.168.0.0/16"]).unwrap());
     assert!(inside(&from("::ffff:192.168.7.7", &[])));
 }
 
@@ -137,4 +137,25 @@ fn cve_2026_26310_a_scoped_address_is_an_address() {
         let key = found(&behind_ten(), &parts).unwrap();
         assert!([address("fe80::"), address(PROXY)].contains(&key), "{scoped}");
     }
+}
+
+/// better-auth: `//path` was another path for the limiter, and the same for the router.
+#[test]
+fn ghsa_x732_6j76_qmhm_two_slashes_are_no_other_path() {
+    assert_eq!(path("//sign-in/email"), path("/sign-in/email"));
+    assert_eq!(path("/sign-in//email"), path("/sign-in/email"));
+}
+
+/// Strapi: case and a trailing slash made another path of it for the limiter.
+#[test]
+fn ghsa_24q2_59hm_rh9r_case_and_a_trailing_slash_are_no_other_path() {
+    for spelling in ["/API/Auth/Local", "/api/auth/local/", "/Api/auth/local//"] {
+        assert_eq!(path(spelling), path("/api/auth/local"), "{spelling}");
+    }
+}
+
+fn path(path: &'static str) -> sluicegate_core::Key {
+    let mut parts = crate::support::anonymous(&[]);
+    parts.uri = http::Uri::from_static(path);
+    found(&RequestPath::new().lowercase(), &parts).unwrap()
 }
