@@ -108,7 +108,8 @@ pub enum OnMalformed {
 impl ClientIp {
     /// Clients behind proxies in these networks, told by `X-Forwarded-For`.
     ///
-    /// The networks are text, or anything that prints as a network or an address.
+    /// The networks are text, or anything that prints as a network or an address. Name the proxies and nobody else: whoever
+    /// has an address in one of these networks is believed about the client before him.
     ///
     /// # Errors
     /// For something that is not a network; for none at all; and for one that holds all addresses, which would let each
