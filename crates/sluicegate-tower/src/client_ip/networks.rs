@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net, Ipv6Subnets};
 use sluicegate_core::{ConfigError, ConfigErrorKind};
 
 /// A set of networks, for lists of who is exempt or kept out.
@@ -24,12 +24,12 @@ use sluicegate_core::{ConfigError, ConfigErrorKind};
 /// assert!(error.to_string().starts_with(r#""10.0.0.0/33" is not a network"#));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Networks {
-    /// Apart from each other, and in order.
-    v4: Box<[Ipv4Net]>,
+    /// First and last address of networks that lie apart from each other, in order.
+    v4: Box<[(u32, u32)]>,
     /// As `v4`.
-    v6: Box<[Ipv6Net]>,
+    v6: Box<[(u128, u128)]>,
 }
 
 impl Networks {
@@ -48,19 +48,18 @@ impl Networks {
                 IpNet::V6(network) => v6.push(network),
             }
         }
-        Ok(Self { v4: Ipv4Net::aggregate(&v4).into(), v6: Ipv6Net::aggregate(&v6).into() })
+        let v4 =
+            Ipv4Net::aggregate(&v4).into_iter().map(|net| (net.network().into(), net.broadcast().into()));
+        let v6 =
+            Ipv6Net::aggregate(&v6).into_iter().map(|net| (net.network().into(), net.broadcast().into()));
+        Ok(Self { v4: v4.collect(), v6: v6.collect() })
     }
 
     /// Whether the address is in one of the networks.
     pub fn contains(&self, ip: IpAddr) -> bool {
-        /// The last network that begins at or before the address is the only one that can hold it.
-        fn holds<N, A: Ord>(networks: &[N], ip: A, begin: fn(&N) -> A, end: fn(&N) -> A) -> bool {
-            let after = networks.partition_point(|network| begin(network) <= ip);
-            after > 0 && ip <= end(&networks[after - 1])
-        }
         match ip.to_canonical() {
-            IpAddr::V4(ip) => holds(&self.v4, ip, Ipv4Net::network, Ipv4Net::broadcast),
-            IpAddr::V6(ip) => holds(&self.v6, ip, Ipv6Net::network, Ipv6Net::broadcast),
+            IpAddr::V4(ip) => holds(&self.v4, ip.into()),
+            IpAddr::V6(ip) => holds(&self.v6, ip.into()),
         }
     }
 
@@ -69,11 +68,28 @@ impl Networks {
     }
 
     /// The network that holds all addresses of a family, if there is one.
-    pub(super) fn everything(&self) -> Option<IpNet> {
-        let v4 = self.v4.iter().map(|&network| IpNet::from(network));
-        let v6 = self.v6.iter().map(|&network| IpNet::from(network));
-        v4.chain(v6).find(|network| network.prefix_len() == 0)
+    pub(super) fn everything(&self) -> Option<&'static str> {
+        match (&*self.v4, &*self.v6) {
+            ([(0, u32::MAX)], _) => Some("0.0.0.0/0"),
+            (_, [(0, u128::MAX)]) => Some("::/0"),
+            _ => None,
+        }
     }
+}
+
+impl fmt::Debug for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let v4 = self.v4.iter().flat_map(|&(first, last)| Ipv4Subnets::new(first.into(), last.into(), 0));
+        let v6 = self.v6.iter().flat_map(|&(first, last)| Ipv6Subnets::new(first.into(), last.into(), 0));
+        f.debug_set().entries(v4).entries(v6).finish()
+    }
+}
+
+/// The last network that begins at or before the address is the only one that can hold it.
+#[inline]
+fn holds<A: Copy + Ord>(networks: &[(A, A)], ip: A) -> bool {
+    let after = networks.partition_point(|&(first, _)| first <= ip);
+    after > 0 && ip <= networks[after - 1].1
 }
 
 fn read(text: &str) -> Result<IpNet, ConfigError> {
@@ -137,9 +153,12 @@ mod tests {
     fn a_mapped_network_is_the_network_that_it_maps() {
         let mapped = Networks::new(["::ffff:10.0.0.0/104", "::ffff:192.0.2.1"]).unwrap();
         assert_eq!(mapped, Networks::new(["10.0.0.0/8", "192.0.2.1/32"]).unwrap());
-        assert_eq!(
-            Networks::new(["::ffff:0:0/96"]).unwrap().everything(),
-            Some("0.0.0.0/0".parse().unwrap())
-        );
+        assert_eq!(Networks::new(["::ffff:0:0/96"]).unwrap().everything(), Some("0.0.0.0/0"));
+    }
+
+    #[test]
+    fn debug_shows_the_networks() {
+        let networks = Networks::new(["10.0.0.0/9", "10.128.0.0/9", "2001:db8::/32"]).unwrap();
+        assert_eq!(format!("{networks:?}"), "{10.0.0.0/8, 2001:db8::/32}");
     }
 }
