@@ -63,22 +63,19 @@ impl<'a> Iterator for FromTheRight<'a> {
     }
 }
 
-/// From the right, the first quote is a closing one, and only a quote that no backslash escapes opens it. What is no
-/// quoted string when read from the left, is found out by whoever reads the element.
+/// From the right, the first quote closes, and the next one that has no backslash before it opens: an opening quote
+/// comes after a `=`. What turns out to be no quoted string when read from the left, is refused by whoever reads the
+/// element.
 fn last_comma_outside_quotes(line: &[u8]) -> Option<usize> {
     let mut quoted = false;
     line.iter().enumerate().rev().find_map(|(at, byte)| match byte {
-        b'"' if !quoted || !is_escaped(&line[..at]) => {
+        b'"' if !quoted || !line[..at].ends_with(b"\\") => {
             quoted = !quoted;
             None
         }
         b',' if !quoted => Some(at),
         _ => None,
     })
-}
-
-fn is_escaped(before: &[u8]) -> bool {
-    before.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
 
 #[cfg(test)]

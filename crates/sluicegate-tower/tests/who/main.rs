@@ -11,3 +11,4 @@ mod networks;
 mod properties;
 mod route;
 mod support;
+mod warnings;
