@@ -4,6 +4,7 @@
 
 mod manifest;
 mod nginx;
+mod migration;
 mod quickstart;
 mod support;
 mod transport;
