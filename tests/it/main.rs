@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod manifest;
-mod nginx;
 mod migration;
+mod nginx;
 mod quickstart;
 mod support;
 mod transport;

@@ -36,7 +36,23 @@
 //!
 //! # Where to put it
 //! Outside of what is expensive (authentication that asks a database), inside of CORS: a browser hides a 429 that has
-//! no CORS fields. Nothing that a client writes into headers is trusted, unless a [`Header`] extractor is told to.
+//! no CORS fields.
+//!
+//! # Whose bucket
+//! Nothing that a client writes into headers is trusted, unless an extractor is told to.
+//!
+//! | key | for |
+//! |---|---|
+//! | [`PeerIp`] | clients that connect to this server themselves; the default |
+//! | [`ClientIp`] | clients behind proxies, which are named |
+//! | [`ApiKey`], [`Bearer`], [`Cookie`] | who shows a secret; kept as a digest only |
+//! | `BearerJwt` | the subject of a verified token |
+//! | [`FromExtension`], [`key_fn`] | what an authentication in front has found |
+//! | `Route`, [`RequestMethod`], [`RequestPath`] | what a request is for |
+//! | [`Header`] | what a trusted proxy says about the client |
+//! | [`Constant`] | all together |
+//!
+//! A tuple of them has a bucket per combination; [`or`](KeyExtractor::or) asks the next one where one finds nothing.
 //!
 //! # Features
 //! | feature | what it adds |
