@@ -4,6 +4,7 @@
 
 mod manifest;
 mod migration;
+mod nginx;
 mod quickstart;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -27,6 +27,8 @@
 
 mod decided;
 mod ext;
+mod from_parts;
 
 pub use self::decided::{Decided, NotLimited};
 pub use self::ext::RateLimitExt;
+pub use self::from_parts::{KeyFromExtractor, key_from_extractor};

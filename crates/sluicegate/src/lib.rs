@@ -12,7 +12,7 @@ pub mod docs {
 }
 
 #[cfg(feature = "axum")]
-pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
+pub use sluicegate_axum::{Decided, KeyFromExtractor, NotLimited, RateLimitExt, key_from_extractor};
 pub use sluicegate_core::algorithm;
 pub use sluicegate_core::{
     Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Clock, ConfigError,
@@ -23,10 +23,11 @@ pub use sluicegate_core::{
 };
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
+#[cfg(feature = "axum")]
+pub use sluicegate_tower::Route;
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{
-    Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, LegacyReset, Limit, Meter,
-    MissingKey, OnMissingKey, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer,
-    RateLimitLayerBuilder, Reason, Refusal, Respond, ResponseFuture, ShadowCount, SimpleJson, Tiers,
-    TiersBuilder, key_fn, method_in, path_in, preflight,
+    ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, Header, Headers, KeyExtractor, KeyFn, LegacyReset, Limit, Meter, MissingKey, Networks, OnMalformed, OnMissingKey, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer, RateLimitLayerBuilder, Reason, Refusal, RequestMethod, RequestPath, Respond, ResponseFuture, ShadowCount, SimpleJson, Tiers, TiersBuilder, key_fn, method_in, path_in, preflight,
 };
+#[cfg(feature = "jwt")]
+pub use sluicegate_tower::{BearerJwt, Claims};
