@@ -49,7 +49,9 @@
 mod extract;
 mod future;
 mod gate;
+mod generic;
 mod headers;
+mod in_flight;
 mod key;
 mod layer;
 mod limit;
@@ -58,7 +60,9 @@ mod service;
 
 pub use self::extract::{Constant, FromExtension, Header, KeyFn, PeerAddr, PeerIp, key_fn};
 pub use self::future::ResponseFuture;
+pub use self::generic::{CallError, CallFuture, CallLimit, CallLimitLayer, Meter, WithCost};
 pub use self::headers::Headers;
+pub use self::in_flight::{Held, HeldPermit, InFlightFuture, InFlightLayer, InFlightProblem, LimitInFlight};
 pub use self::key::{Extraction, KeyExtractor, MissingKey, Or};
 pub use self::layer::{OnStoreError, RateLimitLayer, RateLimitLayerBuilder};
 pub use self::limit::{Limit, OnMissingKey};
