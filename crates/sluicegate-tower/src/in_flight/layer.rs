@@ -66,7 +66,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// `Option<Extension<HeldPermit>>` and moves it into the closure for `on_upgrade`. Where nobody keeps one, the permit
 /// comes back with the response.
 pub struct InFlightLayer<R = InFlightProblem> {
-    shared: Arc<Shared<R>>,
+    shared: Shared<R>,
 }
 
 /// What all services of a layer share.
@@ -75,11 +75,11 @@ pub(crate) struct Shared<R> {
     pub(crate) key: Arc<dyn KeyExtractor>,
     pub(crate) longest: Option<Duration>,
     on_missing_key: OnMissingKey,
-    respond: R,
+    respond: Arc<R>,
     headers: Headers,
     /// The name, as the policy of the decisions that refuse.
     policies: Option<Arc<[Arc<Policy>]>>,
-    warned: AtomicBool,
+    warned: Arc<AtomicBool>,
 }
 
 impl InFlightLayer {
@@ -91,90 +91,60 @@ impl InFlightLayer {
             key: Arc::new(PeerIp::new()),
             longest: None,
             on_missing_key: OnMissingKey::Share,
-            respond: InFlightProblem::new(),
+            respond: Arc::new(InFlightProblem::new()),
             headers: Headers::Ietf,
             policies: named.map(|policy| Arc::from([Arc::new(policy)])),
-            warned: AtomicBool::new(false),
+            warned: Arc::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared }
     }
 }
 
 impl<R> InFlightLayer<R> {
     /// Whose requests are counted together. Default: [`PeerIp`].
     #[must_use]
-    pub fn key(self, key: impl KeyExtractor) -> Self
-    where
-        R: Clone,
-    {
-        self.with(|shared| shared.key = Arc::new(key))
+    pub fn key(mut self, key: impl KeyExtractor) -> Self {
+        self.shared.key = Arc::new(key);
+        self
     }
 
     /// What happens to a request whose key is missing. Default: [`OnMissingKey::Share`].
     #[must_use]
-    pub fn on_missing_key(self, action: OnMissingKey) -> Self
-    where
-        R: Clone,
-    {
-        self.with(|shared| shared.on_missing_key = action)
+    pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
+        self.shared.on_missing_key = action;
+        self
     }
 
     /// Makes a request that would be one too many wait for up to `longest`, first come, first served, in the bounded
     /// queue of the [`InFlight`]. Default: it is refused at once.
     #[must_use]
-    pub fn wait_up_to(self, longest: Duration) -> Self
-    where
-        R: Clone,
-    {
-        self.with(|shared| shared.longest = Some(longest))
+    pub fn wait_up_to(mut self, longest: Duration) -> Self {
+        self.shared.longest = Some(longest);
+        self
     }
 
     /// Whether responses carry the fields of the draft; there are no others for this. Default: [`Headers::Ietf`].
     #[must_use]
-    pub fn headers(self, headers: Headers) -> Self
-    where
-        R: Clone,
-    {
-        self.with(|shared| shared.headers = headers)
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.shared.headers = headers;
+        self
     }
 
     /// Who makes the response to a refused request, which is told that it [exceeds](Reason::Exceeded) a policy with the
     /// name and the permits of the [`InFlight`]. Default: [`InFlightProblem`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
-        let Shared { in_flight, key, longest, on_missing_key, respond: _, headers, policies, .. } =
-            &*self.shared;
-        InFlightLayer {
-            shared: Arc::new(Shared {
-                in_flight: in_flight.clone(),
-                key: Arc::clone(key),
-                longest: *longest,
-                on_missing_key: *on_missing_key,
-                respond,
-                headers: *headers,
-                policies: policies.clone(),
-                warned: AtomicBool::new(false),
-            }),
-        }
-    }
-
-    /// This layer with something set; services that were made before keep what they have.
-    fn with(self, set: impl FnOnce(&mut Shared<R>)) -> Self
-    where
-        R: Clone,
-    {
-        let respond = self.shared.respond.clone();
-        let mut changed = self.respond(respond);
-        if let Some(shared) = Arc::get_mut(&mut changed.shared) {
-            set(shared);
-        }
-        changed
+        let Shared { in_flight, key, longest, on_missing_key, respond: _, headers, policies, warned } =
+            self.shared;
+        let respond = Arc::new(respond);
+        let shared = Shared { in_flight, key, longest, on_missing_key, respond, headers, policies, warned };
+        InFlightLayer { shared }
     }
 }
 
 impl<R> Clone for InFlightLayer<R> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { shared: self.shared.clone() }
     }
 }
 
@@ -182,13 +152,28 @@ impl<S, R> Layer<S> for InFlightLayer<R> {
     type Service = LimitInFlight<S, R>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        LimitInFlight::new(inner, Arc::clone(&self.shared))
+        LimitInFlight::new(inner, Arc::new(self.shared.clone()))
     }
 }
 
 impl<R> fmt::Debug for InFlightLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("InFlightLayer").field(&self.shared.in_flight).finish()
+    }
+}
+
+impl<R> Clone for Shared<R> {
+    fn clone(&self) -> Self {
+        Self {
+            in_flight: self.in_flight.clone(),
+            key: Arc::clone(&self.key),
+            longest: self.longest,
+            on_missing_key: self.on_missing_key,
+            respond: Arc::clone(&self.respond),
+            headers: self.headers,
+            policies: self.policies.clone(),
+            warned: Arc::clone(&self.warned),
+        }
     }
 }
 
