@@ -49,13 +49,13 @@ pub struct GrpcStatus;
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
-/// use sluicegate_tower::{GrpcOr, RateLimitLayer};
+/// use sluicegate_tower::{GrpcOr, ProblemJson, RateLimitLayer};
 ///
 /// let api = Policy::gcra("api", "100/s").on(&MemoryStore::new())?;
-/// let layer = RateLimitLayer::builder(api).respond(GrpcOr::default()).build()?;
+/// let layer = RateLimitLayer::builder(api).respond(GrpcOr::new(ProblemJson::new())).build()?;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct GrpcOr<R = ProblemJson> {
     other: R,
 }
@@ -68,7 +68,7 @@ impl GrpcStatus {
 }
 
 impl<R> GrpcOr<R> {
-    /// `other` answers requests that are not gRPC. The default is [`ProblemJson`].
+    /// `other` answers requests that are not gRPC.
     pub const fn new(other: R) -> Self {
         Self { other }
     }

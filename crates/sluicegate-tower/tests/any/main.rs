@@ -4,7 +4,7 @@
 
 mod calls;
 //mod connections;
-//mod grpc;
+mod grpc;
 mod in_flight;
 mod outgoing;
 mod readiness;

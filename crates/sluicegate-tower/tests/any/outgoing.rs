@@ -186,24 +186,22 @@ async fn those_who_waited_for_a_server_do_not_all_go_at_once() {
 /// The word of the server can come while calls wait for their turn: that turn is of no use then, and is not spent.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_comes_while_the_server_wants_peace_is_given_back() {
-    let server = Server::new([(429, vec![("retry-after", "10")])]);
+    let server = Server::new([(429, vec![("retry-after", "3")])]);
     let answering = server.clone();
-    let takes_time = service_fn(move |request: Request<()>| {
+    let takes_nine_seconds = service_fn(move |request: Request<()>| {
         let mut server = answering.clone();
         async move {
             let response = server.call(request);
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_secs(9)).await;
             response.await
         }
     });
-    let limiter = limiter(Policy::gcra("partner", "1/s"));
-    let client = OutgoingLayer::new().limit(limiter.clone()).layer(takes_time);
-    let (a, b) = tokio::join!(send(&client, "a.example"), send(&client, "a.example"));
-    assert_eq!((a.unwrap(), b.unwrap()), (StatusCode::TOO_MANY_REQUESTS, StatusCode::OK));
-    assert_eq!(server.calls(), [0, 10]);
-    // The second went at 10.5 s and took half a second; a third may go after another half.
-    send(&client, "a.example").await.unwrap();
-    assert_eq!(server.calls(), [0, 10, 11]);
+    let limiter = limiter(Policy::gcra("partner", "1/10s"));
+    let client = OutgoingLayer::new().limit(limiter).layer(takes_nine_seconds);
+    let (first, second) = tokio::join!(send(&client, "a.example"), send(&client, "a.example"));
+    assert_eq!((first.unwrap(), second.unwrap()), (StatusCode::TOO_MANY_REQUESTS, StatusCode::OK));
+    // Its turn was after 10 s, in vain; had it stayed spent, the next would be after 20.
+    assert_eq!(server.calls(), [0, 12]);
 }
 
 #[tokio::test(start_paused = true)]
