@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod calls;
-//mod connections;
+mod connections;
 mod grpc;
 mod in_flight;
 mod outgoing;
 mod readiness;
 mod support;
-//mod upgrades;
+mod upgrades;
