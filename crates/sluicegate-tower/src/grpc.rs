@@ -148,8 +148,8 @@ impl GrpcKind {
 fn status(refusal: &Refusal<'_>) -> (Code, String) {
     match refusal.reason() {
         Reason::Exceeded(_) => {
-            let wait = Duration::from_millis(wait_ms(refusal).unwrap_or(1));
-            (Code::ResourceExhausted, format!("too many requests: try again in {wait:?}"))
+            let wait = refusal.retry_after_seconds().unwrap_or(1);
+            (Code::ResourceExhausted, format!("too many requests: try again in {wait} s"))
         }
         Reason::Impossible(_) => {
             let message = "this request costs more than the limit ever lets pass at once: no wait will help";

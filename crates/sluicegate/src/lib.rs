@@ -5,16 +5,26 @@
 pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
 pub use sluicegate_core::algorithm;
 pub use sluicegate_core::{
-    Algorithm, Anchor, AsKey, Ask, BoxError, Clock, ConfigError, ConfigErrorKind, Decision, Drain, Inherit,
-    IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode,
-    OnExceeded, Opened, Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing,
-    Store, StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
+    Acquire, Algorithm, Anchor, AsKey, Ask, BoxError, Busy, BusyKind, Clock, ConfigError, ConfigErrorKind,
+    Decision, Drain, InFlight, InFlightBuilder, Inherit, IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock,
+    MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, Opened, Outcome, Permit, Policy,
+    PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing, Store, StoreError, StoreErrorKind,
+    SystemClock, Turn, Verdict,
 };
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
+#[cfg(feature = "tower")]
+pub use sluicegate_tower::{
+    CallError, CallFuture, CallLimit, CallLimitLayer, Held, HeldPermit, InFlightFuture, InFlightLayer,
+    InFlightProblem, LimitInFlight, Meter, WithCost,
+};
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{
     Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, Limit, MissingKey,
     OnMissingKey, OnStoreError, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer,
     RateLimitLayerBuilder, Reason, Refusal, Respond, ResponseFuture, key_fn,
 };
+#[cfg(feature = "grpc")]
+pub use sluicegate_tower::{GrpcOr, GrpcStatus};
+#[cfg(feature = "outgoing")]
+pub use sluicegate_tower::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};

@@ -75,7 +75,7 @@ impl<E> CallError<E> {
     ///
     /// let jobs = Policy::gcra("jobs", "10/s").on(&MemoryStore::new())?;
     /// let service = ServiceBuilder::new()
-    ///     .map_err(CallError::into_box)
+    ///     .map_err(CallError::<BoxError>::into_box)
     ///     .layer(CallLimitLayer::new(jobs, |tenant: &u64| *tenant))
     ///     .service(service_fn(|_: u64| async { Err::<(), BoxError>("broken".into()) }));
     /// # Ok::<(), sluicegate_core::ConfigError>(())

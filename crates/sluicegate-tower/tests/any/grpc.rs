@@ -3,27 +3,34 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use sluicegate_core::{OnOutage, Policy};
+use sluicegate_core::{BoxError, InFlight, OnOutage, Policy};
 use sluicegate_tower::{
-    GrpcOr, GrpcStatus, Header, Limit, OnMissingKey, OnStoreError, ProblemJson, RateLimitLayer, Respond,
+    GrpcOr, GrpcStatus, Header, InFlightLayer, Limit, OnMissingKey, OnStoreError, ProblemJson, RateLimitLayer,
 };
 use tokio::net::TcpListener;
 use tonic::Code;
+use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Endpoint, Server};
+use tonic::transport::{Channel, Endpoint, Server};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{Body, broken, limiter};
 
 /// A health service behind a layer, on a socket, and a client of it.
-async fn connect<R>(layer: RateLimitLayer<R>) -> HealthClient<tonic::transport::Channel>
+async fn connect<L, B>(layer: L) -> HealthClient<Channel>
 where
-    R: Respond<tonic::body::Body>,
+    L: Layer<Routes> + Clone + Send + 'static,
+    L::Service: Service<Request<tonic::body::Body>, Response = Response<B>> + Clone + Send + 'static,
+    <L::Service as Service<Request<tonic::body::Body>>>::Future: Send,
+    <L::Service as Service<Request<tonic::body::Body>>>::Error: Into<BoxError> + Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
 {
     let (_, health) = tonic_health::server::health_reporter();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -73,6 +80,26 @@ async fn a_stream_is_decided_when_it_begins() {
     assert!(stream.message().await.unwrap().is_some());
     let refused = client.watch(check("ada")).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
+}
+
+/// The second stream waits for the only place; it gets it when the client drops the first.
+#[tokio::test]
+async fn a_stream_is_in_flight_until_its_client_drops_it() {
+    let streams = InFlight::new("streams", 1).unwrap();
+    let layer = InFlightLayer::new(streams.clone()).key(Header::new("x-client").unwrap());
+    let at_once = layer.clone().respond(GrpcStatus::new());
+    let in_time = layer.respond(GrpcStatus::new()).wait_up_to(Duration::from_secs(3_600));
+    let (mut impatient, mut patient) = (connect(at_once).await, connect(in_time).await);
+    let mut first = impatient.watch(check("ada")).await.unwrap().into_inner();
+    assert!(first.message().await.unwrap().is_some());
+    let refused = impatient.watch(check("ada")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refused.get_details_quota_failure().unwrap().violations[0].subject, "streams");
+    let waiting = tokio::spawn(async move { patient.watch(check("ada")).await });
+    drop(first);
+    let mut second = waiting.await.unwrap().unwrap().into_inner();
+    assert!(second.message().await.unwrap().is_some());
+    assert_eq!(streams.in_use("ada"), 1);
 }
 
 #[tokio::test]
@@ -134,7 +161,7 @@ async fn refused(content_type: &'static str) -> Response<Body> {
     service.oneshot(request()).await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn grpc_is_answered_in_kind() {
     for (asked, answered) in [
         ("application/grpc", "application/grpc"),
@@ -150,7 +177,7 @@ async fn grpc_is_answered_in_kind() {
         for (name, value) in [
             ("content-type", answered),
             ("grpc-status", "8"),
-            ("grpc-message", "too%20many%20requests:%20try%20again%20in%2060s"),
+            ("grpc-message", "too%20many%20requests:%20try%20again%20in%2060%20s"),
             ("grpc-retry-pushback-ms", "60000"),
             ("retry-after", "60"),
             ("cache-control", "no-store"),

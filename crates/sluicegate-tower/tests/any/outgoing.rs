@@ -20,19 +20,19 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{Paused, broken, limiter};
 
-/// A field of a response.
-type Field = (&'static str, &'static str);
+/// The status and the fields of a response.
+type Answer = (u16, Vec<(&'static str, &'static str)>);
 
 /// Answers with what it was told to, and then with 200; remembers when it was called.
 #[derive(Clone)]
 struct Server {
     start: Instant,
-    answers: Arc<Mutex<VecDeque<(u16, Vec<Field>)>>>,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
     calls: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Server {
-    fn new(answers: impl IntoIterator<Item = (u16, Vec<Field>)>) -> Self {
+    fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
         let answers = answers.into_iter().collect();
         Self { start: Instant::now(), answers: Arc::new(Mutex::new(answers)), calls: Arc::default() }
     }

@@ -112,7 +112,8 @@ async fn only_requests_for_an_upgrade_carry_their_permit() {
     let layer = InFlightLayer::new(InFlight::new("requests", 9).unwrap()).key(Constant::new("all"));
     let carries = tower::service_fn(|request: Request<()>| async move {
         let permit = request.extensions().get::<HeldPermit>();
-        let text = permit.map_or("none".to_owned(), |permit| format!("{:?}", permit.permit().in_flight()));
+        let text =
+            permit.map_or_else(|| "none".to_owned(), |permit| format!("{:?}", permit.permit().in_flight()));
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(text))))
     });
     let service = tower::Layer::layer(&layer, carries);
