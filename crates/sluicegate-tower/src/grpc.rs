@@ -20,8 +20,8 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 /// |---|---|---|
 /// | exceeds a quota | `RESOURCE_EXHAUSTED` | `RetryInfo`, `QuotaFailure`, `grpc-retry-pushback-ms` |
 /// | costs more than the limit ever lets pass | `RESOURCE_EXHAUSTED` | `QuotaFailure`, and a pushback of -1: no retry helps |
-/// | no answer from the store | `UNAVAILABLE` | `RetryInfo`, `grpc-retry-pushback-ms` |
-/// | no key, and others | by their HTTP status: 401 is `UNAUTHENTICATED`, 403 `PERMISSION_DENIED` | |
+/// | no key | by its HTTP status: 401 is `UNAUTHENTICATED`, 403 `PERMISSION_DENIED` | a pushback of -1 |
+/// | others, such as no answer from the store | by their HTTP status: 503 is `UNAVAILABLE` | as far as a wait helps, as the first |
 ///
 /// Waits are rounded up to whole milliseconds. A stream is one request: it is decided when it begins. For each message of
 /// a long one, ask a limiter in the handler, or limit how many streams are open with an
@@ -156,11 +156,13 @@ fn status(refusal: &Refusal<'_>) -> (Code, String) {
             (Code::ResourceExhausted, message.to_owned())
         }
         Reason::MissingKey(missing, status) => (code_of(status), missing.reason().to_owned()),
-        Reason::Store(_) => (Code::Unavailable, "the rate limiter gave no answer".to_owned()),
-        #[allow(unreachable_patterns, reason = "reasons are added; their status says enough")]
         _ => {
             let status = refusal.status();
-            (code_of(status), status.canonical_reason().unwrap_or("refused").to_lowercase())
+            let mut message = status.canonical_reason().unwrap_or("refused").to_lowercase();
+            if let Some(wait) = refusal.retry_after_seconds() {
+                message += &format!(": try again in {wait} s");
+            }
+            (code_of(status), message)
         }
     }
 }

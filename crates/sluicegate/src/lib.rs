@@ -1,15 +1,26 @@
 #![doc = include_str!("../../../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// Pages to read: no code.
+#[cfg(any(doc, doctest))]
+pub mod docs {
+    #[doc = include_str!("../docs/migration.md")]
+    pub mod migration {}
+
+    #[doc = include_str!("../docs/outages.md")]
+    pub mod outages {}
+}
+
 #[cfg(feature = "axum")]
 pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
 pub use sluicegate_core::algorithm;
+pub use sluicegate_core::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Permit};
 pub use sluicegate_core::{
-    Acquire, Algorithm, Anchor, AsKey, Ask, BoxError, Busy, BusyKind, Clock, ConfigError, ConfigErrorKind,
-    Decision, Drain, InFlight, InFlightBuilder, Inherit, IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock,
-    MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, Opened, Outcome, Permit, Policy,
-    PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing, Store, StoreError, StoreErrorKind,
-    SystemClock, Turn, Verdict,
+    Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Clock, ConfigError,
+    ConfigErrorKind, Decision, Drain, Inherit, IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock, MemoryStats,
+    MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, OnOutage, Opened, Outcome, Policy, PolicyBuilder,
+    PolicyQuota, Quota, RateLimiter, Refill, Resilient, ResilientBuilder, ResilientStatus, Standing, Store,
+    StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
 };
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
