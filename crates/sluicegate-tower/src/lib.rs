@@ -51,30 +51,32 @@
 mod extract;
 mod future;
 mod gate;
-mod generic;
-#[cfg(feature = "grpc")]
-mod grpc;
 mod headers;
-mod in_flight;
 mod key;
 mod layer;
 mod limit;
-#[cfg(feature = "outgoing")]
-mod outgoing;
 mod refusal;
 mod service;
 
+mod generic;
+#[cfg(feature = "grpc")]
+mod grpc;
+mod in_flight;
+#[cfg(feature = "outgoing")]
+mod outgoing;
+
 pub use self::extract::{Constant, FromExtension, Header, KeyFn, PeerAddr, PeerIp, key_fn};
 pub use self::future::ResponseFuture;
-pub use self::generic::{CallError, CallFuture, CallLimit, CallLimitLayer, Meter, WithCost};
-#[cfg(feature = "grpc")]
-pub use self::grpc::{GrpcOr, GrpcStatus};
 pub use self::headers::Headers;
-pub use self::in_flight::{Held, HeldPermit, InFlightFuture, InFlightLayer, InFlightProblem, LimitInFlight};
 pub use self::key::{Extraction, KeyExtractor, MissingKey, Or};
 pub use self::layer::{OnStoreError, RateLimitLayer, RateLimitLayerBuilder};
 pub use self::limit::{Limit, OnMissingKey};
-#[cfg(feature = "outgoing")]
-pub use self::outgoing::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};
 pub use self::refusal::{ProblemJson, Reason, Refusal, Respond};
 pub use self::service::RateLimit;
+
+pub use self::generic::{CallError, CallFuture, CallLimit, CallLimitLayer, CallMeter, WithCost};
+#[cfg(feature = "grpc")]
+pub use self::grpc::{GrpcOr, GrpcStatus};
+pub use self::in_flight::{Held, HeldPermit, InFlightFuture, InFlightLayer, InFlightProblem, LimitInFlight};
+#[cfg(feature = "outgoing")]
+pub use self::outgoing::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};

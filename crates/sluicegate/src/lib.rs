@@ -26,14 +26,15 @@ pub use sluicegate_core::{
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{
-    CallError, CallFuture, CallLimit, CallLimitLayer, Held, HeldPermit, InFlightFuture, InFlightLayer,
-    InFlightProblem, LimitInFlight, Meter, WithCost,
-};
-#[cfg(feature = "tower")]
-pub use sluicegate_tower::{
     Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, Limit, MissingKey,
     OnMissingKey, OnStoreError, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer,
     RateLimitLayerBuilder, Reason, Refusal, Respond, ResponseFuture, key_fn,
+};
+
+#[cfg(feature = "tower")]
+pub use sluicegate_tower::{
+    CallError, CallFuture, CallLimit, CallLimitLayer, CallMeter, Held, HeldPermit, InFlightFuture,
+    InFlightLayer, InFlightProblem, LimitInFlight, WithCost,
 };
 #[cfg(feature = "grpc")]
 pub use sluicegate_tower::{GrpcOr, GrpcStatus};

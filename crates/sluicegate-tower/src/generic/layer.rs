@@ -9,7 +9,7 @@ use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::generic::{Admission, Admitted, CallError, CallFuture, Meter, WithCost};
+use crate::generic::{Admission, Admitted, CallError, CallFuture, CallMeter, WithCost};
 
 /// Puts a limit in front of any service: jobs, database queries, messages. For HTTP, [`RateLimitLayer`] answers
 /// refused requests with a response; here a refusal is a [`CallError`].
@@ -47,12 +47,12 @@ pub struct CallLimitLayer<M> {
 }
 
 impl<M> CallLimitLayer<M> {
-    /// A limit with buckets by the keys of `meter`: a closure from a request to its key, or a [`Meter`].
+    /// A limit with buckets by the keys of `meter`: a closure from a request to its key, or a [`CallMeter`].
     pub fn new(limiter: RateLimiter, meter: M) -> Self {
         Self { limiter, meter: Arc::new(meter) }
     }
 
-    /// How many units a call spends. Default: what the [`Meter`] says, which for a closure is 1.
+    /// How many units a call spends. Default: what the [`CallMeter`] says, which for a closure is 1.
     pub fn cost<C, Req>(self, cost: C) -> CallLimitLayer<WithCost<M, C>>
     where
         C: Fn(&Req) -> u64 + Send + Sync + 'static,
@@ -110,7 +110,7 @@ impl<S, M> CallLimit<S, M> {
 impl<S, M, Req> Service<Req> for CallLimit<S, M>
 where
     S: Service<Req> + Clone,
-    M: Meter<Req>,
+    M: CallMeter<Req>,
 {
     type Response = S::Response;
     type Error = CallError<S::Error>;

@@ -1,4 +1,4 @@
-//! Whose bucket a call spends from, and how much: [`Meter`].
+//! Whose bucket a call spends from, and how much: [`CallMeter`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use sluicegate_core::Key;
 ///
 /// ```
 /// use sluicegate_core::Key;
-/// use sluicegate_tower::Meter;
+/// use sluicegate_tower::CallMeter;
 ///
 /// struct Query { tenant: u64, rows: u64 }
 ///
 /// struct PerRow;
 ///
-/// impl Meter<Query> for PerRow {
+/// impl CallMeter<Query> for PerRow {
 ///     fn key(&self, query: &Query) -> Key {
 ///         query.tenant.into()
 ///     }
@@ -27,7 +27,7 @@ use sluicegate_core::Key;
 ///     }
 /// }
 /// ```
-pub trait Meter<Req>: Send + Sync + 'static {
+pub trait CallMeter<Req>: Send + Sync + 'static {
     /// Whose bucket.
     fn key(&self, request: &Req) -> Key;
 
@@ -38,7 +38,7 @@ pub trait Meter<Req>: Send + Sync + 'static {
     }
 }
 
-impl<F, Req, K> Meter<Req> for F
+impl<F, Req, K> CallMeter<Req> for F
 where
     F: Fn(&Req) -> K + Send + Sync + 'static,
     K: Into<Key>,
@@ -54,9 +54,9 @@ pub struct WithCost<M, C> {
     pub(crate) cost: C,
 }
 
-impl<M, C, Req> Meter<Req> for WithCost<M, C>
+impl<M, C, Req> CallMeter<Req> for WithCost<M, C>
 where
-    M: Meter<Req>,
+    M: CallMeter<Req>,
     C: Fn(&Req) -> u64 + Send + Sync + 'static,
 {
     fn key(&self, request: &Req) -> Key {

@@ -10,4 +10,4 @@ pub(crate) use self::admission::{Admission, Admitted};
 pub use self::error::CallError;
 pub use self::future::CallFuture;
 pub use self::layer::{CallLimit, CallLimitLayer};
-pub use self::meter::{Meter, WithCost};
+pub use self::meter::{CallMeter, WithCost};

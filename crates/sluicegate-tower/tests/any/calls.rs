@@ -12,7 +12,7 @@ use sluicegate_core::{
     StoreErrorKind, Verdict,
 };
 use sluicegate_core::{Basis, RateLimiter};
-use sluicegate_tower::{CallError, CallLimit, CallLimitLayer, Meter};
+use sluicegate_tower::{CallError, CallLimit, CallLimitLayer, CallMeter};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -29,7 +29,7 @@ fn job(tenant: &'static str, pages: u64) -> Job {
 }
 
 /// A printer behind a limit on pages.
-fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl Meter<Job>>, Strict) {
+fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl CallMeter<Job>>, Strict) {
     let printer = Strict::default();
     let layer = CallLimitLayer::new(limiter, |job: &Job| job.tenant).cost(|job: &Job| job.pages);
     (layer.layer(printer.clone()), printer)
@@ -37,7 +37,7 @@ fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl Meter<Job>>, Strict)
 
 type Outcomes = Result<http::Response<crate::support::Body>, CallError<Infallible>>;
 
-async fn print<M: Meter<Job>>(printer: &CallLimit<Strict, M>, job: Job) -> Outcomes {
+async fn print<M: CallMeter<Job>>(printer: &CallLimit<Strict, M>, job: Job) -> Outcomes {
     printer.clone().oneshot(job).await
 }
 
