@@ -8,8 +8,9 @@ use http::{Response, StatusCode};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
+use crate::ProblemJson;
 use crate::headers::violated;
-use crate::refusal::{ProblemJson, Reason, Refusal, Respond};
+use crate::refusal::{Reason, Refusal, Respond};
 
 /// How long a gRPC client that retries by itself waits before it does; negative if it is not to (gRFC A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");

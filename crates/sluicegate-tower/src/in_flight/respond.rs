@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 
-use crate::refusal::{ProblemJson, Reason, Refusal, Respond};
+use crate::ProblemJson;
+use crate::refusal::{Reason, Refusal, Respond};
 
 /// Problem details (RFC 9457) for requests that exceed what a key may have in flight; for other reasons, those of
 /// [`ProblemJson`]. For every body that can be made of [`Bytes`].
