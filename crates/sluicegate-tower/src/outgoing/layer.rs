@@ -1,22 +1,17 @@
-//! The layer and the service: [`OutgoingLayer`] and [`Outgoing`].
+//! The layer: [`OutgoingLayer`].
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use sluicegate_core::{Clock, Key, RateLimiter, SystemClock};
 use tokio::time::Instant;
 use tower_layer::Layer;
-use tower_service::Service;
 
-use crate::generic::CallError;
 use crate::outgoing::advice::asked_wait;
-use crate::outgoing::future::{Departure, Next};
 use crate::outgoing::holds::Holds;
-use crate::outgoing::{HttpWire, OutgoingFuture, Wire, WireFn};
+use crate::outgoing::{HttpWire, Outgoing, Wire, WireFn};
 
 /// Makes a client wait: for its turn under a limit of ours, and for as long as a server asks to be left alone.
 ///
@@ -24,7 +19,7 @@ use crate::outgoing::{HttpWire, OutgoingFuture, Wire, WireFn};
 /// - When a response says that nothing is left (`RateLimit: "x";r=0;t=30`, or `X-RateLimit-Remaining: 0` with a reset), the
 ///   next call waits until there is. Fields that are malformed, or were kept by a cache, are ignored.
 /// - A call that would have to wait longer than [`longest_wait`](Self::longest_wait) fails at once with
-///   [`CallError::HeldOff`] or [`CallError::Limited`].
+///   [`CallError::HeldOff`](crate::CallError::HeldOff) or [`CallError::Limited`](crate::CallError::Limited).
 ///
 /// What a server said is heeded for up to an hour, and of up to 1,024 hosts.
 ///
@@ -66,16 +61,17 @@ use crate::outgoing::{HttpWire, OutgoingFuture, Wire, WireFn};
 ///
 /// # Clients
 /// Clients with types of the `http` crate work as they are. For those with types of their own, such as reqwest, see
-/// [`reading`](Self::reading).
+/// [`reading`](Self::reading). A client that follows redirects by itself is seen as one call, to the host that it was
+/// sent to first.
 pub struct OutgoingLayer<W = HttpWire> {
     shared: Shared<W>,
 }
 
 /// What all services of a layer share.
 pub(crate) struct Shared<W> {
-    wire: Arc<W>,
+    pub(crate) wire: Arc<W>,
     pub(crate) limiter: Option<RateLimiter>,
-    longest: Duration,
+    pub(crate) longest: Duration,
     heeded: Duration,
     clock: Arc<dyn Clock>,
     pub(crate) holds: Arc<Holds>,
@@ -173,79 +169,13 @@ impl<S, W> Layer<S> for OutgoingLayer<W> {
     type Service = Outgoing<S, W>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Outgoing { inner, shared: Arc::new(self.shared.clone()) }
+        Outgoing::new(inner, Arc::new(self.shared.clone()))
     }
 }
 
 impl<W> fmt::Debug for OutgoingLayer<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OutgoingLayer").field(&self.shared).finish()
-    }
-}
-
-/// A client that waits; made by [`OutgoingLayer`].
-///
-/// It is ready when the client is; waiting happens in the future of the call.
-pub struct Outgoing<S, W = HttpWire> {
-    inner: S,
-    shared: Arc<Shared<W>>,
-}
-
-impl<S, W> Outgoing<S, W> {
-    /// The client.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The client.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The client.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-}
-
-impl<S: Clone, W> Clone for Outgoing<S, W> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<S: fmt::Debug, W> fmt::Debug for Outgoing<S, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing").field("inner", &self.inner).field("settings", &self.shared).finish()
-    }
-}
-
-impl<S, W, Req> Service<Req> for Outgoing<S, W>
-where
-    S: Service<Req> + Clone,
-    W: Wire<Req, S::Response>,
-{
-    type Response = S::Response;
-    type Error = CallError<S::Error>;
-    type Future = OutgoingFuture<S, Req, W>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx).map_err(CallError::Inner)
-    }
-
-    fn call(&mut self, request: Req) -> Self::Future {
-        let mut departure = Departure::new(self.shared.wire.key(&request), self.shared.longest);
-        match departure.begin(&self.shared) {
-            // Nothing to wait for, so the value that was polled ready is called here, and nothing is cloned.
-            Next::Go => OutgoingFuture::calling(self.inner.call(request), departure.key, &self.shared),
-            Next::Fail(failure) => OutgoingFuture::failed(failure, &self.shared),
-            Next::Wait => {
-                // Only the polled value is known to be ready, so it goes into the future and its clone stays here.
-                let next = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, next);
-                OutgoingFuture::waiting(departure, ready, request, &self.shared)
-            }
-        }
     }
 }
 

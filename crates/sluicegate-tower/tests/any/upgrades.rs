@@ -3,11 +3,14 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Extension, Router};
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -19,7 +22,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tower::ServiceBuilder;
+use tower::{Layer, ServiceBuilder, ServiceExt};
 
 use crate::support::{Body, Protocol, limiter, serve};
 
@@ -116,14 +119,33 @@ async fn only_requests_for_an_upgrade_carry_their_permit() {
             permit.map_or_else(|| "none".to_owned(), |permit| format!("{:?}", permit.permit().in_flight()));
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(text))))
     });
-    let service = tower::Layer::layer(&layer, carries);
+    let service = layer.layer(carries);
     for (request, expected) in [
         (Request::get("/"), "none"),
         (Request::get("/").header(UPGRADE, "websocket"), "InFlight(requests: 9 at once)"),
         (Request::connect("example.org:443"), "InFlight(requests: 9 at once)"),
     ] {
-        let response = tower::ServiceExt::oneshot(service.clone(), request.body(()).unwrap()).await.unwrap();
-        let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+        let response = service.clone().oneshot(request.body(()).unwrap()).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(body, expected);
     }
+}
+
+/// What lasts longer than its response keeps the permit that the framework hands it.
+#[tokio::test]
+async fn an_axum_handler_can_keep_its_permit() {
+    type Kept = std::sync::Arc<std::sync::Mutex<Vec<HeldPermit>>>;
+    async fn keep(State(kept): State<Kept>, permit: Option<Extension<HeldPermit>>) -> &'static str {
+        kept.lock().unwrap().extend(permit.map(|Extension(permit)| permit));
+        "kept"
+    }
+    let (kept, tunnels) = (Kept::default(), InFlight::new("tunnels", 1).unwrap());
+    let app = Router::new().route("/", get(keep)).with_state(kept.clone());
+    let app = app.layer(InFlightLayer::new(tunnels.clone()).key(Constant::new("all")));
+    let ask = || Request::get("/").header(UPGRADE, "tunnel").body(axum::body::Body::empty()).unwrap();
+    for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+        assert_eq!(app.clone().oneshot(ask()).await.unwrap().status(), status);
+    }
+    kept.lock().unwrap().clear();
+    assert_eq!(app.oneshot(ask()).await.unwrap().status(), StatusCode::OK);
 }
