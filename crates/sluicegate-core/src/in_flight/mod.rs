@@ -6,10 +6,11 @@ mod table;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::busy::{Busy, BusyKind};
 pub use self::permit::{Acquire, Permit};
-use self::table::{Entered, Table};
+use self::table::{Entered, Place, Table};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::{AsKey, KeyRef};
 use crate::policy::check_name;
@@ -40,7 +41,7 @@ pub struct InFlight(Arc<Inner>);
 
 struct Inner {
     name: String,
-    permits: u64,
+    permits: AtomicU64,
     table: Table,
 }
 
@@ -63,7 +64,7 @@ impl InFlight {
     /// # Errors
     /// [`BusyKind::Permits`] when all permits of the key are out.
     pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, Busy> {
-        key.with_key(|key| match self.0.table.enter(key, self.0.permits, false) {
+        key.with_key(|key| match self.0.table.enter(key, &self.0.permits, false) {
             Entered::Taken => Ok(self.permit(key)),
             Entered::Waiting(_) | Entered::Full(_) => Err(self.busy(BusyKind::Permits)),
         })
@@ -95,7 +96,7 @@ impl InFlight {
     /// # Cancel safety
     /// Dropping the future leaves the queue; a permit that it was given goes to the next.
     pub fn acquire(&self, key: impl AsKey) -> Acquire {
-        key.with_key(|key| match self.0.table.enter(key, self.0.permits, true) {
+        key.with_key(|key| match self.0.table.enter(key, &self.0.permits, true) {
             Entered::Taken => Acquire::ready(Ok(self.permit(key))),
             Entered::Waiting(place) => Acquire::waiting(self.clone(), key.to_key(), place),
             Entered::Full(kind) => Acquire::ready(Err(self.busy(kind))),
@@ -109,7 +110,20 @@ impl InFlight {
 
     /// How many permits each key has.
     pub fn permits(&self) -> u64 {
-        self.0.permits
+        self.0.permits.load(Ordering::Relaxed)
+    }
+
+    /// Gives each key another number of permits, for all clones: of more, those who wait get theirs at once; of fewer,
+    /// those that are out stay out until they are dropped.
+    ///
+    /// # Errors
+    /// As [`InFlightBuilder::build`]; the old number then stays.
+    pub fn set_permits(&self, permits: u64) -> Result<(), ConfigError> {
+        check_permits(&self.0.name, permits)?;
+        // Relaxed: whoever decides by it does so under the lock of a key, and those decided before are looked at below.
+        self.0.permits.store(permits, Ordering::Relaxed);
+        self.0.table.pass_on(&self.0.permits);
+        Ok(())
     }
 
     /// How many permits of the key are out.
@@ -119,7 +133,7 @@ impl InFlight {
 
     /// How many permits of the key are left.
     pub fn remaining(&self, key: impl AsKey) -> u64 {
-        self.0.permits - self.in_use(key).min(self.0.permits)
+        self.permits().saturating_sub(self.in_use(key))
     }
 
     /// How many keys have permits out.
@@ -132,17 +146,21 @@ impl InFlight {
     }
 
     fn busy(&self, kind: BusyKind) -> Busy {
-        Busy::new(kind, self.0.name.clone(), self.0.permits)
+        Busy::new(kind, self.0.name.clone(), self.permits())
     }
 
-    fn table(&self) -> &Table {
-        &self.0.table
+    fn leave(&self, key: KeyRef<'_>) {
+        self.0.table.leave(key, &self.0.permits);
+    }
+
+    fn give_up(&self, key: KeyRef<'_>, place: &Arc<Place>) {
+        self.0.table.give_up(key, place, &self.0.permits);
     }
 }
 
 impl fmt::Debug for InFlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InFlight({}: {} at once)", self.0.name, self.0.permits)
+        write!(f, "InFlight({}: {} at once)", self.0.name, self.permits())
     }
 }
 
@@ -174,15 +192,21 @@ impl InFlightBuilder {
     /// # Errors
     /// When there are no permits, or more than 1,000,000, and for a name outside `[a-z0-9][a-z0-9._-]{0,63}`.
     pub fn build(self) -> Result<InFlight, ConfigError> {
-        const MOST: u64 = 1_000_000;
         let Self { name, permits, queue, queue_in_all } = self;
         check_name("name for requests in flight", &name)?;
-        if permits == 0 || permits > MOST {
-            let problem = format!("{name:?} cannot have {permits} permits: use 1 to {MOST}");
-            return Err(ConfigError::new(ConfigErrorKind::Policy, problem));
-        }
+        check_permits(&name, permits)?;
+        let permits = AtomicU64::new(permits);
         Ok(InFlight(Arc::new(Inner { name, permits, table: Table::new(queue, queue_in_all) })))
     }
+}
+
+fn check_permits(name: &str, permits: u64) -> Result<(), ConfigError> {
+    const MOST: u64 = 1_000_000;
+    if (1..=MOST).contains(&permits) {
+        return Ok(());
+    }
+    let problem = format!("{name:?} cannot have {permits} permits: use 1 to {MOST}");
+    Err(ConfigError::new(ConfigErrorKind::Policy, problem))
 }
 
 #[cfg(test)]
@@ -197,6 +221,9 @@ mod tests {
             let message = InFlight::new(name, permits).unwrap_err().to_string();
             assert!(message.contains(shown) && message.contains("use 1 to"), "{message}");
         }
+        let uploads = InFlight::new("uploads", 3).unwrap();
+        assert!(uploads.set_permits(0).is_err());
+        assert_eq!(uploads.permits(), 3);
     }
 
     #[test]
@@ -205,6 +232,6 @@ mod tests {
         let held: Vec<_> = (0..1_000_u64).map(|key| uploads.try_acquire(key).unwrap()).collect();
         assert_eq!((uploads.keys(), uploads.remaining(7)), (1_000, 2));
         drop(held);
-        assert_eq!((uploads.keys(), uploads.remaining(7), uploads.table().room()), (0, 3, 0));
+        assert_eq!((uploads.keys(), uploads.remaining(7), uploads.0.table.room()), (0, 3, 0));
     }
 }

@@ -35,7 +35,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.in_flight.table().leave(self.key.as_ref());
+        self.in_flight.leave(self.key.as_ref());
     }
 }
 
@@ -116,7 +116,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.in_flight.table().give_up(self.key.as_ref(), &self.place);
+        self.in_flight.give_up(self.key.as_ref(), &self.place);
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
 use foldhash::quality::RandomState;
+use smallvec::SmallVec;
 
 use crate::in_flight::BusyKind;
 use crate::key::{Key, KeyRef};
@@ -22,7 +23,7 @@ pub(super) struct Table {
 
 type Part = HashMap<Key, Held, RandomState>;
 
-/// What is held of a key's permits; never nothing, for then the key is gone. While someone waits, all are held.
+/// What is held of a key's permits; never nothing, for then the key is gone. While someone waits, none is left.
 #[derive(Default)]
 struct Held {
     in_use: u64,
@@ -62,9 +63,11 @@ impl Table {
     }
 
     /// Takes one of `permits`, or waits for one if `waits`.
-    pub(super) fn enter(&self, key: KeyRef<'_>, permits: u64, waits: bool) -> Entered {
+    pub(super) fn enter(&self, key: KeyRef<'_>, permits: &AtomicU64, waits: bool) -> Entered {
         let key = key.to_key();
         let mut part = self.lock(&key);
+        // Under the lock: whoever changes the number comes by this part afterwards.
+        let permits = permits.load(Ordering::Relaxed);
         let held = part.entry(key).or_default();
         if held.in_use < permits {
             held.in_use += 1;
@@ -85,38 +88,56 @@ impl Table {
         Entered::Waiting(place)
     }
 
-    /// Passes a permit on to the first in the queue, or puts it back.
-    pub(super) fn leave(&self, key: KeyRef<'_>) {
+    /// Puts a permit back, for the first in the queue.
+    pub(super) fn leave(&self, key: KeyRef<'_>, permits: &AtomicU64) {
         let key = key.to_key();
         let mut part = self.lock(&key);
         let Some(held) = part.get_mut(&key) else { return };
-        if let Some(next) = held.queue.pop_front() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            let waker = next.give();
-            drop(part);
-            // Outside of the lock: a waker may do what it likes.
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-            return;
-        }
         held.in_use -= 1;
+        let woken = self.serve(held, permits.load(Ordering::Relaxed));
         if held.in_use == 0 {
             part.remove(&key);
             if part.is_empty() && part.capacity() > KEPT {
                 *part = Part::default();
             }
         }
+        drop(part);
+        // Outside of the lock: a waker may do what it likes.
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Gives those who wait what is left, after a change of the number.
+    pub(super) fn pass_on(&self, permits: &AtomicU64) {
+        for part in &self.parts {
+            let mut woken: SmallVec<[Waker; 1]> = SmallVec::new();
+            for held in lock(part).values_mut() {
+                woken.extend(self.serve(held, permits.load(Ordering::Relaxed)));
+            }
+            woken.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Gives what is left to the first in the queue; says whom to wake.
+    fn serve(&self, held: &mut Held, permits: u64) -> SmallVec<[Waker; 1]> {
+        let mut woken = SmallVec::new();
+        while held.in_use < permits
+            && let Some(next) = held.queue.pop_front()
+        {
+            held.in_use += 1;
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            woken.extend(next.give());
+        }
+        woken
     }
 
     /// Leaves the queue, or passes on the permit that was given in the meantime.
-    pub(super) fn give_up(&self, key: KeyRef<'_>, place: &Arc<Place>) {
+    pub(super) fn give_up(&self, key: KeyRef<'_>, place: &Arc<Place>, permits: &AtomicU64) {
         let key = key.to_key();
         let mut part = self.lock(&key);
         // Under the lock of the part, so that it is not given a permit after this.
         if place.end() {
             drop(part);
-            return self.leave(key.as_ref());
+            return self.leave(key.as_ref(), permits);
         }
         let Some(held) = part.get_mut(&key) else { return };
         if let Some(position) = held.queue.iter().position(|other| Arc::ptr_eq(other, place)) {

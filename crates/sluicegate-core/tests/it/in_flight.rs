@@ -106,20 +106,48 @@ fn keys_do_not_share_permits() {
     assert_eq!(busy.to_string(), "all permits of \"uploads\" are out: at most 1 at once");
 }
 
+#[test]
+fn those_who_wait_get_new_permits_and_of_fewer_none_is_taken_away() {
+    let in_flight = InFlight::new("uploads", 1).unwrap();
+    let mut held = vec![in_flight.try_acquire("ada").unwrap()];
+    let mut waiting: Vec<_> = (0..3).map(|_| in_flight.acquire("ada")).collect();
+    in_flight.set_permits(3).unwrap();
+    for mut acquire in waiting.drain(..2) {
+        let Poll::Ready(Ok(permit)) = poll(&mut acquire) else { panic!("there were two new ones") };
+        held.push(permit);
+    }
+    in_flight.set_permits(2).unwrap();
+    assert_eq!((in_flight.in_use("ada"), in_flight.remaining("ada")), (3, 0));
+    held.pop();
+    assert!(poll(&mut waiting[0]).is_pending(), "two are out, and two are all");
+    held.pop();
+    assert!(poll(&mut waiting[0]).is_ready());
+}
+
 proptest! {
     /// Whatever happens in whatever order, the permits add up, and none stays unused while somebody waits.
     #[test]
-    fn permits_add_up(permits in 1_u64..4, steps in prop::collection::vec((0_u8..4, any::<prop::sample::Index>()), 1..80)) {
-        let in_flight = InFlight::new("uploads", permits).unwrap();
+    fn permits_add_up(first in 1_u64..4, steps in prop::collection::vec((0_u8..5, any::<prop::sample::Index>()), 1..80)) {
+        let (in_flight, mut permits) = (InFlight::new("uploads", first).unwrap(), first);
         let (mut held, mut waiting): (Vec<Permit>, Vec<Acquire>) = (Vec::new(), Vec::new());
         for (step, index) in steps {
             match step {
-                0 => held.extend(in_flight.try_acquire("ada")),
+                0 => {
+                    let is_free = waiting.is_empty() && (held.len() as u64) < permits;
+                    let permit = in_flight.try_acquire("ada");
+                    prop_assert_eq!(permit.is_ok(), is_free);
+                    held.extend(permit);
+                }
                 1 => waiting.push(in_flight.acquire("ada")),
                 2 if !held.is_empty() => drop(held.swap_remove(index.index(held.len()))),
                 3 if !waiting.is_empty() => drop(waiting.remove(index.index(waiting.len()))),
+                4 => {
+                    permits = 1 + index.index(5) as u64;
+                    in_flight.set_permits(permits).unwrap();
+                }
                 _ => {}
             }
+            let before = held.len();
             let mut first_waits = false;
             waiting.retain_mut(|acquire| match poll(acquire) {
                 Poll::Ready(permit) => {
@@ -130,8 +158,8 @@ proptest! {
                 Poll::Pending => { first_waits = true; true }
             });
             prop_assert_eq!(in_flight.in_use("ada"), held.len() as u64);
-            prop_assert!(held.len() as u64 <= permits);
-            prop_assert!(waiting.is_empty() || held.len() as u64 == permits);
+            prop_assert!(held.len() as u64 <= permits || held.len() == before, "given although none was left");
+            prop_assert!(waiting.is_empty() || held.len() as u64 >= permits);
         }
         drop((held, waiting));
         prop_assert_eq!(in_flight.keys(), 0);
