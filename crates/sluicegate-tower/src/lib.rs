@@ -59,6 +59,8 @@
 //! |---|---|
 //! | `axum` | [`PeerIp`] and [`ClientIp`] see axum's `ConnectInfo<SocketAddr>`; `Route` |
 //! | `jwt` | `BearerJwt`: verified JSON Web Tokens |
+//! | `grpc` | `GrpcStatus` and `GrpcOr`, refusals that gRPC clients understand |
+//! | `outgoing` | `OutgoingLayer`, calls to other servers at the pace that they and we allow |
 //!
 //! [tower]: https://docs.rs/tower
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -66,14 +68,18 @@
 mod accept;
 mod asks;
 mod builder;
-mod conditions;
-mod decide;
 mod client_ip;
+mod conditions;
 mod credentials;
+mod decide;
 mod extract;
 mod future;
 mod gate;
+mod generic;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod headers;
+mod in_flight;
 mod join;
 mod key;
 mod layer;
@@ -81,11 +87,13 @@ mod limit;
 mod lines;
 mod mark;
 mod meter;
+#[cfg(feature = "outgoing")]
+mod outgoing;
+mod path;
 mod plan;
 mod predicate;
 mod problem;
 mod queue;
-mod path;
 mod refusal;
 mod route;
 mod service;
@@ -103,15 +111,23 @@ pub use self::credentials::{ApiKey, Bearer, Cookie};
 pub use self::credentials::{BearerJwt, Claims};
 pub use self::extract::{Constant, FromExtension, Header, KeyFn, key_fn};
 pub use self::future::ResponseFuture;
+pub use self::generic::{CallError, CallFuture, CallLimit, CallLimitLayer, CallMeter, WithCost};
+#[cfg(feature = "grpc")]
+#[cfg_attr(docsrs, doc(cfg(feature = "grpc")))]
+pub use self::grpc::{GrpcOr, GrpcStatus};
 pub use self::headers::{Headers, LegacyReset};
+pub use self::in_flight::{Held, HeldPermit, InFlightFuture, InFlightLayer, InFlightProblem, LimitInFlight};
 pub use self::key::{Extraction, KeyExtractor, MissingKey, Or};
 pub use self::layer::RateLimitLayer;
 pub use self::limit::{Limit, OnMissingKey};
 pub use self::meter::Meter;
+#[cfg(feature = "outgoing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "outgoing")))]
+pub use self::outgoing::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};
+pub use self::path::RequestPath;
 pub use self::predicate::{method_in, path_in, preflight};
 pub use self::problem::ProblemJson;
 pub use self::refusal::{Reason, Refusal, Respond};
-pub use self::path::RequestPath;
 pub use self::route::RequestMethod;
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]

@@ -14,6 +14,7 @@ pub mod docs {
 #[cfg(feature = "axum")]
 pub use sluicegate_axum::{Decided, KeyFromExtractor, NotLimited, RateLimitExt, key_from_extractor};
 pub use sluicegate_core::algorithm;
+pub use sluicegate_core::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Permit};
 pub use sluicegate_core::{
     Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Clock, ConfigError,
     ConfigErrorKind, Decision, Drain, Inherit, IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock, MemoryStats,
@@ -27,7 +28,21 @@ pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 pub use sluicegate_tower::Route;
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{
-    ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, Header, Headers, KeyExtractor, KeyFn, LegacyReset, Limit, Meter, MissingKey, Networks, OnMalformed, OnMissingKey, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer, RateLimitLayerBuilder, Reason, Refusal, RequestMethod, RequestPath, Respond, ResponseFuture, ShadowCount, SimpleJson, Tiers, TiersBuilder, key_fn, method_in, path_in, preflight,
+    ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, Header, Headers,
+    KeyExtractor, KeyFn, LegacyReset, Limit, Meter, MissingKey, Networks, OnMalformed, OnMissingKey, Or,
+    PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer, RateLimitLayerBuilder, Reason, Refusal,
+    RequestMethod, RequestPath, Respond, ResponseFuture, ShadowCount, SimpleJson, Tiers, TiersBuilder,
+    key_fn, method_in, path_in, preflight,
 };
 #[cfg(feature = "jwt")]
 pub use sluicegate_tower::{BearerJwt, Claims};
+
+#[cfg(feature = "tower")]
+pub use sluicegate_tower::{
+    CallError, CallFuture, CallLimit, CallLimitLayer, CallMeter, Held, HeldPermit, InFlightFuture,
+    InFlightLayer, InFlightProblem, LimitInFlight, WithCost,
+};
+#[cfg(feature = "grpc")]
+pub use sluicegate_tower::{GrpcOr, GrpcStatus};
+#[cfg(feature = "outgoing")]
+pub use sluicegate_tower::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};
