@@ -265,3 +265,14 @@ async fn a_charge_that_failed_may_be_repeated_and_a_refund_is_not() {
     // The store of this test decides and then loses its answer: both charges and the refund have counted.
     assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 100 - 10 - 20 + 4 - 24);
 }
+
+#[tokio::test]
+async fn an_inner_layer_that_counts_nothing_leaves_the_meter_of_the_outer_one_alone() {
+    let (store, _) = store();
+    let [outer, inner] = ["outer", "inner"].map(|name| on(&store, Policy::fixed_window(name, "100/min")));
+    let inner = RateLimitLayer::builder(by_header(inner)).exempt(|_| true).meter().build().unwrap();
+    let outside = RateLimitLayer::builder(by_header(outer.clone())).meter().build().unwrap();
+    let handler = metered(|meter| async move { drop(meter.charge(9).await.unwrap().unwrap()) });
+    send(&outside.layer(inner.layer(handler)), from("ada")).await;
+    assert_eq!(left(&outer), 90);
+}
