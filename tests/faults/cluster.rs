@@ -14,9 +14,10 @@ use crate::servers::{Server, eventually};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a failover costs, and that the client has connections to other nodes afterwards.
+/// What a failover costs, and that the client has connections to other nodes afterwards. Each of 64 parts of the slots has
+/// a breaker of its own, which closes when its few keys have been asked for often enough.
 const FAILOVER: Excuse =
-    Excuse { losses: 1, lost_answers: 20, tasks: 10, later_by: Duration::from_secs(2), ..NOTHING };
+    Excuse { losses: 1, lost_answers: 20, tasks: 10, later_by: Duration::from_secs(4), ..NOTHING };
 
 /// Nodes answer for their own slots, whatever has become of the others.
 const PARTIAL: [&str; 2] = ["--cluster-require-full-coverage", "no"];
@@ -92,10 +93,16 @@ fn f41_a_hanging_master_is_left_for_its_replica() {
     eventually("the replica is a master", || Cluster::is_whole_for(&cluster.nodes[1]));
     rig.heal(|| ());
     // It hangs on, and the store must not need it.
-    sleep((fault + 9 * SECOND).saturating_duration_since(Instant::now()));
-    let served = rig.load.since(fault + 6_500 * MS);
-    let store = served.iter().filter(|record| record.is(Basis::Store)).count();
-    assert!(store * 100 >= served.len() * 95, "{store} of {} after 6.5 seconds", served.len());
+    sleep((fault + 9_500 * MS).saturating_duration_since(Instant::now()));
+    let served = |from: Duration| {
+        let served = rig.load.since(fault + from);
+        (served.iter().filter(|record| record.is(Basis::Store)).count(), served.len())
+    };
+    // A third of the requests are for it; its breakers close within 6.5 seconds, and let all through a second later.
+    let (store, all) = served(6_500 * MS);
+    assert!(store * 100 >= all * 80, "{store} of {all} after 6.5 seconds");
+    let (store, all) = served(8_000 * MS);
+    assert!(store * 100 >= all * 95, "{store} of {all} after 8 seconds");
     cluster.nodes[0].signal("CONT");
     let later_by = fault.elapsed();
     rig.finish(Excuse { later_by, ..FAILOVER });
@@ -148,7 +155,7 @@ fn f43_a_slot_that_moves_under_load_decides_as_before() {
     rig.heal(|| ());
     let findings = rig.finish(Excuse { unnoticed: true, tasks: 10, lost_answers: 5, ..NOTHING });
     assert!(moved >= 2, "{moved} keys were moved");
-    assert_eq!(findings.status.opened, 0, "{:?}", findings.status);
+    findings.stayed_closed();
     assert!(findings.errors() <= 20, "{:?}", findings.status);
 }
 

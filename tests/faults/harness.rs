@@ -149,6 +149,7 @@ pub(crate) struct Rig {
     tasks: usize,
     fault: Cell<Option<Instant>>,
     healed: Cell<Option<Instant>>,
+    opened: Cell<u64>,
 }
 
 /// What was seen, for what a scenario expects besides.
@@ -158,6 +159,7 @@ pub(crate) struct Findings {
     pub(crate) logs: Logs,
     pub(crate) fault: Instant,
     healed: Instant,
+    opened: u64,
     /// From the healing to the first decision of the store.
     recovered_after: Duration,
 }
@@ -197,6 +199,13 @@ impl Findings {
     /// Calls that the store did not answer, or not in time.
     pub(crate) fn errors(&self) -> u64 {
         self.status.timeouts + self.status.unavailable + self.status.protocol
+    }
+
+    /// Checks that the breaker has not opened since the fault, unless the machine was so late that it had to.
+    pub(crate) fn stayed_closed(&self) {
+        let machine = lateness(self.fault, self.healed + Duration::from_secs(2));
+        let opened = self.status.opened - self.opened;
+        assert!(opened == 0 || machine > SLACK, "opened {opened} times: {:?}", self.status);
     }
 
     /// Checks that the log names this as the reason why the store failed.
@@ -247,6 +256,7 @@ impl Rig {
             tasks,
             fault: Cell::new(None),
             healed: Cell::new(None),
+            opened: Cell::new(0),
         };
         let begun = Instant::now();
         // A machine that is late may make calls late before there is a fault.
@@ -285,7 +295,10 @@ impl Rig {
     /// The fault begins.
     pub(crate) fn fault<T>(&self, inject: impl FnOnce() -> T) -> T {
         // Of several, the first.
-        self.fault.set(self.fault.get().or_else(|| Some(Instant::now())));
+        if self.fault.get().is_none() {
+            self.fault.set(Some(Instant::now()));
+            self.opened.set(self.status().opened);
+        }
         inject()
     }
 
@@ -337,6 +350,7 @@ impl Rig {
             logs: self.logs.clone(),
             fault,
             healed,
+            opened: self.opened.get(),
             recovered_after: recovery,
         };
         (findings, broken)

@@ -153,9 +153,10 @@ impl Load {
                 return;
             }
             let kind = ROUND[turn % ROUND.len()];
-            // Every other request of each kind comes from one of five busy keys, which are refused half of the time.
-            let round = turn / ROUND.len();
-            let key = if round % 2 == 0 { round / 2 % 5 } else { round / 2 % KEYS };
+            // Half of the requests come from five busy keys, which are refused half of the time; in no order, but the same.
+            let mixed = (turn as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+            let mixed = usize::try_from(mixed % 1_000).unwrap();
+            let key = if mixed < 500 { mixed % 5 } else { mixed % KEYS };
             let load = Arc::clone(&self);
             load.under_way.fetch_add(1, Ordering::Relaxed);
             tokio::spawn(async move {
