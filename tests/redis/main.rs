@@ -8,6 +8,7 @@ mod conformance;
 mod deployments;
 mod foreign;
 mod groups;
+mod idle;
 mod keys;
 mod replace;
 mod servers;

@@ -51,6 +51,7 @@ mod failure;
 mod link;
 mod script;
 mod store;
+mod supervisor;
 mod target;
 
 pub use self::store::{RedisStore, RedisStoreBuilder};

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
-    RedisFuture, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, PushKind, RedisError, RedisFuture, Value,
 };
 use sluicegate_core::{ConfigError, ConfigErrorKind};
 
@@ -77,21 +77,41 @@ impl Target {
     }
 
     /// Makes a new connection. The caller bounds the time.
-    pub(crate) async fn connect(&self) -> Result<Arc<dyn Connection>, RedisError> {
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    ///
+    /// With RESP3 the client says when the peer has closed it, although nobody is using it: a server's `timeout`, a proxy.
+    /// What cannot speak it is spoken to in RESP2; then the first request after that finds out, and fails.
+    pub(crate) async fn connect(&self, closed: Closed) -> Result<Arc<dyn Connection>, RedisError> {
+        match self.connect_by(ProtocolVersion::RESP3, closed.clone()).await {
+            Err(error) if knows_resp2_only(&error) => self.connect_by(ProtocolVersion::RESP2, closed).await,
+            result => result,
+        }
+    }
+
+    async fn connect_by(
+        &self,
+        protocol: ProtocolVersion,
+        closed: Closed,
+    ) -> Result<Arc<dyn Connection>, RedisError> {
+        let mut config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        if protocol == ProtocolVersion::RESP3 {
+            config = config.set_push_sender(move |push| closed.heard(&push));
+        }
         match self {
             Self::Standalone(info) => {
-                let client = Client::open((**info).clone())?;
+                let redis = info.redis_settings().clone().set_protocol(protocol);
+                let client = Client::open((**info).clone().set_redis_settings(redis))?;
                 Ok(Arc::new(Shared(client.get_multiplexed_async_connection_with_config(&config).await?)))
             }
             Self::Sentinel { sentinels, master, info } => {
-                let mut client = sentinel(sentinels, master, info)?;
+                let mut client = sentinel(sentinels, master, info, protocol)?;
                 // It asks the sentinels anew, and checks by ROLE that what they name is a master.
                 Ok(Arc::new(Shared(client.get_async_connection_with_config(&config).await?)))
             }
             Self::Cluster { nodes } => {
-                // A call that is sent again may be charged twice, so the client gets one retry, and no long waits.
+                // A call that is sent again may be charged twice, so the client gets one retry, and no long waits. With
+                // RESP3 it replaces by itself the connection to a node that was closed while idle.
                 let client = ClusterClientBuilder::new(nodes.iter().cloned())
+                    .use_protocol(protocol)
                     .tcp_settings(tcp())
                     .retries(1)
                     .min_retry_wait(2)
@@ -115,6 +135,30 @@ impl Target {
             Box::pin(async move { Ok(Arc::new(Shared(connecting.await?)) as Arc<dyn Connection>) })
         }))
     }
+}
+
+/// Told once when the peer has closed a connection.
+#[derive(Clone)]
+pub(crate) struct Closed(Arc<dyn Fn() + Send + Sync>);
+
+impl Closed {
+    pub(crate) fn new(tell: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    fn heard(&self, push: &PushInfo) -> Result<(), SendError> {
+        if push.kind == PushKind::Disconnection {
+            (self.0)();
+        }
+        Ok(())
+    }
+}
+
+/// Redis before 6 and some proxies do not know `HELLO`, or not with a 3 behind it.
+fn knows_resp2_only(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || error.detail().is_some_and(|detail| detail.to_ascii_lowercase().contains("unknown command"))
 }
 
 /// A connection whose clones share one socket.
@@ -144,9 +188,11 @@ fn sentinel(
     sentinels: &[ConnectionAddr],
     master: &str,
     info: &ConnectionInfo,
+    protocol: ProtocolVersion,
 ) -> Result<SentinelClient, RedisError> {
     let redis = info.redis_settings();
     let mut builder = SentinelClientBuilder::new(sentinels.to_vec(), master, SentinelServerType::Master)?
+        .set_client_to_redis_protocol(protocol)
         .set_client_to_redis_db(redis.db())
         .set_client_to_redis_tcp_settings(tcp())
         .set_client_to_sentinel_tcp_settings(tcp());
