@@ -10,6 +10,7 @@ mod foreign;
 mod groups;
 mod idle;
 mod keys;
+mod pools;
 mod replace;
 mod servers;
 mod trouble;

@@ -44,14 +44,22 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `tls` | `rediss://` URLs; the application installs a rustls crypto provider |
+//! | `deadpool` | stores on a pool of deadpool-redis that the application has already |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod cell;
 mod failure;
 mod link;
+#[cfg(feature = "deadpool")]
+mod pool;
 mod script;
+mod short;
 mod store;
 mod supervisor;
 mod target;
+mod together;
 
+#[cfg(feature = "deadpool")]
+#[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
+pub use self::pool::DeadPool;
 pub use self::store::{RedisStore, RedisStoreBuilder};

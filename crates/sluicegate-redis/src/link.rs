@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::{Cmd, RedisFuture, Value};
@@ -13,6 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::failure::{Remedy, is_no_script, remedy, store_error};
+use crate::script::Call;
 use crate::supervisor::supervise;
 use crate::target::Target;
 
@@ -92,55 +92,60 @@ impl Link {
         }
     }
 
-    /// Sends `command`, or `text` if the server does not know the script that `command` names; `part` is the part of
-    /// the slots that both are for.
-    pub(crate) fn send(
-        &self,
-        part: usize,
-        command: Cmd,
-        text: impl FnOnce() -> Cmd + Send + 'static,
-        within: Duration,
-    ) -> impl Future<Output = Result<Value, StoreError>> + Send + 'static {
-        let live = self.state.live.load_full();
-        let state = Arc::clone(&self.state);
-        async move {
-            let deadline = Instant::now() + within;
-            // Nothing was sent yet, so there is nothing that could be sent twice.
-            let live = match live {
-                Some(live) => Some(live),
-                None => state.mended(deadline).await,
-            };
-            let Some(live) = live else {
-                let problem = "there is no connection to Redis";
-                return Err(StoreError::with_source(StoreErrorKind::Unavailable, problem));
-            };
-            let call = async {
-                match live.connection.send(command).await {
-                    Err(error) if is_no_script(&error) => live.connection.send(text()).await,
-                    result => result,
-                }
-            };
-            match timeout_at(deadline, call).await {
-                Ok(Ok(value)) => {
-                    // Relaxed, here and below: counts and marks order nothing else.
-                    live.timeouts[part].store(0, Ordering::Relaxed);
-                    live.answered.store(true, Ordering::Relaxed);
-                    Ok(value)
-                }
-                Ok(Err(error)) => {
-                    state.note(&live, part, remedy(&error));
-                    Err(store_error(error))
-                }
-                Err(_) => {
-                    state.note(&live, part, Remedy::Count);
-                    Err(StoreError::new(StoreErrorKind::Timeout))
-                }
-            }
-        }
+    /// What requests send by.
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
     }
 }
 
 impl State {
+    /// Whether a request would be sent, or wait for the attempt that is under way.
+    pub(crate) fn is_up_or_mending(&self) -> bool {
+        // Acquire: see `closed`.
+        self.mending.load(Ordering::Acquire) || self.live.load().is_some()
+    }
+
+    /// Sends the command that calls a script, by digest, or by its text if the server does not know that; `part` is the
+    /// part of the slots that it is for.
+    pub(crate) async fn send(
+        &self,
+        part: usize,
+        command: impl Fn(Call) -> Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        // Nothing was sent yet, so there is nothing that could be sent twice.
+        let live = match self.live.load_full() {
+            Some(live) => Some(live),
+            None => self.mended(deadline).await,
+        };
+        let Some(live) = live else {
+            let problem = "there is no connection to Redis";
+            return Err(StoreError::with_source(StoreErrorKind::Unavailable, problem).in_part(part));
+        };
+        let call = async {
+            match live.connection.send(command(Call::Digest)).await {
+                Err(error) if is_no_script(&error) => live.connection.send(command(Call::Text)).await,
+                result => result,
+            }
+        };
+        match timeout_at(deadline, call).await {
+            Ok(Ok(value)) => {
+                // Relaxed, here and below: counts and marks order nothing else.
+                live.timeouts[part].store(0, Ordering::Relaxed);
+                live.answered.store(true, Ordering::Relaxed);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                self.note(&live, part, remedy(&error));
+                Err(store_error(error).in_part(part))
+            }
+            Err(_) => {
+                self.note(&live, part, Remedy::Count);
+                Err(StoreError::new(StoreErrorKind::Timeout).in_part(part))
+            }
+        }
+    }
+
     /// Acts on what a call learned about its connection.
     fn note(&self, live: &Live, part: usize, remedy: Remedy) {
         let replace = match remedy {

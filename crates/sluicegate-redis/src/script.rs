@@ -9,31 +9,48 @@ use sluicegate_core::{ConfigError, Decision, Mode, Outcome, Policy, Standing, St
 use crate::cell::{Bucket, Cell};
 
 /// The rules of `sluicegate_core::algorithm` in Lua; one constant text, so that Redis caches it once.
-pub(crate) const TEXT: &str = include_str!("decide.lua");
+const TEXT: &str = concat!(
+    include_str!("lua/head.lua"),
+    include_str!("lua/gcra.lua"),
+    include_str!("lua/window.lua"),
+    include_str!("lua/counter.lua"),
+    include_str!("lua/strings.lua"),
+    include_str!("lua/log.lua"),
+    include_str!("lua/request.lua"),
+);
 
 /// What `EVALSHA` calls it by.
 static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
 
-/// How to name the script: by digest, or, if the server does not know that, by its text.
+/// How to name a script: by digest, or, if the server does not know that, by its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Digest,
     Text,
 }
 
+impl Call {
+    /// The command that calls a script with so many keys.
+    pub(crate) fn of(self, digest: &str, text: &str, keys: usize) -> Cmd {
+        let (name, script) = match self {
+            Self::Digest => ("EVALSHA", digest),
+            Self::Text => ("EVAL", text),
+        };
+        let mut command = Cmd::with_capacity(4 + 14 * keys, 128 * keys + script.len());
+        command.arg(name).arg(script).arg(keys);
+        command
+    }
+}
+
 /// One script call that decides all cells; all of them must live in one slot if this is for a cluster.
 pub(crate) fn command(call: Call, cells: &[Cell], time: Option<u64>) -> Cmd {
-    let mut command = match call {
-        Call::Digest => redis::cmd("EVALSHA"),
-        Call::Text => redis::cmd("EVAL"),
-    };
-    command.arg(match call {
-        Call::Digest => DIGEST.as_str(),
-        Call::Text => TEXT,
-    });
-    command.arg(cells.iter().map(|cell| cell.names().count()).sum::<usize>());
-    for name in cells.iter().flat_map(Cell::names) {
-        command.arg(name);
+    let logs = cells.iter().filter(|cell| matches!(cell.rule, Rule::SlidingLog(_))).count();
+    let mut command = call.of(&DIGEST, TEXT, cells.len() + logs);
+    for cell in cells {
+        command.arg(cell.name());
+        if let Some(sum) = cell.sum_name() {
+            command.arg(sum);
+        }
     }
     match time {
         Some(now_us) => command.arg(now_us),
@@ -42,7 +59,7 @@ pub(crate) fn command(call: Call, cells: &[Cell], time: Option<u64>) -> Cmd {
     for cell in cells {
         let (mode, span_us) = mode(cell.mode);
         command.arg(mode).arg(cell.cost).arg(span_us);
-        for number in cell.numbers {
+        for number in numbers(&cell.rule) {
             command.arg(number);
         }
     }
@@ -70,7 +87,7 @@ pub(crate) fn probe(prefix: &str) -> Result<[Cell; 1], ConfigError> {
 }
 
 /// The kind of a rule and its numbers, as the script reads them.
-pub(crate) fn numbers(rule: &Rule) -> [i64; 9] {
+fn numbers(rule: &Rule) -> [i64; 9] {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     match rule {
         Rule::FixedWindow(rule) => [
@@ -123,15 +140,12 @@ struct Said {
 
 /// The script's reply as a decision.
 pub(crate) fn decision(reply: &Value, cells: &[Cell]) -> Result<Decision, StoreError> {
-    let said = parse(reply, cells.len()).ok_or_else(|| {
-        StoreError::with_source(StoreErrorKind::Protocol, "the reply is not that of the sluicegate script")
-    })?;
-    let (at_us, delay_us, said) = said;
+    let (at_us, delay_us, said) = parse(reply, cells.len()).ok_or_else(not_ours)?;
     let standings = cells.iter().zip(&said).map(|(cell, said)| {
         Standing::new(
             cell.at,
             said.passed,
-            cell.capacity,
+            cell.rule.capacity(),
             said.remaining,
             said.reset_after_us,
             said.available_after_us,
@@ -145,6 +159,11 @@ pub(crate) fn decision(reply: &Value, cells: &[Cell]) -> Result<Decision, StoreE
         Outcome::Denied
     };
     Ok(Decision::new(outcome, at_us, delay_us, standings))
+}
+
+/// Something else answers to the script's name, or the connection is out of step.
+pub(crate) fn not_ours() -> StoreError {
+    StoreError::with_source(StoreErrorKind::Protocol, "the reply is not that of the sluicegate script")
 }
 
 fn parse(reply: &Value, cells: usize) -> Option<(u64, u64, Vec<Said>)> {

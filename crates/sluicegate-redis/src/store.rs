@@ -2,20 +2,24 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::RedisError;
 use redis::aio::ConnectionLike;
-use redis::{RedisError, Value};
 use sluicegate_core::{
     Ask, Clock, ConfigError, ConfigErrorKind, Decision, Inherit, Key, MAX_BUCKETS, Mode, Opened, Outcome,
     Policy, Registry, Store, StoreError, StoreErrorKind, Verdict,
 };
+use tokio::time::Instant;
 
-use crate::cell::{Bucket, Cell, Tags};
+use crate::cell::{self, Bucket, Cell, Tags};
 use crate::link::{Link, PARTS};
 use crate::script::{self, Call};
+use crate::short;
 use crate::target::Target;
+use crate::together::{Request, Together, decide_long, decide_short};
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
@@ -25,6 +29,8 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     link: Link,
+    /// None on a Cluster, where only keys of one slot can share a call.
+    together: Option<Together>,
     is_cluster: bool,
     tags: Tags,
     prefix: String,
@@ -155,6 +161,25 @@ impl RedisStoreBuilder {
         self.start(Target::given(connect))
     }
 
+    /// A store on a pool that the application has already: `deadpool_redis::Pool`, or that of its modules `sentinel` and
+    /// `cluster`. A decision takes a connection out of the pool, within the deadline.
+    ///
+    /// Without a pool of your own, [`connect`](Self::connect): a pool pings before it hands a connection out (on a Cluster,
+    /// all primaries), so that every call is two round trips, and a connection that one request has for itself cannot
+    /// carry the others at the same time.
+    ///
+    /// # Errors
+    /// When a setting cannot work.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[cfg(feature = "deadpool")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
+    pub fn pool(self, pool: impl Into<crate::DeadPool>) -> Result<RedisStore, ConfigError> {
+        let (pool, is_cluster) = pool.into().into_parts();
+        self.start(Target::Pool { pool, is_cluster })
+    }
+
     fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
         let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
         let Self { prefix, secret, deadline, clock } = self;
@@ -172,8 +197,10 @@ impl RedisStoreBuilder {
         let tags = Tags::new(&secret);
         let probe = script::probe(&prefix)?;
         let link = Link::start(target, move || script::command(Call::Text, &probe, None));
+        let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
         Ok(RedisStore(Arc::new(Inner {
             link,
+            together,
             is_cluster,
             tags,
             prefix,
@@ -210,18 +237,28 @@ impl Inner {
     }
 
     /// One script call for cells that live together.
-    fn call(&self, cells: Vec<Cell>) -> impl Future<Output = Answer> + Send + 'static {
+    fn call(&self, cells: Vec<Cell>) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         let time = self.clock.as_ref().map(|clock| clock.now_us());
-        let command = script::command(Call::Digest, &cells, time);
-        let again = cells.clone();
-        let part = if self.is_cluster { usize::from(cells[0].slot()) * PARTS / 16_384 } else { 0 };
-        let reply =
-            self.link.send(part, command, move || script::command(Call::Text, &again, time), self.deadline);
-        async move {
-            let reply: Value = reply.await?;
-            script::decision(&reply, &cells)
+        let request = Request { cells, time, deadline: Instant::now() + self.deadline };
+        let is_short = short::can_decide(&request.cells);
+        if let (true, Some(together)) = (is_short, &self.together) {
+            return Box::pin(together.decide(request));
         }
+        let part = if self.is_cluster { part_of(request.cells[0].slot()) } else { 0 };
+        let link = Arc::clone(self.link.state());
+        Box::pin(async move {
+            if is_short {
+                decide_short(&link, part, request).await
+            } else {
+                decide_long(&link, part, request).await
+            }
+        })
     }
+}
+
+/// Which of the 64 parts of a Cluster a hash slot belongs to.
+fn part_of(slot: u16) -> usize {
+    usize::from(slot) * PARTS / 16_384
 }
 
 impl Store for Inner {
@@ -262,6 +299,14 @@ impl Store for Inner {
         let answer = self.call(cells);
         // What gives back is carried out even if nobody waits for the answer.
         if must_happen { spawned(answer) } else { Verdict::pending(answer) }
+    }
+
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        if !self.is_cluster {
+            return 1;
+        }
+        let bits = asks.iter().map(|ask| 1 << part_of(cell::slot(&self.tags.tag(ask.key()))));
+        bits.fold(0, |all, bit: u64| all | bit)
     }
 }
 

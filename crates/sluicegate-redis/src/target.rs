@@ -24,9 +24,20 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn Connection>, RedisE
 #[derive(Clone)]
 pub(crate) enum Target {
     Standalone(Box<ConnectionInfo>),
-    Sentinel { sentinels: Vec<ConnectionAddr>, master: String, info: Box<ConnectionInfo> },
-    Cluster { nodes: Vec<ConnectionInfo> },
+    Sentinel {
+        sentinels: Vec<ConnectionAddr>,
+        master: String,
+        info: Box<ConnectionInfo>,
+    },
+    Cluster {
+        nodes: Vec<ConnectionInfo>,
+    },
     Given(Arc<dyn Fn() -> Connecting + Send + Sync>),
+    #[cfg(feature = "deadpool")]
+    Pool {
+        pool: Arc<dyn Connection>,
+        is_cluster: bool,
+    },
 }
 
 impl Target {
@@ -62,7 +73,12 @@ impl Target {
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster { .. })
+        match self {
+            Self::Cluster { .. } => true,
+            #[cfg(feature = "deadpool")]
+            Self::Pool { is_cluster, .. } => *is_cluster,
+            _ => false,
+        }
     }
 
     /// How long it may take to connect. Sentinels are asked one after the other, and some may hang; of a cluster, one
@@ -72,6 +88,8 @@ impl Target {
             Self::Standalone(_) | Self::Given(_) => 1,
             Self::Sentinel { sentinels, .. } => 1 + sentinels.len() as u64,
             Self::Cluster { .. } => 3,
+            #[cfg(feature = "deadpool")]
+            Self::Pool { .. } => 3,
         };
         Duration::from_secs(seconds)
     }
@@ -121,6 +139,9 @@ impl Target {
                 Ok(Arc::new(Shared(client.get_async_connection().await?)))
             }
             Self::Given(connect) => connect().await,
+            // It connects when it is asked for a connection.
+            #[cfg(feature = "deadpool")]
+            Self::Pool { pool, .. } => Ok(Arc::clone(pool)),
         }
     }
 
@@ -244,6 +265,8 @@ impl fmt::Display for Target {
             }
             Self::Cluster { nodes } => write!(f, "cluster of {} known nodes", nodes.len()),
             Self::Given(_) => f.write_str("the application's own connection"),
+            #[cfg(feature = "deadpool")]
+            Self::Pool { .. } => f.write_str("the application's own pool"),
         }
     }
 }

@@ -10,6 +10,9 @@ pub use sluicegate_core::{
     OnExceeded, Opened, Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing,
     Store, StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
 };
+#[cfg(feature = "redis-deadpool")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]
+pub use sluicegate_redis::DeadPool;
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "tower")]
