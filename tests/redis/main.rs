@@ -13,4 +13,5 @@ mod keys;
 mod pools;
 mod replace;
 mod servers;
+mod slots;
 mod trouble;

@@ -28,6 +28,16 @@ impl Cell {
         Self { name, tag_at: bucket.stem.len(), rule: bucket.rule, mode, cost, at }
     }
 
+    /// Whether it is carried out whatever the bucket holds, if nothing beside it is refused.
+    pub(crate) fn must_happen(&self) -> bool {
+        matches!(self.mode, Mode::Refund { .. } | Mode::Charge | Mode::Reset)
+    }
+
+    /// Nothing is given back, and nothing refused: it says where the bucket stands.
+    pub(crate) fn untouched(&self) -> Self {
+        Self { cost: 0, ..self.refund() }
+    }
+
     /// The same cost, given back.
     pub(crate) fn refund(&self) -> Self {
         Self { mode: Mode::Refund { spent_us: None }, ..self.clone() }

@@ -3,15 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::{Cmd, RedisFuture, Value};
 use sluicegate_core::{StoreError, StoreErrorKind};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::failure::{Remedy, is_no_script, remedy, store_error};
+use crate::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
 use crate::script::Call;
 use crate::supervisor::supervise;
 use crate::target::Target;
@@ -25,9 +26,17 @@ pub(crate) trait Connection: Send + Sync + 'static {
 /// Timeouts in a row after which a connection is taken for dead, although the kernel still believes in it.
 const TIMEOUTS_IN_A_ROW: u32 = 3;
 
+/// How long a request waits for a slot that is on its way from one node of a cluster to another.
+const SLOT_PAUSE: Duration = Duration::from_millis(4);
+
 /// Parts of a cluster's slots for each of which timeouts are counted: the two thirds of the answers that come from other
 /// nodes say nothing about the one that hangs.
-pub(crate) const PARTS: usize = 64;
+const PARTS: usize = 64;
+
+/// Which of them a hash slot belongs to.
+pub(crate) fn part_of(slot: u16) -> usize {
+    usize::from(slot) * PARTS / 16_384
+}
 
 /// A supervised connection to one target.
 pub(crate) struct Link {
@@ -123,9 +132,18 @@ impl State {
             return Err(StoreError::with_source(StoreErrorKind::Unavailable, problem).in_part(part));
         };
         let call = async {
-            match live.connection.send(command(Call::Digest)).await {
-                Err(error) if is_no_script(&error) => live.connection.send(command(Call::Text)).await,
-                result => result,
+            let mut again = true;
+            let mut call = Call::Digest;
+            loop {
+                match live.connection.send(command(call)).await {
+                    Err(error) if is_no_script(&error) && call == Call::Digest => call = Call::Text,
+                    // A slot is on its way, and the client's own retry met that, too.
+                    Err(error) if again && is_on_the_way(&error) => {
+                        again = false;
+                        sleep(SLOT_PAUSE).await;
+                    }
+                    result => break result,
+                }
             }
         };
         match timeout_at(deadline, call).await {

@@ -2,24 +2,23 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::RedisError;
 use redis::aio::ConnectionLike;
 use sluicegate_core::{
-    Ask, Clock, ConfigError, ConfigErrorKind, Decision, Inherit, Key, MAX_BUCKETS, Mode, Opened, Outcome,
-    Policy, Registry, Store, StoreError, StoreErrorKind, Verdict,
+    Ask, Clock, ConfigError, ConfigErrorKind, Inherit, Key, MAX_BUCKETS, Opened, Policy, Registry, Store,
+    StoreError, StoreErrorKind, Verdict,
 };
-use tokio::time::Instant;
 
+use crate::apart;
+use crate::call::{Answer, Caller};
 use crate::cell::{self, Bucket, Cell, Tags};
-use crate::link::{Link, PARTS};
+use crate::link::{self, Link};
 use crate::script::{self, Call};
-use crate::short;
 use crate::target::Target;
-use crate::together::{Request, Together, decide_long, decide_short};
+use crate::together::Together;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
@@ -28,14 +27,10 @@ use crate::together::{Request, Together, decide_long, decide_short};
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    link: Link,
-    /// None on a Cluster, where only keys of one slot can share a call.
-    together: Option<Together>,
+    caller: Arc<Caller>,
     is_cluster: bool,
     tags: Tags,
     prefix: String,
-    deadline: Duration,
-    clock: Option<Box<dyn Clock>>,
     open: Registry<Vec<Bucket>>,
 }
 
@@ -74,7 +69,7 @@ impl RedisStore {
     /// # Errors
     /// [`StoreErrorKind::Unavailable`] when there is none `within` this time.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
-        let up = tokio::time::timeout(within, self.0.link.up()).await;
+        let up = tokio::time::timeout(within, self.0.caller.link.up()).await;
         up.map_err(|_| {
             StoreError::with_source(StoreErrorKind::Unavailable, "there is no connection to Redis")
         })
@@ -82,7 +77,7 @@ impl RedisStore {
 
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        self.0.link.is_up()
+        self.0.caller.link.is_up()
     }
 }
 
@@ -90,7 +85,7 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("prefix", &self.0.prefix)
-            .field("link", &self.0.link)
+            .field("link", &self.0.caller.link)
             .finish_non_exhaustive()
     }
 }
@@ -198,16 +193,8 @@ impl RedisStoreBuilder {
         let probe = script::probe(&prefix)?;
         let link = Link::start(target, move || script::command(Call::Text, &probe, None));
         let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
-        Ok(RedisStore(Arc::new(Inner {
-            link,
-            together,
-            is_cluster,
-            tags,
-            prefix,
-            deadline,
-            clock,
-            open: Registry::default(),
-        })))
+        let caller = Arc::new(Caller { link, together, clock, deadline });
+        Ok(RedisStore(Arc::new(Inner { caller, is_cluster, tags, prefix, open: Registry::default() })))
     }
 }
 
@@ -216,8 +203,6 @@ impl fmt::Debug for RedisStoreBuilder {
         f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
-
-type Answer = Result<Decision, StoreError>;
 
 impl Inner {
     fn cells(&self, asks: &[Ask<'_>]) -> Result<Vec<Cell>, StoreError> {
@@ -235,30 +220,6 @@ impl Inner {
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
     }
-
-    /// One script call for cells that live together.
-    fn call(&self, cells: Vec<Cell>) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
-        let time = self.clock.as_ref().map(|clock| clock.now_us());
-        let request = Request { cells, time, deadline: Instant::now() + self.deadline };
-        let is_short = short::can_decide(&request.cells);
-        if let (true, Some(together)) = (is_short, &self.together) {
-            return Box::pin(together.decide(request));
-        }
-        let part = if self.is_cluster { part_of(request.cells[0].slot()) } else { 0 };
-        let link = Arc::clone(self.link.state());
-        Box::pin(async move {
-            if is_short {
-                decide_short(&link, part, request).await
-            } else {
-                decide_long(&link, part, request).await
-            }
-        })
-    }
-}
-
-/// Which of the 64 parts of a Cluster a hash slot belongs to.
-fn part_of(slot: u16) -> usize {
-    usize::from(slot) * PARTS / 16_384
 }
 
 impl Store for Inner {
@@ -292,11 +253,10 @@ impl Store for Inner {
             Err(error) => return Verdict::ready(Err(error)),
         };
         if self.is_cluster && !cells.iter().all(|cell| cell.lives_with(&cells[0])) {
-            return self.decide_apart(cells);
+            return spawned(apart::decide(Arc::clone(&self.caller), cells));
         }
-        let must_happen =
-            cells.iter().any(|cell| matches!(cell.mode, Mode::Refund { .. } | Mode::Charge | Mode::Reset));
-        let answer = self.call(cells);
+        let must_happen = cells.iter().any(Cell::must_happen);
+        let answer = self.caller.call(cells);
         // What gives back is carried out even if nobody waits for the answer.
         if must_happen { spawned(answer) } else { Verdict::pending(answer) }
     }
@@ -305,73 +265,9 @@ impl Store for Inner {
         if !self.is_cluster {
             return 1;
         }
-        let bits = asks.iter().map(|ask| 1 << part_of(cell::slot(&self.tags.tag(ask.key()))));
+        let bits = asks.iter().map(|ask| 1 << link::part_of(cell::slot(&self.tags.tag(ask.key()))));
         bits.fold(0, |all, bit: u64| all | bit)
     }
-}
-
-impl Inner {
-    /// Decides cells of several hash slots: each slot for itself, and what was spent is given back if one refuses.
-    fn decide_apart(&self, cells: Vec<Cell>) -> Verdict {
-        let mut groups: Vec<Vec<Cell>> = Vec::new();
-        for cell in cells {
-            match groups.iter_mut().find(|group| group[0].lives_with(&cell)) {
-                Some(group) => group.push(cell),
-                None => groups.push(vec![cell]),
-            }
-        }
-        let calls: Vec<_> = groups
-            .into_iter()
-            .map(|group| {
-                let refunds: Vec<Cell> =
-                    group.iter().filter(|cell| cell.mode.spends()).map(Cell::refund).collect();
-                let give_back = (!refunds.is_empty()).then(|| self.call(refunds));
-                (tokio::spawn(self.call(group)), give_back)
-            })
-            .collect();
-        spawned(async move {
-            let mut answers = Vec::with_capacity(calls.len());
-            for (call, give_back) in calls {
-                let answer = call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)));
-                answers.push((answer, give_back));
-            }
-            let granted = answers.iter().all(|(answer, _)| answer.as_ref().is_ok_and(Decision::is_allowed));
-            let mut together: Option<Decision> = None;
-            let mut failed = None;
-            for (answer, give_back) in answers {
-                match answer {
-                    Ok(decision) => {
-                        if let (false, true, Some(give_back)) = (granted, decision.is_allowed(), give_back) {
-                            // Whether this arrives or not, the request is refused; what is lost is denied, never doubled.
-                            _ = give_back.await;
-                        }
-                        together = Some(match together {
-                            None => decision,
-                            Some(other) => join(&other, &decision),
-                        });
-                    }
-                    Err(error) => failed = Some(error),
-                }
-            }
-            match (failed, together) {
-                (Some(error), _) => Err(error),
-                (None, Some(decision)) => Ok(decision),
-                (None, None) => Err(StoreError::new(StoreErrorKind::NothingAsked)),
-            }
-        })
-    }
-}
-
-/// Two parts of one decision; their standings already say which asks they belong to.
-fn join(one: &Decision, other: &Decision) -> Decision {
-    let outcome = [Outcome::Impossible, Outcome::Denied]
-        .into_iter()
-        .find(|outcome| one.outcome() == *outcome || other.outcome() == *outcome)
-        .unwrap_or(Outcome::Allowed);
-    let delay_us = u64::try_from(one.delay().max(other.delay()).as_micros()).unwrap_or(u64::MAX);
-    let mut standings = [one.standings(), other.standings()].concat();
-    standings.sort_by_key(|standing| (standing.policy_index(), standing.quota_index()));
-    Decision::new(outcome, one.spent_us().min(other.spent_us()), delay_us, standings)
 }
 
 /// A verdict whose work goes on when it is dropped.

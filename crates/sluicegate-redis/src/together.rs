@@ -8,16 +8,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sluicegate_core::{Decision, StoreError, StoreErrorKind};
+use sluicegate_core::{StoreError, StoreErrorKind};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::call::Answer;
 use crate::cell::Cell;
 use crate::link::State;
 use crate::script;
 use crate::short::{self, Reply};
-
-type Answer = Result<Decision, StoreError>;
 
 /// The most buckets in one call: some fifty microseconds in which Redis does nothing else.
 const MOST: usize = 16;
