@@ -14,4 +14,5 @@ mod pools;
 mod replace;
 mod servers;
 mod slots;
+mod tls;
 mod trouble;

@@ -44,7 +44,7 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
-//! | `tls` | `rediss://` URLs; the application installs a rustls crypto provider |
+//! | `tls` | `rediss://` URLs; the application installs a rustls crypto provider before it connects |
 //! | `deadpool` | stores on a pool of deadpool-redis that the application has already |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -60,6 +60,7 @@ mod short;
 mod store;
 mod supervisor;
 mod target;
+mod tls;
 mod together;
 
 #[cfg(feature = "deadpool")]

@@ -18,6 +18,7 @@ use crate::cell::{self, Bucket, Cell, Tags};
 use crate::link::{self, Link};
 use crate::script::{self, Call};
 use crate::target::Target;
+use crate::tls::Tls;
 use crate::together::Together;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
@@ -61,6 +62,7 @@ impl RedisStore {
             secret: Vec::new(),
             deadline: Duration::from_millis(50),
             clock: None,
+            tls: Tls::default(),
         }
     }
 
@@ -97,6 +99,7 @@ pub struct RedisStoreBuilder {
     secret: Vec<u8>,
     deadline: Duration,
     clock: Option<Box<dyn Clock>>,
+    tls: Tls,
 }
 
 impl RedisStoreBuilder {
@@ -126,6 +129,16 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The CA that has signed the servers' certificates, in PEM, for `rediss://` URLs: that one, and none of the system's.
+    /// Certificates of our own for the servers to check go by [`connect_with`](Self::connect_with) and
+    /// `redis::Client::build_with_tls`. Default: the CAs that the system trusts.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_ca(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.tls = Tls::with_ca(pem.as_ref());
+        self
+    }
+
     /// As [`RedisStore::connect`].
     ///
     /// # Errors
@@ -134,7 +147,8 @@ impl RedisStoreBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
-        self.start(Target::parse(url)?)
+        let target = Target::parse(url, self.tls.clone())?;
+        self.start(target)
     }
 
     /// A store on connections that the application makes, such as a `redis::aio::ConnectionManager`: `connect` is called
@@ -177,7 +191,7 @@ impl RedisStoreBuilder {
 
     fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
         let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
-        let Self { prefix, secret, deadline, clock } = self;
+        let Self { prefix, secret, deadline, clock, tls: _ } = self;
         let plain =
             |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
