@@ -1,9 +1,9 @@
 -- sluicegate 1: decides all asks of one request together. The rules are those of sluicegate_core::algorithm, line by
 -- line: the same traces must give the same decisions. All numbers are integers below 2^53, exact in a double; none
--- passes through tostring or .. (which keep 14 digits), only through %.0f.
+-- passes through tostring or .. (which keep 14 digits).
 --
--- ARGV: the time in microseconds, or '' for the server's; then 12 values per bucket:
---   mode, cost, longest wait (or when it was spent), rule, and eight numbers of the rule.
+-- ARGV: the time in microseconds, or '' for the server's; and ten packed doubles per bucket:
+--   mode, cost, longest wait (or when it was spent), rule, and six numbers of the rule.
 -- KEYS: one per bucket; a second one for the sum of a sliding log.
 -- Reply: the time, the common delay, then per bucket:
 --   passed, remaining, reset after, available after, never; all waits in microseconds.

@@ -125,7 +125,7 @@ function log.change(cell, at)
   else
     return
   end
-  for _, other in ipairs(cell.twins) do
+  for _, other in ipairs(cell.twins or {}) do
     other.sum, other.last, other.offset = cell.sum, cell.last, cell.offset
   end
 end

@@ -1,42 +1,42 @@
 -- The request. An algorithm that none of its buckets has is not part of the script, and not touched here.
-local cells, by_key = {}, {}
-local argument, position = 2, 1
-while ARGV[argument] do
-  local n = {}
-  for i = 0, 11 do n[i] = tonumber(ARGV[argument + i]) end
-  local cell = { key = KEYS[position], mode = n[0], cost = n[1], longest = n[2], twins = {}, ahead = 0 }
-  local kind = n[3]
-  cell.home = kind == 4 and log or strings
+local cells, by_key = {}, nil
+local orders, position = ARGV[2], 1
+for at = 1, #orders, 80 do
+  local mode, cost, longest, kind, a, b, c, d, e, f = struct.unpack('<dddddddddd', orders, at)
+  local home, rule, r, capacity, queues, meta = kind ~= 4 and strings, nil, nil, a, false, nil
   if kind == 1 then
-    cell.rule = gcra
-    cell.r = { unit = n[4], ticks = n[5], spacing = n[6], burst = n[7], ceiling = n[8], undelayed = n[9] }
-    cell.capacity, cell.queues = n[7], n[9] >= 0
+    rule, capacity, queues = gcra, d, f >= 0
+    r = { unit = a, ticks = b, spacing = c, burst = d, ceiling = e, undelayed = f }
   elseif kind == 2 then
-    cell.rule = window
-    cell.r = { limit = n[4], period = n[5], burst = n[6], ceiling = n[7], aligned = n[8] }
-    cell.capacity = n[6]
+    rule, capacity = window, c
+    r = { limit = a, period = b, burst = c, ceiling = d, aligned = e }
   elseif kind == 3 then
-    cell.rule = counter
-    cell.r = { limit = n[4], period = n[5], unit = n[6], ceiling = n[7] }
-    cell.capacity = n[4]
+    rule = counter
+    r = { limit = a, period = b, unit = c, ceiling = d }
   else
-    cell.r = { limit = n[4], period = n[5] }
-    cell.capacity = n[4]
-    position = position + 1
-    cell.meta = KEYS[position]
+    home, meta = log, KEYS[position + 1]
+    r = { limit = a, period = b }
   end
-  cell.spends = cell.mode == SPEND or cell.mode == RESERVE
-  cell.ago = 0
-  if cell.mode == REFUND and cell.longest > 0 then cell.ago = max(now - cell.longest, 0) end
-  local twins = by_key[cell.key] or {}
-  by_key[cell.key] = twins
-  for _, twin in ipairs(twins) do
-    if twin.spends and cell.spends then cell.ahead = cell.ahead + twin.cost end
+  local ago = 0
+  if mode == REFUND and longest > 0 then ago = max(now - longest, 0) end
+  -- All fields at once: a table that grows is copied every time.
+  local cell = {
+    key = KEYS[position], meta = meta, mode = mode, cost = cost, longest = longest, home = home, rule = rule, r = r,
+    capacity = capacity, queues = queues, spends = mode == SPEND or mode == RESERVE, ago = ago, ahead = 0,
+    twins = false, s = false, found = false, sum = 0, last = nil, offset = 0, never = false, turn = 0, passed = false,
+  }
+  if #orders > 80 then
+    by_key = by_key or {}
+    local twins = by_key[cell.key] or {}
+    by_key[cell.key] = twins
+    for _, twin in ipairs(twins) do
+      if twin.spends and cell.spends then cell.ahead = cell.ahead + twin.cost end
+    end
+    twins[#twins + 1] = cell
+    cell.twins = twins
   end
-  twins[#twins + 1] = cell
-  cell.twins = twins
   cells[#cells + 1] = cell
-  argument, position = argument + 12, position + 1
+  position = position + (meta and 2 or 1)
 end
 
 local granted, delay = true, 0
@@ -57,7 +57,7 @@ end
 if granted then
   for _, cell in ipairs(cells) do cell.home.change(cell, now + delay) end
 end
-local reply = { now, granted and delay or 0 }
+local reply, size = { now, granted and delay or 0, 0, 0, 0, 0, 0 }, 2
 for _, cell in ipairs(cells) do
   local remaining = cell.home.remaining(cell)
   local available = 0
@@ -66,10 +66,11 @@ for _, cell in ipairs(cells) do
   elseif remaining < cell.capacity then
     available = cell.home.slot(cell, remaining + 1) - now
   end
-  reply[#reply + 1] = cell.passed and 1 or 0
-  reply[#reply + 1] = remaining
-  reply[#reply + 1] = cell.home.reset_after(cell)
-  reply[#reply + 1] = max(available, 0)
-  reply[#reply + 1] = cell.never and 1 or 0
+  reply[size + 1] = cell.passed and 1 or 0
+  reply[size + 2] = remaining
+  reply[size + 3] = cell.home.reset_after(cell)
+  reply[size + 4] = max(available, 0)
+  reply[size + 5] = cell.never and 1 or 0
+  size = size + 5
 end
 return reply

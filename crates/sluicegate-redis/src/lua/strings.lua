@@ -62,8 +62,9 @@ function strings.change(cell, at)
   else
     return
   end
+  cell.s = s
   -- Asks for the same bucket see each other.
-  for _, other in ipairs(cell.twins) do other.s = s end
+  for _, other in ipairs(cell.twins or {}) do other.s = s end
   strings.save(cell, s)
 end
 
