@@ -175,7 +175,8 @@ impl RedisStoreBuilder {
     ///
     /// Without a pool of your own, [`connect`](Self::connect): a pool pings before it hands a connection out (on a Cluster,
     /// all primaries), so that every call is two round trips, and a connection that one request has for itself cannot
-    /// carry the others at the same time.
+    /// carry the others at the same time. A user with the rights that the [crate](crate#rights) lists needs `+ping` and
+    /// `+unwatch`, too.
     ///
     /// # Errors
     /// When a setting cannot work.
