@@ -24,7 +24,8 @@
 //! # Cluster
 //! The buckets of one key share a hash slot. A request that is checked against several keys (an address and a user) is
 //! decided per slot; when one refuses, what the others spent is given back. A process that dies in between leaves
-//! spent what it had spent: more is denied for it, never more admitted.
+//! spent what it had spent: more is denied for it, never more admitted. What is charged, given back or reset in the same
+//! request follows when all slots have granted, in a second round trip.
 //!
 //! # What Redis sees
 //! Names such as `rl:1c60000000:login:{q0Zx…}`: prefix, format and algorithm with its period, policy, and a keyed hash of
@@ -43,14 +44,26 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
-//! | `tls` | `rediss://` URLs; the application installs a rustls crypto provider |
+//! | `tls` | `rediss://` URLs; the application installs a rustls crypto provider before it connects |
+//! | `deadpool` | stores on a pool of deadpool-redis that the application has already |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod apart;
+mod call;
 mod cell;
 mod failure;
 mod link;
+#[cfg(feature = "deadpool")]
+mod pool;
 mod script;
+mod short;
 mod store;
+mod supervisor;
 mod target;
+mod tls;
+mod together;
 
+#[cfg(feature = "deadpool")]
+#[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
+pub use self::pool::DeadPool;
 pub use self::store::{RedisStore, RedisStoreBuilder};

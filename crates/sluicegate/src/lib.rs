@@ -22,6 +22,9 @@ pub use sluicegate_core::{
     PolicyQuota, Quota, RateLimiter, Refill, Resilient, ResilientBuilder, ResilientStatus, Standing, Store,
     StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
 };
+#[cfg(feature = "redis-deadpool")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]
+pub use sluicegate_redis::DeadPool;
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "axum")]
