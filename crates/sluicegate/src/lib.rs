@@ -1,8 +1,13 @@
 #![doc = include_str!("../../../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use sluicegate_axum::__private;
 #[cfg(feature = "axum")]
 pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
+#[cfg(feature = "macros")]
+pub use sluicegate_axum::{RateLimits, rate_limited};
 pub use sluicegate_core::algorithm;
 pub use sluicegate_core::{
     Algorithm, Anchor, AsKey, Ask, BoxError, Clock, ConfigError, ConfigErrorKind, Decision, Drain, Inherit,
