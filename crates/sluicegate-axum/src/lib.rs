@@ -48,12 +48,12 @@ pub use self::ext::RateLimitExt;
 #[doc(hidden)]
 pub mod __private {
     pub use axum::extract::{FromRequest, FromRequestParts, Request};
-    pub use axum::handler::Handler;
     pub use axum::response::Response;
     pub use sluicegate_core::{Algorithm, OnOutage, Policy};
     pub use sluicegate_tower::{Limit, OnMissingKey};
 
     pub use crate::attribute::{
-        Answer, Attribute, Direct, Fallible, IntoKey, Limited, Limits, Skip, Via, reject,
+        Answer, Attribute, Direct, Fallible, IntoKey, Limited, Limits, Skip, Via, check_future,
+        check_response, reject, run,
     };
 }

@@ -86,7 +86,10 @@ impl Args {
             "hidden" => set(&mut self.hidden, &word, flag(&word, input)?),
             "crate" => {
                 equals(&word, input, "my_crate::sluicegate")?;
-                set(&mut self.crate_path, &word, input.call(Path::parse_mod_style)?)
+                let path = input.call(Path::parse_mod_style).map_err(|error| {
+                    Error::new(error.span(), "`crate` is a path: write `crate = my_crate::sluicegate`")
+                })?;
+                set(&mut self.crate_path, &word, path)
             }
             other => Err(Error::new(word.span(), unknown(other))),
         }

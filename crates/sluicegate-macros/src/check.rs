@@ -44,6 +44,12 @@ pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
     if let (Some(policy), Some(cost)) = (policy, &args.cost) {
         mistakes.note(cost_of(cost, &policy));
     }
+    if let Some(Expr::Closure(closure)) = &args.key {
+        mistakes.note::<()>(Err(Error::new_spanned(
+            closure,
+            "a closure alone is no key: write `key = key_fn(|parts| ..)`, which takes one that returns an `Option`",
+        )));
+    }
     let limit = Limit {
         name,
         name_span,
@@ -141,17 +147,17 @@ fn policy(algorithm_text: &LitStr, quotas: &[LitStr]) -> Result<Policy> {
         together = together.and(&*quota.value());
         // Each is good by itself: what does not work now does not go with those before it.
         if let Err(error) = together.clone().build() {
+            // The core's advice is about code; here it is a second attribute.
             let text = error.to_string();
-            if text.contains("two quotas called") {
-                return Err(Error::new(
-                    quota.span(),
-                    format!(
-                        "{:?} is for the same period as another quota of this limit: keep one of them, or put it into a `#[rate_limited]` of its own with another `name`",
-                        quota.value()
-                    ),
-                ));
-            }
-            return Err(at(quota, &error));
+            let problem = if text.contains("two quotas called") {
+                "is for the same period as another quota of this limit: keep one of them, or put it"
+            } else if text.contains("is a queue") {
+                "is a second quota of a queue, and a queue spaces its output in one way: put it"
+            } else {
+                return Err(at(quota, &error));
+            };
+            let advice = "into a `#[rate_limited]` of its own with another `name`";
+            return Err(Error::new(quota.span(), format!("{:?} {problem} {advice}", quota.value())));
         }
     }
     together.build().map_err(|error| at(first, &error))

@@ -14,7 +14,7 @@
 //!     fn attribute() -> &'static p::Attribute { /* a static with the policy, the key and the cost */ }
 //!     fn call(request: p::Request, state: S) -> p::Answer {
 //!         async fn login(State(app): State<App>, Json(body): Json<Login>) -> R { .. }
-//!         p::Handler::<(M, State<App>, Json<Login>), S>::call(login, request, state)
+//!         p::run::<(M, State<App>, Json<Login>), _, _>(login, request, state)
 //!     }
 //! }
 //! ```
@@ -23,10 +23,11 @@
 //! So extractors run behind the limit, as on a route, and axum infers the state as for any handler. The function keeps
 //! its number of arguments, because `#[axum::debug_handler]` calls it with that many.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use sluicegate_core::OnOutage;
-use syn::{Attribute, Error, GenericParam, Ident, Path, Result, Type, parse_quote};
+use syn::spanned::Spanned;
+use syn::{Attribute, Error, GenericParam, Ident, Path, Result, ReturnType, Type, parse_quote};
 
 use crate::args::{self, Args};
 use crate::check::{self, Limit, MissingKey, Mistakes};
@@ -98,15 +99,16 @@ fn expand(handler: &Handler, limits: &[Limit], crate_path: &Path) -> TokenStream
     });
     let made = limits.iter().map(|limit| limit_expression(limit, &private));
     let lints = quote!(#[allow(dead_code, non_camel_case_types, unreachable_pub, clippy::all)]);
+    let checks = checks(handler, &private, &turbofish);
     let static_name = Ident::new("__ATTRIBUTE", Span::mixed_site());
 
     quote_spanned! {Span::mixed_site()=>
         #(#conditions)*
         #(#shown)*
-        #visibility async fn #name #generics_of_function (#(#skips)* limited: #private::Limited<#marker #arguments_of_type>) -> #private::Response
+        #visibility async fn #name #generics_of_function (#(#skips)* __limited: #private::Limited<#marker #arguments_of_type>) -> #private::Response
         #conditions_of_function
         {
-            limited.into_response()
+            __limited.into_response()
         }
 
         #(#conditions)*
@@ -126,18 +128,48 @@ fn expand(handler: &Handler, limits: &[Limit], crate_path: &Path) -> TokenStream
             fn attribute() -> &'static #private::Attribute {
                 static #static_name: #private::Attribute = #private::Attribute::new(
                     ::core::concat!(::core::module_path!(), "::", ::core::stringify!(#name)),
-                    |store| ::core::result::Result::Ok(::std::vec![#(#made),*]),
+                    |__store| ::core::result::Result::Ok(::std::vec![#(#made),*]),
                 );
                 &#static_name
             }
 
-            fn call(request: #private::Request, state: #state) -> #private::Answer {
+            fn call(__request: #private::Request, __state: #state) -> #private::Answer {
                 #(#inner)*
                 #signature #body
-                #private::Handler::<(#via_argument, #(#types,)*), #state>::call(#name #turbofish, request, state)
+                #checks
+                #private::run::<(#via_argument, #(#types,)*), _, _>(#name #turbofish, __request, __state)
             }
         }
     }
+}
+
+/// Code that never runs: it says what axum's trait for handlers would only say in riddles.
+fn checks(handler: &Handler, private: &TokenStream, turbofish: &impl ToTokens) -> TokenStream {
+    let name = &handler.signature.ident;
+    let arguments = handler.arguments().map(|_| quote!(::core::unreachable!()));
+    let future = quote_spanned!(name.span()=> #private::check_future(#name #turbofish(#(#arguments),*)));
+    let response = match &handler.signature.output {
+        // What is opaque has no name, and says for itself that it is a response.
+        ReturnType::Type(_, ty) if !is_opaque(ty.to_token_stream()) => {
+            Some(quote_spanned!(ty.span()=> #private::check_response::<#ty>();))
+        }
+        _ => None,
+    };
+    quote_spanned! {Span::mixed_site()=>
+        #[allow(unreachable_code, clippy::all)]
+        let _ = || {
+            #response
+            #future
+        };
+    }
+}
+
+fn is_opaque(tokens: TokenStream) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word == "impl" || word == "Self",
+        TokenTree::Group(group) => is_opaque(group.stream()),
+        _ => false,
+    })
 }
 
 /// Which attributes decide about all items, which are shown with the function, and which belong to the handler's code.
@@ -176,7 +208,7 @@ fn bare_parameters(generics: &syn::Generics) -> TokenStream {
     if generics.params.is_empty() { TokenStream::new() } else { quote!(<#(#parameters),*>) }
 }
 
-/// The limit as one would write it by hand; `store` is the closure's argument.
+/// The limit as one would write it by hand; `__store` is the closure's argument.
 fn limit_expression(limit: &Limit, private: &TokenStream) -> TokenStream {
     let Limit { name, algorithm, quotas, .. } = limit;
     let (first, others) = (&quotas[0], &quotas[1..]);
@@ -194,7 +226,6 @@ fn limit_expression(limit: &Limit, private: &TokenStream) -> TokenStream {
     });
     let shadow = limit.is_shadow.then(|| quote!(.shadow()));
     let hidden = limit.is_hidden.then(|| quote!(.hidden()));
-    let key = limit.key.as_ref().map(|key| quote!(.key(#private::IntoKey::into_key(#key)?)));
     let cost = limit.cost.as_ref().map(|cost| quote!(.cost(#cost)?));
     let on_missing_key = limit.on_missing_key.map(|action| {
         let action = match action {
@@ -204,12 +235,16 @@ fn limit_expression(limit: &Limit, private: &TokenStream) -> TokenStream {
         };
         quote!(.on_missing_key(#action))
     });
-    quote_spanned! {Span::mixed_site()=>
+    let made = quote_spanned! {Span::mixed_site()=>
         #private::Limit::new(
             #private::Policy::builder(#name, #algorithm.parse::<#private::Algorithm>()?, #first)
                 #(.and(#others))* #wait #on_outage #shadow #hidden
-                .on(::std::sync::Arc::clone(store))?
+                .on(::std::sync::Arc::clone(__store))?
         )
-        #key #cost #on_missing_key
+        #cost #on_missing_key
+    };
+    match &limit.key {
+        Some(key) => quote_spanned!(Span::mixed_site()=> #private::IntoKey::put_on(#key, #made)?),
+        None => made,
     }
 }

@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::extract::Request;
-use axum::response::Response;
+use axum::handler::Handler;
+use axum::response::{IntoResponse, Response};
 use tower_service::Service;
 
 use super::source::Attribute;
@@ -31,6 +32,20 @@ pub trait Limits<S, M>: 'static {
     /// Extracts the arguments, and runs the handler's own code.
     fn call(request: Request, state: S) -> Answer;
 }
+
+/// Calls a handler's own code as axum would.
+pub fn run<T, H, S>(handler: H, request: Request, state: S) -> Answer
+where
+    H: Handler<T, S, Future = Answer>,
+{
+    handler.call(request, state)
+}
+
+/// Compiles for what axum answers with.
+pub fn check_response<R: IntoResponse>() {}
+
+/// Compiles for what a server can run on any thread.
+pub fn check_future<F: Future + Send>(_: F) {}
 
 /// The handler's own code, always ready.
 pub(super) struct Call<L, S, M> {

@@ -91,14 +91,11 @@ impl fmt::Debug for Attribute {
     note = "write `key = Header::new(\"x-api-key\")`, `key = key_fn(|parts| ..)`, or any other `KeyExtractor`"
 )]
 pub trait IntoKey<M> {
-    /// The extractor.
-    type Key: KeyExtractor;
-
-    /// The extractor, or why there is none.
+    /// Puts the key on a limit.
     ///
     /// # Errors
     /// The one that the extractor was made with.
-    fn into_key(self) -> Result<Self::Key, ConfigError>;
+    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError>;
 }
 
 /// An extractor as it is.
@@ -111,19 +108,17 @@ pub struct Direct;
 #[non_exhaustive]
 pub struct Fallible;
 
+// Otherwise the compiler would only say what is missing to be a `KeyExtractor`.
+#[diagnostic::do_not_recommend]
 impl<K: KeyExtractor> IntoKey<Direct> for K {
-    type Key = K;
-
-    fn into_key(self) -> Result<K, ConfigError> {
-        Ok(self)
+    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError> {
+        Ok(limit.key(self))
     }
 }
 
 impl<K: KeyExtractor> IntoKey<Fallible> for Result<K, ConfigError> {
-    type Key = K;
-
-    fn into_key(self) -> Self {
-        self
+    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError> {
+        Ok(limit.key(self?))
     }
 }
 
