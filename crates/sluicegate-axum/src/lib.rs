@@ -39,7 +39,7 @@ mod ext;
 pub use sluicegate_macros::rate_limited;
 
 #[cfg(feature = "macros")]
-pub use self::attribute::RateLimits;
+pub use self::attribute::{BoxRespond, RateLimits};
 pub use self::decided::{Decided, NotLimited};
 pub use self::ext::RateLimitExt;
 

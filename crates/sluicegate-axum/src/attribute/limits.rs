@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::middleware::AddExtension;
 use axum::response::Response;
 use sluicegate_core::{ConfigError, ConfigErrorKind, Store};
-use sluicegate_tower::{Headers, ProblemJson, RateLimitLayer, Refusal, Respond};
+use sluicegate_tower::{ProblemJson, RateLimitLayer, RateLimitLayerBuilder, Refusal, Respond};
 use tower_layer::Layer;
 
 use super::source::Attribute;
@@ -31,7 +31,7 @@ use super::source::Attribute;
 ///     "nothing found"
 /// }
 ///
-/// let limits = RateLimits::new(&MemoryStore::new()).headers(Headers::Ietf);
+/// let limits = RateLimits::new(&MemoryStore::new()).configure(|layer| layer.headers(Headers::Ietf));
 /// let app: Router = Router::new().route("/search", get(search)).layer(limits);
 /// ```
 ///
@@ -43,33 +43,41 @@ pub struct RateLimits(Arc<Shared>);
 struct Shared {
     settings: Settings,
     /// The layers made so far, by handler. Read by every request, so it takes no lock.
-    made: ArcSwap<HashMap<usize, RateLimitLayer<Responder>>>,
+    made: ArcSwap<HashMap<usize, RateLimitLayer<BoxRespond>>>,
     /// Held while a layer is made; the handlers whose limit could not be made, and for which that was logged.
     failed: Mutex<HashSet<usize>>,
 }
 
+type Builder = RateLimitLayerBuilder<BoxRespond>;
+
 #[derive(Clone)]
 struct Settings {
     store: Arc<dyn Store>,
-    headers: Headers,
-    respond: Responder,
+    respond: BoxRespond,
+    configure: Arc<dyn Fn(Builder) -> Builder + Send + Sync>,
 }
 
 impl RateLimits {
-    /// Limits on this store, with [`Headers::All`] and [`ProblemJson`] refusals.
+    /// Limits on this store, in layers as [`RateLimitLayer::new`] makes them.
     pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
-        let respond = Responder(Arc::new(ProblemJson::new()));
-        Self::with(Settings { store: store.into(), headers: Headers::All, respond })
-    }
-
-    /// Which header fields responses carry. Default: [`Headers::All`].
-    pub fn headers(self, headers: Headers) -> Self {
-        Self::with(Settings { headers, ..self.0.settings.clone() })
+        let respond = BoxRespond(Arc::new(ProblemJson::new()));
+        Self::with(Settings { store: store.into(), respond, configure: Arc::new(|layer| layer) })
     }
 
     /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
     pub fn respond(self, respond: impl Respond<Body>) -> Self {
-        Self::with(Settings { respond: Responder(Arc::new(respond)), ..self.0.settings.clone() })
+        Self::with(Settings { respond: BoxRespond(Arc::new(respond)), ..self.0.settings.clone() })
+    }
+
+    /// Settings that the layer of every handler gets, such as its [`headers`](RateLimitLayerBuilder::headers). Default:
+    /// those of [`RateLimitLayer::builder`].
+    pub fn configure<F>(self, configure: F) -> Self
+    where
+        F: Fn(RateLimitLayerBuilder<BoxRespond>) -> RateLimitLayerBuilder<BoxRespond> + Send + Sync + 'static,
+    {
+        let before = Arc::clone(&self.0.settings.configure);
+        let configure = Arc::new(move |layer| configure(before(layer)));
+        Self::with(Settings { configure, ..self.0.settings.clone() })
     }
 
     fn with(settings: Settings) -> Self {
@@ -80,7 +88,7 @@ impl RateLimits {
     pub(super) fn layer_of(
         &self,
         attribute: &'static Attribute,
-    ) -> Result<RateLimitLayer<Responder>, ConfigError> {
+    ) -> Result<RateLimitLayer<BoxRespond>, ConfigError> {
         let id = attribute.id();
         if let Some(layer) = self.0.made.load().get(&id) {
             return Ok(layer.clone());
@@ -109,13 +117,13 @@ impl RateLimits {
 }
 
 impl Settings {
-    fn make(&self, attribute: &Attribute) -> Result<RateLimitLayer<Responder>, ConfigError> {
+    fn make(&self, attribute: &Attribute) -> Result<RateLimitLayer<BoxRespond>, ConfigError> {
         let mut limits = attribute.make(&self.store)?.into_iter();
         let first = limits
             .next()
             .ok_or_else(|| ConfigError::new(ConfigErrorKind::Layer, "the attribute names no limit"))?;
         let builder = limits.fold(RateLimitLayer::builder(first), |builder, limit| builder.and(limit));
-        builder.headers(self.headers).respond(self.respond.clone()).build()
+        (self.configure)(builder.respond(self.respond.clone())).build()
     }
 }
 
@@ -133,18 +141,18 @@ impl fmt::Debug for RateLimits {
     }
 }
 
-/// Any responder, so that all handlers of a router have layers of one type.
+/// Any responder, so that the handlers of all routers have layers of one type; made by [`RateLimits`].
 #[derive(Clone)]
-pub(super) struct Responder(Arc<dyn Respond<Body>>);
+pub struct BoxRespond(Arc<dyn Respond<Body>>);
 
-impl Respond<Body> for Responder {
+impl Respond<Body> for BoxRespond {
     fn respond(&self, refusal: &Refusal<'_>) -> Response {
         self.0.respond(refusal)
     }
 }
 
-impl fmt::Debug for Responder {
+impl fmt::Debug for BoxRespond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Responder")
+        f.write_str("BoxRespond")
     }
 }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use sluicegate_core::{ConfigError, Store};
 use sluicegate_tower::{KeyExtractor, Limit, OnMissingKey, RateLimitLayer};
 
-use super::limits::{RateLimits, Responder};
+use super::limits::{BoxRespond, RateLimits};
 
 type MakeLimits = fn(&Arc<dyn Store>) -> Result<Vec<Limit>, ConfigError>;
 
@@ -32,7 +32,7 @@ impl Attribute {
     pub(super) fn layer(
         &'static self,
         extensions: &Extensions,
-    ) -> Result<RateLimitLayer<Responder>, Unlimited> {
+    ) -> Result<RateLimitLayer<BoxRespond>, Unlimited> {
         let made = match extensions.get::<RateLimits>() {
             Some(limits) => limits.layer_of(self).map_err(|error| error.to_string()),
             None => Err(self.no_store()),

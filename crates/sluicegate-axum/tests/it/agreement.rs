@@ -146,7 +146,7 @@ async fn settings_of_the_store_hold_for_all_handlers() {
         *response.status_mut() = refusal.status();
         response
     };
-    let limits = RateLimits::new(&one).headers(Headers::Ietf).respond(busy);
+    let limits = RateLimits::new(&one).configure(|layer| layer.headers(Headers::Ietf)).respond(busy);
     let attribute = Router::new().route("/simple/{n}", get(simple)).layer(limits);
     let limiter = Policy::gcra("simple", "5/min").on(&other).unwrap();
     let layer = RateLimitLayer::builder(limiter).headers(Headers::Ietf).respond(busy).build().unwrap();
@@ -169,7 +169,7 @@ async fn the_handler_gets_the_request_as_it_came() {
     }
     let app = Router::new()
         .route("/echo", axum::routing::post(echo))
-        .with_rate_limits(&store_on(ManualClock::new()));
+        .with_rate_limits(store_on(ManualClock::new()));
     let mut request = request("/echo?x=1", 1, None);
     *request.method_mut() = axum::http::Method::POST;
     *request.body_mut() = axum::body::Body::from("the body");

@@ -31,7 +31,7 @@ async fn without_a_store_the_handler_says_what_to_add() {
     let text = "the handler `it::mistakes::login` cannot be limited: its router has no store for limits: add `.with_rate_limits(&store)` after its routes";
     assert_eq!(problem(&Router::new().route("/", get(login)), "/").await, text);
     // Routes that are added after the store do without it, as after every layer.
-    let late = Router::new().with_rate_limits(&store()).route("/", get(login));
+    let late = Router::new().with_rate_limits(store()).route("/", get(login));
     assert_eq!(problem(&late, "/").await, text);
 }
 
@@ -51,10 +51,8 @@ async fn a_name_in_use_for_another_policy_is_named_until_it_is_free() {
 
 #[tokio::test]
 async fn what_an_expression_gets_wrong_is_found_at_the_first_request() {
-    let app = Router::new()
-        .route("/costly", get(costly))
-        .route("/keyless", get(keyless))
-        .with_rate_limits(&store());
+    let app =
+        Router::new().route("/costly", get(costly)).route("/keyless", get(keyless)).with_rate_limits(store());
     let text = problem(&app, "/costly").await;
     assert!(text.contains("cost 3 is above burst 2 of 2/min"), "{text}");
     let text = problem(&app, "/keyless").await;

@@ -19,7 +19,7 @@ async fn login() {}
 
 #[tokio::test]
 async fn a_request_spends_from_all_limits_or_from_none() {
-    let app = Router::new().route("/", get(search)).with_rate_limits(&store());
+    let app = Router::new().route("/", get(search)).with_rate_limits(store());
     for status in [200, 200, 429] {
         let seen = send(&app, request("/", 1, Some("k"))).await;
         assert_eq!(seen.status, status);

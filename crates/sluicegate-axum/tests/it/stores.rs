@@ -20,7 +20,7 @@ mod elsewhere {
 
 #[tokio::test]
 async fn routers_with_stores_of_their_own_count_apart() {
-    let app = || Router::new().route("/", get(login)).with_rate_limits(&store());
+    let app = || Router::new().route("/", get(login)).with_rate_limits(store());
     let (one, other) = (app(), app());
     assert_eq!(statuses(&one, "/", 3).await, [200, 200, 429]);
     assert_eq!(statuses(&other, "/", 3).await, [200, 200, 429]);
@@ -42,7 +42,7 @@ async fn handlers_share_buckets_if_their_policies_are_equal_and_only_then() {
         .route("/login", get(login))
         .route("/same", get(same_policy))
         .route("/elsewhere", get(elsewhere::login))
-        .with_rate_limits(&store());
+        .with_rate_limits(store());
     assert_eq!(statuses(&app, "/login", 1).await, [200]);
     assert_eq!(statuses(&app, "/same", 2).await, [200, 429]);
     assert_eq!(statuses(&app, "/elsewhere", 3).await, [200, 200, 429]);
@@ -71,7 +71,7 @@ async fn of_two_stores_around_a_handler_the_inner_one_counts() {
 
 #[tokio::test]
 async fn a_store_can_be_for_one_route_only() {
-    let app = Router::new().route("/", get(login).with_rate_limits(&store())).route("/other", get(login));
+    let app = Router::new().route("/", get(login).with_rate_limits(store())).route("/other", get(login));
     assert_eq!(statuses(&app, "/", 3).await, [200, 200, 429]);
     assert_eq!(statuses(&app, "/other", 1).await, [500]);
 }
@@ -79,7 +79,7 @@ async fn a_store_can_be_for_one_route_only() {
 /// Clones of a layer, as on every route of a router, make a handler's limit once.
 #[tokio::test]
 async fn peers_have_buckets_of_their_own_on_every_route() {
-    let limits = RateLimits::new(&store());
+    let limits = RateLimits::new(store());
     let app = Router::new().route("/a", get(login)).route("/b", get(login)).layer(limits.clone());
     for (path, host, status) in
         [("/a", 1, 200), ("/b", 1, 200), ("/a", 1, 429), ("/a", 2, 200), ("/b", 2, 200), ("/b", 2, 429)]
@@ -91,7 +91,7 @@ async fn peers_have_buckets_of_their_own_on_every_route() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_first_requests_at_once_exactly_the_limit_gets_through() {
-    let app = Router::new().route("/", get(login)).with_rate_limits(&store());
+    let app = Router::new().route("/", get(login)).with_rate_limits(store());
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..32 {
         let app = app.clone();

@@ -34,7 +34,7 @@ async fn requests_pass_in_their_turn_and_those_that_would_wait_too_long_are_refu
     let start = Instant::now();
     let app = Router::new()
         .route("/", get(upload))
-        .with_rate_limits(&store_on(Paused(start)))
+        .with_rate_limits(store_on(Paused(start)))
         .layer(axum::Extension(start));
     let mut all = JoinSet::new();
     for _ in 0..13 {
@@ -55,7 +55,7 @@ async fn requests_pass_in_their_turn_and_those_that_would_wait_too_long_are_refu
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_nobody_waits_for_is_given_back() {
     let start = Instant::now();
-    let app = Router::new().route("/", get(upload_too)).with_rate_limits(&store_on(Paused(start)));
+    let app = Router::new().route("/", get(upload_too)).with_rate_limits(store_on(Paused(start)));
     assert_eq!(send(&app, request("/", 1, None)).await.status, 200);
     {
         let mut waiting = std::pin::pin!(send(&app, request("/", 1, None)));
