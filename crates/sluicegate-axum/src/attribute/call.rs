@@ -21,10 +21,6 @@ pub type Answer = Pin<Box<dyn Future<Output = Response> + Send>>;
 ///
 /// `S` is the router's state, and `M` how the last argument is extracted: both are found by inference, as for every
 /// handler.
-#[diagnostic::on_unimplemented(
-    message = "this handler has an argument that axum cannot extract, or one that takes the body before the last",
-    note = "`#[axum::debug_handler]` below `#[rate_limited]` names the argument"
-)]
 pub trait Limits<S, M>: 'static {
     /// What the attribute says.
     fn attribute() -> &'static Attribute;
