@@ -4,7 +4,7 @@
 //! One thread of ours asks, and a `redis-server` that is started for this answers; both on the same machine.
 
 mod harness;
-#[path = "../redis/servers.rs"]
+#[path = "../servers/mod.rs"]
 #[allow(
     dead_code,
     clippy::unwrap_used,
