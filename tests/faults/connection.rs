@@ -198,7 +198,7 @@ fn f12_the_first_call_after_an_idle_connection_was_closed_is_decided_as_well() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let redis = RedisStore::connect(&server.url()).unwrap();
-        let limiter = Policy::gcra("idle", "100/min").on(&Resilient::new(&redis)).unwrap();
+        let limiter = Policy::gcra("idle", "100/min").on(Resilient::new(&redis)).unwrap();
         redis.connected(5 * SECOND).await.unwrap();
         for _ in 0..2 {
             tokio::time::sleep(3 * SECOND).await;

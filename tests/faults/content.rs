@@ -56,7 +56,7 @@ fn small() -> MemoryStore {
 
 #[tokio::test]
 async fn b70_a_flood_of_keys_does_not_wash_away_a_limited_one() {
-    let limiter = Policy::gcra("flooded", "20/h").on(&Resilient::new(&small())).unwrap();
+    let limiter = Policy::gcra("flooded", "20/h").on(Resilient::new(small())).unwrap();
     stays_limited(&limiter, Basis::Store).await;
 }
 

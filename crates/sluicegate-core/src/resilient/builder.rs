@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use super::breaker::Breaker;
@@ -100,6 +100,7 @@ impl ResilientBuilder {
             counts: Counts::default(),
             debts: Debts::default(),
             is_settling: AtomicBool::new(false),
+            settles_from_us: AtomicU64::new(0),
         }))))
     }
 }

@@ -9,7 +9,7 @@ mod status;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ use self::debts::{Debt, Debts};
 pub use self::settings::BreakerSettings;
 use self::status::Counts;
 pub use self::status::ResilientStatus;
-use crate::clock::Clock;
+use crate::clock::{Clock, micros};
 use crate::decision::Decision;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::key::Key;
@@ -79,7 +79,11 @@ struct State {
     counts: Counts,
     debts: Debts,
     is_settling: AtomicBool,
+    settles_from_us: AtomicU64,
 }
+
+/// Debts of a part that is still away are not looked through more often than this.
+const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// As many parts as a store may name: the bits of [`Store::parts`].
 const PARTS: usize = 64;
@@ -266,6 +270,12 @@ impl State {
         Some(leave)
     }
 
+    /// Whether the store is asked for these parts.
+    fn asks(&self, parts: u64) -> bool {
+        let of_them = |part: &usize| parts >> part & 1 == 1;
+        (0..PARTS).filter(of_them).all(|part| self.breakers[part].state() == BreakerState::Closed)
+    }
+
     /// The longest that one of the parts is left alone from now.
     fn longest_pause(&self) -> Duration {
         let now_us = self.now_us();
@@ -305,6 +315,9 @@ impl State {
 
     /// Charges to the store what the fallback has admitted, in the background, and one such task at a time.
     fn settle(self: &Arc<Self>) {
+        if self.now_us() < self.settles_from_us.load(Ordering::Relaxed) {
+            return;
+        }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         // Acquire and Release: one task's work is done before the next one's begins.
         if self.is_settling.swap(true, Ordering::AcqRel) {
@@ -329,29 +342,29 @@ impl State {
                 });
                 let batch = owed.split_off(other.map_or(0, |index| index + 1));
                 let batch: Vec<_> = batch.into_iter().map(|(_, owed)| owed).collect();
-                let Some(leave) = state.leave(parts) else {
+                if !state.asks(parts) {
                     kept.extend(batch);
                     continue;
-                };
+                }
                 match state.charge(&batch).await {
-                    Ok(_) => leave.succeeded(),
                     Err(error) if error.is_transient() => {
                         state.counts.failed(&error);
-                        leave.failed(&error);
                         // What was not answered in time is most likely charged; again and again would shut a key out.
                         if error.kind() != StoreErrorKind::Timeout {
                             kept.extend(batch);
                         }
                     }
-                    Err(_) => {}
+                    Ok(_) | Err(_) => {}
                 }
             }
             if !kept.is_empty() {
-                // What could not be charged is kept for the next time, which is not at once.
+                // What could not be charged is kept for the next time, which is not the next answer of another part.
                 for (key, debt) in kept {
                     state.debts.add(&debt.policy, key, debt.units);
                 }
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                let next_us = state.now_us().saturating_add(micros(SETTLES_AGAIN_AFTER));
+                // Relaxed: at worst it is tried once more.
+                state.settles_from_us.store(next_us, Ordering::Relaxed);
             }
             state.is_settling.store(false, Ordering::Release);
         });
