@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod manifest;
+mod migration;
 mod quickstart;
 mod support;
 mod transport;

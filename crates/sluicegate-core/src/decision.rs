@@ -171,6 +171,15 @@ impl Decision {
         self.basis
     }
 
+    /// This decision, if its asks had stood at these places among others.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn of_asks(mut self, places: &[u8]) -> Self {
+        for standing in &mut self.standings {
+            standing.policy = places.get(standing.policy_index()).copied().unwrap_or(standing.policy);
+        }
+        self
+    }
+
     /// Sets the policies that its standings refer to, one per ask.
     pub fn set_policies(&mut self, policies: Arc<[Arc<Policy>]>) {
         self.policies = Some(policies);

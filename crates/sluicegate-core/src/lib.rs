@@ -24,6 +24,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `tokio` | `RateLimiter::acquire` and `Turn`, which wait on tokio's timer |
+//! | `resilient` | `Resilient`: a store that survives the failures of the one it is around; needs `tokio` |
 //! | `conformance` | [`conformance`], the suite that every store has to pass |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -39,6 +40,8 @@ mod memory;
 mod policy;
 mod quota;
 mod registry;
+#[cfg(feature = "resilient")]
+mod resilient;
 mod store;
 #[cfg(feature = "tokio")]
 mod turn;
@@ -53,6 +56,8 @@ pub use self::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
 pub use self::policy::{MAX_BUCKETS, OnExceeded, OnOutage, Policy, PolicyBuilder, PolicyQuota};
 pub use self::quota::{IntoQuota, Quota};
 pub use self::registry::Registry;
+#[cfg(feature = "resilient")]
+pub use self::resilient::{BreakerSettings, BreakerState, Resilient, ResilientBuilder, ResilientStatus};
 pub use self::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 #[cfg(feature = "tokio")]
 pub use self::turn::Turn;

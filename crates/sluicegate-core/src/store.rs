@@ -75,8 +75,14 @@ impl Opened {
     }
 
     /// Whether this is what was prepared for it.
-    pub(crate) fn has<T>(&self, prepared: &Arc<T>) -> bool {
+    pub(crate) fn has<T: ?Sized>(&self, prepared: &Arc<T>) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.prepared), Arc::as_ptr(prepared))
+    }
+
+    /// Whether both were opened as one.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.has(&other.prepared)
     }
 
     /// The policy.

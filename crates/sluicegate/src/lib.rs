@@ -1,14 +1,25 @@
 #![doc = include_str!("../../../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// Pages to read: no code.
+#[cfg(any(doc, doctest))]
+pub mod docs {
+    #[doc = include_str!("../docs/migration.md")]
+    pub mod migration {}
+
+    #[doc = include_str!("../docs/outages.md")]
+    pub mod outages {}
+}
+
 #[cfg(feature = "axum")]
 pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
 pub use sluicegate_core::algorithm;
 pub use sluicegate_core::{
-    Algorithm, Anchor, AsKey, Ask, BoxError, Clock, ConfigError, ConfigErrorKind, Decision, Drain, Inherit,
-    IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode,
-    OnExceeded, Opened, Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Refill, Standing,
-    Store, StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
+    Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Clock, ConfigError,
+    ConfigErrorKind, Decision, Drain, Inherit, IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock, MemoryStats,
+    MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, OnOutage, Opened, Outcome, Policy, PolicyBuilder,
+    PolicyQuota, Quota, RateLimiter, Refill, Resilient, ResilientBuilder, ResilientStatus, Standing, Store,
+    StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
 };
 #[cfg(feature = "redis-deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]

@@ -30,8 +30,8 @@ pub enum OnExceeded {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
-    /// This process decides alone, with its share of the quotas, if its store is a `Resilient`
-    /// one; otherwise as [`Allow`](Self::Allow).
+    /// This process decides alone, with its share of the quotas, if the store is a `Resilient` one; with any other
+    /// store as [`Allow`](Self::Allow).
     #[default]
     Local,
     /// It is let through, and nobody counts it.

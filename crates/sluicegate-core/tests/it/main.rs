@@ -8,6 +8,7 @@ mod invariants;
 mod model;
 mod replace;
 mod reservations;
+mod resilient;
 mod support;
 mod vectors;
 mod worked_examples;

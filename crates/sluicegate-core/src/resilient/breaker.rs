@@ -1,0 +1,404 @@
+//! Whether a store is asked at all: a circuit breaker.
+//!
+//! Source: Michael Nygard, "Release It!", chapter 5; the settings are those of Resilience4j. Without a lock: the state is
+//! one word that changes by compare-and-exchange, and the last results are the bits of another.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::settings::BreakerSettings;
+use crate::clock::micros;
+
+/// Whether a store is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// It is asked.
+    Closed,
+    /// A few trials find out whether it answers again.
+    HalfOpen,
+    /// It is not asked.
+    Open,
+}
+
+/// The breaker of one part of a store.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    /// Phase, trials under way, trials that succeeded, generation: see [`Word`].
+    word: AtomicU64,
+    /// The last results, newest lowest, 1 for a failure; above them a bit that tells how many there are.
+    results: AtomicU64,
+    /// When the pause ends, or the ramp.
+    until_us: AtomicU64,
+    /// Pauses in a row.
+    pauses: AtomicU32,
+    /// Calls since the ramp began.
+    ramped: AtomicU32,
+}
+
+/// Leave to ask the store once. Its result counts only as long as the breaker has not changed since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    generation: u32,
+    is_trial: bool,
+}
+
+/// What a result did to the breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Opened { pause: Duration },
+    Closed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Word {
+    state: BreakerState,
+    trials: u32,
+    successes: u32,
+    generation: u32,
+}
+
+impl Word {
+    fn pack(self) -> u64 {
+        let state = match self.state {
+            BreakerState::Closed => 0,
+            BreakerState::HalfOpen => 1,
+            BreakerState::Open => 2,
+        };
+        state
+            | u64::from(self.trials) << 8
+            | u64::from(self.successes) << 16
+            | u64::from(self.generation) << 32
+    }
+
+    fn unpack(word: u64) -> Self {
+        let byte = |shift: u32| u32::from((word >> shift).to_le_bytes()[0]);
+        let state = match byte(0) {
+            0 => BreakerState::Closed,
+            1 => BreakerState::HalfOpen,
+            _ => BreakerState::Open,
+        };
+        let [.., a, b, c, d] = word.to_le_bytes();
+        Self { state, trials: byte(8), successes: byte(16), generation: u32::from_le_bytes([a, b, c, d]) }
+    }
+
+    /// The word that a change of state leads to: results from before it no longer count.
+    fn next(self, state: BreakerState) -> Self {
+        Self { state, trials: 0, successes: 0, generation: self.generation.wrapping_add(1) }
+    }
+}
+
+/// No results yet.
+const NO_RESULTS: u64 = 1;
+
+impl Breaker {
+    pub(super) fn new() -> Self {
+        let word = Word { state: BreakerState::Closed, trials: 0, successes: 0, generation: 0 };
+        Self {
+            word: AtomicU64::new(word.pack()),
+            results: AtomicU64::new(NO_RESULTS),
+            until_us: AtomicU64::new(0),
+            pauses: AtomicU32::new(0),
+            ramped: AtomicU32::new(0),
+        }
+    }
+
+    // Relaxed, here and below, but for `word` and `until_us`: counts order nothing else.
+    fn load(&self) -> Word {
+        // Acquire: who sees the word sees the `until_us` that belongs to it.
+        Word::unpack(self.word.load(Ordering::Acquire))
+    }
+
+    fn swap(&self, old: Word, new: Word) -> bool {
+        // Release: pairs with the load above.
+        let swapped = self.word.compare_exchange(old.pack(), new.pack(), Ordering::AcqRel, Ordering::Acquire);
+        swapped.is_ok()
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        self.load().state
+    }
+
+    /// How long the store is left alone from now.
+    pub(super) fn pause(&self, now_us: u64) -> Duration {
+        match self.load().state {
+            BreakerState::Open => {
+                Duration::from_micros(self.until_us.load(Ordering::Relaxed).saturating_sub(now_us))
+            }
+            BreakerState::HalfOpen | BreakerState::Closed => Duration::ZERO,
+        }
+    }
+
+    /// Leave to ask, or none. A pass has to come back by [`succeeded`](Self::succeeded), [`failed`](Self::failed) or
+    /// [`left`](Self::left).
+    pub(super) fn admit(&self, settings: &BreakerSettings, now_us: u64) -> Option<Pass> {
+        loop {
+            let word = self.load();
+            let generation = word.generation;
+            let next = match word.state {
+                BreakerState::Closed => {
+                    return self
+                        .admits_in_ramp(settings, now_us)
+                        .then_some(Pass { generation, is_trial: false });
+                }
+                BreakerState::Open if now_us < self.until_us.load(Ordering::Relaxed) => return None,
+                BreakerState::Open => Word { trials: 1, ..word.next(BreakerState::HalfOpen) },
+                BreakerState::HalfOpen if word.trials >= settings.trials => return None,
+                BreakerState::HalfOpen => Word { trials: word.trials + 1, ..word },
+            };
+            if self.swap(word, next) {
+                return Some(Pass { generation: next.generation, is_trial: true });
+            }
+        }
+    }
+
+    /// A tenth of the calls when the ramp begins, all when it ends; evenly spread.
+    fn admits_in_ramp(&self, settings: &BreakerSettings, now_us: u64) -> bool {
+        let left_us = self.until_us.load(Ordering::Relaxed).saturating_sub(now_us);
+        let ramp_us = micros(settings.ramp);
+        if left_us == 0 || ramp_us == 0 {
+            return true;
+        }
+        let percent = 10 + 90 * (ramp_us - left_us.min(ramp_us)) / ramp_us;
+        let calls = u64::from(self.ramped.fetch_add(1, Ordering::Relaxed));
+        (calls * percent) % 100 < percent
+    }
+
+    /// The store answered.
+    pub(super) fn succeeded(&self, pass: Pass, settings: &BreakerSettings, now_us: u64) -> Option<Change> {
+        if !pass.is_trial {
+            self.record(pass, settings, false);
+            return None;
+        }
+        loop {
+            let word = self.load();
+            if word.generation != pass.generation {
+                return None;
+            }
+            let successes = word.successes + 1;
+            let closes = successes >= settings.successes;
+            let next = if closes {
+                word.next(BreakerState::Closed)
+            } else {
+                Word { trials: word.trials - 1, successes, ..word }
+            };
+            if closes {
+                self.results.store(NO_RESULTS, Ordering::Relaxed);
+                self.ramped.store(0, Ordering::Relaxed);
+                self.until_us.store(now_us.saturating_add(micros(settings.ramp)), Ordering::Relaxed);
+            }
+            if self.swap(word, next) {
+                if closes {
+                    self.pauses.store(0, Ordering::Relaxed);
+                }
+                return closes.then_some(Change::Closed);
+            }
+        }
+    }
+
+    /// The store failed to answer.
+    pub(super) fn failed(&self, pass: Pass, settings: &BreakerSettings, now_us: u64) -> Option<Change> {
+        if !pass.is_trial && !self.record(pass, settings, true) {
+            return None;
+        }
+        loop {
+            let word = self.load();
+            if word.generation != pass.generation {
+                return None;
+            }
+            let pause = self.next_pause(settings);
+            self.until_us.store(now_us.saturating_add(micros(pause)), Ordering::Relaxed);
+            if self.swap(word, word.next(BreakerState::Open)) {
+                self.pauses.fetch_add(1, Ordering::Relaxed);
+                return Some(Change::Opened { pause });
+            }
+        }
+    }
+
+    /// Nobody waited for the answer, so it is not known: the next trial may take its place.
+    pub(super) fn left(&self, pass: Pass) {
+        if !pass.is_trial {
+            return;
+        }
+        loop {
+            let word = self.load();
+            if word.generation != pass.generation || self.swap(word, Word { trials: word.trials - 1, ..word })
+            {
+                return;
+            }
+        }
+    }
+
+    /// Takes note of a result, and says whether it is one failure too many.
+    fn record(&self, pass: Pass, settings: &BreakerSettings, failed: bool) -> bool {
+        let full = 1_u64 << settings.calls;
+        if self.load().generation != pass.generation {
+            return false;
+        }
+        // A store that works changes nothing here, so that its callers do not fight for the word.
+        if !failed && self.results.load(Ordering::Relaxed) == full {
+            return false;
+        }
+        let add = |results: u64| {
+            let results = results << 1 | u64::from(failed);
+            if results >= full << 1 { full | (results & (full - 1)) } else { results }
+        };
+        let before =
+            self.results.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |results| Some(add(results)));
+        let results = add(before.unwrap_or(NO_RESULTS));
+        let calls = 63 - results.leading_zeros();
+        let failures = results & !(1 << calls);
+        let too_many = calls == settings.calls && failures.count_ones() * 100 >= settings.percent * calls;
+        failed && (too_many || failures.trailing_ones() >= settings.consecutive)
+    }
+
+    /// The first pause, doubled for each one before it in a row, 20 % more or less.
+    fn next_pause(&self, settings: &BreakerSettings) -> Duration {
+        let doublings = self.pauses.load(Ordering::Relaxed).min(16);
+        let pause = settings.first_pause.saturating_mul(1 << doublings).min(settings.longest_pause);
+        pause * (800 + random(401)) / 1_000
+    }
+}
+
+/// A number below `end`. Nobody gains by guessing it.
+fn random(end: u32) -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    let [a, b, c, d, ..] = RandomState::new().hash_one(0).to_le_bytes();
+    u32::from_le_bytes([a, b, c, d]) % end
+}
+
+#[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "a helper of tests")]
+mod tests {
+    use super::*;
+
+    const SETTINGS: BreakerSettings =
+        BreakerSettings::new().pause(Duration::from_secs(1), Duration::from_secs(8)).ramp(Duration::ZERO);
+
+    fn fail(breaker: &Breaker, times: u32) -> Option<Change> {
+        (0..times).filter_map(|_| breaker.failed(breaker.admit(&SETTINGS, 0)?, &SETTINGS, 0)).last()
+    }
+
+    fn succeed(breaker: &Breaker, times: u32) {
+        for _ in 0..times {
+            let pass = breaker.admit(&SETTINGS, 0).unwrap();
+            assert_eq!(breaker.succeeded(pass, &SETTINGS, 0), None);
+        }
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_others_do_not() {
+        let breaker = Breaker::new();
+        for _ in 0..10 {
+            assert_eq!(fail(&breaker, 4), None);
+            succeed(&breaker, 7);
+        }
+        assert!(matches!(fail(&breaker, 5), Some(Change::Opened { .. })));
+        assert!(breaker.admit(&SETTINGS, 700_000).is_none());
+        assert!(
+            breaker.pause(0) >= Duration::from_millis(800)
+                && breaker.pause(0) <= Duration::from_millis(1_200)
+        );
+    }
+
+    #[test]
+    fn half_of_the_last_calls_open_it_wherever_they_stand() {
+        let breaker = Breaker::new();
+        succeed(&breaker, 100);
+        for round in 0..10 {
+            assert_eq!(breaker.state(), BreakerState::Closed, "{round}");
+            succeed(&breaker, 1);
+            fail(&breaker, 1);
+        }
+        assert_eq!(breaker.state(), BreakerState::Open);
+    }
+
+    #[test]
+    fn trials_are_few_and_a_failed_one_doubles_the_pause() {
+        let breaker = Breaker::new();
+        fail(&breaker, 5);
+        let mut now = 0;
+        for longest in [2_400, 4_800, 9_600, 9_600] {
+            now += 10_000_000;
+            let trial = breaker.admit(&SETTINGS, now).unwrap();
+            assert!(breaker.admit(&SETTINGS, now).is_none(), "one at a time");
+            let Some(Change::Opened { pause }) = breaker.failed(trial, &SETTINGS, now) else { panic!() };
+            assert!(
+                pause <= Duration::from_millis(longest) && pause >= Duration::from_millis(longest * 2 / 3)
+            );
+        }
+        now += 10_000_000;
+        for last in [None, None, Some(Change::Closed)] {
+            let trial = breaker.admit(&SETTINGS, now).unwrap();
+            assert_eq!(breaker.succeeded(trial, &SETTINGS, now), last);
+        }
+        succeed(&breaker, 3);
+    }
+
+    #[test]
+    fn a_trial_that_is_dropped_makes_room_and_a_late_result_counts_for_nothing() {
+        let breaker = Breaker::new();
+        let early = breaker.admit(&SETTINGS, 0).unwrap();
+        fail(&breaker, 5);
+        let dropped = breaker.admit(&SETTINGS, 2_000_000).unwrap();
+        breaker.left(dropped);
+        let trial = breaker.admit(&SETTINGS, 2_000_000).unwrap();
+        assert_eq!(breaker.failed(early, &SETTINGS, 2_000_000), None);
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        assert_eq!(breaker.succeeded(trial, &SETTINGS, 2_000_000), None, "three are needed");
+    }
+
+    #[test]
+    fn what_comes_back_is_not_stampeded() {
+        let settings = SETTINGS.ramp(Duration::from_secs(1)).successes(1);
+        let breaker = Breaker::new();
+        fail(&breaker, 5);
+        let trial = breaker.admit(&settings, 2_000_000).unwrap();
+        assert_eq!(breaker.succeeded(trial, &settings, 2_000_000), Some(Change::Closed));
+        let admitted = |now| (0..1_000).filter(|_| breaker.admit(&settings, now).is_some()).count();
+        assert_eq!([admitted(2_000_000), admitted(2_500_000), admitted(3_000_000)], [100, 550, 1_000]);
+    }
+}
+
+/// Every interleaving of two threads. Run with `RUSTFLAGS="--cfg loom"`.
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    const SETTINGS: BreakerSettings = BreakerSettings::new().consecutive(1).successes(2).ramp(Duration::ZERO);
+
+    #[test]
+    fn never_more_trials_at_once_than_are_allowed_and_none_is_lost() {
+        loom::model(|| {
+            let breaker = Arc::new(Breaker::new());
+            let pass = breaker.admit(&SETTINGS, 0).unwrap();
+            breaker.failed(pass, &SETTINGS, 0);
+            let running = Arc::new(AtomicU32::new(0));
+            let threads: Vec<_> = (0..2)
+                .map(|index| {
+                    let (breaker, running) = (Arc::clone(&breaker), Arc::clone(&running));
+                    thread::spawn(move || {
+                        let Some(pass) = breaker.admit(&SETTINGS, 10_000_000) else { return };
+                        assert_eq!(running.fetch_add(1, Ordering::AcqRel), 0);
+                        running.fetch_sub(1, Ordering::AcqRel);
+                        if index == 0 {
+                            breaker.left(pass);
+                        } else {
+                            breaker.succeeded(pass, &SETTINGS, 10_000_000);
+                        }
+                    })
+                })
+                .collect();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert!(breaker.admit(&SETTINGS, 20_000_000).is_some());
+        });
+    }
+}

@@ -1,0 +1,77 @@
+//! What the fallback admitted, to be debited when the store is back.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+
+use crate::key::Key;
+use crate::store::Opened;
+
+/// Keys whose debts are remembered. Of those beyond, what the fallback admitted stays uncounted.
+const MOST_KEYS: usize = 65_536;
+
+/// What each key has spent that the store does not know of.
+#[derive(Default)]
+pub(super) struct Debts {
+    keys: Mutex<HashMap<Key, Owed>>,
+    /// How many keys there are, for those who only want to know whether there are any.
+    count: AtomicUsize,
+}
+
+/// What one key owes, per policy; most have one.
+type Owed = SmallVec<[Debt; 1]>;
+
+/// Units that one key spent under one policy.
+#[derive(Clone)]
+pub(super) struct Debt {
+    pub(super) policy: Opened,
+    pub(super) units: u64,
+}
+
+impl Debts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Owed>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many keys are in debt.
+    pub(super) fn count(&self) -> usize {
+        // Relaxed: a number to look at.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, policy: &Opened, key: Key, units: u64) {
+        let mut keys = self.lock();
+        if keys.len() >= MOST_KEYS && !keys.contains_key(&key) {
+            return;
+        }
+        let owed = keys.entry(key).or_default();
+        match owed.iter_mut().find(|debt| debt.policy.is(policy)) {
+            Some(debt) => debt.units = debt.units.saturating_add(units),
+            None => owed.push(Debt { policy: policy.clone(), units }),
+        }
+        self.count.store(keys.len(), Ordering::Relaxed);
+    }
+
+    /// Strikes off up to so many units, and says how many: what was given back before it was debited.
+    pub(super) fn strike(&self, policy: &Opened, key: &Key, units: u64) -> u64 {
+        if self.count() == 0 {
+            return 0;
+        }
+        let mut keys = self.lock();
+        let debt = keys.get_mut(key).and_then(|owed| owed.iter_mut().find(|debt| debt.policy.is(policy)));
+        let Some(debt) = debt else { return 0 };
+        let struck = debt.units.min(units);
+        debt.units -= struck;
+        struck
+    }
+
+    /// Takes everything out.
+    pub(super) fn take(&self) -> Vec<(Key, Debt)> {
+        let keys = std::mem::take(&mut *self.lock());
+        self.count.store(0, Ordering::Relaxed);
+        let each = |(key, owed): (Key, Owed)| owed.into_iter().map(move |debt| (key.clone(), debt));
+        keys.into_iter().flat_map(each).filter(|(_, debt)| debt.units > 0).collect()
+    }
+}

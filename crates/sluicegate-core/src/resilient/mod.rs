@@ -1,0 +1,355 @@
+//! A store around a store, for when that one fails: [`Resilient`].
+
+mod breaker;
+mod builder;
+mod debts;
+mod fallback;
+mod settings;
+mod status;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+pub use self::breaker::BreakerState;
+use self::breaker::{Breaker, Pass};
+pub use self::builder::ResilientBuilder;
+use self::debts::{Debt, Debts};
+pub use self::settings::BreakerSettings;
+use self::status::Counts;
+pub use self::status::ResilientStatus;
+use crate::clock::Clock;
+use crate::decision::Decision;
+use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
+use crate::key::Key;
+use crate::policy::{MAX_BUCKETS, OnOutage, Policy};
+use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
+
+/// Puts a breaker and a fallback around a store, so that its outage is not one of the service.
+///
+/// While the store answers, it decides. When it fails, or is left alone after it has failed too often, each policy's
+/// [`OnOutage`] says what happens: this process decides with its share of the quota ([`OnOutage::Local`], the
+/// default), requests pass uncounted, or they are refused. [`Decision::basis`] tells who has decided.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redis = sluicegate_core::MemoryStore::new();
+/// use sluicegate_core::{OnOutage, Policy, Resilient};
+///
+/// let store = Resilient::builder(redis).replicas(4).build()?; // four instances of this service
+/// let search = Policy::gcra("search", "100/min").on(&store)?; // 25 here while the store is out of reach
+/// let payment = Policy::gcra("payment", "5/min").on_outage(OnOutage::Deny).on(&store)?;
+/// assert!(search.check("ada").await?.is_allowed());
+/// assert_eq!(store.status().fallback_decisions, 0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What an outage admits
+/// With a limit of L and N instances of `replicas(N)`, each falls back to `ceil(L/N)`: all together admit at most
+/// `N * ceil(L/N)` per window on their own, besides what the store admitted before. The fallback is kept warm by what the
+/// store admits, so that toppling the store hands nobody a fresh bucket on an instance that knows them. When the store
+/// is back, what the fallback admitted is charged to it, as far as it still counts; between the first answer and that
+/// charge the store may admit what it does not know of yet. A call that was not answered in time may have been counted by
+/// the store and by the fallback: such a key has spent a unit too many, never one too few.
+///
+/// # What is not survived
+/// [`RateLimiter::reset`](crate::RateLimiter::reset) reports an outage as an error, for a key must not come back when the
+/// store does. A refund during an outage strikes off what the fallback has noted; what the store counted before stays
+/// spent.
+#[derive(Clone)]
+pub struct Resilient(Arc<Front>);
+
+/// What limiters hold: calls that have to wait take a share of the state along.
+struct Front(Arc<State>);
+
+struct State {
+    store: Arc<dyn Store>,
+    fallback: Arc<dyn Store>,
+    replicas: u64,
+    deadline: Option<Duration>,
+    settings: BreakerSettings,
+    /// One per part of the store.
+    breakers: Box<[Breaker]>,
+    clock: Box<dyn Clock>,
+    counts: Counts,
+    debts: Debts,
+    is_settling: AtomicBool,
+}
+
+/// As many parts as a store may name: the bits of [`Store::parts`].
+const PARTS: usize = 64;
+
+/// A policy, opened on the store and, for its share, on the fallback.
+struct Prepared {
+    store: Opened,
+    share: Option<Opened>,
+}
+
+impl Resilient {
+    /// A store around `store`, with the defaults: see [`ResilientBuilder`].
+    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+        ResilientBuilder::new(store.into()).into_store()
+    }
+
+    /// Begins a store around `store` with other settings.
+    pub fn builder(store: impl Into<Arc<dyn Store>>) -> ResilientBuilder {
+        ResilientBuilder::new(store.into())
+    }
+
+    /// How it is doing: for a gauge, a health page, an alarm. Every change of the breaker is also a line in the log, by
+    /// `tracing`.
+    pub fn status(&self) -> ResilientStatus {
+        let state = &self.0.0;
+        let worst = state.breakers.iter().map(Breaker::state).max().unwrap_or(BreakerState::Closed);
+        state.counts.status(worst, state.debts.count(), state.now_us())
+    }
+}
+
+impl fmt::Debug for Resilient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Resilient").field(&self.status()).finish()
+    }
+}
+
+impl From<&Resilient> for Arc<dyn Store> {
+    fn from(store: &Resilient) -> Self {
+        Arc::clone(&store.0) as Self
+    }
+}
+
+impl From<Resilient> for Arc<dyn Store> {
+    fn from(store: Resilient) -> Self {
+        store.0
+    }
+}
+
+impl Store for Front {
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        let state = &self.0;
+        let replaced = match replaces {
+            None => None,
+            Some((opened, inherit)) => match opened.prepared::<Prepared>() {
+                Some(prepared) => Some((prepared, inherit)),
+                None => {
+                    let problem = "the replaced policy was opened on another store";
+                    return Err(ConfigError::new(ConfigErrorKind::Store, problem));
+                }
+            },
+        };
+        let share = match policy.on_outage() {
+            OnOutage::Local => Some(policy.share(policy.name(), 1, state.replicas)?),
+            OnOutage::Allow | OnOutage::Deny => None,
+        };
+        let store = state.store.open(Arc::clone(&policy), replaced.map(|(old, how)| (&old.store, how)))?;
+        let old_share = replaced.and_then(|(old, how)| Some((old.share.as_ref()?, how)));
+        let share = share.map(|share| state.fallback.open(Arc::new(share), old_share)).transpose()?;
+        Ok(Opened::new(policy, Arc::new(Prepared { store, share })))
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        let state = &self.0;
+        let mut inner: SmallVec<[Ask<'_>; 4]> = SmallVec::with_capacity(asks.len());
+        for ask in asks {
+            let Some(prepared) = ask.policy().prepared::<Prepared>() else {
+                return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
+            };
+            inner.push(Ask::new(&prepared.store, ask.key(), ask.cost(), ask.mode()));
+        }
+        let Some(leave) = state.leave(state.store.parts(&inner)) else {
+            let reason = "it has failed too often, and is left alone for a moment";
+            let reason = StoreError::with_source(StoreErrorKind::Unavailable, reason);
+            return Verdict::ready(state.decide_alone_and_count(asks, reason));
+        };
+        match state.store.decide(&inner).now() {
+            Ok(result) => Verdict::ready(state.decided(asks, leave, result)),
+            Err(verdict) => {
+                let asks: SmallVec<[Kept; 1]> = asks.iter().map(Kept::new).collect();
+                let state = Arc::clone(state);
+                Verdict::pending(async move {
+                    let result = match state.deadline {
+                        None => verdict.await,
+                        Some(within) => match tokio::time::timeout(within, verdict).await {
+                            Ok(result) => result,
+                            Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
+                        },
+                    };
+                    let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(Kept::ask).collect();
+                    state.decided(&asks, leave, result)
+                })
+            }
+        }
+    }
+
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        _ = asks;
+        1
+    }
+}
+
+/// An ask that outlives the call.
+struct Kept {
+    policy: Opened,
+    key: Key,
+    cost: u64,
+    mode: Mode,
+}
+
+impl Kept {
+    fn new(ask: &Ask<'_>) -> Self {
+        Self { policy: ask.policy().clone(), key: ask.key().to_key(), cost: ask.cost(), mode: ask.mode() }
+    }
+
+    fn ask(&self) -> Ask<'_> {
+        Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode)
+    }
+}
+
+/// Leave to ask some parts of the store. Dropped without a result, it makes room for others.
+struct Leave {
+    state: Arc<State>,
+    passes: SmallVec<[(usize, Pass); 1]>,
+}
+
+impl Leave {
+    fn succeeded(mut self) {
+        let state = Arc::clone(&self.state);
+        for (part, pass) in self.passes.drain(..) {
+            let now_us = state.now_us();
+            if let Some(change) = state.breakers[part].succeeded(pass, &state.settings, now_us) {
+                state.counts.changed(part, change, None, now_us);
+            }
+        }
+    }
+
+    /// The part that the error names has failed; if it names none of these, all have.
+    fn failed(mut self, error: &StoreError) {
+        let named = self.passes.iter().any(|(part, _)| *part == error.part());
+        let state = Arc::clone(&self.state);
+        for (part, pass) in self.passes.drain(..) {
+            if named && part != error.part() {
+                state.breakers[part].left(pass);
+                continue;
+            }
+            let now_us = state.now_us();
+            if let Some(change) = state.breakers[part].failed(pass, &state.settings, now_us) {
+                state.counts.changed(part, change, Some(error), now_us);
+            }
+        }
+    }
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        for (part, pass) in self.passes.drain(..) {
+            self.state.breakers[part].left(pass);
+        }
+    }
+}
+
+impl State {
+    fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
+    /// Leave to ask these parts, if all of their breakers give it.
+    fn leave(self: &Arc<Self>, parts: u64) -> Option<Leave> {
+        let mut leave = Leave { state: Arc::clone(self), passes: SmallVec::new() };
+        let now_us = self.now_us();
+        for part in (0..PARTS).filter(|part| parts >> part & 1 == 1) {
+            leave.passes.push((part, self.breakers[part].admit(&self.settings, now_us)?));
+        }
+        Some(leave)
+    }
+
+    /// The longest that one of the parts is left alone from now.
+    fn longest_pause(&self) -> Duration {
+        let now_us = self.now_us();
+        self.breakers.iter().map(|breaker| breaker.pause(now_us)).max().unwrap_or_default()
+    }
+
+    /// What the store's answer leads to.
+    fn decided(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        leave: Leave,
+        result: Result<Decision, StoreError>,
+    ) -> Result<Decision, StoreError> {
+        match result {
+            Ok(decision) => {
+                leave.succeeded();
+                self.keep_warm(asks, &decision);
+                if self.debts.count() > 0 {
+                    self.settle();
+                }
+                Ok(decision)
+            }
+            Err(error) if error.is_transient() => {
+                self.counts.failed(&error);
+                leave.failed(&error);
+                self.decide_alone_and_count(asks, error)
+            }
+            // A mistake in the program says nothing about the store.
+            Err(error) => Err(error),
+        }
+    }
+
+    fn decide_alone_and_count(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
+        self.counts.decided_alone();
+        self.decide_alone(asks, reason)
+    }
+
+    /// Charges to the store what the fallback has admitted, in the background, and one such task at a time.
+    fn settle(self: &Arc<Self>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        // Acquire and Release: one task's work is done before the next one's begins.
+        if self.is_settling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let state = Arc::clone(self);
+        runtime.spawn(async move {
+            let mut owed = state.debts.take();
+            while !owed.is_empty() {
+                // As many as one call may name.
+                let mut buckets = 0;
+                let too_many = owed.iter().rposition(|(_, debt)| {
+                    buckets += debt.policy.policy().quotas().len();
+                    buckets > MAX_BUCKETS
+                });
+                let batch = owed.split_off(too_many.map_or(0, |index| index + 1));
+                if state.charge(&batch).await.is_err_and(|error| error.is_transient()) {
+                    owed.extend(batch);
+                    break;
+                }
+            }
+            // What could not be charged is kept for the next time.
+            for (key, debt) in owed {
+                state.debts.add(&debt.policy, key, debt.units);
+            }
+            state.is_settling.store(false, Ordering::Release);
+        });
+    }
+
+    /// Charges debts to the store, as far as they still count.
+    fn charge(&self, owed: &[(Key, Debt)]) -> Verdict {
+        let asks = owed.iter().filter_map(|(key, debt)| {
+            let prepared = debt.policy.prepared::<Prepared>()?;
+            let units = debt.units.min(self.still_counts(prepared, key));
+            Some(Ask::new(&prepared.store, key.as_ref(), units, Mode::Charge))
+        });
+        self.store.decide(&asks.collect::<Vec<_>>())
+    }
+
+    /// How many units of the key the fallback still counts; the rest has become history during the outage.
+    fn still_counts(&self, prepared: &Prepared, key: &Key) -> u64 {
+        let Some(share) = &prepared.share else { return u64::MAX };
+        let verdict = self.fallback.decide(&[Ask::new(share, key.as_ref(), 1, Mode::Peek)]);
+        let Ok(Ok(decision)) = verdict.now() else { return 0 };
+        let used = |standing: &crate::Standing| standing.limit().saturating_sub(standing.remaining());
+        decision.standings().iter().map(used).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,311 @@
+//! A store that fails, hangs and comes back, behind `Resilient`.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::Duration;
+
+use sluicegate_core::conformance::Conformance;
+use sluicegate_core::{
+    Ask, Basis, BreakerSettings, BreakerState, ConfigError, Decision, Inherit, Key, ManualClock, MemoryStore,
+    OnOutage, Opened, Outcome, Policy, RateLimiter, Resilient, ResilientBuilder, Store, StoreError,
+    StoreErrorKind, Verdict,
+};
+
+const WORKS: u8 = 0;
+const FAILS: u8 = 1;
+const HANGS: u8 = 2;
+const ERRS: u8 = 3;
+
+/// A memory store that can be made to fail.
+struct Flaky {
+    store: Arc<dyn Store>,
+    mood: AtomicU8,
+    calls: AtomicU32,
+}
+
+impl Store for Flaky {
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        self.store.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.mood.load(Ordering::Relaxed) {
+            FAILS => Verdict::ready(Err(StoreError::new(StoreErrorKind::Unavailable)
+                .in_part(self.parts(asks).trailing_zeros() as usize))),
+            HANGS => Verdict::pending(pending()),
+            ERRS => Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy))),
+            _ => self.store.decide(asks),
+        }
+    }
+
+    /// Keys that are numbers live in that part.
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        asks.iter().fold(0, |parts, ask| {
+            let key = ask.key().to_key();
+            parts | (0..64).find(|part| key == Key::from(*part)).map_or(1, |part: u64| 1 << part)
+        })
+    }
+}
+
+struct Scene {
+    flaky: Arc<Flaky>,
+    store: Resilient,
+    clock: ManualClock,
+}
+
+impl Scene {
+    fn new(configure: impl FnOnce(ResilientBuilder) -> ResilientBuilder) -> Self {
+        let clock = ManualClock::new();
+        let memory = || MemoryStore::builder().clock(clock.clone()).build().unwrap();
+        let flaky =
+            Arc::new(Flaky { store: memory().into(), mood: AtomicU8::new(WORKS), calls: AtomicU32::new(0) });
+        let builder = Resilient::builder(Arc::clone(&flaky) as Arc<dyn Store>);
+        let builder = builder.fallback(memory()).clock(clock.clone()).replicas(4);
+        let settings = BreakerSettings::new().ramp(Duration::ZERO);
+        Self { flaky, store: configure(builder.breaker(settings)).build().unwrap(), clock }
+    }
+
+    fn mood(&self, mood: u8) {
+        self.flaky.mood.store(mood, Ordering::Relaxed);
+    }
+
+    fn calls(&self) -> u32 {
+        self.flaky.calls.load(Ordering::Relaxed)
+    }
+
+    fn limiter(&self, on_outage: OnOutage) -> RateLimiter {
+        Policy::fixed_window("api", "100/h").on_outage(on_outage).on(&self.store).unwrap()
+    }
+
+    fn advance(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+}
+
+fn admitted(limiter: &RateLimiter, key: &str, calls: u32) -> usize {
+    (0..calls).filter(|_| now(limiter.check(key)).is_allowed()).count()
+}
+
+fn now(verdict: Verdict) -> Decision {
+    verdict.now().expect("nothing here has to be waited for").expect("outages are survived")
+}
+
+#[test]
+fn while_the_store_fails_each_instance_admits_its_share_and_the_store_is_left_alone() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    assert_eq!(now(limiter.check("ada")).basis(), Basis::Store);
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "bob", 100), 25);
+    assert_eq!(now(limiter.check("bob")).basis(), Basis::Fallback);
+    assert_eq!(scene.calls(), 1 + 5, "five failures in a row, and it is not asked any more");
+    let status = scene.store.status();
+    assert_eq!((status.breaker, status.opened, status.unavailable), (BreakerState::Open, 1, 5));
+    assert_eq!((status.fallback_decisions, status.debts), (101, 1));
+}
+
+#[test]
+fn a_key_that_has_spent_its_share_before_the_outage_has_no_fresh_one() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    assert_eq!(admitted(&limiter, "ada", 20), 20);
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "ada", 20), 5);
+}
+
+#[tokio::test]
+async fn what_the_fallback_admitted_is_charged_when_the_store_is_back() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "ada", 10), 10);
+    assert!(now(limiter.refund("ada", 2)).is_allowed());
+    assert!(now(limiter.charge("ada", 4)).is_allowed());
+    scene.mood(WORKS);
+    scene.advance(2);
+    // Three trials close the breaker; they ask for another key.
+    assert_eq!(admitted(&limiter, "bob", 3), 3);
+    tokio::task::yield_now().await;
+    assert_eq!(now(limiter.peek("ada")).remaining(), 100 - 12);
+    let status = scene.store.status();
+    assert_eq!((status.breaker, status.debts), (BreakerState::Closed, 0));
+    assert_eq!(status.in_fallback, Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn what_no_longer_counts_is_not_charged() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "ada", 10), 10);
+    scene.mood(WORKS);
+    scene.advance(3_600);
+    assert_eq!(admitted(&limiter, "bob", 3), 3);
+    tokio::task::yield_now().await;
+    assert_eq!(now(limiter.peek("ada")).remaining(), 100);
+}
+
+#[tokio::test]
+async fn a_debt_waits_until_the_store_takes_it() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(FAILS);
+    for key in 0..40_u64 {
+        assert!(now(limiter.check(format!("user-{key}"))).is_allowed());
+    }
+    scene.mood(WORKS);
+    scene.advance(2);
+    assert!(now(limiter.check("bob")).is_allowed());
+    scene.mood(FAILS);
+    tokio::task::yield_now().await;
+    assert_eq!(scene.store.status().debts, 40, "the store was gone again before it could be charged");
+    scene.mood(WORKS);
+    scene.advance(2);
+    assert_eq!(admitted(&limiter, "bob", 4), 4);
+    tokio::task::yield_now().await;
+    for key in 0..40_u64 {
+        assert_eq!(now(limiter.peek(format!("user-{key}"))).remaining(), 99);
+    }
+}
+
+#[test]
+fn policies_may_let_pass_or_refuse_instead() {
+    let scene = Scene::new(|builder| builder);
+    let open = scene.limiter(OnOutage::Allow);
+    let closed = Policy::gcra("login", "5/min").on_outage(OnOutage::Deny).on(&scene.store).unwrap();
+    scene.mood(FAILS);
+    let passed = now(open.check_cost("ada", 1_000));
+    assert_eq!((passed.outcome(), passed.basis()), (Outcome::Allowed, Basis::Outage));
+    let refused = now(closed.check("ada"));
+    assert_eq!((refused.outcome(), refused.basis()), (Outcome::Denied, Basis::Outage));
+    assert!(refused.retry_after().unwrap() >= Duration::from_secs(1));
+    let ada = Key::from("ada");
+    let both = now(RateLimiter::check_all([(&open, &ada, 1), (&closed, &ada, 1)]));
+    assert_eq!((both.outcome(), both.deciding().policy_index()), (Outcome::Denied, 1));
+}
+
+#[test]
+fn several_policies_are_decided_together_by_those_that_decide_locally() {
+    let scene = Scene::new(|builder| builder);
+    let open = scene.limiter(OnOutage::Allow);
+    let local = Policy::gcra("login", "8/min").on(&scene.store).unwrap();
+    scene.mood(FAILS);
+    let ada = Key::from("ada");
+    let both = || now(RateLimiter::check_all([(&open, &ada, 1), (&local, &ada, 1)]));
+    let first = both();
+    assert_eq!((first.basis(), first.deciding().policy_index()), (Basis::Fallback, 1));
+    assert!(both().is_allowed());
+    assert!(!both().is_allowed(), "a quarter of eight");
+}
+
+#[test]
+fn a_cost_that_is_too_much_for_the_share_only_has_to_wait_for_the_store() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(FAILS);
+    let refused = now(limiter.check_cost("ada", 60));
+    assert_eq!((refused.outcome(), refused.basis()), (Outcome::Denied, Basis::Outage));
+    assert_eq!(now(limiter.check_cost("ada", 101)).outcome(), Outcome::Impossible);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_costs_a_deadline_a_few_times_and_then_nothing() {
+    let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(HANGS);
+    let start = tokio::time::Instant::now();
+    for _ in 0..20 {
+        assert!(limiter.check("ada").await.unwrap().is_allowed());
+    }
+    assert_eq!(start.elapsed().as_millis() / 10, 25, "five times 50 ms");
+    assert_eq!(scene.store.status().timeouts, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_that_nobody_waits_for_makes_room_for_the_next() {
+    let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(FAILS);
+    admitted(&limiter, "ada", 5);
+    scene.mood(HANGS);
+    scene.advance(2);
+    let trial = limiter.check("ada");
+    assert_eq!(scene.store.status().breaker, BreakerState::HalfOpen);
+    drop(trial);
+    scene.mood(WORKS);
+    assert_eq!(now(limiter.check("ada")).basis(), Basis::Store);
+}
+
+#[test]
+fn a_part_that_fails_leaves_the_others_alone() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(FAILS);
+    for _ in 0..10 {
+        assert_eq!(now(limiter.check(3_u64)).basis(), Basis::Fallback);
+    }
+    scene.mood(WORKS);
+    assert_eq!(now(limiter.check(3_u64)).basis(), Basis::Fallback, "its pause is not over");
+    assert_eq!(now(limiter.check(4_u64)).basis(), Basis::Store);
+    assert_eq!(scene.store.status().breaker, BreakerState::Open, "the worst is shown");
+}
+
+#[test]
+fn mistakes_and_resets_are_errors_and_do_not_open_the_breaker() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(ERRS);
+    for _ in 0..20 {
+        let error = limiter.check("ada").now().unwrap().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::ForeignPolicy);
+    }
+    assert_eq!(scene.store.status().breaker, BreakerState::Closed);
+    scene.mood(FAILS);
+    assert_eq!(limiter.reset("ada").now().unwrap().unwrap_err().kind(), StoreErrorKind::Unavailable);
+}
+
+#[test]
+fn a_policy_can_be_replaced_on_both() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    limiter.replace(Policy::fixed_window("api", "8/h").build().unwrap(), Inherit::Reset).unwrap();
+    assert_eq!(now(limiter.peek("ada")).limit(), 8);
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "bob", 8), 2);
+}
+
+#[tokio::test]
+async fn it_is_a_store_like_any_other_while_nothing_fails() {
+    let clock = ManualClock::new();
+    let memory = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let store = Resilient::builder(&memory).clock(clock.clone()).build().unwrap();
+    let suite = Conformance::new(&store, clock);
+    suite.worked_examples().await;
+    suite.all_or_nothing().await;
+    suite.same_decisions_as_memory(7, 20).await;
+}
+
+#[test]
+fn settings_that_cannot_work_are_named() {
+    let build = |settings| Resilient::builder(MemoryStore::new()).breaker(settings).build();
+    let settings = BreakerSettings::new;
+    for (settings, named) in [
+        (settings().consecutive(0), "0 consecutive failures"),
+        (settings().ratio(101, 10), "101 a failure ratio in percent"),
+        (settings().ratio(50, 63), "63 calls"),
+        (settings().trials(0), "0 trials"),
+        (settings().successes(256), "256 successes"),
+        (settings().pause(Duration::ZERO, Duration::from_secs(1)), "0ns"),
+        (settings().pause(Duration::from_secs(2), Duration::from_secs(1)), "2s, up to 1s"),
+    ] {
+        let message = build(settings).unwrap_err().to_string();
+        assert!(message.contains(named), "{message}");
+    }
+    let no_replicas = Resilient::builder(MemoryStore::new()).replicas(0).build().unwrap_err();
+    assert!(no_replicas.to_string().contains("0 replicas"));
+    let no_time = Resilient::builder(MemoryStore::new()).deadline(Duration::ZERO).build().unwrap_err();
+    assert!(no_time.to_string().contains("deadline of 0"));
+}
