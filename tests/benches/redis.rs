@@ -5,11 +5,6 @@
 
 mod harness;
 #[path = "../servers/mod.rs"]
-#[allow(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "the tests use the rest; what fails here has to stop the bench"
-)]
 mod servers;
 
 use std::process::ExitCode;

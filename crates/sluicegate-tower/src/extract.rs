@@ -8,7 +8,6 @@ use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
 use sluicegate_core::{ConfigError, ConfigErrorKind, Key};
 
-pub(crate) use crate::client_ip::PeerIp;
 use crate::credentials::bounded;
 use crate::key::{Extraction, KeyExtractor};
 

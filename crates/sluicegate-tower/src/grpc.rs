@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
 use crate::ProblemJson;
-use crate::headers::violated;
+use crate::problem::detail;
 use crate::refusal::{Reason, Refusal, Respond};
 
 /// How long a gRPC client that retries by itself waits before it does; negative if it is not to (gRFC A6).
@@ -80,12 +80,10 @@ impl<B: Default> Respond<B> for GrpcStatus {
         let kind = GrpcKind::of(refusal.request()).unwrap_or(GrpcKind::Grpc);
         let (code, message) = status(refusal);
         let mut details = ErrorDetails::new();
-        if let Some(decision) = refusal.decision() {
-            let quotas: Vec<_> =
-                violated(decision).map(|quota| QuotaViolation::new(quota, message.as_str())).collect();
-            if !quotas.is_empty() {
-                details.set_quota_failure(quotas);
-            }
+        let quotas: Vec<_> =
+            refusal.violated().map(|quota| QuotaViolation::new(quota, message.as_str())).collect();
+        if !quotas.is_empty() {
+            details.set_quota_failure(quotas);
         }
         let wait_ms = wait_ms(refusal);
         if let Some(wait_ms) = wait_ms {
@@ -147,25 +145,13 @@ impl GrpcKind {
 
 /// The status, and what it says. Of the request it repeats nothing.
 fn status(refusal: &Refusal<'_>) -> (Code, String) {
-    match refusal.reason() {
-        Reason::Exceeded(_) => {
-            let wait = refusal.retry_after_seconds().unwrap_or(1);
-            (Code::ResourceExhausted, format!("too many requests: try again in {wait} s"))
-        }
-        Reason::Impossible(_) => {
-            let message = "this request costs more than the limit ever lets pass at once: no wait will help";
-            (Code::ResourceExhausted, message.to_owned())
-        }
-        Reason::MissingKey(missing, status) => (code_of(status), missing.reason().to_owned()),
-        _ => {
-            let status = refusal.status();
-            let mut message = status.canonical_reason().unwrap_or("refused").to_lowercase();
-            if let Some(wait) = refusal.retry_after_seconds() {
-                message += &format!(": try again in {wait} s");
-            }
-            (code_of(status), message)
-        }
-    }
+    let code = match refusal.reason() {
+        Reason::Exceeded(_) | Reason::Impossible(_) => Code::ResourceExhausted,
+        _ => code_of(refusal.status()),
+    };
+    let mut message = String::new();
+    detail(&mut message, refusal.detail());
+    (code, message)
 }
 
 /// Whole milliseconds after which the same request could pass: at least 1.

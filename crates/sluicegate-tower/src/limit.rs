@@ -9,8 +9,8 @@ use http::request::Parts;
 use http::{StatusCode, response};
 use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter};
 
+use crate::client_ip::PeerIp;
 use crate::conditions::{Asking, Conditions};
-use crate::extract::PeerIp;
 use crate::key::{KeyExtractor, MissingKey};
 use crate::tiers::Tiers;
 

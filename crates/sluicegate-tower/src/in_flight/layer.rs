@@ -11,7 +11,7 @@ use http::{Response, StatusCode};
 use sluicegate_core::{Decision, InFlight, Outcome, Policy, Quota, Standing};
 use tower_layer::Layer;
 
-use crate::extract::PeerIp;
+use crate::client_ip::PeerIp;
 use crate::headers::{Headers, forbid_caching};
 use crate::in_flight::{Held, InFlightProblem, LimitInFlight};
 use crate::key::{KeyExtractor, MissingKey};

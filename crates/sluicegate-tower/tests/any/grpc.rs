@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::{BoxError, InFlight, OnOutage, Policy};
 use sluicegate_tower::{
-    GrpcOr, GrpcStatus, Header, InFlightLayer, Limit, OnMissingKey, OnStoreError, ProblemJson, RateLimitLayer,
+    GrpcOr, GrpcStatus, Header, InFlightLayer, Limit, OnMissingKey, ProblemJson, RateLimitLayer,
 };
 use tokio::net::TcpListener;
 use tonic::Code;
@@ -105,7 +105,7 @@ async fn a_stream_is_in_flight_until_its_client_drops_it() {
 #[tokio::test]
 async fn an_outage_is_unavailable() {
     let limit = by_client(Limit::new(broken(Policy::gcra("calls", "1/h").on_outage(OnOutage::Deny), false)));
-    let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new()).on_store_error(OnStoreError::Deny);
+    let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new());
     let refused = connect(layer.build().unwrap()).await.check(check("ada")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     assert_eq!(refused.message(), "service unavailable: try again in 1 s");
