@@ -46,21 +46,46 @@
 //! [tower]: https://docs.rs/tower
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod accept;
+mod asks;
+mod builder;
+mod conditions;
+mod decide;
 mod extract;
 mod future;
 mod gate;
 mod headers;
+mod join;
 mod key;
 mod layer;
 mod limit;
+mod lines;
+mod mark;
+mod meter;
+mod plan;
+mod predicate;
+mod problem;
+mod queue;
 mod refusal;
 mod service;
+mod shadow;
+mod shared;
+mod simple;
+mod tiers;
+mod trial;
 
+pub use self::builder::RateLimitLayerBuilder;
 pub use self::extract::{Constant, FromExtension, Header, KeyFn, PeerAddr, PeerIp, key_fn};
 pub use self::future::ResponseFuture;
-pub use self::headers::Headers;
+pub use self::headers::{Headers, LegacyReset};
 pub use self::key::{Extraction, KeyExtractor, MissingKey, Or};
-pub use self::layer::{OnStoreError, RateLimitLayer, RateLimitLayerBuilder};
+pub use self::layer::RateLimitLayer;
 pub use self::limit::{Limit, OnMissingKey};
-pub use self::refusal::{ProblemJson, Reason, Refusal, Respond};
+pub use self::meter::Meter;
+pub use self::predicate::{method_in, path_in, preflight};
+pub use self::problem::ProblemJson;
+pub use self::refusal::{Reason, Refusal, Respond};
 pub use self::service::RateLimit;
+pub use self::shadow::ShadowCount;
+pub use self::simple::SimpleJson;
+pub use self::tiers::{Tiers, TiersBuilder};

@@ -30,7 +30,8 @@ pub use sluicegate_core::{
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{
-    Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, Limit, MissingKey,
-    OnMissingKey, OnStoreError, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer,
-    RateLimitLayerBuilder, Reason, Refusal, Respond, ResponseFuture, key_fn,
+    Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, LegacyReset, Limit, Meter,
+    MissingKey, OnMissingKey, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer,
+    RateLimitLayerBuilder, Reason, Refusal, Respond, ResponseFuture, ShadowCount, SimpleJson, Tiers,
+    TiersBuilder, key_fn, method_in, path_in, preflight,
 };
