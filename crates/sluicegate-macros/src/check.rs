@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use proc_macro2::Span;
-use sluicegate_core::{Algorithm, ConfigError, OnOutage, Policy, Quota};
+use sluicegate_core::{Algorithm, ConfigError, MAX_BUCKETS, OnOutage, Policy, Quota};
+use syn::ext::IdentExt;
 use syn::{Error, Expr, Lit, LitStr, Result};
 
 use crate::args::Args;
-use crate::words::{nearest, quoted};
+use crate::values::{MissingKey, on_missing_key, on_outage, wait};
 
 /// A limit that has been found good.
 pub(crate) struct Limit {
@@ -26,21 +27,14 @@ pub(crate) struct Limit {
     pub(crate) on_missing_key: Option<MissingKey>,
 }
 
-/// What happens to a request without a key.
-#[derive(Clone, Copy)]
-pub(crate) enum MissingKey {
-    Share,
-    Skip,
-    Reject(u16),
-}
-
 /// Used where none is given: the README calls it the default choice, and it takes every quota.
 const ALGORITHM: &str = "gcra";
 
 /// Checks one attribute of the function `function`; all mistakes are reported together.
 pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
     let mut mistakes = Mistakes::default();
-    let (name, name_span) = mistakes.note(name(args.name.as_ref(), function)).unwrap_or_default_at(function);
+    let (name, name_span) =
+        mistakes.note(name(args.name.as_ref(), function)).unwrap_or_else(|| (String::new(), function.span()));
     let algorithm = args.algorithm.unwrap_or_else(|| LitStr::new(ALGORITHM, Span::call_site()));
     let policy = mistakes.note(policy(&algorithm, &args.quotas));
     if let (Some(policy), Some(cost)) = (policy, &args.cost) {
@@ -70,8 +64,16 @@ pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
     mistakes.none_or(limit)
 }
 
-/// Two limits of one name would be one policy, or one policy too many.
-pub(crate) fn distinct(limits: &[Limit]) -> Result<()> {
+/// Checks the limits of one handler together: two of one name would be one policy, or one policy too many, and no
+/// request is checked against more quotas than a store decides at once.
+pub(crate) fn together(limits: &[Limit]) -> Result<()> {
+    let quotas: usize = limits.iter().map(|limit| limit.quotas.len()).sum();
+    if let (true, Some(last)) = (quotas > MAX_BUCKETS, limits.last().and_then(|last| last.quotas.last())) {
+        return Err(Error::new(
+            last.span(),
+            format!("the limits of this handler have {quotas} quotas, and at most {MAX_BUCKETS} fit"),
+        ));
+    }
     for (index, limit) in limits.iter().enumerate() {
         if limits[..index].iter().any(|earlier| earlier.name == limit.name) {
             return Err(Error::new(
@@ -110,18 +112,7 @@ impl Mistakes {
     }
 }
 
-trait OrDefaultAt {
-    fn unwrap_or_default_at(self, function: &syn::Ident) -> (String, Span);
-}
-
-impl OrDefaultAt for Option<(String, Span)> {
-    fn unwrap_or_default_at(self, function: &syn::Ident) -> (String, Span) {
-        self.unwrap_or_else(|| (String::new(), function.span()))
-    }
-}
-
 fn name(given: Option<&LitStr>, function: &syn::Ident) -> Result<(String, Span)> {
-    use syn::ext::IdentExt;
     let (name, span) = match given {
         Some(given) => (given.value(), given.span()),
         None => (function.unraw().to_string(), function.span()),
@@ -208,64 +199,3 @@ fn cost_of(cost: &Expr, policy: &Policy) -> Result<()> {
 }
 
 const COST: &str = "a cost is a whole number of units, at least 1, such as `cost = 2`";
-
-fn wait(text: &LitStr) -> Result<Option<Duration>> {
-    let value = text.value();
-    if value == "deny" {
-        return Ok(None);
-    }
-    let time = value.strip_prefix("wait").map(str::trim);
-    let time = time.filter(|time| time.starts_with(|c: char| c.is_ascii_digit()) && !time.contains("burst"));
-    // A wait is written as the period of a quota is.
-    match time.and_then(|time| format!("1/{time}").parse::<Quota>().ok()) {
-        Some(quota) => Ok(Some(quota.period())),
-        None => Err(Error::new(
-            text.span(),
-            format!(
-                "{value:?} does not say what happens to a request that exceeds the limit: use \"deny\", or \"wait\" with a time (us, ms, s, min, h, d), such as \"wait 5s\" or \"wait 500ms\""
-            ),
-        )),
-    }
-}
-
-fn on_outage(text: &LitStr) -> Result<OnOutage> {
-    match &*text.value() {
-        "local" => Ok(OnOutage::Local),
-        "allow" => Ok(OnOutage::Allow),
-        "deny" => Ok(OnOutage::Deny),
-        other => Err(Error::new(
-            text.span(),
-            choice(other, "what happens while the store cannot be reached", &["local", "allow", "deny"], ""),
-        )),
-    }
-}
-
-fn on_missing_key(value: &Lit) -> Result<MissingKey> {
-    const STATUS: &str = ", or a status from 400 to 599, such as 401";
-    let what = "what happens to a request without a key";
-    let words = ["share", "skip"];
-    match value {
-        Lit::Str(text) => match &*text.value() {
-            "share" => Ok(MissingKey::Share),
-            "skip" => Ok(MissingKey::Skip),
-            other => Err(Error::new(text.span(), choice(other, what, &words, STATUS))),
-        },
-        Lit::Int(status) => match status.base10_parse() {
-            Ok(code) if (400..600).contains(&code) => Ok(MissingKey::Reject(code)),
-            _ => Err(Error::new(
-                status.span(),
-                format!(
-                    "{status} is not a status to refuse a request with: use 400 to 599, such as 401; \"share\" or \"skip\""
-                ),
-            )),
-        },
-        other => {
-            Err(Error::new(other.span(), format!("this does not say {what}: use {}{STATUS}", quoted(&words))))
-        }
-    }
-}
-
-fn choice(wrong: &str, what: &str, words: &[&str], more: &str) -> String {
-    let meant = nearest(wrong, words).map(|word| format!("did you mean {word:?}? ")).unwrap_or_default();
-    format!("{wrong:?} does not say {what}: {meant}use {}{more}", quoted(words))
-}

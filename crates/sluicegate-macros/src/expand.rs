@@ -30,8 +30,9 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, GenericParam, Ident, Path, Result, ReturnType, Type, parse_quote};
 
 use crate::args::{self, Args};
-use crate::check::{self, Limit, MissingKey, Mistakes};
+use crate::check::{self, Limit, Mistakes};
 use crate::handler::Handler;
+use crate::values::MissingKey;
 
 /// The whole way from the attribute to the items that it becomes; mistakes become compile errors.
 pub(crate) fn rate_limited(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -63,7 +64,7 @@ fn limits(arguments: TokenStream, handler: &Handler) -> Result<(Vec<Limit>, Path
             mistakes.note(check::limit(args, &handler.signature.ident))
         })
         .collect();
-    mistakes.note(check::distinct(&limits));
+    mistakes.note(check::together(&limits));
     mistakes.none_or((limits, crate_path.unwrap_or_else(|| parse_quote!(::sluicegate))))
 }
 

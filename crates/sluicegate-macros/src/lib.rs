@@ -33,6 +33,7 @@ mod args;
 mod check;
 mod expand;
 mod handler;
+mod values;
 mod words;
 
 use proc_macro::TokenStream;

@@ -14,4 +14,8 @@ async fn two_queues() {}
 )]
 async fn seventeen() {}
 
+#[rate_limited("1/s", "2/2s", "3/3s", "4/4s", "5/5s", "6/6s", "7/7s", "8/8s", "9/9s", name = "a")]
+#[rate_limited("1/s", "2/2s", "3/3s", "4/4s", "5/5s", "6/6s", "7/7s", "8/8s", name = "b")]
+async fn nine_and_eight() {}
+
 fn main() {}
