@@ -53,7 +53,7 @@ pub mod __private {
     pub use sluicegate_tower::{Limit, OnMissingKey};
 
     pub use crate::attribute::{
-        Answer, Attribute, Direct, Fallible, IntoKey, Limited, Limits, Skip, Via, check_future,
+        Answer, Attribute, Direct, Fallible, IntoKey, Limited, Limits, Skip, Via, any, check_future,
         check_response, reject, run,
     };
 }

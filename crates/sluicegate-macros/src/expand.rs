@@ -99,7 +99,6 @@ fn expand(handler: &Handler, limits: &[Limit], crate_path: &Path) -> TokenStream
         }
     });
     let made = limits.iter().map(|limit| limit_expression(limit, &private));
-    let lints = quote!(#[allow(dead_code, non_camel_case_types, unreachable_pub, clippy::all)]);
     let checks = checks(handler, &private, &turbofish);
     let static_name = Ident::new("__ATTRIBUTE", Span::mixed_site());
 
@@ -114,7 +113,6 @@ fn expand(handler: &Handler, limits: &[Limit], crate_path: &Path) -> TokenStream
 
         #(#conditions)*
         #[doc(hidden)]
-        #lints
         #visibility struct #marker #bare (::core::marker::PhantomData<fn() -> (#(#parameter_names,)*)>);
 
         #(#conditions)*
@@ -147,7 +145,7 @@ fn expand(handler: &Handler, limits: &[Limit], crate_path: &Path) -> TokenStream
 /// Code that never runs: it says what axum's trait for handlers would only say in riddles.
 fn checks(handler: &Handler, private: &TokenStream, turbofish: &impl ToTokens) -> TokenStream {
     let name = &handler.signature.ident;
-    let arguments = handler.arguments().map(|_| quote!(::core::unreachable!()));
+    let arguments = handler.arguments().map(|_| quote!(#private::any()));
     let future = quote_spanned!(name.span()=> #private::check_future(#name #turbofish(#(#arguments),*)));
     let response = match &handler.signature.output {
         // What is opaque has no name, and says for itself that it is a response.
@@ -157,7 +155,6 @@ fn checks(handler: &Handler, private: &TokenStream, turbofish: &impl ToTokens) -
         _ => None,
     };
     quote_spanned! {Span::mixed_site()=>
-        #[allow(unreachable_code, clippy::all)]
         let _ = || {
             #response
             #future
