@@ -15,6 +15,7 @@ mod inputs;
 mod keys;
 mod log;
 mod meter;
+mod meter_reach;
 mod missing_keys;
 mod queue;
 mod readiness;

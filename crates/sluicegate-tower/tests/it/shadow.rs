@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use sluicegate_core::{Inherit, Policy, RateLimiter, Store, StoreErrorKind};
-use sluicegate_tower::{Header, Limit, Meter, OnMissingKey, RateLimitLayer, ShadowCount};
+use sluicegate_tower::{Header, Headers, Limit, Meter, OnMissingKey, RateLimitLayer, ShadowCount};
 use tower::Layer;
 
 use crate::log::Log;
@@ -215,4 +215,18 @@ async fn a_meter_charges_a_shadow_and_hears_nothing_of_it() {
     });
     send(&layer.layer(handler), from("ada")).await;
     assert_eq!(answer(tried.peek("ada")).remaining(), 65);
+}
+
+#[tokio::test]
+async fn a_layer_that_shows_nothing_tries_policies_out_as_well() {
+    let (store, _) = store();
+    let enforced = by_header(on(&store, Policy::gcra("api", "10/min")));
+    let tried = by_header(on(&store, Policy::gcra("tried", "1/min").shadow()));
+    let builder = RateLimitLayer::builder(enforced).and(tried).headers(Headers::None).without_extensions();
+    let layer = builder.build().unwrap();
+    let service = layer.layer(Handler::default());
+    for _ in 0..3 {
+        send(&service, from("ada")).await;
+    }
+    assert_eq!(numbers(&layer.shadow_counts()), [("tried", [1, 0, 2, 0])]);
 }
