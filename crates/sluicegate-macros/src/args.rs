@@ -7,11 +7,13 @@ use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
 
 use crate::words::nearest;
 
-const PARAMETERS: [&str; 10] = [
+const PARAMETERS: [&str; 12] = [
     "name",
     "algorithm",
     "key",
     "cost",
+    "only_if",
+    "refund_if",
     "on_exceeded",
     "on_missing_key",
     "on_outage",
@@ -28,6 +30,8 @@ pub(crate) struct Args {
     pub(crate) algorithm: Option<LitStr>,
     pub(crate) key: Option<Expr>,
     pub(crate) cost: Option<Expr>,
+    pub(crate) only_if: Option<Expr>,
+    pub(crate) refund_if: Option<Expr>,
     pub(crate) on_exceeded: Option<LitStr>,
     pub(crate) on_missing_key: Option<Lit>,
     pub(crate) on_outage: Option<LitStr>,
@@ -79,6 +83,8 @@ impl Args {
             "algorithm" => set(&mut self.algorithm, &word, text(&word, input, "\"sliding-counter\"")?),
             "key" => set(&mut self.key, &word, value(&word, input, "Header::new(\"x-api-key\")")?),
             "cost" => set(&mut self.cost, &word, value(&word, input, "2")?),
+            "only_if" => set(&mut self.only_if, &word, value(&word, input, "|parts| ..")?),
+            "refund_if" => set(&mut self.refund_if, &word, value(&word, input, "|head| ..")?),
             "on_exceeded" => set(&mut self.on_exceeded, &word, text(&word, input, "\"wait 5s\"")?),
             "on_missing_key" => set(&mut self.on_missing_key, &word, value(&word, input, "401")?),
             "on_outage" => set(&mut self.on_outage, &word, text(&word, input, "\"allow\"")?),

@@ -22,6 +22,8 @@ pub(crate) struct Limit {
     pub(crate) is_hidden: bool,
     pub(crate) key: Option<Expr>,
     pub(crate) cost: Option<Expr>,
+    pub(crate) only_if: Option<Expr>,
+    pub(crate) refund_if: Option<Expr>,
     pub(crate) on_missing_key: Option<MissingKey>,
 }
 
@@ -55,6 +57,8 @@ pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
         is_hidden: args.hidden.is_some(),
         key: args.key,
         cost: args.cost,
+        only_if: args.only_if,
+        refund_if: args.refund_if,
         on_missing_key: args.on_missing_key.and_then(|lit| mistakes.note(on_missing_key(&lit))),
     };
     mistakes.none_or(limit)

@@ -27,7 +27,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use sluicegate_core::OnOutage;
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, GenericParam, Ident, Path, Result, ReturnType, Type, parse_quote};
+use syn::{Attribute, Error, Expr, GenericParam, Ident, Path, Result, ReturnType, Type, parse_quote};
 
 use crate::args::{self, Args};
 use crate::check::{self, Limit, Mistakes};
@@ -224,7 +224,12 @@ fn limit_expression(limit: &Limit, private: &TokenStream) -> TokenStream {
     });
     let shadow = limit.is_shadow.then(|| quote!(.shadow()));
     let hidden = limit.is_hidden.then(|| quote!(.hidden()));
-    let cost = limit.cost.as_ref().map(|cost| quote!(.cost(#cost)?));
+    let cost = limit.cost.as_ref().map(|cost| match cost {
+        Expr::Closure(closure) => quote!(.cost_fn(#closure)),
+        number => quote!(.cost(#number)?),
+    });
+    let only_if = limit.only_if.as_ref().map(|applies| quote!(.only_if(#applies)));
+    let refund_if = limit.refund_if.as_ref().map(|refund| quote!(.refund_if(#refund)));
     let on_missing_key = limit.on_missing_key.map(|action| {
         let action = match action {
             MissingKey::Share => quote!(#private::OnMissingKey::Share),
@@ -239,7 +244,7 @@ fn limit_expression(limit: &Limit, private: &TokenStream) -> TokenStream {
                 #(.and(#others))* #wait #on_outage #shadow #hidden
                 .on(::std::sync::Arc::clone(__store))?
         )
-        #cost #on_missing_key
+        #cost #only_if #refund_if #on_missing_key
     };
     match &limit.key {
         Some(key) => quote_spanned!(Span::mixed_site()=> #private::IntoKey::put_on(#key, #made)?),

@@ -83,7 +83,9 @@ use proc_macro::TokenStream;
 /// | `name = "login"` | the policy's name in header fields, logs and the store | the function's name |
 /// | `algorithm = "sliding-counter"` | one of `Algorithm`'s names | `"gcra"`, as in the README |
 /// | `key = Header::new("x-api-key")` | whose bucket: a `KeyExtractor`, or a `Result` of one; `?` may be used | `PeerIp` |
-/// | `cost = 2` | units that a request spends: a number or a constant | 1 |
+/// | `cost = 2` | units that a request spends: a number, a constant, or a closure from the request's `Parts` | 1 |
+/// | `only_if = \|parts\| ..` | to which requests the limit applies | all |
+/// | `refund_if = \|head\| ..` | which responses give the request its units back | none |
 /// | `on_exceeded = "wait 5s"` | `"deny"`, or how long a request may wait for its turn | `"deny"` |
 /// | `on_missing_key = 401` | `"share"` one bucket, `"skip"` the limit, or refuse with a status | `"share"` |
 /// | `on_outage = "allow"` | `"local"`, `"allow"` or `"deny"` while the store cannot be reached | `"local"` |

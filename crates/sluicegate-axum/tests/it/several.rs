@@ -6,7 +6,7 @@ use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::Policy;
 use sluicegate_tower::{Header, Limit};
 
-use crate::support::{request, send, store};
+use crate::support::{request, send, statuses, store};
 
 #[rate_limited("3/min", name = "address", crate = sluicegate_axum)]
 #[rate_limited("2/h", name = "key", key = Header::new("x-api-key"), on_missing_key = "skip")]
@@ -16,6 +16,27 @@ async fn search() -> &'static str {
 
 #[rate_limited("1/min", crate = sluicegate_axum)]
 async fn login() {}
+
+#[rate_limited("1/min", shadow, crate = sluicegate_axum)]
+async fn tried_out() {}
+
+#[rate_limited("1/min", hidden, crate = sluicegate_axum)]
+async fn kept_secret() {}
+
+#[tokio::test]
+async fn a_shadow_refuses_nobody_and_a_hidden_limit_shows_nobody_its_numbers() {
+    let app = Router::new()
+        .route("/shadow", get(tried_out))
+        .route("/hidden", get(kept_secret))
+        .with_rate_limits(store());
+    assert_eq!(statuses(&app, "/shadow", 3).await, [200; 3]);
+    for status in [200, 429] {
+        let seen = send(&app, request("/hidden", 1, None)).await;
+        assert_eq!(seen.status, status);
+        assert!(!seen.headers.keys().any(|name| name.as_str().contains("ratelimit")), "{seen:?}");
+        assert!(!seen.body.contains("kept_secret"), "{seen:?}");
+    }
+}
 
 #[tokio::test]
 async fn a_request_spends_from_all_limits_or_from_none() {
