@@ -188,12 +188,16 @@ impl Bed<'_> {
                 let (call, next) = (call.clone(), Arc::clone(&next));
                 callers.spawn(async move {
                     let mut latencies_us = Vec::new();
-                    while start.elapsed() < length {
+                    // At least one call each, however short the slice.
+                    loop {
                         // Relaxed: all callers are on one thread.
                         let key = next.fetch_add(1, Ordering::Relaxed) % KEYS;
                         let asked = Instant::now();
                         call(key).await;
                         latencies_us.push(asked.elapsed().as_secs_f64() * 1e6);
+                        if start.elapsed() >= length {
+                            break;
+                        }
                     }
                     latencies_us
                 });

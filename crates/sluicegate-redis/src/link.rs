@@ -226,7 +226,12 @@ impl State {
             timeouts: [const { AtomicU32::new(0) }; PARTS],
             answered: AtomicBool::new(false),
         })));
-        self.settle();
+        if self.broken.load(Ordering::Relaxed) >= generation {
+            // Closed between the probe's answer and now: nobody is to find it.
+            self.closed(generation);
+        } else {
+            self.settle();
+        }
     }
 
     /// What is left of a cluster is used as long as it answers.

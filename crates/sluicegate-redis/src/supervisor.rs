@@ -107,3 +107,21 @@ fn jittered(pause: Duration) -> Duration {
     let random = RandomState::new().hash_one(0) % 1_000;
     pause / 2 + pause / 2 * u32::try_from(random).unwrap_or(0) / 1_000
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_second_so_that_there_are_at_most_two_attempts_in_one() {
+        let pauses: Vec<_> = std::iter::successors(Some(Duration::ZERO), |pause| Some(longer(*pause)))
+            .take(8)
+            .map(|pause| pause.as_millis())
+            .collect();
+        assert_eq!(pauses, [0, 50, 100, 200, 400, 800, 1_000, 1_000]);
+        for _ in 0..100 {
+            let pause = jittered(LONGEST_PAUSE);
+            assert!(pause >= LONGEST_PAUSE / 2 && pause <= LONGEST_PAUSE, "{pause:?}");
+        }
+    }
+}
