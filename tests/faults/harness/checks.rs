@@ -1,0 +1,175 @@
+//! What must hold after every fault; what does not is said in the words that a failed test shows.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use sluicegate_core::{Basis, BreakerState};
+
+use super::ledger::{admitted, spent};
+use super::{Excuse, Rig, SLACK};
+use crate::load::{KEYS, Kind, Record};
+use crate::machine::{AT_ONCE, lateness, memory, memory_before, panics_of};
+
+/// What the slowest decision may take in all.
+const HARD_CAP: Duration = Duration::from_millis(250);
+
+/// From the healing to the first decision of the store: the longest pause of the breaker with its 20 % of chance, and
+/// 1.5 s for the connection; half a second is this machine's.
+const RECOVERY: Duration = Duration::from_millis(1_200 + 1_500 + 500);
+
+/// After it has closed, the breaker lets only a part of the calls through for so long.
+const RAMP: Duration = Duration::from_secs(1);
+
+impl Rig {
+    /// I4.
+    pub(super) fn recover(&self, healed: Instant, excuse: Excuse, broken: &mut Vec<String>) -> Duration {
+        let until = RECOVERY + excuse.later_by;
+        let mut is_settled = false;
+        while !is_settled && healed.elapsed() < until + RAMP + Duration::from_secs(2) {
+            sleep(Duration::from_millis(20));
+            let status = self.status();
+            let quiet = status.breaker == BreakerState::Closed && status.debts == 0;
+            let time = Duration::from_millis(500);
+            is_settled = healed.elapsed() > time && quiet && self.is_calm(time);
+        }
+        let since = self.load.since(healed);
+        let first = since.iter().filter(|record| record.is(Basis::Store)).map(Record::end).min();
+        let after = first.map_or(Duration::MAX, |first| first - healed);
+        let machine = lateness(healed, healed + until);
+        if after > until + machine {
+            broken.push(format!("I4: the store decided again {after:?} after the healing"));
+        }
+        let last = since.iter().filter(|record| !record.is(Basis::Store)).map(|record| record.at).max();
+        let last = last.map_or(Duration::ZERO, |last| last - healed);
+        if !is_settled || last > until + RAMP + machine {
+            broken.push(format!("I4: {last:?} after the healing, others than the store still decided"));
+        }
+        after
+    }
+
+    /// I2.
+    pub(super) fn check_tasks_and_memory(&self, excuse: Excuse, broken: &mut Vec<String>) {
+        let tasks = || self.runtime.metrics().num_alive_tasks();
+        let until = Instant::now() + Duration::from_secs(3);
+        // The connections that were given up end in their own time.
+        while (self.load.under_way() > 0 || tasks() > self.tasks + excuse.tasks) && Instant::now() < until {
+            sleep(Duration::from_millis(10));
+        }
+        if self.load.under_way() > 0 {
+            broken.push(format!("I2: {} requests are still under way", self.load.under_way()));
+        }
+        if tasks() > self.tasks + excuse.tasks {
+            broken.push(format!("I2: {} tasks, and {} before the load", tasks(), self.tasks));
+        }
+        broken.extend(panics_of(&self.name).iter().map(|panic| format!("I2: {panic}")));
+        // What all scenarios that run at once have allocated, so it is what all of them may have: what one leaves behind adds
+        // up over the suite, and is found by those that come after it.
+        let grown = memory().saturating_sub(memory_before()) >> 20;
+        if grown >= 20 * AT_ONCE {
+            broken.push(format!("I2: {grown} MiB more than in the beginning"));
+        }
+    }
+
+    /// I1. All must be decided. Of the calls, 99.5 % may take the deadline and 25 ms, and none more than 250 ms; to both
+    /// comes how late a bare thread was at the same time, for on two cores with other scenarios at work that is no fault of
+    /// the program's.
+    pub(super) fn check_times(&self, records: &[Record], blocked: Duration, broken: &mut Vec<String>) {
+        let undecided = records.iter().find_map(|record| record.basis.as_ref().err());
+        if let Some(error) = undecided {
+            let count = records.iter().filter(|record| record.basis.is_err()).count();
+            broken.push(format!("I1: {count} requests were not decided: {error}"));
+        }
+        let above = |most: Duration| {
+            records.iter().filter(move |record| {
+                record.took > most && record.took > most + lateness(record.at, record.end())
+            })
+        };
+        let late = above(self.deadline + SLACK + blocked).count();
+        if late > records.len() / 200 {
+            broken.push(format!("I1: {late} of {} requests were late", records.len()));
+        }
+        if let Some(slow) = above(HARD_CAP + blocked).max_by_key(|record| record.took) {
+            broken.push(format!("I1: a request took {:?}", slow.took));
+        }
+    }
+
+    /// I3. What the store admitted keeps the law of the whole, what the fallback admitted that of a share; so the sum
+    /// keeps the bound that is documented.
+    pub(super) fn check_admissions(&self, records: &[Record], excuse: Excuse, broken: &mut Vec<String>) {
+        for policy in Kind::LAWFUL {
+            for index in 0..KEYS {
+                let store = admitted(records, policy, index, Basis::Store);
+                let store = policy.law().check(&store, excuse.losses);
+                let fallback = admitted(records, policy, index, Basis::Fallback);
+                let fallback = policy.law().share(self.replicas).check(&fallback, 0);
+                for problem in [store.err(), fallback.err()].into_iter().flatten() {
+                    broken.push(format!("I3: {policy:?}, key {index}: {problem}"));
+                }
+            }
+        }
+        for record in records.iter().filter(|record| record.is(Basis::Outage)) {
+            let is_so = match record.kind {
+                Kind::Allow => record.allowed,
+                Kind::Deny => !record.allowed,
+                _ => false,
+            };
+            if !is_so {
+                broken.push(format!("I3: not what the policy says of an outage: {record:?}"));
+                break;
+            }
+        }
+    }
+
+    /// I5 and I6.
+    pub(super) fn check_counts_and_logs(
+        &self,
+        records: &[Record],
+        fault: Instant,
+        excuse: Excuse,
+        broken: &mut Vec<String>,
+    ) {
+        let status = self.status();
+        let errors = status.timeouts + status.unavailable + status.protocol;
+        let elsewhere = records.iter().filter(|r| r.at >= fault && !r.is(Basis::Store)).count();
+        if !excuse.unnoticed && (errors == 0 || elsewhere == 0) {
+            broken.push(format!("I5: {errors} errors, {elsewhere} decisions without the store"));
+        }
+        let lines = self.logs.lines();
+        let changes: Vec<_> = ["the rate limit store fails", "the rate limit store decides again"]
+            .map(|message| self.logs.about(message).len())
+            .into();
+        let balanced = if status.breaker == BreakerState::Closed { changes[0] >= changes[1] } else { true };
+        if !balanced || (status.opened > 0) != (changes[0] > 0) || (changes[0] > 0) != (changes[1] > 0) {
+            broken.push(format!("I5: opened {} times, and logged {changes:?}", status.opened));
+        }
+        broken.extend(self.logs.flood().map(|flood| format!("I5: {flood}")));
+        let secrets = ["secret.example", "hunter2"];
+        let told = lines.iter().find(|line| secrets.iter().any(|secret| line.text.contains(secret)));
+        broken.extend(told.map(|line| format!("I6: {}", line.text)));
+    }
+
+    /// I7.
+    pub(super) fn check_ledger(&self, records: &[Record], excuse: Excuse, broken: &mut Vec<String>) {
+        if self.is_bare || excuse.clock || excuse.shared {
+            return;
+        }
+        let ledger = self.ledger();
+        let (by_store, alone, given_up) = spent(records, self.deadline);
+        let most = by_store + alone + given_up + excuse.lost_answers;
+        let least = if excuse.losses > 0 { 0 } else { by_store + alone };
+        let until = Instant::now() + Duration::from_secs(2);
+        let charged = loop {
+            // What the fallback admitted is charged in the background.
+            let charged = ledger.charged();
+            if charged >= least || Instant::now() > until {
+                break charged;
+            }
+            sleep(Duration::from_millis(50));
+        };
+        if !(least..=most).contains(&charged) {
+            broken.push(format!(
+                "I7: {charged} charged; admitted {by_store} and {alone} alone, {given_up} given up"
+            ));
+        }
+    }
+}

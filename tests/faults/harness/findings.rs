@@ -1,0 +1,81 @@
+//! What was seen under a fault.
+
+use std::time::{Duration, Instant};
+
+use sluicegate_core::{Basis, ResilientStatus};
+
+use super::SLACK;
+use super::ledger::{admitted, spent};
+use crate::load::{Kind, Record};
+use crate::logs::Logs;
+use crate::machine::lateness;
+use crate::oracle::Admission;
+
+/// What was seen, for what a scenario expects besides.
+pub(crate) struct Findings {
+    pub(crate) records: Vec<Record>,
+    pub(crate) status: ResilientStatus,
+    pub(crate) logs: Logs,
+    pub(crate) fault: Instant,
+    pub(super) healed: Instant,
+    pub(super) opened: u64,
+    /// From the healing to the first decision of the store.
+    pub(super) recovered_after: Duration,
+}
+
+impl Findings {
+    /// Requests that began after the fault did, and were decided on this basis.
+    pub(crate) fn since_fault(&self, basis: Basis) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |record| record.at >= self.fault && record.is(basis))
+    }
+
+    /// Checks that the store decided again so soon after the healing; what the machine was late by does not count.
+    pub(crate) fn recovered_within(&self, most: Duration) {
+        let machine = lateness(self.healed, self.healed + self.recovered_after);
+        assert!(self.recovered_after <= most + machine, "{:?} after the healing", self.recovered_after);
+    }
+
+    /// Checks that from some time after the fault on, no request waited for anything as long as it lasted.
+    pub(crate) fn nobody_waited(&self, from: Duration) {
+        let outage = self.fault + from..self.healed;
+        let during: Vec<_> = self.records.iter().filter(|record| outage.contains(&record.at)).collect();
+        let waited: Vec<_> =
+            during.iter().filter(|record| record.took > SLACK + lateness(record.at, record.end())).collect();
+        assert!(
+            waited.len() <= during.len() / 200,
+            "{} of {} waited: {waited:?}",
+            waited.len(),
+            during.len()
+        );
+    }
+
+    /// What one key was admitted by one policy, on this basis.
+    pub(crate) fn admitted(&self, policy: Kind, index: usize, basis: Basis) -> Vec<Admission> {
+        admitted(&self.records, policy, index, basis)
+    }
+
+    /// Units of the ledger that were admitted, and calls that were given up.
+    pub(crate) fn spent(&self) -> (u64, u64) {
+        let (store, alone, given_up) = spent(&self.records, Duration::from_millis(50));
+        (store + alone, given_up)
+    }
+
+    /// Calls that the store did not answer, or not in time.
+    pub(crate) fn errors(&self) -> u64 {
+        self.status.timeouts + self.status.unavailable + self.status.protocol
+    }
+
+    /// Checks that the breaker has not opened since the fault, unless the machine was so late that it had to.
+    pub(crate) fn stayed_closed(&self) {
+        let machine = lateness(self.fault, self.healed + Duration::from_secs(2));
+        let opened = self.status.opened - self.opened;
+        assert!(opened == 0 || machine > SLACK, "opened {opened} times: {:?}", self.status);
+    }
+
+    /// Checks that the log names this as the reason why the store failed.
+    pub(crate) fn logged(&self, reason: &str) {
+        let lines = self.logs.lines();
+        let loud: Vec<_> = lines.iter().filter(|line| line.level <= tracing::Level::WARN).collect();
+        assert!(loud.iter().any(|line| line.text.contains(reason)), "{reason} is not in {loud:#?}");
+    }
+}
