@@ -10,4 +10,5 @@ mod quickstart;
 mod servers;
 mod stores;
 mod support;
+mod threats;
 mod transport;

@@ -9,6 +9,9 @@ pub mod docs {
 
     #[doc = include_str!("../docs/outages.md")]
     pub mod outages {}
+
+    #[doc = include_str!("../docs/threats.md")]
+    pub mod threats {}
 }
 
 #[cfg(feature = "macros")]
