@@ -55,8 +55,8 @@ use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 /// store admits, so that toppling the store hands nobody a fresh bucket on an instance that knows them. When the store
 /// is back, what the fallback admitted is charged to it, as far as it still counts; between the first answer and that
 /// charge the store may admit what it does not know of yet. A charge that is not answered in time may have arrived, and is
-/// not repeated. A call that was not answered in time may have been counted by
-/// the store and by the fallback: such a key has spent a unit too many, never one too few.
+/// not repeated. A call that was not answered in time may have been counted by the store and by the fallback: such a key
+/// has spent a unit too many, never one too few.
 ///
 /// # What is not survived
 /// [`RateLimiter::reset`](crate::RateLimiter::reset) reports an outage as an error, for a key must not come back when the
