@@ -54,8 +54,9 @@ use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 /// `N * ceil(L/N)` per window on their own, besides what the store admitted before. The fallback is kept warm by what the
 /// store admits, so that toppling the store hands nobody a fresh bucket on an instance that knows them. When the store
 /// is back, what the fallback admitted is charged to it, as far as it still counts; between the first answer and that
-/// charge the store may admit what it does not know of yet. A call that was not answered in time may have been counted by
-/// the store and by the fallback: such a key has spent a unit too many, never one too few.
+/// charge the store may admit what it does not know of yet. A charge that is not answered in time may have arrived, and is
+/// not repeated. A call that was not answered in time may have been counted by the store and by the fallback: such a key
+/// has spent a unit too many, never one too few.
 ///
 /// # What is not survived
 /// [`RateLimiter::reset`](crate::RateLimiter::reset) reports an outage as an error, for a key must not come back when the
@@ -175,13 +176,7 @@ impl Store for Front {
                 let asks: SmallVec<[Kept; 1]> = asks.iter().map(Kept::new).collect();
                 let state = Arc::clone(state);
                 Verdict::pending(async move {
-                    let result = match state.deadline {
-                        None => verdict.await,
-                        Some(within) => match tokio::time::timeout(within, verdict).await {
-                            Ok(result) => result,
-                            Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
-                        },
-                    };
+                    let result = state.within_deadline(verdict).await;
                     let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(Kept::ask).collect();
                     state.decided(&asks, leave, result)
                 })
@@ -270,6 +265,12 @@ impl State {
         Some(leave)
     }
 
+    async fn within_deadline(&self, verdict: Verdict) -> Result<Decision, StoreError> {
+        let Some(within) = self.deadline else { return verdict.await };
+        let result = tokio::time::timeout(within, verdict).await;
+        result.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))
+    }
+
     /// Whether the store is asked for these parts.
     fn asks(&self, parts: u64) -> bool {
         let of_them = |part: &usize| parts >> part & 1 == 1;
@@ -346,7 +347,7 @@ impl State {
                     kept.extend(batch);
                     continue;
                 }
-                match state.charge(&batch).await {
+                match state.within_deadline(state.charge(&batch)).await {
                     Err(error) if error.is_transient() => {
                         state.counts.failed(&error);
                         // What was not answered in time is most likely charged; again and again would shut a key out.

@@ -171,6 +171,25 @@ async fn a_debt_waits_until_the_store_takes_it() {
     }
 }
 
+/// Once a charge had no deadline, and was repeated until it was answered: a key could be charged many times over.
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_is_not_answered_in_time_is_given_up() {
+    let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "ada", 1), 1);
+    scene.mood(WORKS);
+    assert_eq!(admitted(&limiter, "bob", 1), 1);
+    scene.mood(HANGS);
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let status = scene.store.status();
+    assert_eq!((status.timeouts, status.debts), (1, 0));
+    scene.mood(WORKS);
+    assert_eq!(admitted(&limiter, "bob", 1), 1);
+    tokio::task::yield_now().await;
+    assert_eq!(now(limiter.peek("ada")).remaining(), 100);
+}
+
 #[test]
 fn policies_may_let_pass_or_refuse_instead() {
     let scene = Scene::new(|builder| builder);
