@@ -6,11 +6,11 @@ use http::{Extensions, Response};
 use sluicegate_core::Decision;
 use smallvec::SmallVec;
 
-use crate::asks::Asks;
 use crate::headers::{self, Already};
-use crate::meter::Meter;
-use crate::shared::Shared;
-use crate::trial::Trial;
+use crate::layer::asks::Asks;
+use crate::layer::meter::Meter;
+use crate::layer::shared::Shared;
+use crate::layer::trial::Trial;
 
 /// What the response of the inner service is to be marked with. In a box, for it is large and goes through many hands.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::future::{Passed, ResponseFuture};
-use crate::gate::{Gate, Next};
-use crate::problem::ProblemJson;
+use crate::layer::future::{Passed, ResponseFuture};
+use crate::layer::gate::{Gate, Next};
+use crate::layer::shared::Shared;
 use crate::refusal::Respond;
-use crate::shared::Shared;
+use crate::refusal::problem::ProblemJson;
 
 /// A service behind limits; made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///

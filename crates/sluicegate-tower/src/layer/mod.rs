@@ -1,17 +1,33 @@
 //! The layer: [`RateLimitLayer`].
 
+mod asks;
+mod builder;
+mod decide;
+mod future;
+mod gate;
+pub(crate) mod mark;
+mod meter;
+pub(crate) mod plan;
+mod queue;
+mod service;
+mod shadow;
+pub(crate) mod shared;
+mod trial;
+
 use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
-use crate::builder::RateLimitLayerBuilder;
+pub use self::builder::RateLimitLayerBuilder;
+pub use self::future::ResponseFuture;
+pub use self::meter::Meter;
+pub use self::service::RateLimit;
+pub use self::shadow::ShadowCount;
+use crate::layer::shared::Shared;
 use crate::limit::Limit;
-use crate::problem::ProblemJson;
-use crate::service::RateLimit;
-use crate::shadow::ShadowCount;
-use crate::shared::Shared;
+use crate::refusal::problem::ProblemJson;
 
 /// Puts limits in front of a service: see the [crate's example](crate).
 ///

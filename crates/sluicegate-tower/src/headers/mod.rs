@@ -1,5 +1,8 @@
 //! The header fields that tell a client where it stands.
 
+mod join;
+pub(crate) mod lines;
+
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,9 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::{Decision, Outcome, PolicyQuota, Standing};
 
-use crate::join::{expose, join};
-use crate::lines::{ceil_seconds, number, policy_line, standings_line};
-use crate::plan::Plan;
+use crate::headers::join::{expose, join};
+use crate::headers::lines::{ceil_seconds, number, policy_line, standings_line};
+use crate::layer::plan::Plan;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use http::request::Parts;
 use sluicegate_core::{Basis, Decision, RateLimiter, StoreError};
 
-use crate::gate::{Gate, Next, Step};
-use crate::mark::Marked;
-use crate::meter::Meter;
+use crate::layer::gate::{Gate, Next, Step};
+use crate::layer::mark::Marked;
+use crate::layer::meter::Meter;
+use crate::layer::shared::Shared;
+use crate::layer::trial::Trial;
 use crate::refusal::{Reason, Refusal, Respond, answer};
-use crate::shared::Shared;
-use crate::trial::Trial;
 
 impl Gate {
     pub(crate) fn decide<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sluicegate_core::{Decision, Key, Mode, OnOutage, RateLimiter, Turn, Verdict};
 use smallvec::SmallVec;
 
-use crate::plan::Slot;
-use crate::shared::Shared;
+use crate::layer::plan::Slot;
+use crate::layer::shared::Shared;
 
 /// The limiters that a request was found to be subject to.
 #[derive(Debug, Default)]

@@ -7,11 +7,11 @@ use std::time::Instant;
 use sluicegate_core::StoreError;
 
 use crate::headers::Style;
+use crate::layer::plan::{Current, Plans, Slot};
+use crate::layer::queue::Queue;
+use crate::layer::shadow::Shadows;
 use crate::limit::Limit;
-use crate::plan::{Current, Plans, Slot};
 use crate::predicate::Door;
-use crate::queue::Queue;
-use crate::shadow::Shadows;
 
 pub(crate) struct Shared<R> {
     pub(crate) limits: Box<[Limit]>,

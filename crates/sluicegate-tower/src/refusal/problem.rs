@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
-use crate::accept::wants_text;
-use crate::lines::{MOST, ceil_seconds};
+use crate::headers::lines::{MOST, ceil_seconds};
+use crate::refusal::accept::wants_text;
 use crate::refusal::{Detail, Reason, Refusal, Respond};
 
 /// Problem details (RFC 9457), with the problem type that the rate limit draft defines and the numbers that the

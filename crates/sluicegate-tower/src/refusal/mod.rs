@@ -1,16 +1,26 @@
 //! The answer to a request that is refused: [`Refusal`] says why, [`Respond`] makes the response.
 
+mod accept;
+#[cfg(feature = "grpc")]
+mod grpc;
+pub(crate) mod problem;
+mod simple;
+
 use std::time::Duration;
 
 use http::request::Parts;
 use http::{Response, StatusCode};
 use sluicegate_core::{Decision, Outcome, Standing, StoreError};
 
+#[cfg(feature = "grpc")]
+pub use self::grpc::{GrpcOr, GrpcStatus};
+pub use self::problem::ProblemJson;
+pub use self::simple::SimpleJson;
+use crate::headers::lines::ceil_seconds;
 use crate::headers::{self, Already, come_back_after, forbid_caching, retry_after, violated};
 use crate::key::MissingKey;
-use crate::lines::ceil_seconds;
-use crate::mark::Unserved;
-use crate::shared::Shared;
+use crate::layer::mark::Unserved;
+use crate::layer::shared::Shared;
 
 /// A request that is not let through, and why.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http::Response;
 
-use crate::problem::{detail, push_number, quoted, response};
+use crate::refusal::problem::{detail, push_number, quoted, response};
 use crate::refusal::{Detail, Reason, Refusal, Respond};
 
 /// A flat JSON object, as many public APIs answer:
@@ -77,7 +77,7 @@ impl<B: From<Bytes>> Respond<B> for SimpleJson {
 /// the algorithm of Howard Hinnant's "chrono-compatible low-level date algorithms", `civil_from_days`.
 fn rfc3339(since_epoch: Duration) -> String {
     // Until the last second of the year 9999, beyond which RFC 3339 has no way to say it.
-    let seconds = crate::lines::ceil_seconds(since_epoch).min(253_402_300_799);
+    let seconds = crate::headers::lines::ceil_seconds(since_epoch).min(253_402_300_799);
     let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
     // Years begin in March here, so that the leap day is the last one.
     let shifted = days + 719_468;

@@ -9,17 +9,17 @@ use http::Response;
 use http::request::Parts;
 use sluicegate_core::{Decision, Key, Turn, Verdict};
 
-use crate::asks::{Asked, Asks};
-use crate::conditions::{Asking, Choice};
-use crate::decide::refuse;
 use crate::key::{Extraction, MissingKey};
+use crate::layer::asks::{Asked, Asks};
+use crate::layer::decide::refuse;
+use crate::layer::mark::Marked;
+use crate::layer::queue::Place;
+use crate::layer::shared::Shared;
+use crate::layer::trial::Trial;
 use crate::limit::OnMissingKey;
-use crate::mark::Marked;
+use crate::limit::conditions::{Asking, Choice};
 use crate::predicate::Entry;
-use crate::queue::Place;
 use crate::refusal::{Reason, Respond};
-use crate::shared::Shared;
-use crate::trial::Trial;
 
 /// The limits that a request was found to be subject to, so far.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use http::HeaderValue;
 use sluicegate_core::{Policy, PolicyQuota, RateLimiter};
 
-use crate::lines::{number, policy_line};
+use crate::headers::lines::{number, policy_line};
 
 /// One limiter of a layer.
 pub(crate) struct Slot {

@@ -7,9 +7,9 @@ use std::pin::Pin;
 use http::StatusCode;
 use http::request::Parts;
 
+use crate::limit::tiers::{Tier, Tiers};
 use crate::limit::{Limit, Limiters};
 use crate::predicate::Predicate;
-use crate::tiers::{Tier, Tiers};
 
 /// The conditions of a limit.
 #[derive(Default)]

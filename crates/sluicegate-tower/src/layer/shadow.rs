@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_core::{Basis, Decision, Policy, StoreError, Verdict};
 use tokio::runtime::Handle;
 
-use crate::shared::OnceASecond;
-use crate::trial::Trial;
+use crate::layer::shared::OnceASecond;
+use crate::layer::trial::Trial;
 
 /// What a shadow policy would have done to the requests that the enforced limits let pass.
 ///

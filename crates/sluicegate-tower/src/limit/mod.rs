@@ -1,5 +1,8 @@
 //! One limit of a layer: a limiter, whose bucket, and how much a request costs.
 
+pub(crate) mod conditions;
+mod tiers;
+
 use std::fmt;
 use std::slice;
 use std::sync::Arc;
@@ -9,10 +12,10 @@ use http::request::Parts;
 use http::{StatusCode, response};
 use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter};
 
+pub use self::tiers::{Tiers, TiersBuilder};
 use crate::client_ip::PeerIp;
-use crate::conditions::{Asking, Conditions};
 use crate::key::{KeyExtractor, MissingKey};
-use crate::tiers::Tiers;
+use crate::limit::conditions::{Asking, Conditions};
 
 /// A limiter with the key that it is asked about and the cost of a request.
 ///

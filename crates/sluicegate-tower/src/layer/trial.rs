@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_core::{Key, Mode, RateLimiter};
 
-use crate::asks::Asked;
-use crate::plan::Slot;
+use crate::layer::asks::Asked;
+use crate::layer::plan::Slot;
 
 /// What a request asked of a policy in shadow, so that it can be given back as if the policy were enforced.
 #[derive(Debug)]

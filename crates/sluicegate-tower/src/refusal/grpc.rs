@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
 use crate::ProblemJson;
-use crate::problem::detail;
+use crate::refusal::problem::detail;
 use crate::refusal::{Reason, Refusal, Respond};
 
 /// How long a gRPC client that retries by itself waits before it does; negative if it is not to (gRFC A6).

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::Extensions;
 use sluicegate_core::{Decision, Key, Mode, Policy, RateLimiter, StoreError};
 
-use crate::asks::Asks;
-use crate::shared::Shared;
-use crate::trial::Trial;
+use crate::layer::asks::Asks;
+use crate::layer::shared::Shared;
+use crate::layer::trial::Trial;
 
 /// What a request has spent, for handlers that learn its cost while they serve it: tokens, bytes, rows.
 ///

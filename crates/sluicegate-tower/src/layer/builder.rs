@@ -8,11 +8,11 @@ use sluicegate_core::{ConfigError, ConfigErrorKind, MAX_BUCKETS, RateLimiter};
 
 use crate::headers::{Headers, LegacyReset, Style};
 use crate::layer::RateLimitLayer;
+use crate::layer::queue::Queue;
+use crate::layer::shared::Shared;
 use crate::limit::Limit;
 use crate::predicate::Door;
-use crate::problem::ProblemJson;
-use crate::queue::Queue;
-use crate::shared::Shared;
+use crate::refusal::problem::ProblemJson;
 
 /// Collects the settings of a [`RateLimitLayer`].
 #[must_use = "a builder does nothing until `build` is called"]

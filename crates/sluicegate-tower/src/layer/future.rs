@@ -11,11 +11,11 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::gate::{Gate, Next, Step};
-use crate::mark::Marked;
-use crate::meter::Meter;
+use crate::layer::gate::{Gate, Next, Step};
+use crate::layer::mark::Marked;
+use crate::layer::meter::Meter;
+use crate::layer::shared::Shared;
 use crate::refusal::Respond;
-use crate::shared::Shared;
 
 pin_project! {
     /// The response of [`RateLimit`](crate::RateLimit).
