@@ -27,7 +27,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redis = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
     // A service starts without Redis, and decides alone until there is one; one that must not start waits for it first.
     if RedisStore::connect(&redis)?.connected(Duration::from_secs(2)).await.is_err() {
-        println!("There is no Redis at REDIS_URL yet: each instance admits its share, 2 of 5, until there is.\n");
+        println!(
+            "There is no Redis at REDIS_URL yet: each instance admits its share, 2 of 5, until there is.\n"
+        );
     }
     println!("Three instances of one service, 5 requests a minute over all of them. Try:\n");
     for number in 1..=3 {
@@ -36,7 +38,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let app = instance(&redis, number)?.into_make_service_with_connect_info::<SocketAddr>();
         tokio::spawn(async move { axum::serve(listener, app).await });
     }
-    println!("\nStop Redis, and each instance goes on with its share; /status of an instance says how long for.");
+    println!(
+        "\nStop Redis, and each instance goes on with its share; /status of an instance says how long for."
+    );
     println!("Ctrl-C ends it.");
     tokio::signal::ctrl_c().await?;
     Ok(())

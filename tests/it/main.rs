@@ -4,6 +4,11 @@
 
 mod manifest;
 mod migration;
+mod nginx;
 mod quickstart;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod stores;
 mod support;
+mod threats;
 mod transport;

@@ -71,7 +71,7 @@ async fn tower_governor_passes_as_many_of_a_burst() {
     let hello = || get(|| async { "hello" });
     let config = GovernorConfigBuilder::default().per_second(3_600).burst_size(5).finish().unwrap();
     let theirs = Router::new().route("/", hello()).layer(GovernorLayer::new(config));
-    let limit = Policy::gcra("api", "1/h burst 5").on(&MemoryStore::new()).unwrap();
+    let limit = Policy::gcra("api", "1/h burst 5").on(MemoryStore::new()).unwrap();
     let ours = Router::new().route("/", hello()).rate_limit(limit);
     assert_eq!([passed(theirs).await, passed(ours).await], [5, 5]);
 }

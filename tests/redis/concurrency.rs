@@ -11,6 +11,7 @@ use sluicegate_redis::RedisStore;
 use tokio::task::JoinSet;
 
 use crate::deployments::{Cluster, standalone};
+use crate::servers::Server;
 
 const TASKS: usize = 16;
 const LIMIT: u64 = 40;
@@ -75,6 +76,32 @@ async fn sixteen_tasks_over_four_connections_admit_exactly_the_limit() {
         });
         assert_eq!(sum.await, LIMIT, "{algorithm}");
     }
+}
+
+/// A decision that waits for the answers of others goes with the next call.
+#[tokio::test]
+async fn decisions_at_the_same_time_share_calls() {
+    let server = Server::start();
+    let stores = instances(&server.url(), "together").await;
+    let limiter = RateLimiter::new(&stores[0], Policy::gcra("shared", quota(500)).build().unwrap()).unwrap();
+    limiter.check("warm").await.unwrap();
+    server.run::<()>("CONFIG RESETSTAT");
+    for round in 0..10_u64 {
+        let asked = (0..64_u64).map(|key| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check(("key", key % 7, round)).await })
+        });
+        let mut left = Vec::new();
+        for answer in asked.collect::<Vec<_>>() {
+            left.push(answer.await.unwrap().unwrap().remaining());
+        }
+        assert!(left.iter().all(|left| (490..500).contains(left)), "each decides for itself: {left:?}");
+        assert_eq!(left.iter().filter(|left| **left == 499).count(), 7, "and each key has one first");
+    }
+    let calls: String = server.run("INFO commandstats");
+    let calls = calls.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let calls: u64 = calls.and_then(|calls| calls.split(',').next()).unwrap().parse().unwrap();
+    assert!(calls <= 10 * 10, "{calls} calls for 640 decisions");
 }
 
 /// What the script is there for: without it, the test above would fail.

@@ -9,7 +9,7 @@ use sluicegate_redis::RedisStore;
 
 use crate::servers::{Server, run};
 
-const VALUES: [&str; 12] = [
+const TEXTS: [&str; 12] = [
     "abc",
     "nan",
     "1e400",
@@ -21,11 +21,34 @@ const VALUES: [&str; 12] = [
     "-1 -1 -1 -1 0",
     "9007199254740993 9007199254740993 9007199254740993 9007199254740993 1",
     "99999999999999999999 1 1 1 1",
-    "1e15 0 1 1 0",
+    "a text of 24 characters.",
 ];
 
+/// What a state would be, were these numbers possible.
+const NUMBERS: [[f64; 5]; 8] = [
+    [f64::NAN; 5],
+    [f64::INFINITY; 5],
+    [-1.0; 5],
+    [1e300; 5],
+    [0.5; 5],
+    // Further ahead than any state; ahead of its own end; a remainder that is none.
+    [9.0e15, 1.0, 0.0, 0.0, 0.0],
+    [1.8e15, 1.9e15, 0.0, 0.0, 0.0],
+    [1.8e15, 1.0, f64::NAN, f64::NAN, 7.0],
+];
+
+/// All of these, and the numbers as states of both lengths.
+fn values() -> Vec<Vec<u8>> {
+    let mut values: Vec<Vec<u8>> = TEXTS.iter().map(|text| text.as_bytes().to_vec()).collect();
+    for numbers in NUMBERS {
+        let bytes = numbers.map(f64::to_le_bytes).concat();
+        values.extend([bytes[..24].to_vec(), bytes]);
+    }
+    values
+}
+
 /// Puts something else in the place of a key.
-type Poison = fn(&mut Connection, name: &str, value: &str);
+type Poison = fn(&mut Connection, name: &str, value: &[u8]);
 
 const POISONS: [Poison; 3] = [
     |server, name, value| redis::cmd("SET").arg(name).arg(value).exec(server).unwrap(),
@@ -70,7 +93,7 @@ async fn foreign_values_are_a_fresh_key() {
     let mut admin = server.admin();
     each_algorithm(&store, async |algorithm, limiter| {
         for (kind, poison) in POISONS.iter().enumerate() {
-            for value in VALUES {
+            for value in &values() {
                 // Of the log's two keys, either one, and both.
                 let names = spent(&limiter, &mut admin).await;
                 for which in 1..1 << names.len() {
@@ -98,7 +121,7 @@ async fn every_mode_survives_foreign_values() {
             for mode in 0..5 {
                 for name in &names {
                     run::<u64>(&mut admin, &format!("DEL {name}"));
-                    poison(&mut admin, name, "nan");
+                    poison(&mut admin, name, b"nan");
                 }
                 let verdict = match mode {
                     0 => limiter.peek("ada"),
@@ -116,6 +139,34 @@ async fn every_mode_survives_foreign_values() {
         }
     })
     .await;
+}
+
+/// Requests that come together share a call; one that is out of the ordinary is decided by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_value_is_no_trouble_of_the_others_in_the_same_call() {
+    let server = Server::start();
+    let limiter = Policy::gcra("policy", "3/day").on(&store(&server).await).unwrap();
+    let mut admin = server.admin();
+    for round in 0..20_u64 {
+        limiter.check(("poisoned", round)).await.unwrap();
+        for name in run::<Vec<String>>(&mut admin, "KEYS *:policy:*") {
+            run::<u64>(&mut admin, &format!("DEL {name}"));
+            POISONS[1](&mut admin, &name, b"nan");
+        }
+        let keys = (0..32_u64)
+            .map(|key| if key % 8 == 3 { ("poisoned", round) } else { ("honest", key + 32 * round) });
+        let answers: Vec<_> = keys
+            .map(|key| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check(key).await })
+            })
+            .collect();
+        let mut refused = 0;
+        for answer in answers {
+            refused += u32::from(!answer.await.unwrap().expect("it is decided").is_allowed());
+        }
+        assert_eq!(refused, 1, "four asked for the poisoned key, which counts as fresh");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -105,14 +105,16 @@ async fn an_api_key_is_never_readable_in_redis() {
     assert_eq!(names.len(), ALGORITHMS.len() + 1);
     for name in names {
         let kind: String = run(&mut admin, &format!("TYPE {name}"));
-        let value: Vec<String> = match kind.as_str() {
-            "string" => vec![run(&mut admin, &format!("GET {name}"))],
-            "list" => run(&mut admin, &format!("LRANGE {name} 0 -1")),
+        let value: Vec<u8> = match kind.as_str() {
+            "string" => run(&mut admin, &format!("GET {name}")),
+            "list" => run::<Vec<Vec<u8>>>(&mut admin, &format!("LRANGE {name} 0 -1")).concat(),
             other => panic!("{name} is a {other}"),
         };
-        let readable = format!("{name} {value:?}");
+        let readable = format!("{name} {}", String::from_utf8_lossy(&value));
         assert!(!readable.contains("51H8") && !readable.contains("sk_live"), "{readable}");
-        assert!(value.concat().bytes().all(|b| b.is_ascii_digit() || b == b' '), "{readable}");
+        // Text of a log's entries, or three or five doubles.
+        let digits = value.iter().all(|b| b.is_ascii_digit() || *b == b' ');
+        assert!(digits || value.len() == 24 || value.len() == 40, "{readable}");
     }
 }
 

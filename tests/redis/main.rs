@@ -9,10 +9,14 @@ mod conformance;
 mod deployments;
 mod foreign;
 mod groups;
+mod idle;
 mod keys;
+mod pools;
 mod replace;
 #[path = "../servers/mod.rs"]
 mod servers;
 #[path = "../servers/skewed.rs"]
 mod skewed;
+mod slots;
+mod tls;
 mod trouble;

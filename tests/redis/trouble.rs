@@ -1,6 +1,8 @@
 //! What happens to servers and connections, and that the store comes back by itself every time.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -174,4 +176,26 @@ async fn a_full_server_refuses_and_recovers_when_there_is_room() {
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     server.run::<()>("CONFIG SET maxmemory 0");
     recovers(&limiter).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_while_connecting_is_the_end_of_an_attempt_and_not_of_the_store() {
+    let server = Server::start();
+    let attempts = Arc::new(AtomicU32::new(0));
+    let client = redis::Client::open(server.url()).unwrap();
+    let connect = {
+        let attempts = Arc::clone(&attempts);
+        move || {
+            let (attempts, client) = (Arc::clone(&attempts), client.clone());
+            async move {
+                // Relaxed: attempts come one after the other.
+                assert!(attempts.fetch_add(1, Ordering::Relaxed) > 1, "as rustls does without a provider");
+                client.get_multiplexed_async_connection().await
+            }
+        }
+    };
+    let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect_with(connect).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the third attempt does not panic");
+    assert!(limiter(&store).check("ada").await.unwrap().is_allowed());
+    assert_eq!(attempts.load(Ordering::Relaxed), 3);
 }

@@ -1,5 +1,9 @@
 //! Real servers on ports of their own, which end with the test process, however that ends.
-#![allow(dead_code, reason = "each test program uses a part of this")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each program uses a part of this, and has to stop where it fails"
+)]
 
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -1,11 +1,18 @@
 //! `.rate_limit(..)` on routes and routers.
 
 use std::convert::Infallible;
+#[cfg(feature = "macros")]
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::MethodRouter;
+#[cfg(feature = "macros")]
+use sluicegate_core::Store;
 use sluicegate_tower::{RateLimitLayer, Respond};
+
+#[cfg(feature = "macros")]
+use crate::attribute::RateLimits;
 
 /// Puts limits on routes.
 ///
@@ -17,12 +24,20 @@ use sluicegate_tower::{RateLimitLayer, Respond};
 /// Like every axum layer, a limit applies to what was added before it. Limits on a route and on the router around it
 /// both apply; a request that the route's limit refuses is not counted by the router's.
 ///
+/// Only axum's routes and routers implement it.
+///
 /// [`RateLimiter`]: sluicegate_core::RateLimiter
 /// [`Limit`]: sluicegate_tower::Limit
-pub trait RateLimitExt: Sized {
+pub trait RateLimitExt: Sized + sealed::Sealed {
     /// Puts a limit in front of all that this route or router has so far.
     #[must_use]
     fn rate_limit<R: Respond<Body>>(self, limit: impl Into<RateLimitLayer<R>>) -> Self;
+
+    /// Gives the handlers that have a `#[rate_limited]` attribute the store for their limits: those of all that this
+    /// route or router has so far. [`RateLimits`] as a layer says more.
+    #[cfg(feature = "macros")]
+    #[must_use]
+    fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self;
 }
 
 impl<S> RateLimitExt for MethodRouter<S, Infallible>
@@ -31,6 +46,11 @@ where
 {
     fn rate_limit<R: Respond<Body>>(self, limit: impl Into<RateLimitLayer<R>>) -> Self {
         self.layer::<_, Infallible>(limit.into())
+    }
+
+    #[cfg(feature = "macros")]
+    fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self {
+        self.layer::<_, Infallible>(RateLimits::new(store))
     }
 }
 
@@ -41,4 +61,18 @@ where
     fn rate_limit<R: Respond<Body>>(self, limit: impl Into<RateLimitLayer<R>>) -> Self {
         self.layer(limit.into())
     }
+
+    #[cfg(feature = "macros")]
+    fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self {
+        self.layer(RateLimits::new(store))
+    }
 }
+
+/// Keeps the trait to the types above, so that methods can be added to it.
+mod sealed {
+    #[expect(unnameable_types, reason = "whoever cannot name it cannot implement it")]
+    pub trait Sealed {}
+}
+
+impl<S> sealed::Sealed for MethodRouter<S, Infallible> {}
+impl<S> sealed::Sealed for Router<S> {}

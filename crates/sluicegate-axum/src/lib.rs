@@ -23,10 +23,39 @@
 //!     .route("/health", get(|| async { "ok" }));
 //! # Ok::<(), sluicegate_core::ConfigError>(())
 //! ```
+//!
+//! # Features
+//! | feature | what it adds |
+//! |---|---|
+//! | `macros` | [`rate_limited`], the attribute for handlers, and [`RateLimits`], their store |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "macros")]
+mod attribute;
 mod decided;
 mod ext;
+mod from_parts;
 
+#[cfg(feature = "macros")]
+pub use sluicegate_macros::rate_limited;
+
+#[cfg(feature = "macros")]
+pub use self::attribute::{BoxRespond, RateLimits};
 pub use self::decided::{Decided, NotLimited};
 pub use self::ext::RateLimitExt;
+pub use self::from_parts::{KeyFromExtractor, key_from_extractor};
+
+/// For the expansion of [`rate_limited`] only: no part of the API.
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod __private {
+    pub use axum::extract::{FromRequest, FromRequestParts, Request};
+    pub use axum::response::Response;
+    pub use sluicegate_core::{Algorithm, OnOutage, Policy};
+    pub use sluicegate_tower::{Limit, OnMissingKey};
+
+    pub use crate::attribute::{
+        Answer, Attribute, Direct, Fallible, IntoKey, Limited, Limits, Skip, Via, any, check_future,
+        check_response, reject, run,
+    };
+}

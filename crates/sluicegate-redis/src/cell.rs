@@ -8,29 +8,34 @@ use sluicegate_core::{ConfigError, ConfigErrorKind, KeyRef, Mode, PolicyQuota};
 /// One bucket of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
+    /// Its name in Redis; from `tag_at` on, that is the hash tag in its braces.
     name: String,
-    tag: String,
-    is_log: bool,
+    tag_at: usize,
+    pub(crate) rule: Rule,
     pub(crate) mode: Mode,
     pub(crate) cost: u64,
-    pub(crate) numbers: [i64; 9],
-    pub(crate) capacity: u64,
     /// The ask that it belongs to, and the quota of that ask's policy.
     pub(crate) at: (u8, u8),
 }
 
 impl Cell {
     pub(crate) fn new(bucket: &Bucket, tag: &str, mode: Mode, cost: u64, at: (u8, u8)) -> Self {
-        Self {
-            name: format!("{}{{{tag}}}", bucket.stem),
-            tag: tag.to_owned(),
-            is_log: bucket.is_log,
-            mode,
-            cost,
-            numbers: bucket.numbers,
-            capacity: bucket.capacity,
-            at,
-        }
+        let mut name = String::with_capacity(bucket.stem.len() + tag.len() + 2);
+        name.push_str(&bucket.stem);
+        name.push('{');
+        name.push_str(tag);
+        name.push('}');
+        Self { name, tag_at: bucket.stem.len(), rule: bucket.rule, mode, cost, at }
+    }
+
+    /// Whether it is carried out whatever the bucket holds, if nothing beside it is refused.
+    pub(crate) fn must_happen(&self) -> bool {
+        matches!(self.mode, Mode::Refund { .. } | Mode::Charge | Mode::Reset)
+    }
+
+    /// Nothing is given back, and nothing refused: it says where the bucket stands.
+    pub(crate) fn untouched(&self) -> Self {
+        Self { cost: 0, ..self.refund() }
     }
 
     /// The same cost, given back.
@@ -38,21 +43,34 @@ impl Cell {
         Self { mode: Mode::Refund { spent_us: None }, ..self.clone() }
     }
 
-    /// The keys that the script may touch: the state, and for a sliding log the sum of its entries.
-    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        let sum = self.is_log.then(|| format!("{}:sum", self.name));
-        std::iter::once(self.name.clone()).chain(sum)
+    /// The key of its state.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key of the sum, beside the entries of a sliding log.
+    pub(crate) fn sum_name(&self) -> Option<String> {
+        matches!(self.rule, Rule::SlidingLog(_)).then(|| format!("{}:sum", self.name))
+    }
+
+    fn tag(&self) -> &str {
+        &self.name[self.tag_at..]
     }
 
     /// The hash slot of a Cluster that it lives in.
     pub(crate) fn slot(&self) -> u16 {
-        crc16(self.tag.as_bytes()) % 16_384
+        slot(self.tag().trim_matches(['{', '}']))
     }
 
     /// Whether both are certain to live on the same node of a Cluster: their names have the same hash tag.
     pub(crate) fn lives_with(&self, other: &Self) -> bool {
-        self.tag == other.tag
+        self.tag() == other.tag()
     }
+}
+
+/// The hash slot of a tag.
+pub(crate) fn slot(tag: &str) -> u16 {
+    crc16(tag.as_bytes()) % 16_384
 }
 
 /// CRC-16/XMODEM, by which a Cluster assigns slots.
@@ -68,9 +86,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 #[derive(Debug)]
 pub(crate) struct Bucket {
     stem: String,
-    is_log: bool,
-    numbers: [i64; 9],
-    capacity: u64,
+    rule: Rule,
 }
 
 impl Bucket {
@@ -96,12 +112,7 @@ impl Bucket {
             let _ = write!(stem, ":{generation}");
         }
         stem.push(':');
-        Ok(Self {
-            stem,
-            is_log: matches!(rule, Rule::SlidingLog(_)),
-            numbers: crate::script::numbers(rule),
-            capacity: rule.capacity(),
-        })
+        Ok(Self { stem, rule: *rule })
     }
 }
 

@@ -31,6 +31,11 @@ pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
+/// Whether the node that was asked does not have the slot, or not all of it; it has done nothing.
+pub(crate) fn is_on_the_way(error: &RedisError) -> bool {
+    matches!(error.code(), Some("MOVED" | "ASK" | "TRYAGAIN"))
+}
+
 /// What to do about the connection.
 pub(crate) fn remedy(error: &RedisError) -> Remedy {
     if error.is_timeout() {

@@ -16,15 +16,22 @@
 //! ```
 //!
 //! # How it works
-//! A decision is one script call and one round trip, whatever the number of quotas and policies. The time is the
-//! server's `TIME`, so the clocks of the instances do not matter. Keys expire by themselves at the moment their state is
-//! back at rest. The connection is looked after in the background: a request uses it or fails at once, and never waits
-//! for it to come back.
+//! A decision is one script call and one round trip, whatever the number of quotas and policies; requests that come at the
+//! same time share a call, and are decided each for itself. The time is the server's `TIME`, so the clocks of the instances
+//! do not matter. Keys expire by themselves at the moment their state is back at rest.
+//!
+//! The connection is looked after in the background: a request uses it or fails at once, and never waits for a server that is
+//! away. One that was closed while nobody used it, by the server's `timeout` or a proxy, is replaced at once; only a
+//! request that comes during that one attempt waits for it, within its deadline. What was sent is never sent again, but for a
+//! reply that says that nothing was done; on a Cluster, the redis client does so once when a connection breaks, and a request may
+//! then be charged twice. (What cannot speak RESP3 does not tell of closed connections: there, the first request after
+//! that fails.)
 //!
 //! # Cluster
 //! The buckets of one key share a hash slot. A request that is checked against several keys (an address and a user) is
 //! decided per slot; when one refuses, what the others spent is given back. A process that dies in between leaves
-//! spent what it had spent: more is denied for it, never more admitted.
+//! spent what it had spent: more is denied for it, never more admitted. What is charged, given back or reset in the same
+//! request follows when all slots have granted, in a second round trip.
 //!
 //! # What Redis sees
 //! Names such as `rl:1c60000000:login:{q0Zx…}`: prefix, format and algorithm with its period, policy, and a keyed hash of
@@ -43,14 +50,26 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
-//! | `tls` | `rediss://` URLs; the application installs a rustls crypto provider |
+//! | `tls` | `rediss://` URLs; the application installs a rustls crypto provider before it connects |
+//! | `deadpool` | stores on a pool of deadpool-redis that the application has already |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod apart;
+mod call;
 mod cell;
 mod failure;
 mod link;
+#[cfg(feature = "deadpool")]
+mod pool;
 mod script;
+mod short;
 mod store;
+mod supervisor;
 mod target;
+mod tls;
+mod together;
 
+#[cfg(feature = "deadpool")]
+#[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
+pub use self::pool::DeadPool;
 pub use self::store::{RedisStore, RedisStoreBuilder};

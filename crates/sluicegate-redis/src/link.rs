@@ -1,4 +1,4 @@
-//! A connection that somebody looks after: requests use it or do without, and never wait for it.
+//! A connection that somebody looks after: requests use it or do without, and never wait for a server that is away.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use redis::{Cmd, RedisError, RedisFuture, Value};
+use redis::{Cmd, RedisFuture, Value};
 use sluicegate_core::{StoreError, StoreErrorKind};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::failure::{Remedy, is_no_script, remedy, store_error};
+use crate::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
+use crate::script::Call;
+use crate::supervisor::supervise;
 use crate::target::Target;
 
 /// A live connection; clones share it.
@@ -24,15 +26,17 @@ pub(crate) trait Connection: Send + Sync + 'static {
 /// Timeouts in a row after which a connection is taken for dead, although the kernel still believes in it.
 const TIMEOUTS_IN_A_ROW: u32 = 3;
 
+/// How long a request waits for a slot that is on its way from one node of a cluster to another.
+const SLOT_PAUSE: Duration = Duration::from_millis(4);
+
 /// Parts of a cluster's slots for each of which timeouts are counted: the two thirds of the answers that come from other
 /// nodes say nothing about the one that hangs.
-pub(crate) const PARTS: usize = 64;
+const PARTS: usize = 64;
 
-/// A cluster is not asked for its nodes more often than this.
-const CLUSTER_KEPT_FOR: Duration = Duration::from_secs(1);
-
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Which of them a hash slot belongs to.
+pub(crate) fn part_of(slot: u16) -> usize {
+    usize::from(slot) * PARTS / 16_384
+}
 
 /// A supervised connection to one target.
 pub(crate) struct Link {
@@ -40,15 +44,19 @@ pub(crate) struct Link {
     supervisor: AbortHandle,
 }
 
-struct State {
+/// What requests and the supervisor share.
+pub(crate) struct State {
     live: ArcSwapOption<Live>,
     /// A cluster's connection is used on until there is a better one: a node that fails is no reason to refuse the keys
     /// of the others.
-    is_cluster: bool,
+    pub(crate) is_cluster: bool,
     /// The last connection that was found to be broken.
     broken: AtomicU64,
     lost: Notify,
-    up: Notify,
+    /// Whether the first attempt after a lost connection is under way.
+    mending: AtomicBool,
+    /// There is a connection, or that attempt has failed.
+    settled: Notify,
 }
 
 struct Live {
@@ -70,7 +78,8 @@ impl Link {
             is_cluster: target.is_cluster(),
             broken: AtomicU64::new(0),
             lost: Notify::new(),
-            up: Notify::new(),
+            mending: AtomicBool::new(false),
+            settled: Notify::new(),
         });
         let supervisor = tokio::spawn(supervise(Arc::clone(&state), target, probe)).abort_handle();
         Self { state, supervisor }
@@ -84,59 +93,77 @@ impl Link {
     /// Waits until there is a connection.
     pub(crate) async fn up(&self) {
         loop {
-            let up = self.state.up.notified();
+            let settled = self.state.settled.notified();
             if self.is_up() {
                 return;
             }
-            up.await;
+            settled.await;
         }
     }
 
-    /// Sends `command`, or `text` if the server does not know the script that `command` names; `part` is the part of
-    /// the slots that both are for.
-    pub(crate) fn send(
-        &self,
-        part: usize,
-        command: Cmd,
-        text: impl FnOnce() -> Cmd + Send + 'static,
-        within: Duration,
-    ) -> impl Future<Output = Result<Value, StoreError>> + Send + 'static {
-        let live = self.state.live.load_full();
-        let state = Arc::clone(&self.state);
-        async move {
-            let Some(live) = live else {
-                return Err(StoreError::with_source(
-                    StoreErrorKind::Unavailable,
-                    "there is no connection to Redis",
-                ));
-            };
-            let call = async {
-                match live.connection.send(command).await {
-                    Err(error) if is_no_script(&error) => live.connection.send(text()).await,
-                    result => result,
-                }
-            };
-            match timeout(within, call).await {
-                Ok(Ok(value)) => {
-                    // Relaxed, here and below: counts and marks order nothing else.
-                    live.timeouts[part].store(0, Ordering::Relaxed);
-                    live.answered.store(true, Ordering::Relaxed);
-                    Ok(value)
-                }
-                Ok(Err(error)) => {
-                    state.note(&live, part, remedy(&error));
-                    Err(store_error(error))
-                }
-                Err(_) => {
-                    state.note(&live, part, Remedy::Count);
-                    Err(StoreError::new(StoreErrorKind::Timeout))
-                }
-            }
-        }
+    /// What requests send by.
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
     }
 }
 
 impl State {
+    /// Whether a request would be sent, or wait for the attempt that is under way.
+    pub(crate) fn is_up_or_mending(&self) -> bool {
+        // Acquire: see `closed`.
+        self.mending.load(Ordering::Acquire) || self.live.load().is_some()
+    }
+
+    /// Sends the command that calls a script, by digest, or by its text if the server does not know that; `part` is the
+    /// part of the slots that it is for.
+    pub(crate) async fn send(
+        &self,
+        part: usize,
+        command: impl Fn(Call) -> Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        // Nothing was sent yet, so there is nothing that could be sent twice.
+        let live = match self.live.load_full() {
+            Some(live) => Some(live),
+            None => self.mended(deadline).await,
+        };
+        let Some(live) = live else {
+            let problem = "there is no connection to Redis";
+            return Err(StoreError::with_source(StoreErrorKind::Unavailable, problem).in_part(part));
+        };
+        let call = async {
+            let mut again = true;
+            let mut call = Call::Digest;
+            loop {
+                match live.connection.send(command(call)).await {
+                    Err(error) if is_no_script(&error) && call == Call::Digest => call = Call::Text,
+                    // A slot is on its way, and the client's own retry met that, too.
+                    Err(error) if again && is_on_the_way(&error) => {
+                        again = false;
+                        sleep(SLOT_PAUSE).await;
+                    }
+                    result => break result,
+                }
+            }
+        };
+        match timeout_at(deadline, call).await {
+            Ok(Ok(value)) => {
+                // Relaxed, here and below: counts and marks order nothing else.
+                live.timeouts[part].store(0, Ordering::Relaxed);
+                live.answered.store(true, Ordering::Relaxed);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                self.note(&live, part, remedy(&error));
+                Err(store_error(error).in_part(part))
+            }
+            Err(_) => {
+                self.note(&live, part, Remedy::Count);
+                Err(StoreError::new(StoreErrorKind::Timeout).in_part(part))
+            }
+        }
+    }
+
     /// Acts on what a call learned about its connection.
     fn note(&self, live: &Live, part: usize, remedy: Remedy) {
         let replace = match remedy {
@@ -151,81 +178,80 @@ impl State {
             }
         };
         // Only the connection that failed is given up, not the one that came after it.
-        if replace && self.live.load().as_ref().is_some_and(|current| current.generation == live.generation) {
+        if replace && self.generation() == Some(live.generation) {
             if !self.is_cluster {
                 self.live.store(None);
             }
-            self.broken.fetch_max(live.generation, Ordering::Relaxed);
-            self.lost.notify_one();
+            self.give_up(live.generation);
         }
     }
 
-    fn publish(&self, connection: Arc<dyn Connection>, generation: u64) {
+    /// The peer has closed a connection, perhaps while nobody used it. Requests that come now wait for the one attempt to
+    /// replace it that follows at once; not for those after it, should it fail.
+    pub(crate) fn closed(&self, generation: u64) {
+        if self.generation() == Some(generation) {
+            // Release: who finds no connection after this finds the mark.
+            self.mending.store(true, Ordering::Release);
+            self.live.store(None);
+        }
+        self.give_up(generation);
+    }
+
+    fn give_up(&self, generation: u64) {
+        self.broken.fetch_max(generation, Ordering::Relaxed);
+        self.lost.notify_one();
+    }
+
+    fn generation(&self) -> Option<u64> {
+        self.live.load().as_ref().map(|live| live.generation)
+    }
+
+    /// What the attempt that is under way after a loss has come to.
+    async fn mended(&self, deadline: Instant) -> Option<Arc<Live>> {
+        loop {
+            let settled = self.settled.notified();
+            // Acquire: see `closed`. The mark is read first: once it is gone, what was found is there.
+            let mending = self.mending.load(Ordering::Acquire);
+            let live = self.live.load_full();
+            if live.is_some() || !mending || timeout_at(deadline, settled).await.is_err() {
+                return live;
+            }
+        }
+    }
+
+    pub(crate) fn publish(&self, connection: Arc<dyn Connection>, generation: u64) {
         self.live.store(Some(Arc::new(Live {
             connection,
             generation,
             timeouts: [const { AtomicU32::new(0) }; PARTS],
             answered: AtomicBool::new(false),
         })));
-        self.up.notify_waiters();
+        if self.broken.load(Ordering::Relaxed) >= generation {
+            // Closed between the probe's answer and now: nobody is to find it.
+            self.closed(generation);
+        } else {
+            self.settle();
+        }
     }
 
-    async fn until_broken(&self, generation: u64) {
+    /// What is left of a cluster is used as long as it answers.
+    pub(crate) fn drop_if_silent(&self) {
+        if self.live.load().as_ref().is_some_and(|live| !live.answered.swap(false, Ordering::Relaxed)) {
+            self.live.store(None);
+        }
+    }
+
+    /// Nobody waits any longer: an attempt has ended, or there will be none for a while.
+    pub(crate) fn settle(&self) {
+        self.mending.store(false, Ordering::Release);
+        self.settled.notify_waiters();
+    }
+
+    pub(crate) async fn until_broken(&self, generation: u64) {
         while self.broken.load(Ordering::Relaxed) < generation {
             self.lost.notified().await;
         }
     }
-}
-
-/// Connects, probes, publishes, and waits for the connection to be lost; for ever.
-async fn supervise(state: Arc<State>, target: Target, probe: impl Fn() -> Cmd) {
-    let mut generation = 0;
-    let mut pause = FIRST_PAUSE;
-    let mut warned = false;
-    let within = target.connects_within();
-    loop {
-        let problem = match timeout(within, connect(&target, &probe)).await {
-            Ok(Ok(connection)) => {
-                if warned {
-                    tracing::info!(%target, "connected to Redis again");
-                }
-                (pause, warned) = (FIRST_PAUSE, false);
-                generation += 1;
-                state.publish(connection, generation);
-                if state.is_cluster {
-                    sleep(CLUSTER_KEPT_FOR).await;
-                }
-                state.until_broken(generation).await;
-                continue;
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {within:?}"),
-        };
-        // What is left of a cluster is used as long as it answers.
-        if state.live.load().as_ref().is_some_and(|live| !live.answered.swap(false, Ordering::Relaxed)) {
-            state.live.store(None);
-        }
-        if !warned {
-            tracing::warn!(%target, problem, "cannot connect to Redis; trying again in the background");
-            warned = true;
-        }
-        sleep(jittered(pause)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// A connection is ready when it can run the script: a replica, a full or a loading server all answer `PING`.
-async fn connect(target: &Target, probe: &impl Fn() -> Cmd) -> Result<Arc<dyn Connection>, RedisError> {
-    let connection = target.connect().await?;
-    connection.send(probe()).await?;
-    Ok(connection)
-}
-
-/// Between half of a pause and all of it, so that a fleet does not come back in step.
-fn jittered(pause: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0) % 1_000;
-    pause / 2 + pause / 2 * u32::try_from(random).unwrap_or(0) / 1_000
 }
 
 impl Drop for Link {

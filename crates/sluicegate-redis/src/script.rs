@@ -8,48 +8,98 @@ use sluicegate_core::{ConfigError, Decision, Mode, Outcome, Policy, Standing, St
 
 use crate::cell::{Bucket, Cell};
 
-/// The rules of `sluicegate_core::algorithm` in Lua; one constant text, so that Redis caches it once.
-pub(crate) const TEXT: &str = include_str!("decide.lua");
+/// The rules of `sluicegate_core::algorithm` in Lua: a few constant texts, so that Redis caches each once.
+struct Script {
+    text: &'static str,
+    /// What `EVALSHA` calls it by.
+    digest: LazyLock<String>,
+}
 
-/// What `EVALSHA` calls it by.
-static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+/// A script of its parts; the request comes last.
+macro_rules! script {
+    ($name:ident: $($part:literal)*) => {
+        static $name: Script = {
+            const TEXT: &str = concat!(
+                include_str!("lua/head.lua"),
+                $(include_str!(concat!("lua/", $part, ".lua")),)*
+                include_str!("lua/request.lua"),
+            );
+            Script { text: TEXT, digest: LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned()) }
+        };
+    };
+}
 
-/// How to name the script: by digest, or, if the server does not know that, by its text.
+// Redis makes the functions of a script anew with every call: a sixth of what it costs is saved by leaving out those of
+// algorithms that the request does not have.
+script!(GCRA: "gcra" "strings");
+script!(WINDOW: "window" "strings");
+script!(COUNTER: "counter" "strings");
+script!(LOG: "log");
+script!(ALL: "gcra" "window" "counter" "strings" "log");
+
+/// The script that knows the rules of all cells.
+fn script(cells: &[Cell]) -> &'static Script {
+    let one = |cell: &Cell| match cell.rule {
+        Rule::Gcra(_) => &GCRA,
+        Rule::FixedWindow(_) => &WINDOW,
+        Rule::SlidingCounter(_) => &COUNTER,
+        Rule::SlidingLog(_) => &LOG,
+        _ => &ALL,
+    };
+    let mut scripts = cells.iter().map(one);
+    let first = scripts.next().unwrap_or(&ALL);
+    if scripts.all(|script| std::ptr::eq(script, first)) { first } else { &ALL }
+}
+
+/// How to name a script: by digest, or, if the server does not know that, by its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Digest,
     Text,
 }
 
+impl Call {
+    /// The command that calls a script with so many keys.
+    pub(crate) fn of(self, digest: &str, text: &str, keys: usize) -> Cmd {
+        let (name, script) = match self {
+            Self::Digest => ("EVALSHA", digest),
+            Self::Text => ("EVAL", text),
+        };
+        let mut command = Cmd::with_capacity(4 + 14 * keys, 128 * keys + script.len());
+        command.arg(name).arg(script).arg(keys);
+        command
+    }
+}
+
 /// One script call that decides all cells; all of them must live in one slot if this is for a cluster.
 pub(crate) fn command(call: Call, cells: &[Cell], time: Option<u64>) -> Cmd {
-    let mut command = match call {
-        Call::Digest => redis::cmd("EVALSHA"),
-        Call::Text => redis::cmd("EVAL"),
-    };
-    command.arg(match call {
-        Call::Digest => DIGEST.as_str(),
-        Call::Text => TEXT,
-    });
-    command.arg(cells.iter().map(|cell| cell.names().count()).sum::<usize>());
-    for name in cells.iter().flat_map(Cell::names) {
-        command.arg(name);
+    let logs = cells.iter().filter(|cell| matches!(cell.rule, Rule::SlidingLog(_))).count();
+    let script = script(cells);
+    let mut command = call.of(&script.digest, script.text, cells.len() + logs);
+    for cell in cells {
+        command.arg(cell.name());
+        if let Some(sum) = cell.sum_name() {
+            command.arg(sum);
+        }
     }
     match time {
         Some(now_us) => command.arg(now_us),
         None => command.arg(""),
     };
+    let mut orders = Vec::with_capacity(80 * cells.len());
     for cell in cells {
         let (mode, span_us) = mode(cell.mode);
-        command.arg(mode).arg(cell.cost).arg(span_us);
-        for number in cell.numbers {
-            command.arg(number);
-        }
+        let numbers = numbers(&cell.rule);
+        #[expect(clippy::cast_precision_loss, reason = "as where Lua would read them")]
+        let all =
+            [mode as f64, cell.cost as f64, span_us as f64].into_iter().chain(numbers.map(|n| n as f64));
+        orders.extend(all.flat_map(f64::to_le_bytes));
     }
+    command.arg(orders);
     command
 }
 
-fn mode(mode: Mode) -> (u8, u64) {
+fn mode(mode: Mode) -> (u64, u64) {
     match mode {
         Mode::Peek => (1, 0),
         Mode::Reserve { longest } => (2, u64::try_from(longest.as_micros()).unwrap_or(u64::MAX)),
@@ -70,7 +120,7 @@ pub(crate) fn probe(prefix: &str) -> Result<[Cell; 1], ConfigError> {
 }
 
 /// The kind of a rule and its numbers, as the script reads them.
-pub(crate) fn numbers(rule: &Rule) -> [i64; 9] {
+fn numbers(rule: &Rule) -> [i64; 7] {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     match rule {
         Rule::FixedWindow(rule) => [
@@ -81,8 +131,6 @@ pub(crate) fn numbers(rule: &Rule) -> [i64; 9] {
             number(rule.ceiling()),
             i64::from(rule.is_aligned()),
             0,
-            0,
-            0,
         ],
         Rule::SlidingCounter(rule) => [
             3,
@@ -92,10 +140,8 @@ pub(crate) fn numbers(rule: &Rule) -> [i64; 9] {
             number(rule.ceiling()),
             0,
             0,
-            0,
-            0,
         ],
-        Rule::SlidingLog(rule) => [4, number(rule.limit()), number(rule.period_us().get()), 0, 0, 0, 0, 0, 0],
+        Rule::SlidingLog(rule) => [4, number(rule.limit()), number(rule.period_us().get()), 0, 0, 0, 0],
         Rule::Gcra(rule) => [
             1,
             number(rule.unit_us().get()),
@@ -104,8 +150,6 @@ pub(crate) fn numbers(rule: &Rule) -> [i64; 9] {
             number(rule.burst()),
             number(rule.ceiling()),
             if rule.undelayed() == u64::MAX { -1 } else { number(rule.undelayed()) },
-            0,
-            0,
         ],
         other => unreachable!("`RedisStore::open` refuses rules that the script does not know: {other:?}"),
     }
@@ -123,15 +167,12 @@ struct Said {
 
 /// The script's reply as a decision.
 pub(crate) fn decision(reply: &Value, cells: &[Cell]) -> Result<Decision, StoreError> {
-    let said = parse(reply, cells.len()).ok_or_else(|| {
-        StoreError::with_source(StoreErrorKind::Protocol, "the reply is not that of the sluicegate script")
-    })?;
-    let (at_us, delay_us, said) = said;
+    let (at_us, delay_us, said) = parse(reply, cells.len()).ok_or_else(not_ours)?;
     let standings = cells.iter().zip(&said).map(|(cell, said)| {
         Standing::new(
             cell.at,
             said.passed,
-            cell.capacity,
+            cell.rule.capacity(),
             said.remaining,
             said.reset_after_us,
             said.available_after_us,
@@ -145,6 +186,11 @@ pub(crate) fn decision(reply: &Value, cells: &[Cell]) -> Result<Decision, StoreE
         Outcome::Denied
     };
     Ok(Decision::new(outcome, at_us, delay_us, standings))
+}
+
+/// Something else answers to the script's name, or the connection is out of step.
+pub(crate) fn not_ours() -> StoreError {
+    StoreError::with_source(StoreErrorKind::Protocol, "the reply is not that of the sluicegate script")
 }
 
 fn parse(reply: &Value, cells: usize) -> Option<(u64, u64, Vec<Said>)> {

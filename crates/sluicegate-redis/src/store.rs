@@ -5,17 +5,21 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::RedisError;
 use redis::aio::ConnectionLike;
-use redis::{RedisError, Value};
 use sluicegate_core::{
-    Ask, Clock, ConfigError, ConfigErrorKind, Decision, Inherit, Key, MAX_BUCKETS, Mode, Opened, Outcome,
-    Policy, Registry, Store, StoreError, StoreErrorKind, Verdict,
+    Ask, Clock, ConfigError, ConfigErrorKind, Inherit, Key, MAX_BUCKETS, Opened, Policy, Registry, Store,
+    StoreError, StoreErrorKind, Verdict,
 };
 
-use crate::cell::{Bucket, Cell, Tags};
-use crate::link::{Link, PARTS};
+use crate::apart;
+use crate::call::{Answer, Caller};
+use crate::cell::{self, Bucket, Cell, Tags};
+use crate::link::{self, Link};
 use crate::script::{self, Call};
 use crate::target::Target;
+use crate::tls::Tls;
+use crate::together::Together;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
@@ -24,12 +28,10 @@ use crate::target::Target;
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    link: Link,
+    caller: Arc<Caller>,
     is_cluster: bool,
     tags: Tags,
     prefix: String,
-    deadline: Duration,
-    clock: Option<Box<dyn Clock>>,
     open: Registry<Vec<Bucket>>,
 }
 
@@ -60,6 +62,7 @@ impl RedisStore {
             secret: Vec::new(),
             deadline: Duration::from_millis(50),
             clock: None,
+            tls: Tls::default(),
         }
     }
 
@@ -68,7 +71,7 @@ impl RedisStore {
     /// # Errors
     /// [`StoreErrorKind::Unavailable`] when there is none `within` this time.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
-        let up = tokio::time::timeout(within, self.0.link.up()).await;
+        let up = tokio::time::timeout(within, self.0.caller.link.up()).await;
         up.map_err(|_| {
             StoreError::with_source(StoreErrorKind::Unavailable, "there is no connection to Redis")
         })
@@ -76,7 +79,7 @@ impl RedisStore {
 
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        self.0.link.is_up()
+        self.0.caller.link.is_up()
     }
 }
 
@@ -84,7 +87,7 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("prefix", &self.0.prefix)
-            .field("link", &self.0.link)
+            .field("link", &self.0.caller.link)
             .finish_non_exhaustive()
     }
 }
@@ -96,6 +99,7 @@ pub struct RedisStoreBuilder {
     secret: Vec<u8>,
     deadline: Duration,
     clock: Option<Box<dyn Clock>>,
+    tls: Tls,
 }
 
 impl RedisStoreBuilder {
@@ -125,6 +129,16 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The CA that has signed the servers' certificates, in PEM, for `rediss://` URLs: that one, and none of the system's.
+    /// Certificates of our own for the servers to check go by [`connect_with`](Self::connect_with) and
+    /// `redis::Client::build_with_tls`. Default: the CAs that the system trusts.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_ca(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.tls = Tls::with_ca(pem.as_ref());
+        self
+    }
+
     /// As [`RedisStore::connect`].
     ///
     /// # Errors
@@ -133,7 +147,8 @@ impl RedisStoreBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
-        self.start(Target::parse(url)?)
+        let target = Target::parse(url, self.tls.clone())?;
+        self.start(target)
     }
 
     /// A store on connections that the application makes, such as a `redis::aio::ConnectionManager`: `connect` is called
@@ -155,9 +170,29 @@ impl RedisStoreBuilder {
         self.start(Target::given(connect))
     }
 
+    /// A store on a pool that the application has already: `deadpool_redis::Pool`, or that of its modules `sentinel` and
+    /// `cluster`. A decision takes a connection out of the pool, within the deadline.
+    ///
+    /// Without a pool of your own, [`connect`](Self::connect): a pool pings before it hands a connection out (on a Cluster,
+    /// all primaries), so that every call is two round trips, and a connection that one request has for itself cannot
+    /// carry the others at the same time. A user with the rights that the [crate](crate#rights) lists needs `+ping` and
+    /// `+unwatch`, too.
+    ///
+    /// # Errors
+    /// When a setting cannot work.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[cfg(feature = "deadpool")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
+    pub fn pool(self, pool: impl Into<crate::DeadPool>) -> Result<RedisStore, ConfigError> {
+        let (pool, is_cluster) = pool.into().into_parts();
+        self.start(Target::Pool { pool, is_cluster })
+    }
+
     fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
         let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
-        let Self { prefix, secret, deadline, clock } = self;
+        let Self { prefix, secret, deadline, clock, tls: _ } = self;
         let plain =
             |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
@@ -172,15 +207,9 @@ impl RedisStoreBuilder {
         let tags = Tags::new(&secret);
         let probe = script::probe(&prefix)?;
         let link = Link::start(target, move || script::command(Call::Text, &probe, None));
-        Ok(RedisStore(Arc::new(Inner {
-            link,
-            is_cluster,
-            tags,
-            prefix,
-            deadline,
-            clock,
-            open: Registry::default(),
-        })))
+        let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
+        let caller = Arc::new(Caller { link, together, clock, deadline });
+        Ok(RedisStore(Arc::new(Inner { caller, is_cluster, tags, prefix, open: Registry::default() })))
     }
 }
 
@@ -189,8 +218,6 @@ impl fmt::Debug for RedisStoreBuilder {
         f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
-
-type Answer = Result<Decision, StoreError>;
 
 impl Inner {
     fn cells(&self, asks: &[Ask<'_>]) -> Result<Vec<Cell>, StoreError> {
@@ -207,20 +234,6 @@ impl Inner {
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
-    }
-
-    /// One script call for cells that live together.
-    fn call(&self, cells: Vec<Cell>) -> impl Future<Output = Answer> + Send + 'static {
-        let time = self.clock.as_ref().map(|clock| clock.now_us());
-        let command = script::command(Call::Digest, &cells, time);
-        let again = cells.clone();
-        let part = if self.is_cluster { usize::from(cells[0].slot()) * PARTS / 16_384 } else { 0 };
-        let reply =
-            self.link.send(part, command, move || script::command(Call::Text, &again, time), self.deadline);
-        async move {
-            let reply: Value = reply.await?;
-            script::decision(&reply, &cells)
-        }
     }
 }
 
@@ -255,78 +268,21 @@ impl Store for Inner {
             Err(error) => return Verdict::ready(Err(error)),
         };
         if self.is_cluster && !cells.iter().all(|cell| cell.lives_with(&cells[0])) {
-            return self.decide_apart(cells);
+            return spawned(apart::decide(Arc::clone(&self.caller), cells));
         }
-        let must_happen =
-            cells.iter().any(|cell| matches!(cell.mode, Mode::Refund { .. } | Mode::Charge | Mode::Reset));
-        let answer = self.call(cells);
+        let must_happen = cells.iter().any(Cell::must_happen);
+        let answer = self.caller.call(cells);
         // What gives back is carried out even if nobody waits for the answer.
         if must_happen { spawned(answer) } else { Verdict::pending(answer) }
     }
-}
 
-impl Inner {
-    /// Decides cells of several hash slots: each slot for itself, and what was spent is given back if one refuses.
-    fn decide_apart(&self, cells: Vec<Cell>) -> Verdict {
-        let mut groups: Vec<Vec<Cell>> = Vec::new();
-        for cell in cells {
-            match groups.iter_mut().find(|group| group[0].lives_with(&cell)) {
-                Some(group) => group.push(cell),
-                None => groups.push(vec![cell]),
-            }
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        if !self.is_cluster {
+            return 1;
         }
-        let calls: Vec<_> = groups
-            .into_iter()
-            .map(|group| {
-                let refunds: Vec<Cell> =
-                    group.iter().filter(|cell| cell.mode.spends()).map(Cell::refund).collect();
-                let give_back = (!refunds.is_empty()).then(|| self.call(refunds));
-                (tokio::spawn(self.call(group)), give_back)
-            })
-            .collect();
-        spawned(async move {
-            let mut answers = Vec::with_capacity(calls.len());
-            for (call, give_back) in calls {
-                let answer = call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)));
-                answers.push((answer, give_back));
-            }
-            let granted = answers.iter().all(|(answer, _)| answer.as_ref().is_ok_and(Decision::is_allowed));
-            let mut together: Option<Decision> = None;
-            let mut failed = None;
-            for (answer, give_back) in answers {
-                match answer {
-                    Ok(decision) => {
-                        if let (false, true, Some(give_back)) = (granted, decision.is_allowed(), give_back) {
-                            // Whether this arrives or not, the request is refused; what is lost is denied, never doubled.
-                            _ = give_back.await;
-                        }
-                        together = Some(match together {
-                            None => decision,
-                            Some(other) => join(&other, &decision),
-                        });
-                    }
-                    Err(error) => failed = Some(error),
-                }
-            }
-            match (failed, together) {
-                (Some(error), _) => Err(error),
-                (None, Some(decision)) => Ok(decision),
-                (None, None) => Err(StoreError::new(StoreErrorKind::NothingAsked)),
-            }
-        })
+        let bits = asks.iter().map(|ask| 1 << link::part_of(cell::slot(&self.tags.tag(ask.key()))));
+        bits.fold(0, |all, bit: u64| all | bit)
     }
-}
-
-/// Two parts of one decision; their standings already say which asks they belong to.
-fn join(one: &Decision, other: &Decision) -> Decision {
-    let outcome = [Outcome::Impossible, Outcome::Denied]
-        .into_iter()
-        .find(|outcome| one.outcome() == *outcome || other.outcome() == *outcome)
-        .unwrap_or(Outcome::Allowed);
-    let delay_us = u64::try_from(one.delay().max(other.delay()).as_micros()).unwrap_or(u64::MAX);
-    let mut standings = [one.standings(), other.standings()].concat();
-    standings.sort_by_key(|standing| (standing.policy_index(), standing.quota_index()));
-    Decision::new(outcome, one.spent_us().min(other.spent_us()), delay_us, standings)
 }
 
 /// A verdict whose work goes on when it is dropped.

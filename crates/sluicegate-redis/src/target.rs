@@ -6,41 +6,61 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::TcpSettings;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError,
-    RedisFuture, Value,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, PushKind, RedisError, RedisFuture, Value,
 };
 use sluicegate_core::{ConfigError, ConfigErrorKind};
 
 use crate::link::Connection;
+use crate::tls::Tls;
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn Connection>, RedisError>> + Send>>;
 
 /// Where Redis is.
 #[derive(Clone)]
 pub(crate) enum Target {
-    Standalone(Box<ConnectionInfo>),
-    Sentinel { sentinels: Vec<ConnectionAddr>, master: String, info: Box<ConnectionInfo> },
-    Cluster { nodes: Vec<ConnectionInfo> },
+    Standalone {
+        info: Box<ConnectionInfo>,
+        tls: Tls,
+    },
+    Sentinel {
+        sentinels: Vec<ConnectionAddr>,
+        master: String,
+        info: Box<ConnectionInfo>,
+        tls: Tls,
+    },
+    Cluster {
+        nodes: Vec<ConnectionInfo>,
+        tls: Tls,
+    },
     Given(Arc<dyn Fn() -> Connecting + Send + Sync>),
+    #[cfg(feature = "deadpool")]
+    Pool {
+        pool: Arc<dyn Connection>,
+        is_cluster: bool,
+    },
 }
 
 impl Target {
     /// Reads a URL; see [`RedisStore::connect`](crate::RedisStore::connect) for the forms.
-    pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(url: &str, tls: Tls) -> Result<Self, ConfigError> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| refused(url, "there is no \"://\" in it"))?;
+        if scheme.starts_with("rediss") && info("rediss://localhost", url).is_ok() {
+            tls.check()?;
+        }
         match scheme {
-            "redis" | "rediss" => Ok(Self::Standalone(Box::new(info(url, url)?))),
+            "redis" | "rediss" => Ok(Self::Standalone { info: Box::new(info(url, url)?), tls }),
             "redis+cluster" | "rediss+cluster" => {
                 let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
                 let (login, hosts, _) = split(rest);
                 let nodes = hosts.split(',').map(|host| info(&format!("{plain}://{login}{host}"), url));
-                Ok(Self::Cluster { nodes: nodes.collect::<Result<_, _>>()? })
+                Ok(Self::Cluster { nodes: nodes.collect::<Result<_, _>>()?, tls })
             }
             "redis+sentinel" | "rediss+sentinel" => {
                 let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
@@ -55,43 +75,72 @@ impl Target {
                 });
                 let sentinels = sentinels.collect::<Result<_, ConfigError>>()?;
                 let info = Box::new(info(&format!("{plain}://{login}localhost/{db}"), url)?);
-                Ok(Self::Sentinel { sentinels, master: master.to_owned(), info })
+                Ok(Self::Sentinel { sentinels, master: master.to_owned(), info, tls })
             }
             _ => Err(refused(url, "its scheme is not one of redis, rediss, redis+sentinel, redis+cluster")),
         }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster { .. })
+        match self {
+            Self::Cluster { .. } => true,
+            #[cfg(feature = "deadpool")]
+            Self::Pool { is_cluster, .. } => *is_cluster,
+            _ => false,
+        }
     }
 
     /// How long it may take to connect. Sentinels are asked one after the other, and some may hang; of a cluster, one
     /// node may.
     pub(crate) fn connects_within(&self) -> Duration {
         let seconds = match self {
-            Self::Standalone(_) | Self::Given(_) => 1,
+            Self::Standalone { .. } | Self::Given(_) => 1,
             Self::Sentinel { sentinels, .. } => 1 + sentinels.len() as u64,
             Self::Cluster { .. } => 3,
+            #[cfg(feature = "deadpool")]
+            Self::Pool { .. } => 3,
         };
         Duration::from_secs(seconds)
     }
 
     /// Makes a new connection. The caller bounds the time.
-    pub(crate) async fn connect(&self) -> Result<Arc<dyn Connection>, RedisError> {
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    ///
+    /// With RESP3 the client says when the peer has closed it, although nobody is using it: a server's `timeout`, a proxy.
+    /// What cannot speak it is spoken to in RESP2; then the first request after that finds out, and fails.
+    pub(crate) async fn connect(&self, closed: Closed) -> Result<Arc<dyn Connection>, RedisError> {
+        match self.connect_by(ProtocolVersion::RESP3, closed.clone()).await {
+            Err(error) if knows_resp2_only(&error) => self.connect_by(ProtocolVersion::RESP2, closed).await,
+            result => result,
+        }
+    }
+
+    async fn connect_by(
+        &self,
+        protocol: ProtocolVersion,
+        closed: Closed,
+    ) -> Result<Arc<dyn Connection>, RedisError> {
+        let mut config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        if protocol == ProtocolVersion::RESP3 {
+            config = config.set_push_sender(move |push| closed.heard(&push));
+        }
         match self {
-            Self::Standalone(info) => {
-                let client = Client::open((**info).clone())?;
+            Self::Standalone { info, tls } => {
+                let redis = info.redis_settings().clone().set_protocol(protocol);
+                let client = tls.client((**info).clone().set_redis_settings(redis))?;
                 Ok(Arc::new(Shared(client.get_multiplexed_async_connection_with_config(&config).await?)))
             }
-            Self::Sentinel { sentinels, master, info } => {
-                let mut client = sentinel(sentinels, master, info)?;
+            Self::Sentinel { sentinels, master, info, tls } => {
+                let mut client = tls.of_master(sentinel(sentinels, master, info, protocol)?).build()?;
                 // It asks the sentinels anew, and checks by ROLE that what they name is a master.
                 Ok(Arc::new(Shared(client.get_async_connection_with_config(&config).await?)))
             }
-            Self::Cluster { nodes } => {
-                // A call that is sent again may be charged twice, so the client gets one retry, and no long waits.
-                let client = ClusterClientBuilder::new(nodes.iter().cloned())
+            Self::Cluster { nodes, tls } => {
+                // A call that is sent again may be charged twice, so the client gets one retry, and no long waits. With
+                // RESP3 it replaces by itself the connection to a node that was closed while idle.
+                let builder = ClusterClientBuilder::new(nodes.iter().cloned());
+                let client = tls
+                    .of_cluster(builder)
+                    .use_protocol(protocol)
                     .tcp_settings(tcp())
                     .retries(1)
                     .min_retry_wait(2)
@@ -101,6 +150,9 @@ impl Target {
                 Ok(Arc::new(Shared(client.get_async_connection().await?)))
             }
             Self::Given(connect) => connect().await,
+            // It connects when it is asked for a connection.
+            #[cfg(feature = "deadpool")]
+            Self::Pool { pool, .. } => Ok(Arc::clone(pool)),
         }
     }
 
@@ -115,6 +167,30 @@ impl Target {
             Box::pin(async move { Ok(Arc::new(Shared(connecting.await?)) as Arc<dyn Connection>) })
         }))
     }
+}
+
+/// Told once when the peer has closed a connection.
+#[derive(Clone)]
+pub(crate) struct Closed(Arc<dyn Fn() + Send + Sync>);
+
+impl Closed {
+    pub(crate) fn new(tell: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    fn heard(&self, push: &PushInfo) -> Result<(), SendError> {
+        if push.kind == PushKind::Disconnection {
+            (self.0)();
+        }
+        Ok(())
+    }
+}
+
+/// Redis before 6 and some proxies do not know `HELLO`, or not with a 3 behind it.
+fn knows_resp2_only(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || error.detail().is_some_and(|detail| detail.to_ascii_lowercase().contains("unknown command"))
 }
 
 /// A connection whose clones share one socket.
@@ -144,9 +220,11 @@ fn sentinel(
     sentinels: &[ConnectionAddr],
     master: &str,
     info: &ConnectionInfo,
-) -> Result<SentinelClient, RedisError> {
+    protocol: ProtocolVersion,
+) -> Result<SentinelClientBuilder, RedisError> {
     let redis = info.redis_settings();
     let mut builder = SentinelClientBuilder::new(sentinels.to_vec(), master, SentinelServerType::Master)?
+        .set_client_to_redis_protocol(protocol)
         .set_client_to_redis_db(redis.db())
         .set_client_to_redis_tcp_settings(tcp())
         .set_client_to_sentinel_tcp_settings(tcp());
@@ -159,7 +237,7 @@ fn sentinel(
     if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
     }
-    builder.build()
+    Ok(builder)
 }
 
 /// `user:password@`, the hosts, and what comes behind the slash.
@@ -192,12 +270,14 @@ fn refused(url: &str, problem: &str) -> ConfigError {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Standalone(info) => info.addr().fmt(f),
+            Self::Standalone { info, .. } => info.addr().fmt(f),
             Self::Sentinel { master, sentinels, .. } => {
                 write!(f, "master {master} of {} sentinels", sentinels.len())
             }
-            Self::Cluster { nodes } => write!(f, "cluster of {} known nodes", nodes.len()),
+            Self::Cluster { nodes, .. } => write!(f, "cluster of {} known nodes", nodes.len()),
             Self::Given(_) => f.write_str("the application's own connection"),
+            #[cfg(feature = "deadpool")]
+            Self::Pool { .. } => f.write_str("the application's own pool"),
         }
     }
 }
@@ -212,7 +292,7 @@ mod tests {
     use super::*;
 
     fn message(url: &str) -> String {
-        match Target::parse(url) {
+        match Target::parse(url, Tls::default()) {
             Ok(target) => panic!("{url} is taken for {target}"),
             Err(error) => error.to_string(),
         }
@@ -228,7 +308,7 @@ mod tests {
             ("redis+cluster://a:7000", "cluster of 1 known nodes"),
             ("redis+cluster://ada:secret@a:7000,b:7001", "cluster of 2 known nodes"),
         ] {
-            let target = Target::parse(url).unwrap_or_else(|error| panic!("{error}"));
+            let target = Target::parse(url, Tls::default()).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(target.to_string(), shown);
         }
     }
@@ -236,13 +316,23 @@ mod tests {
     #[test]
     fn sentinels_are_asked_at_their_own_port_and_the_master_gets_the_login() {
         let Ok(Target::Sentinel { sentinels, info, .. }) =
-            Target::parse("redis+sentinel://ada:secret@a,b:7000/main/2")
+            Target::parse("redis+sentinel://ada:secret@a,b:7000/main/2", Tls::default())
         else {
             panic!("it is a Sentinel URL");
         };
         assert_eq!(sentinels.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:26379", "b:7000"]);
         let redis = info.redis_settings();
         assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ada"), Some("secret"), 2));
+    }
+
+    /// In the background, where rustls would panic, nobody could tell what is missing.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_without_a_crypto_provider_is_refused_before_anybody_connects() {
+        for url in ["rediss://localhost", "rediss+cluster://a:7000", "rediss+sentinel://a/main"] {
+            let message = message(url);
+            assert!(message.contains("no rustls crypto provider is installed: call"), "{message}");
+        }
     }
 
     #[test]

@@ -1,95 +1,20 @@
-//! The extractors: peer address, header, constant, closure, request extension.
+//! The simple extractors: header, constant, closure, request extension.
 
 use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
 use sluicegate_core::{ConfigError, ConfigErrorKind, Key};
 
+use crate::credentials::bounded;
 use crate::key::{Extraction, KeyExtractor};
-
-/// The address that the connection came from, for servers that put it into the request's extensions.
-///
-/// With axum's `into_make_service_with_connect_info::<SocketAddr>()` there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "it is a name for an address, made by servers")]
-pub struct PeerAddr(pub SocketAddr);
-
-/// One bucket per peer address: the other end of the connection, whatever headers say.
-///
-/// Behind a proxy, that is the proxy. IPv6 clients own whole networks, so their addresses count by prefix, /64
-/// unless set otherwise; an IPv4-mapped address is the IPv4 address that it is.
-///
-/// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>`.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerIp {
-    ipv6_prefix: u8,
-}
-
-impl PeerIp {
-    /// Peer addresses, IPv6 by /64.
-    pub const fn new() -> Self {
-        Self { ipv6_prefix: 64 }
-    }
-
-    /// How many bits of an IPv6 address tell clients apart: 1 to 128. Default: 64.
-    ///
-    /// # Errors
-    /// For a prefix of 0, which would put all clients into one bucket, or above 128.
-    pub fn ipv6_prefix(self, bits: u8) -> Result<Self, ConfigError> {
-        if (1..=128).contains(&bits) {
-            return Ok(Self { ipv6_prefix: bits });
-        }
-        Err(ConfigError::new(ConfigErrorKind::Layer, format!("an IPv6 prefix of {bits} bits: use 1 to 128")))
-    }
-
-    fn key(self, ip: IpAddr) -> Key {
-        match ip.to_canonical() {
-            IpAddr::V4(v4) => v4.into(),
-            IpAddr::V6(v6) => {
-                let mask = u128::MAX << (128 - u32::from(self.ipv6_prefix));
-                Ipv6Addr::from(u128::from(v6) & mask).into()
-            }
-        }
-    }
-}
-
-impl Default for PeerIp {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl KeyExtractor for PeerIp {
-    #[inline]
-    fn extract(&self, parts: &Parts) -> Extraction {
-        match peer(parts) {
-            Some(address) if !address.ip().is_unspecified() => Extraction::found(self.key(address.ip())),
-            _ => Extraction::missing(
-                "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), or put a PeerAddr into the request's extensions",
-            ),
-        }
-    }
-}
-
-#[inline]
-fn peer(parts: &Parts) -> Option<SocketAddr> {
-    if let Some(PeerAddr(address)) = parts.extensions.get() {
-        return Some(*address);
-    }
-    #[cfg(feature = "axum")]
-    if let Some(axum::extract::ConnectInfo(address)) = parts.extensions.get() {
-        return Some(*address);
-    }
-    None
-}
 
 /// One bucket per value of a header. Clients choose what they send: see [`KeyExtractor`].
 ///
-/// An empty or blank value counts as missing; of several lines the first counts.
+/// An empty or blank value counts as missing; of several lines the first counts. Values are compared byte by byte; all
+/// that are longer than 8 KiB share one bucket. For secrets there is [`ApiKey`](crate::ApiKey).
 #[derive(Clone, Debug)]
 pub struct Header(HeaderName);
 
@@ -99,13 +24,7 @@ impl Header {
     /// # Errors
     /// When `name` cannot be the name of a header.
     pub fn new(name: &str) -> Result<Self, ConfigError> {
-        name.parse().map(Self).map_err(|_| {
-            let shown: String = name.chars().take(64).collect();
-            ConfigError::new(
-                ConfigErrorKind::Layer,
-                format!("{shown:?} cannot be the name of a header: use letters, digits and '-', like \"x-api-key\""),
-            )
-        })
+        header_name(name).map(Self)
     }
 
     fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
@@ -116,10 +35,23 @@ impl Header {
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Extraction {
         match self.value(&parts.headers) {
-            Some(value) => Extraction::found(value),
+            Some(value) => Extraction::found(bounded(value)),
             None => Extraction::missing(format!("the header {} is missing", self.0)),
         }
     }
+}
+
+/// The name of a header, checked.
+pub(crate) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
+    name.parse().map_err(|_| {
+        let shown: String = name.chars().take(64).collect();
+        ConfigError::new(
+            ConfigErrorKind::Layer,
+            format!(
+                "{shown:?} cannot be the name of a header: use letters, digits and '-', like \"x-api-key\""
+            ),
+        )
+    })
 }
 
 /// One bucket for everybody.
@@ -242,33 +174,6 @@ mod tests {
 
     fn key(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Key, String> {
         extractor.extract(parts).now().unwrap().map_err(|missing| missing.to_string())
-    }
-
-    fn from(address: &str) -> Parts {
-        let address = PeerAddr(address.parse().unwrap());
-        parts(|request| _ = request.extensions_mut().insert(address))
-    }
-
-    #[test]
-    fn ipv6_peers_count_by_network_and_mapped_ones_by_address() {
-        let peer = PeerIp::new();
-        assert_eq!(key(&peer, &from("[2001:db8::1]:1")), key(&peer, &from("[2001:db8::ffff:2]:9")));
-        assert_ne!(key(&peer, &from("[2001:db8::1]:1")), key(&peer, &from("[2001:db8:0:1::1]:1")));
-        assert_eq!(key(&peer, &from("[::ffff:198.51.100.7]:1")), key(&peer, &from("198.51.100.7:2")));
-        assert_ne!(
-            key(&peer, &from("[::ffff:198.51.100.7]:1")),
-            key(&peer, &from("[::ffff:198.51.100.8]:1"))
-        );
-        let exact = PeerIp::new().ipv6_prefix(128).unwrap();
-        assert_ne!(key(&exact, &from("[2001:db8::1]:1")), key(&exact, &from("[2001:db8::2]:1")));
-        assert!(PeerIp::new().ipv6_prefix(0).unwrap_err().to_string().contains("0 bits: use 1 to 128"));
-    }
-
-    #[test]
-    fn no_address_is_no_key() {
-        for parts in [parts(|_| ()), from("[::]:80"), from("0.0.0.0:80")] {
-            assert!(key(&PeerIp::new(), &parts).unwrap_err().contains("into_make_service_with_connect_info"));
-        }
     }
 
     #[test]

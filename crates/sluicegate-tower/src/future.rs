@@ -11,9 +11,11 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::gate::{Gate, Marked, Next, Step};
-use crate::layer::Shared;
+use crate::gate::{Gate, Next, Step};
+use crate::mark::Marked;
+use crate::meter::Meter;
 use crate::refusal::Respond;
+use crate::shared::Shared;
 
 pin_project! {
     /// The response of [`RateLimit`](crate::RateLimit).
@@ -89,12 +91,25 @@ where
 }
 
 impl<R> Passed<R> {
-    /// Shows a request to its handlers as passed.
-    pub(crate) fn new<B>(marked: Box<Marked>, request: &mut Request<B>, shared: &Arc<Shared<R>>) -> Self {
-        if shared.extensions {
-            request.extensions_mut().insert(marked.decision.clone());
+    /// Shows a request to its handlers as passed, with what was decided if its response is to be marked.
+    #[inline]
+    pub(crate) fn enter<B>(
+        marked: Option<Box<Marked>>,
+        request: &mut Request<B>,
+        shared: &Arc<Shared<R>>,
+    ) -> Option<Self> {
+        if shared.meters {
+            // A request that no limit counted has a meter too, so that handlers need not care.
+            let meter = marked.as_ref().and_then(|marked| marked.meter.clone()).unwrap_or_default();
+            Meter::enter(&meter, request.extensions_mut());
         }
-        Self { marked, shared: Arc::clone(shared) }
+        let marked = marked?;
+        if shared.extensions
+            && let Some(decision) = &marked.decision
+        {
+            request.extensions_mut().insert(decision.clone());
+        }
+        Some(Self { marked, shared: Arc::clone(shared) })
     }
 }
 
@@ -122,7 +137,7 @@ where
                     let following = match next {
                         Next::Go(marked) => {
                             let mut request = Request::from_parts(parts, body);
-                            let passed = marked.map(|marked| Passed::new(marked, &mut request, &shared));
+                            let passed = Passed::enter(marked, &mut request, &shared);
                             State::Calling { inner: service.call(request), passed }
                         }
                         Next::Refuse(response) => State::Refused { response: Some(response) },
@@ -134,7 +149,10 @@ where
                 }
                 StateProj::Calling { inner, passed } => {
                     let mut response = ready!(inner.poll(cx))?;
-                    if let Some(Passed { marked, shared }) = passed.take() {
+                    if let Some(Passed { mut marked, shared }) = passed.take() {
+                        if shared.refunds {
+                            response = marked.refund(&shared, response);
+                        }
                         marked.mark(&shared, &mut response);
                     }
                     return Poll::Ready(Ok(response));

@@ -1,52 +1,51 @@
-//! The way of a request to its decision: keys, verdict, turn. Each step is taken at once where it can be.
+//! The way of a request to its decision: tiers, keys, verdict, turn. Each step is taken at once where it can be.
 
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
-use http::header::RETRY_AFTER;
 use http::request::Parts;
-use sluicegate_core::{Decision, Key, Mode, RateLimiter, StoreError, Turn, Verdict};
-use smallvec::SmallVec;
+use sluicegate_core::{Decision, Key, Turn, Verdict};
 
-use crate::headers::{self, forbid_caching};
+use crate::asks::{Asked, Asks};
+use crate::conditions::{Asking, Choice};
+use crate::decide::refuse;
 use crate::key::{Extraction, MissingKey};
-use crate::layer::{OnStoreError, Shared};
 use crate::limit::OnMissingKey;
-use crate::refusal::{Reason, Refusal, Respond};
+use crate::mark::Marked;
+use crate::predicate::Entry;
+use crate::queue::Place;
+use crate::refusal::{Reason, Respond};
+use crate::shared::Shared;
+use crate::trial::Trial;
 
 /// The limits that a request was found to be subject to, so far.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    asked: SmallVec<[Asked; 1]>,
-    /// The limit whose key comes next.
+    pub(crate) asks: Asks,
+    /// What is asked of policies that are only tried out, and then what was.
+    pub(crate) tried: Vec<Asked>,
+    pub(crate) trials: Vec<Arc<Trial>>,
+    /// The limit that comes next.
     next: usize,
-}
-
-/// Whose bucket of a limit, and for how much.
-#[derive(Debug)]
-struct Asked {
-    limit: usize,
-    key: Key,
-    cost: u64,
 }
 
 /// What has to be waited for.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Key(Extraction),
+    Tier(Choice, u64),
+    Key(Extraction, Wanted),
     Verdict(Verdict),
-    Turn(Turn, Decision),
+    Turn(Turn, Decision, #[expect(dead_code, reason = "held for as long as the turn is waited for")] Place),
 }
 
-/// What the response of the inner service is to be marked with. In a box, for it is large and goes through many hands.
-#[derive(Debug)]
-pub(crate) struct Marked {
-    gate: Gate,
-    pub(crate) decision: Decision,
+/// Of which limiter how much is asked, once the key is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    slot: usize,
+    cost: u64,
 }
 
 /// What a step led to.
@@ -61,32 +60,23 @@ pub(crate) enum Next<B> {
 impl Gate {
     /// Goes as far as it can without waiting.
     pub(crate) fn enter<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
-        while let Some(limit) = shared.limits.get(self.next) {
-            match limit.key.extract(parts).now() {
-                Ok(found) => {
-                    if let Some(refused) = self.found(shared, parts, found) {
-                        return refused;
-                    }
-                }
-                Err(pending) => return Next::Wait(Box::new(Step::Key(pending))),
+        if let Some(door) = &shared.door {
+            match door.entry(parts) {
+                Entry::ToTheLimits => {}
+                Entry::PastTheLimits => return Next::Go(None),
+                Entry::Refused => return refuse(shared, parts, Reason::Blocked),
             }
         }
-        if self.asked.is_empty() {
-            return Next::Go(None);
+        self.go_on(shared, parts)
+    }
+
+    fn go_on<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+        while let Some(limit) = shared.limits.get(self.next) {
+            if let Some(next) = self.ask(shared, parts, limit.asking(parts)) {
+                return next;
+            }
         }
-        let verdict = RateLimiter::decide_all(self.asks(shared, None));
-        if !shared.marks_responses()
-            && let Some(Ok(decision)) = verdict.known()
-            && decision.is_allowed()
-            && decision.delay().is_zero()
-        {
-            // As `pass`, without taking the decision out of the verdict.
-            return Next::Go(None);
-        }
-        match verdict.now() {
-            Ok(result) => self.decided(shared, parts, result),
-            Err(verdict) => Next::Wait(Box::new(Step::Verdict(verdict))),
-        }
+        self.decide(shared, parts)
     }
 
     /// Waits for a step, and goes on from there as far as it can.
@@ -99,18 +89,21 @@ impl Gate {
     ) -> Poll<Next<B>> {
         loop {
             let next = match step {
-                Step::Key(extraction) => {
+                Step::Tier(choice, cost) => {
+                    let tier = ready!(Pin::new(choice).poll(cx));
+                    let next = self.ask(shared, parts, Asking::of(tier, *cost));
+                    next.unwrap_or_else(|| self.go_on(shared, parts))
+                }
+                Step::Key(extraction, wanted) => {
                     let found = ready!(Pin::new(extraction).poll(cx));
-                    match self.found(shared, parts, found) {
-                        None => self.enter(shared, parts),
-                        Some(refused) => refused,
-                    }
+                    let next = self.found(shared, parts, *wanted, found);
+                    next.unwrap_or_else(|| self.go_on(shared, parts))
                 }
                 Step::Verdict(verdict) => {
                     let result = ready!(Pin::new(verdict).poll(cx));
                     self.decided(shared, parts, result)
                 }
-                Step::Turn(turn, decision) => {
+                Step::Turn(turn, decision, _) => {
                     ready!(Pin::new(turn).poll(cx));
                     let decision = decision.clone().later(decision.delay());
                     self.pass(shared, decision)
@@ -123,14 +116,46 @@ impl Gate {
         }
     }
 
+    /// Finds out whose bucket it is that the next limit asks of.
+    #[inline]
+    fn ask<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        asking: Asking,
+    ) -> Option<Next<B>> {
+        let limit = &shared.limits[self.next];
+        match asking {
+            Asking::For { limiter, cost } => {
+                let wanted = Wanted { slot: limit.first_slot + limiter, cost };
+                match limit.key.extract(parts).now() {
+                    Ok(found) => self.found(shared, parts, wanted, found),
+                    Err(pending) => Some(Next::Wait(Box::new(Step::Key(pending, wanted)))),
+                }
+            }
+            Asking::Nothing => {
+                self.next += 1;
+                None
+            }
+            Asking::Refusal(status) => {
+                let missing = MissingKey::new("the request is in no known tier");
+                Some(refuse(shared, parts, Reason::MissingKey(&missing, status)))
+            }
+            Asking::Choosing { choice, cost } => Some(Next::Wait(Box::new(Step::Tier(choice, cost)))),
+        }
+    }
+
     /// Takes note of the next limit's key, or of its absence, for which the request may be refused.
     fn found<R: Respond<B>, B>(
         &mut self,
         shared: &Shared<R>,
         parts: &Parts,
+        Wanted { slot, cost }: Wanted,
         found: Result<Key, MissingKey>,
     ) -> Option<Next<B>> {
         let limit = &shared.limits[self.next];
+        let plan = shared.plan();
+        let is_shadow = plan.has_shadow && plan.policies[slot].is_shadow();
         let rejected = found.as_ref().err().and_then(MissingKey::reject).map(OnMissingKey::Reject);
         let key = match (found, rejected.unwrap_or(limit.on_missing_key)) {
             (Ok(key), _) => Some(key),
@@ -139,123 +164,16 @@ impl Gate {
                 Some(Key::shared())
             }
             (Err(_), OnMissingKey::Skip) => None,
+            (Err(_), OnMissingKey::Reject(_)) if is_shadow => None,
             (Err(missing), OnMissingKey::Reject(status)) => {
                 return Some(refuse(shared, parts, Reason::MissingKey(&missing, status)));
             }
         };
         if let Some(key) = key {
-            self.asked.push(Asked { limit: self.next, key, cost: limit.cost });
+            let asked = Asked { slot, key, cost };
+            if is_shadow { self.tried.push(asked) } else { self.asks.push(asked) }
         }
         self.next += 1;
         None
     }
-
-    fn decided<R: Respond<B>, B>(
-        &mut self,
-        shared: &Shared<R>,
-        parts: &Parts,
-        result: Result<Decision, StoreError>,
-    ) -> Next<B> {
-        let mut decision = match result {
-            Ok(decision) => decision,
-            Err(error) => {
-                shared.report(&error);
-                return match shared.on_store_error {
-                    OnStoreError::Allow => Next::Go(None),
-                    OnStoreError::Deny => refuse(shared, parts, Reason::Store(&error)),
-                };
-            }
-        };
-        if !decision.is_allowed() {
-            self.label(shared, &mut decision);
-            let refusal = Refusal::of(&decision, parts);
-            let mut response = answer(shared, &refusal);
-            if shared.extensions {
-                response.extensions_mut().insert(decision);
-            }
-            return Next::Refuse(response);
-        }
-        let delay = decision.delay();
-        if delay.is_zero() {
-            return self.pass(shared, decision);
-        }
-        let limits = self.asked.iter().map(|asked| {
-            let limiter = shared.limits[asked.limit].limiter.clone();
-            (limiter, asked.key.clone(), asked.cost)
-        });
-        Next::Wait(Box::new(Step::Turn(Turn::new(delay, limits), decision)))
-    }
-
-    /// On to the inner service. A layer that shows nothing does not even hold on to what was decided.
-    fn pass<R, B>(&mut self, shared: &Shared<R>, mut decision: Decision) -> Next<B> {
-        if !shared.marks_responses() {
-            return Next::Go(None);
-        }
-        self.label(shared, &mut decision);
-        Next::Go(Some(Box::new(Marked { gate: mem::take(self), decision })))
-    }
-
-    /// The decision with the names of its policies.
-    fn label<R>(&self, shared: &Shared<R>, decision: &mut Decision) {
-        let plan = shared.plan();
-        if self.asked.len() == shared.limits.len() {
-            return decision.set_policies(Arc::clone(&plan.policies));
-        }
-        decision
-            .set_policies(self.asked.iter().map(|asked| Arc::clone(&plan.policies[asked.limit])).collect());
-    }
-
-    /// Gives back what `decision` spent, and says where that leaves the request's keys if that is known at once.
-    fn give_back<R>(&self, shared: &Shared<R>, decision: &Decision) -> Option<Decision> {
-        let mode = Mode::Refund { spent_us: Some(decision.spent_us()) };
-        let verdict = RateLimiter::decide_all(self.asks(shared, Some(mode)));
-        let mut decision = verdict.now().ok()?.ok()?;
-        self.label(shared, &mut decision);
-        Some(decision)
-    }
-
-    fn asks<'a, R>(
-        &'a self,
-        shared: &'a Shared<R>,
-        mode: Option<Mode>,
-    ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, u64, Option<Mode>)> {
-        self.asked
-            .iter()
-            .map(move |asked| (&shared.limits[asked.limit].limiter, &asked.key, asked.cost, mode))
-    }
-}
-
-impl Marked {
-    /// Marks the response of the inner service with where the client stands.
-    pub(crate) fn mark<R, B>(self: Box<Self>, shared: &Shared<R>, response: &mut Response<B>) {
-        let Self { gate, decision } = *self;
-        let inner = response.extensions_mut().remove::<Decision>();
-        let shown = match &inner {
-            None => decision,
-            Some(inner) if inner.is_allowed() => decision.merge(inner),
-            // A limit behind this one refused: this one has let nothing through, so it has nothing to charge for.
-            Some(inner) => gate.give_back(shared, &decision).unwrap_or(decision).merge(inner),
-        };
-        headers::write(response.headers_mut(), shared.headers, &shown, &shared.plan());
-        // For layers further out: what all of them know together, or what was there before.
-        let left = if shared.extensions { Some(shown) } else { inner };
-        if let Some(decision) = left {
-            response.extensions_mut().insert(decision);
-        }
-    }
-}
-
-fn refuse<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, reason: Reason<'_>) -> Next<B> {
-    Next::Refuse(answer(shared, &Refusal { reason, parts }))
-}
-
-fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>) -> Response<B> {
-    let mut response = shared.respond.respond(refusal);
-    forbid_caching(response.headers_mut());
-    if let Some(decision) = refusal.decision() {
-        headers::write(response.headers_mut(), shared.headers, decision, &shared.plan());
-    } else if let Some(seconds) = refusal.retry_after_seconds() {
-        response.headers_mut().insert(RETRY_AFTER, seconds.into());
-    }
-    response
 }

@@ -153,6 +153,12 @@ impl MissingKey {
     }
 }
 
+impl From<Result<Key, MissingKey>> for Extraction {
+    fn from(found: Result<Key, MissingKey>) -> Self {
+        Self(Found::Ready(found))
+    }
+}
+
 impl From<MissingKey> for Extraction {
     fn from(missing: MissingKey) -> Self {
         Self(Found::Ready(Err(missing)))

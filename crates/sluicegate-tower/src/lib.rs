@@ -36,31 +36,103 @@
 //!
 //! # Where to put it
 //! Outside of what is expensive (authentication that asks a database), inside of CORS: a browser hides a 429 that has
-//! no CORS fields. Nothing that a client writes into headers is trusted, unless a [`Header`] extractor is told to.
+//! no CORS fields.
+//!
+//! # Whose bucket
+//! Nothing that a client writes into headers is trusted, unless an extractor is told to.
+//!
+//! | key | for |
+//! |---|---|
+//! | [`PeerIp`] | clients that connect to this server themselves; the default |
+//! | [`ClientIp`] | clients behind proxies, which are named |
+//! | [`ApiKey`], [`Bearer`], [`Cookie`] | who shows a secret; kept as a digest only |
+//! | `BearerJwt` | the subject of a verified token |
+//! | [`FromExtension`], [`key_fn`] | what an authentication in front has found |
+//! | `Route`, [`RequestMethod`], [`RequestPath`] | what a request is for |
+//! | [`Header`] | what a trusted proxy says about the client |
+//! | [`Constant`] | all together |
+//!
+//! A tuple of them has a bucket per combination; [`or`](KeyExtractor::or) asks the next one where one finds nothing.
 //!
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
-//! | `axum` | [`PeerIp`] sees axum's `ConnectInfo<SocketAddr>` |
+//! | `axum` | [`PeerIp`] and [`ClientIp`] see axum's `ConnectInfo<SocketAddr>`; `Route` |
+//! | `jwt` | `BearerJwt`: verified JSON Web Tokens |
+//! | `grpc` | `GrpcStatus` and `GrpcOr`, refusals that gRPC clients understand |
+//! | `outgoing` | `OutgoingLayer`, calls to other servers at the pace that they and we allow |
 //!
 //! [tower]: https://docs.rs/tower
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod accept;
+mod asks;
+mod builder;
+mod client_ip;
+mod conditions;
+mod credentials;
+mod decide;
 mod extract;
 mod future;
 mod gate;
+mod generic;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod headers;
+mod in_flight;
+mod join;
 mod key;
 mod layer;
 mod limit;
+mod lines;
+mod mark;
+mod meter;
+#[cfg(feature = "outgoing")]
+mod outgoing;
+mod path;
+mod plan;
+mod predicate;
+mod problem;
+mod queue;
 mod refusal;
+mod route;
 mod service;
+mod shadow;
+mod shared;
+mod simple;
+mod tiers;
+mod trial;
 
-pub use self::extract::{Constant, FromExtension, Header, KeyFn, PeerAddr, PeerIp, key_fn};
+pub use self::builder::RateLimitLayerBuilder;
+pub use self::client_ip::{ClientIp, ForwardedFaults, Networks, OnMalformed, PeerAddr, PeerIp};
+pub use self::credentials::{ApiKey, Bearer, Cookie};
+#[cfg(feature = "jwt")]
+#[cfg_attr(docsrs, doc(cfg(feature = "jwt")))]
+pub use self::credentials::{BearerJwt, Claims};
+pub use self::extract::{Constant, FromExtension, Header, KeyFn, key_fn};
 pub use self::future::ResponseFuture;
-pub use self::headers::Headers;
+pub use self::generic::{CallError, CallFuture, CallLimit, CallLimitLayer, CallMeter, WithCost};
+#[cfg(feature = "grpc")]
+#[cfg_attr(docsrs, doc(cfg(feature = "grpc")))]
+pub use self::grpc::{GrpcOr, GrpcStatus};
+pub use self::headers::{Headers, LegacyReset};
+pub use self::in_flight::{Held, HeldPermit, InFlightFuture, InFlightLayer, InFlightProblem, LimitInFlight};
 pub use self::key::{Extraction, KeyExtractor, MissingKey, Or};
-pub use self::layer::{OnStoreError, RateLimitLayer, RateLimitLayerBuilder};
+pub use self::layer::RateLimitLayer;
 pub use self::limit::{Limit, OnMissingKey};
-pub use self::refusal::{ProblemJson, Reason, Refusal, Respond};
+pub use self::meter::Meter;
+#[cfg(feature = "outgoing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "outgoing")))]
+pub use self::outgoing::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};
+pub use self::path::RequestPath;
+pub use self::predicate::{method_in, path_in, preflight};
+pub use self::problem::ProblemJson;
+pub use self::refusal::{Reason, Refusal, Respond};
+pub use self::route::RequestMethod;
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use self::route::Route;
 pub use self::service::RateLimit;
+pub use self::shadow::ShadowCount;
+pub use self::simple::SimpleJson;
+pub use self::tiers::{Tiers, TiersBuilder};

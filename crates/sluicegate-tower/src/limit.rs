@@ -1,13 +1,18 @@
 //! One limit of a layer: a limiter, whose bucket, and how much a request costs.
 
 use std::fmt;
+use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::StatusCode;
+use http::request::Parts;
+use http::{StatusCode, response};
 use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter};
 
-use crate::extract::PeerIp;
+use crate::client_ip::PeerIp;
+use crate::conditions::{Asking, Conditions};
 use crate::key::{KeyExtractor, MissingKey};
+use crate::tiers::Tiers;
 
 /// A limiter with the key that it is asked about and the cost of a request.
 ///
@@ -25,11 +30,26 @@ use crate::key::{KeyExtractor, MissingKey};
 /// ```
 #[must_use = "a limit does nothing until it is put into a layer"]
 pub struct Limit {
-    pub(crate) limiter: RateLimiter,
+    limiters: Limiters,
     pub(crate) key: Box<dyn KeyExtractor>,
-    pub(crate) cost: u64,
+    cost: u64,
     pub(crate) on_missing_key: OnMissingKey,
+    /// What decides per request whether, in which tier and at what cost the limit applies. Most limits have none.
+    conditions: Option<Box<Conditions>>,
+    pub(crate) refund_if: Option<RefundIf>,
+    pub(crate) name: Option<Arc<str>>,
+    /// The place of its first limiter among all of the layer; set when the layer is made.
+    pub(crate) first_slot: usize,
     warned: AtomicBool,
+}
+
+/// Says by the head of a response whether a request gets its units back.
+pub(crate) type RefundIf = Box<dyn Fn(&response::Parts) -> bool + Send + Sync>;
+
+/// The limiters that a request may be asked of; it is asked of one of them.
+pub(crate) enum Limiters {
+    One(RateLimiter),
+    Tiers(Tiers),
 }
 
 /// What happens to a request whose key is missing.
@@ -47,11 +67,19 @@ pub enum OnMissingKey {
 impl Limit {
     /// The limiter, with one unit per request from the bucket of its peer address.
     pub fn new(limiter: RateLimiter) -> Self {
+        Self::of(Limiters::One(limiter))
+    }
+
+    pub(crate) fn of(limiters: Limiters) -> Self {
         Self {
-            limiter,
+            limiters,
             key: Box::new(PeerIp::new()),
             cost: 1,
             on_missing_key: OnMissingKey::Share,
+            conditions: None,
+            refund_if: None,
+            name: None,
+            first_slot: 0,
             warned: AtomicBool::new(false),
         }
     }
@@ -67,29 +95,50 @@ impl Limit {
     /// # Errors
     /// When the cost is 0, which would limit nothing, or above what a quota of the policy ever lets pass at once: such a limit would refuse everything.
     pub fn cost(mut self, cost: u64) -> Result<Self, ConfigError> {
-        let policy = self.limiter.policy();
-        if cost == 0 {
-            return Err(ConfigError::new(
-                ConfigErrorKind::Layer,
-                format!(
-                    "a cost of 0 would let every request pass policy {:?}: use at least 1",
-                    policy.name()
-                ),
-            ));
-        }
-        if let Some(quota) = policy.quotas().iter().find(|quota| quota.rule().capacity() < cost) {
-            return Err(ConfigError::new(
-                ConfigErrorKind::Layer,
-                format!(
-                    "cost {cost} is above burst {} of {} in policy {:?}: no request would ever pass",
+        let fail = |message: String| Err(ConfigError::new(ConfigErrorKind::Layer, message));
+        for limiter in self.limiters() {
+            let policy = limiter.policy();
+            let name = policy.name();
+            if cost == 0 {
+                return fail(format!(
+                    "a cost of 0 would let every request pass policy {name:?}: use at least 1"
+                ));
+            }
+            if let Some(quota) = policy.quotas().iter().find(|quota| quota.rule().capacity() < cost) {
+                return fail(format!(
+                    "cost {cost} is above burst {} of {} in policy {name:?}: no request would ever pass",
                     quota.rule().capacity(),
                     quota.quota(),
-                    policy.name()
-                ),
-            ));
+                ));
+            }
         }
         self.cost = cost;
         Ok(self)
+    }
+
+    /// Gives a request its units back when the head of its response is such that `refund` is true: a login that went
+    /// well, an error that is the server's own. The fields of the response then show what is left after that, if the
+    /// store answers at once, as memory does. An error of the service is no response, and gives nothing back.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    ///
+    /// // Only failed logins count.
+    /// let login = Policy::sliding_log("login", "5/min").on(&MemoryStore::new())?;
+    /// let limit = Limit::new(login).refund_if(|head| head.status.is_success());
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn refund_if(mut self, refund: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.refund_if = Some(Box::new(refund));
+        self
+    }
+
+    /// The name by which a [`Meter`](crate::Meter) finds this limit. Default: the name of the policy that was asked,
+    /// which with tiers differs from request to request.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into().into());
+        self
     }
 
     /// What happens to a request whose key is missing. Default: [`OnMissingKey::Share`].
@@ -98,12 +147,35 @@ impl Limit {
         self
     }
 
+    /// What depends on the request, to be added to.
+    pub(crate) fn conditions(&mut self) -> &mut Conditions {
+        self.conditions.get_or_insert_default()
+    }
+
+    /// All limiters that a request may be asked of.
+    pub(crate) fn limiters(&self) -> &[RateLimiter] {
+        match &self.limiters {
+            Limiters::One(limiter) => slice::from_ref(limiter),
+            Limiters::Tiers(tiers) => tiers.limiters(),
+        }
+    }
+
+    /// What the limit asks for this request, as far as that is known at once.
+    #[inline]
+    pub(crate) fn asking(&self, parts: &Parts) -> Asking {
+        match &self.conditions {
+            None => Asking::For { limiter: 0, cost: self.cost },
+            Some(conditions) => conditions.asking(self.cost, parts),
+        }
+    }
+
     /// Says once that requests without a key share a bucket: usually the server is wired up wrongly.
     pub(crate) fn warn_once(&self, missing: &MissingKey) {
         // Relaxed: at worst two threads warn.
         if !self.warned.swap(true, Ordering::Relaxed) {
+            let policy = self.limiters().first().map(RateLimiter::policy);
             tracing::warn!(
-                policy = self.limiter.policy().name(),
+                policy = policy.as_ref().map(|policy| policy.name()),
                 "requests without a key share one bucket of this policy: {missing}"
             );
         }
@@ -119,7 +191,7 @@ impl From<RateLimiter> for Limit {
 impl fmt::Debug for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limit")
-            .field("limiter", &self.limiter)
+            .field("limiters", &self.limiters())
             .field("cost", &self.cost)
             .field("on_missing_key", &self.on_missing_key)
             .finish_non_exhaustive()

@@ -1,16 +1,16 @@
 //! The answer to a request that is refused: [`Refusal`] says why, [`Respond`] makes the response.
 
-use std::fmt;
-use std::fmt::Write as _;
+use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Response, StatusCode};
-use sluicegate_core::{Decision, Outcome, StoreError};
+use sluicegate_core::{Decision, Outcome, Standing, StoreError};
 
-use crate::headers::{MOST, ceil_seconds, retry_after, violated};
+use crate::headers::{self, Already, come_back_after, forbid_caching, retry_after, violated};
 use crate::key::MissingKey;
+use crate::lines::ceil_seconds;
+use crate::mark::Unserved;
+use crate::shared::Shared;
 
 /// A request that is not let through, and why.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,14 @@ pub enum Reason<'a> {
     Impossible(&'a Decision),
     /// It has no key, and the limit rejects such requests with this status.
     MissingKey(&'a MissingKey, StatusCode),
-    /// The store gave no answer, and the layer denies then: 503.
-    Store(&'a StoreError),
+    /// The store could not be reached, and a policy refuses then
+    /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. With the error, if the store has handed it on.
+    Outage(Option<&'a StoreError>),
+    /// It would have had to wait so long for its turn, and as many requests as may wait do so already: 503. It has
+    /// spent nothing.
+    QueueFull(Duration),
+    /// The layer [denies](crate::RateLimitLayerBuilder::deny) such requests: 403.
+    Blocked,
 }
 
 impl<'a> Refusal<'a> {
@@ -48,17 +54,29 @@ impl<'a> Refusal<'a> {
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.reason {
             Reason::Exceeded(decision) | Reason::Impossible(decision) => Some(decision),
-            Reason::MissingKey(..) | Reason::Store(_) => None,
+            Reason::MissingKey(..) | Reason::Outage(_) | Reason::QueueFull(_) | Reason::Blocked => None,
         }
+    }
+
+    /// The standing whose numbers the client may see, the same as in the header fields: that of the quota that decided,
+    /// unless its policy is [hidden](sluicegate_core::PolicyBuilder::hidden). `None` if nothing was decided, and if all
+    /// policies are hidden.
+    pub fn standing(&self) -> Option<&'a Standing> {
+        self.decision().and_then(headers::shown)
+    }
+
+    /// The names of the quotas that refused, as header fields have them. Those of hidden policies are left out.
+    pub fn violated(&self) -> impl Iterator<Item = &'a str> {
+        self.decision().into_iter().flat_map(violated)
     }
 
     /// The status that fits the reason.
     pub fn status(&self) -> StatusCode {
         match self.reason {
             Reason::Exceeded(_) => StatusCode::TOO_MANY_REQUESTS,
-            Reason::Impossible(_) => StatusCode::FORBIDDEN,
+            Reason::Impossible(_) | Reason::Blocked => StatusCode::FORBIDDEN,
             Reason::MissingKey(_, status) => status,
-            Reason::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Outage(_) | Reason::QueueFull(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -67,8 +85,23 @@ impl<'a> Refusal<'a> {
         match self.reason {
             Reason::Exceeded(decision) | Reason::Impossible(decision) => retry_after(decision),
             // An outage has no known end; a second keeps clients from hammering.
-            Reason::Store(_) => Some(1),
-            Reason::MissingKey(..) => None,
+            Reason::Outage(_) => Some(1),
+            Reason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
+            Reason::MissingKey(..) | Reason::Blocked => None,
+        }
+    }
+
+    /// What is wrong and what helps, in one sentence without a full stop.
+    pub(crate) fn detail(&self) -> Detail<'a> {
+        match self.reason {
+            Reason::Exceeded(_) => Detail::TryAgainIn(self.retry_after_seconds().unwrap_or(1)),
+            Reason::Impossible(_) => Detail::Text(
+                "this request costs more than the limit ever lets pass at once: no wait will help",
+            ),
+            Reason::MissingKey(missing, _) => Detail::Text(missing.reason()),
+            Reason::Outage(_) => Detail::Text("the rate limiter gave no answer"),
+            Reason::QueueFull(_) => Detail::Text("too many requests are waiting for their turn"),
+            Reason::Blocked => Detail::Text("requests like this one are not accepted"),
         }
     }
 
@@ -98,101 +131,25 @@ where
     }
 }
 
-/// Problem details (RFC 9457), with the problem type that the rate limit draft defines and the numbers that the
-/// header fields carry. For every body that can be made of [`Bytes`].
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct ProblemJson;
-
-impl ProblemJson {
-    /// The default responder.
-    pub const fn new() -> Self {
-        Self
-    }
+/// What a body says in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Detail<'a> {
+    Text(&'a str),
+    /// Too many requests, for so many seconds.
+    TryAgainIn(u64),
 }
 
-impl<B: From<Bytes>> Respond<B> for ProblemJson {
-    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
-        let mut body = String::with_capacity(384);
-        // Writing to a string cannot fail.
-        let _ = problem(&mut body, refusal);
-        // Bytes of exactly their length need no second allocation to be shared.
-        let mut response = Response::new(B::from(Bytes::from(body.into_bytes().into_boxed_slice())));
-        // Room for the rate limit fields and what servers add.
-        response.headers_mut().reserve(10);
-        *response.status_mut() = refusal.status();
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        response
+/// The response to a refused request, with the fields that every such response has.
+pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>) -> Response<B> {
+    let mut response = shared.respond.respond(refusal);
+    forbid_caching(response.headers_mut());
+    if let Some(decision) = refusal.decision() {
+        headers::write(response.headers_mut(), shared.style, decision, &shared.plan(), Already::Ours);
+    } else if let Some(seconds) = refusal.retry_after_seconds() {
+        come_back_after(response.headers_mut(), seconds);
     }
-}
-
-fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
-    let status = refusal.status().as_u16();
-    match refusal.reason {
-        Reason::Exceeded(decision) => {
-            let mut digits = itoa::Buffer::new();
-            let wait = digits.format(refusal.retry_after_seconds().unwrap_or(1));
-            body.push_str(r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":"too many requests: try again in "#);
-            body.push_str(wait);
-            body.push_str(r#" s","retry_after":"#);
-            body.push_str(wait);
-            body.push(',');
-            numbers(body, decision);
-            Ok(())
-        }
-        Reason::Impossible(decision) => {
-            write!(
-                body,
-                r#"{{"type":"about:blank","title":"Forbidden","status":{status},"detail":"this request costs more than the limit ever lets pass at once: no wait will help","#
-            )?;
-            numbers(body, decision);
-            Ok(())
-        }
-        Reason::MissingKey(missing, code) => {
-            write!(body, r#"{{"type":"about:blank","title":"#)?;
-            quoted(body, code.canonical_reason().unwrap_or("Refused"))?;
-            write!(body, r#","status":{status},"detail":"#)?;
-            quoted(body, missing.reason())?;
-            body.write_char('}')
-        }
-        Reason::Store(_) => write!(
-            body,
-            r#"{{"type":"about:blank","title":"Service Unavailable","status":{status},"detail":"the rate limiter gave no answer"}}"#
-        ),
+    if shared.extensions && matches!(refusal.reason, Reason::Outage(_) | Reason::QueueFull(_)) {
+        response.extensions_mut().insert(Unserved);
     }
-}
-
-/// The numbers of the header fields, and which quotas refused. Without `fmt`, for floods are refused by the million.
-fn numbers(body: &mut String, decision: &Decision) {
-    let mut digits = itoa::Buffer::new();
-    let reset = ceil_seconds(decision.reset_after());
-    for (name, number) in [
-        (r#""limit":"#, decision.limit()),
-        (r#","remaining":"#, decision.remaining()),
-        (r#","reset":"#, reset),
-    ] {
-        body.push_str(name);
-        body.push_str(digits.format(number.min(MOST)));
-    }
-    body.push_str(r#","violated-policies":["#);
-    for (index, name) in violated(decision).enumerate() {
-        // Names of policies and quotas consist of characters that JSON takes as they are.
-        body.push_str(if index == 0 { "\"" } else { ",\"" });
-        body.push_str(name);
-        body.push('"');
-    }
-    body.push_str("]}");
-}
-
-/// A JSON string.
-fn quoted(body: &mut String, text: &str) -> fmt::Result {
-    body.write_char('"')?;
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => write!(body, "\\{c}")?,
-            c if c < ' ' => write!(body, "\\u{:04x}", u32::from(c))?,
-            c => body.write_char(c)?,
-        }
-    }
-    body.write_char('"')
+    response
 }

@@ -10,8 +10,9 @@ use tower_service::Service;
 
 use crate::future::{Passed, ResponseFuture};
 use crate::gate::{Gate, Next};
-use crate::layer::Shared;
-use crate::refusal::{ProblemJson, Respond};
+use crate::problem::ProblemJson;
+use crate::refusal::Respond;
+use crate::shared::Shared;
 
 /// A service behind limits; made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
@@ -75,7 +76,7 @@ where
             // Decided at once, so the value that was polled ready is called here, and nothing is cloned.
             Next::Go(marked) => {
                 let mut request = Request::from_parts(parts, body);
-                let passed = marked.map(|marked| Passed::new(marked, &mut request, &self.shared));
+                let passed = Passed::enter(marked, &mut request, &self.shared);
                 ResponseFuture::calling(self.inner.call(request), passed)
             }
             Next::Refuse(response) => ResponseFuture::refused(response),

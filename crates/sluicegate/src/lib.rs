@@ -9,11 +9,20 @@ pub mod docs {
 
     #[doc = include_str!("../docs/outages.md")]
     pub mod outages {}
+
+    #[doc = include_str!("../docs/threats.md")]
+    pub mod threats {}
 }
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use sluicegate_axum::__private;
+#[cfg(feature = "macros")]
+pub use sluicegate_axum::{BoxRespond, RateLimits, rate_limited};
 #[cfg(feature = "axum")]
-pub use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
+pub use sluicegate_axum::{Decided, KeyFromExtractor, NotLimited, RateLimitExt, key_from_extractor};
 pub use sluicegate_core::algorithm;
+pub use sluicegate_core::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Permit};
 pub use sluicegate_core::{
     Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Clock, ConfigError,
     ConfigErrorKind, Decision, Drain, Inherit, IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock, MemoryStats,
@@ -21,11 +30,30 @@ pub use sluicegate_core::{
     PolicyQuota, Quota, RateLimiter, Refill, Resilient, ResilientBuilder, ResilientStatus, Standing, Store,
     StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
 };
+#[cfg(feature = "redis-deadpool")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]
+pub use sluicegate_redis::DeadPool;
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
+#[cfg(feature = "axum")]
+pub use sluicegate_tower::Route;
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{
-    Constant, Extraction, FromExtension, Header, Headers, KeyExtractor, KeyFn, Limit, MissingKey,
-    OnMissingKey, OnStoreError, Or, PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer,
-    RateLimitLayerBuilder, Reason, Refusal, Respond, ResponseFuture, key_fn,
+    ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, Header, Headers,
+    KeyExtractor, KeyFn, LegacyReset, Limit, Meter, MissingKey, Networks, OnMalformed, OnMissingKey, Or,
+    PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer, RateLimitLayerBuilder, Reason, Refusal,
+    RequestMethod, RequestPath, Respond, ResponseFuture, ShadowCount, SimpleJson, Tiers, TiersBuilder,
+    key_fn, method_in, path_in, preflight,
 };
+#[cfg(feature = "jwt")]
+pub use sluicegate_tower::{BearerJwt, Claims};
+
+#[cfg(feature = "tower")]
+pub use sluicegate_tower::{
+    CallError, CallFuture, CallLimit, CallLimitLayer, CallMeter, Held, HeldPermit, InFlightFuture,
+    InFlightLayer, InFlightProblem, LimitInFlight, WithCost,
+};
+#[cfg(feature = "grpc")]
+pub use sluicegate_tower::{GrpcOr, GrpcStatus};
+#[cfg(feature = "outgoing")]
+pub use sluicegate_tower::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};

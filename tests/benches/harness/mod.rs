@@ -100,6 +100,11 @@ impl Bench {
         self.options.smoke
     }
 
+    /// How many rounds there are, and how long a side has in each, for a bench that measures by itself.
+    pub(crate) fn rounds(&self) -> (usize, Duration) {
+        (self.options.rounds, self.options.slice)
+    }
+
     /// Whether a row is to be measured, for a bench that prepares much for it.
     pub(crate) fn wants(&self, work: &str) -> bool {
         self.options.filter.as_deref().is_none_or(|filter| work.contains(filter))

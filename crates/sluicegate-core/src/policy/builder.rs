@@ -150,7 +150,7 @@ fn period_label(quota: Quota) -> String {
 }
 
 /// Names go into headers, Redis keys and metric labels as they are, so they need no escaping anywhere.
-fn check_name(what: &str, name: &str) -> Result<(), ConfigError> {
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), ConfigError> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let good = name.len() <= 64
         && name.bytes().next().is_some_and(plain)

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use self::builder::PolicyBuilder;
+pub(crate) use self::builder::check_name;
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::quota::{IntoQuota, Quota};
 

@@ -4,6 +4,7 @@ mod bad_input;
 mod bounded;
 mod concurrency;
 mod exact;
+mod in_flight;
 mod invariants;
 mod model;
 mod replace;

@@ -3,13 +3,28 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod agreement;
+mod bodies;
+mod combinations;
+mod costs;
+mod exempt;
 mod giving_back;
+mod header_modes;
 mod headers;
+mod hidden;
+mod inputs;
 mod keys;
+mod log;
+mod meter;
+mod meter_reach;
 mod missing_keys;
+mod queue;
 mod readiness;
+mod refunds;
 mod refusals;
+mod remote;
+mod shadow;
 mod stacked;
 mod stores;
 mod support;
+mod tiers;
 mod waiting;

@@ -1,56 +1,12 @@
 //! What happens to requests whose key cannot be found: none of them is ever let through unlimited by accident.
 
-use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
-
 use http::request::Parts;
 use http::{Request, StatusCode};
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::{Extraction, KeyExtractor, Limit, MissingKey, OnMissingKey, key_fn};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
+use crate::log::Log;
 use crate::support::{anonymous, answer, by_header, fields, from, on, problem, send, service, store};
-
-/// Keeps the text of every event.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = write!(self.0, " {field}={value:?}");
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
 
 #[tokio::test]
 async fn requests_without_a_key_share_one_bucket_and_none_is_unlimited() {

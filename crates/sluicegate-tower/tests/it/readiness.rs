@@ -20,7 +20,7 @@ use crate::support::{Body, Handler, by_header, from, on, paused_store, send, sto
 
 /// Panics when it is called without being ready. A clone is not ready, and takes two polls to be.
 #[derive(Default)]
-struct Strict {
+pub(crate) struct Strict {
     polls: usize,
     calls: Arc<AtomicUsize>,
 }
@@ -57,7 +57,7 @@ impl Service<Request<()>> for Strict {
 }
 
 /// Sends requests one after another, from clones made before and after the poll, and many at once. All must pass.
-async fn passes_in_every_order<S>(mut service: S)
+pub(crate) async fn passes_in_every_order<S>(mut service: S)
 where
     S: Service<Request<()>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
@@ -83,7 +83,7 @@ where
 }
 
 /// The key of the request, once the task has been polled again.
-struct Slow;
+pub(crate) struct Slow;
 
 impl KeyExtractor for Slow {
     fn extract(&self, parts: &http::request::Parts) -> Extraction {

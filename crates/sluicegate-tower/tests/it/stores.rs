@@ -4,43 +4,19 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_core::{
-    Ask, ConfigError, Decision, Inherit, MemoryStore, Opened, Policy, Store, StoreError, StoreErrorKind,
-    Verdict,
+    Ask, Basis, ConfigError, Decision, Inherit, OnOutage, Opened, Outcome, Policy, PolicyBuilder, Resilient,
+    Store, StoreErrorKind, Verdict,
 };
-use sluicegate_tower::{Constant, Limit, OnStoreError, RateLimitLayer};
+use sluicegate_tower::{Constant, Limit, RateLimitLayer, Reason, Refusal};
 use tower::Layer;
 
+use crate::remote::Remote;
 use crate::support::{Handler, answer, by_header, described, fields, from, number, on, problem, send, store};
-
-/// A memory store whose answers come late, or not at all.
-struct Remote {
-    memory: Arc<dyn Store>,
-    fails: Option<StoreErrorKind>,
-}
-
-impl Store for Remote {
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
-        self.memory.open(policy, replaces)
-    }
-
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
-        let verdict = self.memory.decide(asks);
-        let fails = self.fails;
-        Verdict::pending(async move {
-            tokio::task::yield_now().await;
-            fails.map_or(verdict.await, |kind| Err(StoreError::new(kind)))
-        })
-    }
-}
-
-fn remote(memory: &MemoryStore, fails: Option<StoreErrorKind>) -> Arc<dyn Store> {
-    Arc::new(Remote { memory: memory.into(), fails })
-}
 
 #[tokio::test]
 async fn when_the_store_fails_requests_pass_without_fields_by_default() {
     let (store, _) = store();
-    let failing = Policy::gcra("api", "1/min").on(remote(&store, Some(StoreErrorKind::Timeout))).unwrap();
+    let failing = Policy::gcra("api", "1/min").on(Remote::of(&store, Some(StoreErrorKind::Timeout))).unwrap();
     let handler = Handler::default();
     let service = RateLimitLayer::new(by_header(failing)).layer(handler.clone());
     for _ in 0..3 {
@@ -53,12 +29,13 @@ async fn when_the_store_fails_requests_pass_without_fields_by_default() {
 }
 
 #[tokio::test]
-async fn when_the_store_fails_and_the_layer_denies_the_answer_is_a_503_that_hides_the_cause() {
+async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides_the_cause() {
     let (store, _) = store();
-    let failing = Policy::gcra("api", "1/min").on(remote(&store, Some(StoreErrorKind::Unavailable))).unwrap();
+    let failing = Remote::of(&store, Some(StoreErrorKind::Unavailable));
+    let open = Policy::gcra("open", "1/min").on(Arc::clone(&failing)).unwrap();
+    let closed = Policy::gcra("closed", "1/min").on_outage(OnOutage::Deny).on(failing).unwrap();
     let handler = Handler::default();
-    let layer =
-        RateLimitLayer::builder(by_header(failing)).on_store_error(OnStoreError::Deny).build().unwrap();
+    let layer = RateLimitLayer::builder(by_header(open)).and(by_header(closed)).build().unwrap();
     let refused = send(&layer.layer(handler.clone()), from("ada")).await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     // An outage has no known end: a second keeps clients from hammering.
@@ -75,10 +52,96 @@ async fn when_the_store_fails_and_the_layer_denies_the_answer_is_a_503_that_hide
     assert_eq!(handler.calls(), 0);
 }
 
+/// A store whose every decision says that nobody could make it.
+struct Dark(Arc<dyn Store>);
+
+impl Store for Dark {
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        self.0.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        let denies = asks.iter().any(|ask| ask.policy().policy().on_outage() == OnOutage::Deny);
+        let outcome = if denies { Outcome::Denied } else { Outcome::Allowed };
+        let verdict = self.0.decide(asks);
+        let rest = verdict.now().unwrap().unwrap();
+        let decision = Decision::new(outcome, 0, 0, rest.standings().iter().copied());
+        Verdict::ready(Ok(decision.on_basis(Basis::Outage)))
+    }
+}
+
+fn in_the_dark(policy: PolicyBuilder) -> Limit {
+    let (store, _) = store();
+    by_header(policy.on(Arc::new(Dark((&store).into())) as Arc<dyn Store>).unwrap())
+}
+
+#[tokio::test]
+async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
+    let handler = Handler::default();
+    let service = RateLimitLayer::new(in_the_dark(Policy::gcra("api", "1/min"))).layer(handler.clone());
+    let passed = send(&service, from("ada")).await;
+    assert_eq!((passed.status(), fields(&passed)), (StatusCode::OK, vec![]));
+    assert!(passed.extensions().get::<Decision>().is_none() && handler.last_seen().is_none());
+    let respond = |refusal: &Refusal<'_>| {
+        assert!(matches!(refusal.reason(), Reason::Outage(None)) && refusal.decision().is_none());
+        http::Response::builder().status(refusal.status()).body("closed".into()).unwrap()
+    };
+    let closed = in_the_dark(Policy::gcra("api", "1/min").on_outage(OnOutage::Deny));
+    let service = RateLimitLayer::builder(closed).respond(respond).build().unwrap().layer(handler.clone());
+    let refused = send(&service, from("ada")).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(fields(&refused), ["cache-control: no-store", "retry-after: 1"]);
+    assert_eq!(handler.calls(), 1);
+}
+
+/// A store that answers for this process alone.
+struct Alone(Arc<dyn Store>);
+
+impl Store for Alone {
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        self.0.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        Verdict::ready(self.0.decide(asks).now().unwrap().map(|decision| decision.on_basis(Basis::Fallback)))
+    }
+}
+
+#[tokio::test]
+async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
+    let (store, _) = store();
+    let alone = Policy::gcra("api", "1/min").on(Arc::new(Alone((&store).into())) as Arc<dyn Store>).unwrap();
+    let service = RateLimitLayer::new(by_header(alone)).layer(Handler::default());
+    assert_eq!(fields(&send(&service, from("ada")).await).len(), 5);
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
+async fn behind_a_resilient_store_each_policy_says_what_an_outage_is_to_its_clients() {
+    let (memory, _) = store();
+    let resilient = Resilient::new(Remote::of(&memory, Some(StoreErrorKind::Unavailable)));
+    for (action, statuses, lines) in [
+        (OnOutage::Local, [200, 200, 429], 5),
+        (OnOutage::Allow, [200, 200, 200], 0),
+        (OnOutage::Deny, [503, 503, 503], 2),
+    ] {
+        let policy = Policy::gcra(format!("{action:?}").to_lowercase(), "2/min").on_outage(action);
+        let limit = by_header(policy.on(&resilient).unwrap());
+        let service = RateLimitLayer::new(limit).layer(Handler::default());
+        for (index, status) in statuses.into_iter().enumerate() {
+            let response = send(&service, from("ada")).await;
+            assert_eq!(response.status(), status, "{action:?} {index}");
+            if index == 0 {
+                assert_eq!(fields(&response).len(), lines, "{action:?}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_store_that_answers_late_gives_the_same_responses_as_memory() {
     let ((near, _), (far, _)) = (store(), store());
-    let layers = [(&near).into(), remote(&far, None)].map(|store: Arc<dyn Store>| {
+    let layers = [(&near).into(), Remote::of(&far, None)].map(|store: Arc<dyn Store>| {
         let window = Policy::fixed_window("window", "3/min").on(Arc::clone(&store)).unwrap();
         let bucket = Policy::gcra("bucket", "1/s burst 2").on(store).unwrap();
         let bucket = Limit::new(bucket).key(Constant::new("all"));

@@ -1,0 +1,196 @@
+//! axum's extractors as key extractors.
+
+use std::any::type_name;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use sluicegate_core::Key;
+use sluicegate_tower::{Extraction, KeyExtractor, MissingKey};
+
+/// One bucket per value that one of axum's extractors finds; see [`key_from_extractor`].
+pub struct KeyFromExtractor<E, S, F> {
+    state: S,
+    find: Arc<F>,
+    extractor: PhantomData<fn() -> E>,
+}
+
+/// A key extractor from whatever a handler could take: a session, a user, a path's parameters.
+///
+/// `state` is the router's, or `()` for extractors that need none. It may wait, for a session store say; a request that `E`
+/// rejects has no key. `E` works on a copy of the request's head, made for every request, so what it puts into the
+/// extensions does not reach the handler.
+///
+/// ```
+/// use axum::extract::{FromRef, FromRequestParts, Path};
+/// use axum::http::{StatusCode, request::Parts};
+/// use sluicegate_axum::key_from_extractor;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::{KeyExtractor, Limit, PeerIp};
+///
+/// #[derive(Clone)]
+/// struct Sessions;
+///
+/// struct User { id: u64 }
+///
+/// impl<S: Send + Sync> FromRequestParts<S> for User
+/// where
+///     Sessions: FromRef<S>,
+/// {
+///     type Rejection = StatusCode;
+///
+///     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, StatusCode> {
+///         let sessions = Sessions::from_ref(state);
+///         // Asks the sessions for the cookie.
+/// #       let _ = (parts, sessions);
+///         Err(StatusCode::UNAUTHORIZED)
+///     }
+/// }
+///
+/// let by_user = key_from_extractor(Sessions, |user: User| user.id).or(PeerIp::new());
+/// let limit = Limit::new(Policy::gcra("user", "100/min").on(&MemoryStore::new())?).key(by_user);
+///
+/// // One bucket per project, on routes like "/projects/{project}".
+/// let by_project = key_from_extractor((), |Path(project): Path<String>| project);
+/// # fn check(_: impl KeyExtractor) {}
+/// # check(by_project);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+pub fn key_from_extractor<E, S, F, K>(state: S, find: F) -> KeyFromExtractor<E, S, F>
+where
+    E: FromRequestParts<S> + 'static,
+    S: Clone + Send + Sync + 'static,
+    F: Fn(E) -> K + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    KeyFromExtractor { state, find: Arc::new(find), extractor: PhantomData }
+}
+
+impl<E, S, F, K> KeyExtractor for KeyFromExtractor<E, S, F>
+where
+    E: FromRequestParts<S> + 'static,
+    S: Clone + Send + Sync + 'static,
+    F: Fn(E) -> K + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    fn extract(&self, parts: &Parts) -> Extraction {
+        let (mut parts, state, find) = (parts.clone(), self.state.clone(), Arc::clone(&self.find));
+        Extraction::pending(async move {
+            // The rejection may say what the client sent, so it is not repeated.
+            let found = E::from_request_parts(&mut parts, &state).await;
+            let found =
+                found.map_err(|_| MissingKey::new(format!("the request has no {}", type_name::<E>())))?;
+            Ok(find(found).into())
+        })
+    }
+}
+
+impl<E, S: Clone, F> Clone for KeyFromExtractor<E, S, F> {
+    fn clone(&self) -> Self {
+        Self { state: self.state.clone(), find: Arc::clone(&self.find), extractor: PhantomData }
+    }
+}
+
+impl<E, S, F> fmt::Debug for KeyFromExtractor<E, S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyFromExtractor({})", type_name::<E>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use axum::Router;
+    use axum::body::Body;
+    use axum::extract::{FromRef, Path};
+    use axum::http::{Request, StatusCode};
+    use axum::routing::get;
+    use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+    use sluicegate_tower::{Constant, Limit, OnMissingKey};
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::RateLimitExt;
+
+    #[derive(Clone)]
+    struct Sessions(Arc<HashMap<&'static str, u64>>);
+
+    #[derive(Clone)]
+    struct App {
+        sessions: Sessions,
+    }
+
+    impl FromRef<App> for Sessions {
+        fn from_ref(app: &App) -> Self {
+            app.sessions.clone()
+        }
+    }
+
+    struct User(u64);
+
+    impl<S: Send + Sync> FromRequestParts<S> for User
+    where
+        Sessions: FromRef<S>,
+    {
+        type Rejection = StatusCode;
+
+        async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, StatusCode> {
+            tokio::task::yield_now().await;
+            let session = parts.headers.get("x-session").and_then(|value| value.to_str().ok());
+            let Sessions(sessions) = Sessions::from_ref(state);
+            session
+                .and_then(|session| sessions.get(session))
+                .map(|id| Self(*id))
+                .ok_or(StatusCode::UNAUTHORIZED)
+        }
+    }
+
+    fn limiter() -> RateLimiter {
+        Policy::gcra("user", "2/min").on(MemoryStore::new()).unwrap()
+    }
+
+    async fn status(app: &Router, path: &str, session: &str) -> StatusCode {
+        let request = Request::get(path).header("x-session", session).body(Body::empty()).unwrap();
+        app.clone().oneshot(request).await.unwrap().status()
+    }
+
+    #[tokio::test]
+    async fn a_session_that_has_to_be_looked_up_makes_the_key() {
+        let app = App { sessions: Sessions(Arc::new([("s1", 7), ("s2", 7), ("s3", 8)].into())) };
+        let by_user = key_from_extractor(app.clone(), |User(id): User| id);
+        let limiter = limiter();
+        let limit = Limit::new(limiter.clone()).key(by_user.clone().or(Constant::new("nobody")));
+        let router = Router::new().route("/", get(|| async {}).rate_limit(limit)).with_state(app);
+        let mut statuses = Vec::new();
+        for session in ["s1", "s2", "s1", "s3", "none"] {
+            statuses.push(status(&router, "/", session).await.as_u16());
+        }
+        assert_eq!(statuses, [200, 200, 429, 200, 200], "two sessions of one user have one bucket");
+        assert_eq!(limiter.peek("nobody").await.unwrap().remaining(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_the_extractor_rejects_has_no_key() {
+        let app = App { sessions: Sessions(Arc::default()) };
+        let by_user = key_from_extractor(app, |User(id): User| id);
+        let limit =
+            Limit::new(limiter()).key(by_user).on_missing_key(OnMissingKey::Reject(StatusCode::FORBIDDEN));
+        let router = Router::new().route("/", get(|| async {}).rate_limit(limit));
+        assert_eq!(status(&router, "/", "s1").await, StatusCode::FORBIDDEN);
+    }
+
+    #[tokio::test]
+    async fn the_parameters_of_a_path_make_the_key() {
+        let by_project = key_from_extractor((), |Path(project): Path<u64>| project);
+        let limit = Limit::new(limiter()).key(by_project);
+        let router = Router::new().route("/projects/{project}", get(|| async {}).rate_limit(limit));
+        let mut statuses = Vec::new();
+        for path in ["/projects/1", "/projects/01", "/projects/1?x", "/projects/2"] {
+            statuses.push(status(&router, path, "").await.as_u16());
+        }
+        assert_eq!(statuses, [200, 200, 429, 200]);
+    }
+}

@@ -1,0 +1,55 @@
+//! Why there is no permit: [`Busy`].
+
+use std::error::Error;
+use std::fmt;
+
+/// There is no permit for a key now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Busy {
+    kind: BusyKind,
+    name: String,
+    permits: u64,
+}
+
+/// What there is too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BusyKind {
+    /// All permits of the key are out.
+    Permits,
+    /// As many as may wait for a permit are waiting.
+    Queue,
+}
+
+impl Busy {
+    pub(super) fn new(kind: BusyKind, name: String, permits: u64) -> Self {
+        Self { kind, name, permits }
+    }
+
+    /// What there is too much of.
+    pub fn kind(&self) -> BusyKind {
+        self.kind
+    }
+
+    /// The name of the [`InFlight`](crate::InFlight) that was asked.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many permits each key has.
+    pub fn permits(&self) -> u64 {
+        self.permits
+    }
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, permits } = self;
+        match kind {
+            BusyKind::Permits => write!(f, "all permits of {name:?} are out: at most {permits} at once"),
+            BusyKind::Queue => write!(f, "too many wait for one of the {permits} permits of {name:?}"),
+        }
+    }
+}
+
+impl Error for Busy {}

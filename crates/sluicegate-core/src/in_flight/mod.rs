@@ -1,0 +1,237 @@
+//! How many at once, per key: [`InFlight`].
+
+mod busy;
+mod permit;
+mod table;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use self::busy::{Busy, BusyKind};
+pub use self::permit::{Acquire, Permit};
+use self::table::{Entered, Place, Table};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::key::{AsKey, KeyRef};
+use crate::policy::check_name;
+
+/// Limits how many things a key has going on at once: uploads of a tenant, connections of an address.
+///
+/// A rate limits how often something begins; this limits how much of it is under way, for work that takes long. Whoever
+/// has a [`Permit`] holds one of so many for its key until it drops it. For one process; clones are handles to the same
+/// permits.
+///
+/// ```
+/// use sluicegate_core::InFlight;
+///
+/// let uploads = InFlight::new("uploads", 2)?;
+/// let first = uploads.try_acquire("ada")?;
+/// let second = uploads.try_acquire("ada")?;
+/// assert!(uploads.try_acquire("ada").is_err() && uploads.try_acquire("bob").is_ok());
+/// drop(first);
+/// assert!(uploads.try_acquire("ada").is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Memory
+/// Only keys with permits out take room, about 150 bytes each, and waiting takes room only within the bounds of
+/// [`InFlightBuilder::queue`].
+#[derive(Clone)]
+pub struct InFlight(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    permits: AtomicU64,
+    table: Table,
+}
+
+impl InFlight {
+    /// `permits` at once for each key. The name appears in headers and logs.
+    ///
+    /// # Errors
+    /// As [`InFlightBuilder::build`].
+    pub fn new(name: impl Into<String>, permits: u64) -> Result<Self, ConfigError> {
+        Self::builder(name, permits).build()
+    }
+
+    /// Begins with other settings than those of [`new`](Self::new).
+    pub fn builder(name: impl Into<String>, permits: u64) -> InFlightBuilder {
+        InFlightBuilder { name: name.into(), permits, queue: 100, queue_in_all: 1_000 }
+    }
+
+    /// A permit now, or none: whoever waits for one comes first.
+    ///
+    /// # Errors
+    /// [`BusyKind::Permits`] when all permits of the key are out.
+    pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, Busy> {
+        key.with_key(|key| match self.0.table.enter(key, &self.0.permits, false) {
+            Entered::Taken => Ok(self.permit(key)),
+            Entered::Waiting(_) | Entered::Full(_) => Err(self.busy(BusyKind::Permits)),
+        })
+    }
+
+    /// A permit as soon as there is one: first come, first served, in the order of the calls.
+    ///
+    /// How long to wait is the caller's: `tokio::time::timeout` and its like.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use sluicegate_core::InFlight;
+    ///
+    /// let reports = InFlight::new("reports", 1)?;
+    /// let first = reports.try_acquire("ada")?;
+    /// let second = tokio::time::timeout(Duration::from_secs(1), reports.acquire("ada")).await;
+    /// assert!(second.is_err());
+    /// drop(first);
+    /// assert!(reports.acquire("ada").await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The future gives [`BusyKind::Queue`] at once when as many as may are waiting already.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the queue; a permit that it was given goes to the next.
+    pub fn acquire(&self, key: impl AsKey) -> Acquire {
+        key.with_key(|key| match self.0.table.enter(key, &self.0.permits, true) {
+            Entered::Taken => Acquire::ready(Ok(self.permit(key))),
+            Entered::Waiting(place) => Acquire::waiting(self.clone(), key.to_key(), place),
+            Entered::Full(kind) => Acquire::ready(Err(self.busy(kind))),
+        })
+    }
+
+    /// The name that headers show.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// How many permits each key has.
+    pub fn permits(&self) -> u64 {
+        self.0.permits.load(Ordering::Relaxed)
+    }
+
+    /// Gives each key another number of permits, for all clones: of more, those who wait get theirs at once; of fewer,
+    /// those that are out stay out until they are dropped.
+    ///
+    /// # Errors
+    /// As [`InFlightBuilder::build`]; the old number then stays.
+    pub fn set_permits(&self, permits: u64) -> Result<(), ConfigError> {
+        check_permits(&self.0.name, permits)?;
+        // Relaxed: whoever decides by it does so under the lock of a key, and those decided before are looked at below.
+        self.0.permits.store(permits, Ordering::Relaxed);
+        self.0.table.pass_on(&self.0.permits);
+        Ok(())
+    }
+
+    /// How many permits of the key are out.
+    pub fn in_use(&self, key: impl AsKey) -> u64 {
+        key.with_key(|key| self.0.table.in_use(key))
+    }
+
+    /// How many permits of the key are left.
+    pub fn remaining(&self, key: impl AsKey) -> u64 {
+        self.permits().saturating_sub(self.in_use(key))
+    }
+
+    /// How many keys have permits out.
+    pub fn keys(&self) -> usize {
+        self.0.table.keys()
+    }
+
+    fn permit(&self, key: KeyRef<'_>) -> Permit {
+        Permit::new(self.clone(), key.to_key())
+    }
+
+    fn busy(&self, kind: BusyKind) -> Busy {
+        Busy::new(kind, self.0.name.clone(), self.permits())
+    }
+
+    fn leave(&self, key: KeyRef<'_>) {
+        self.0.table.leave(key, &self.0.permits);
+    }
+
+    fn give_up(&self, key: KeyRef<'_>, place: &Arc<Place>) {
+        self.0.table.give_up(key, place, &self.0.permits);
+    }
+}
+
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InFlight({}: {} at once)", self.0.name, self.permits())
+    }
+}
+
+/// Collects the settings of an [`InFlight`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct InFlightBuilder {
+    name: String,
+    permits: u64,
+    queue: usize,
+    queue_in_all: usize,
+}
+
+impl InFlightBuilder {
+    /// How many may wait for a permit of one key. Default: 100.
+    pub fn queue(mut self, per_key: usize) -> Self {
+        self.queue = per_key;
+        self
+    }
+
+    /// How many may wait for permits of all keys together. Default: 1,000.
+    pub fn queue_in_all(mut self, waiting: usize) -> Self {
+        self.queue_in_all = waiting;
+        self
+    }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// When there are no permits, or more than 1,000,000, and for a name outside `[a-z0-9][a-z0-9._-]{0,63}`.
+    pub fn build(self) -> Result<InFlight, ConfigError> {
+        let Self { name, permits, queue, queue_in_all } = self;
+        check_name("name for requests in flight", &name)?;
+        check_permits(&name, permits)?;
+        let permits = AtomicU64::new(permits);
+        Ok(InFlight(Arc::new(Inner { name, permits, table: Table::new(queue, queue_in_all) })))
+    }
+}
+
+fn check_permits(name: &str, permits: u64) -> Result<(), ConfigError> {
+    const MOST: u64 = 1_000_000;
+    if (1..=MOST).contains(&permits) {
+        return Ok(());
+    }
+    let problem = format!("{name:?} cannot have {permits} permits: use 1 to {MOST}");
+    Err(ConfigError::new(ConfigErrorKind::Policy, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_work_are_named() {
+        for (name, permits, shown) in
+            [("uploads", 0, "0 permits"), ("uploads", 1_000_001, "1000001 permits"), ("Up", 1, "\"Up\"")]
+        {
+            let message = InFlight::new(name, permits).unwrap_err().to_string();
+            assert!(message.contains(shown) && message.contains("use 1 to"), "{message}");
+        }
+        let uploads = InFlight::new("uploads", 3).unwrap();
+        assert!(uploads.set_permits(0).is_err());
+        assert_eq!(uploads.permits(), 3);
+    }
+
+    #[test]
+    fn keys_without_permits_out_take_no_room() {
+        let uploads = InFlight::new("uploads", 3).unwrap();
+        let held: Vec<_> = (0..1_000_u64).map(|key| uploads.try_acquire(key).unwrap()).collect();
+        assert_eq!((uploads.keys(), uploads.remaining(7)), (1_000, 2));
+        drop(held);
+        assert_eq!((uploads.keys(), uploads.remaining(7), uploads.0.table.room()), (0, 3, 0));
+    }
+}

@@ -1,0 +1,205 @@
+//! Who holds how many, and who waits for them.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+use foldhash::quality::RandomState;
+use smallvec::SmallVec;
+
+use crate::in_flight::BusyKind;
+use crate::key::{Key, KeyRef};
+
+/// Keys with permits out, in parts that are locked apart. A key's part is chosen by a seeded hash.
+pub(super) struct Table {
+    parts: Box<[Mutex<Part>]>,
+    seed: RandomState,
+    queue: usize,
+    queue_in_all: usize,
+    waiting: AtomicUsize,
+}
+
+type Part = HashMap<Key, Held, RandomState>;
+
+/// What is held of a key's permits; never nothing, for then the key is gone. While someone waits, none is left.
+#[derive(Default)]
+struct Held {
+    in_use: u64,
+    queue: VecDeque<Arc<Place>>,
+}
+
+/// A place in a queue.
+#[derive(Default)]
+pub(super) struct Place(Mutex<Turn>);
+
+#[derive(Default)]
+enum Turn {
+    #[default]
+    Unasked,
+    Waits(Waker),
+    /// A permit is held for it.
+    Given,
+    /// It was taken, or is no longer wanted.
+    Over,
+}
+
+/// What came of an attempt.
+pub(super) enum Entered {
+    Taken,
+    Waiting(Arc<Place>),
+    Full(BusyKind),
+}
+
+const PARTS: usize = 64;
+/// An empty part gives its room back when it has had more keys than this.
+const KEPT: usize = 16;
+
+impl Table {
+    pub(super) fn new(queue: usize, queue_in_all: usize) -> Self {
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        Self { parts, seed: RandomState::default(), queue, queue_in_all, waiting: AtomicUsize::new(0) }
+    }
+
+    /// Takes one of `permits`, or waits for one if `waits`.
+    pub(super) fn enter(&self, key: KeyRef<'_>, permits: &AtomicU64, waits: bool) -> Entered {
+        let key = key.to_key();
+        let mut part = self.lock(&key);
+        // Under the lock: whoever changes the number comes by this part afterwards.
+        let permits = permits.load(Ordering::Relaxed);
+        let held = part.entry(key).or_default();
+        if held.in_use < permits {
+            held.in_use += 1;
+            return Entered::Taken;
+        }
+        if !waits {
+            return Entered::Full(BusyKind::Permits);
+        }
+        // Relaxed: only the number counts, and one operation both checks and changes it.
+        let in_all = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
+            (waiting < self.queue_in_all && held.queue.len() < self.queue).then_some(waiting + 1)
+        });
+        if in_all.is_err() {
+            return Entered::Full(BusyKind::Queue);
+        }
+        let place = Arc::<Place>::default();
+        held.queue.push_back(Arc::clone(&place));
+        Entered::Waiting(place)
+    }
+
+    /// Puts a permit back, for the first in the queue.
+    pub(super) fn leave(&self, key: KeyRef<'_>, permits: &AtomicU64) {
+        let key = key.to_key();
+        let mut part = self.lock(&key);
+        let Some(held) = part.get_mut(&key) else { return };
+        held.in_use -= 1;
+        let woken = self.serve(held, permits.load(Ordering::Relaxed));
+        if held.in_use == 0 {
+            part.remove(&key);
+            if part.is_empty() && part.capacity() > KEPT {
+                *part = Part::default();
+            }
+        }
+        drop(part);
+        // Outside of the lock: a waker may do what it likes.
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Gives those who wait what is left, after a change of the number.
+    pub(super) fn pass_on(&self, permits: &AtomicU64) {
+        for part in &self.parts {
+            let mut woken: SmallVec<[Waker; 1]> = SmallVec::new();
+            for held in lock(part).values_mut() {
+                woken.extend(self.serve(held, permits.load(Ordering::Relaxed)));
+            }
+            woken.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Gives what is left to the first in the queue; says whom to wake.
+    fn serve(&self, held: &mut Held, permits: u64) -> SmallVec<[Waker; 1]> {
+        let mut woken = SmallVec::new();
+        while held.in_use < permits
+            && let Some(next) = held.queue.pop_front()
+        {
+            held.in_use += 1;
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            woken.extend(next.give());
+        }
+        woken
+    }
+
+    /// Leaves the queue, or passes on the permit that was given in the meantime.
+    pub(super) fn give_up(&self, key: KeyRef<'_>, place: &Arc<Place>, permits: &AtomicU64) {
+        let key = key.to_key();
+        let mut part = self.lock(&key);
+        // Under the lock of the part, so that it is not given a permit after this.
+        if place.end() {
+            drop(part);
+            return self.leave(key.as_ref(), permits);
+        }
+        let Some(held) = part.get_mut(&key) else { return };
+        if let Some(position) = held.queue.iter().position(|other| Arc::ptr_eq(other, place)) {
+            held.queue.remove(position);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn in_use(&self, key: KeyRef<'_>) -> u64 {
+        let key = key.to_key();
+        self.lock(&key).get(&key).map_or(0, |held| held.in_use)
+    }
+
+    pub(super) fn keys(&self) -> usize {
+        self.parts.iter().map(|part| lock(part).len()).sum()
+    }
+
+    /// For how many keys there is room without growing, in parts that had more than a few.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.parts.iter().map(|part| lock(part).capacity()).filter(|room| *room > KEPT).sum()
+    }
+
+    fn lock(&self, key: &Key) -> MutexGuard<'_, Part> {
+        // The map hashes with a seed of its own, so keys of one part do not share its places.
+        let hash = self.seed.hash_one(key.as_bytes());
+        lock(&self.parts[usize::try_from(hash % PARTS as u64).unwrap_or(0)])
+    }
+}
+
+impl Place {
+    /// Whether its turn has come; otherwise the task is woken when it does.
+    pub(super) fn is_given(&self, cx: &Context<'_>) -> bool {
+        let mut turn = lock(&self.0);
+        match &mut *turn {
+            Turn::Given => return true,
+            Turn::Waits(waker) if waker.will_wake(cx.waker()) => {}
+            Turn::Unasked | Turn::Waits(_) => *turn = Turn::Waits(cx.waker().clone()),
+            Turn::Over => {}
+        }
+        false
+    }
+
+    /// What it was given belongs to somebody else from now on.
+    pub(super) fn take(&self) {
+        *lock(&self.0) = Turn::Over;
+    }
+
+    fn give(&self) -> Option<Waker> {
+        match std::mem::replace(&mut *lock(&self.0), Turn::Given) {
+            Turn::Waits(waker) => Some(waker),
+            Turn::Unasked | Turn::Given | Turn::Over => None,
+        }
+    }
+
+    /// Ends the wait; says whether a permit was given and not taken.
+    fn end(&self) -> bool {
+        matches!(std::mem::replace(&mut *lock(&self.0), Turn::Over), Turn::Given)
+    }
+}
+
+/// Nothing panics while it holds one of these locks, so what they protect is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

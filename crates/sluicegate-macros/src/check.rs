@@ -1,0 +1,201 @@
+//! What is wrong with a limit, found out by building its policy.
+
+use std::time::Duration;
+
+use proc_macro2::Span;
+use sluicegate_core::{Algorithm, ConfigError, MAX_BUCKETS, OnOutage, Policy, Quota};
+use syn::ext::IdentExt;
+use syn::{Error, Expr, Lit, LitStr, Result};
+
+use crate::args::Args;
+use crate::values::{MissingKey, on_missing_key, on_outage, wait};
+
+/// A limit that has been found good.
+pub(crate) struct Limit {
+    pub(crate) name: String,
+    pub(crate) name_span: Span,
+    pub(crate) algorithm: LitStr,
+    pub(crate) quotas: Vec<LitStr>,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) on_outage: Option<OnOutage>,
+    pub(crate) is_shadow: bool,
+    pub(crate) is_hidden: bool,
+    pub(crate) key: Option<Expr>,
+    pub(crate) cost: Option<Expr>,
+    pub(crate) only_if: Option<Expr>,
+    pub(crate) refund_if: Option<Expr>,
+    pub(crate) on_missing_key: Option<MissingKey>,
+}
+
+/// Used where none is given: the README calls it the default choice, and it takes every quota.
+const ALGORITHM: &str = "gcra";
+
+/// Checks one attribute of the function `function`; all mistakes are reported together.
+pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
+    let mut mistakes = Mistakes::default();
+    let (name, name_span) =
+        mistakes.note(name(args.name.as_ref(), function)).unwrap_or_else(|| (String::new(), function.span()));
+    let algorithm = args.algorithm.unwrap_or_else(|| LitStr::new(ALGORITHM, Span::call_site()));
+    let policy = mistakes.note(policy(&algorithm, &args.quotas));
+    if let (Some(policy), Some(cost)) = (policy, &args.cost) {
+        mistakes.note(cost_of(cost, &policy));
+    }
+    if let Some(Expr::Closure(closure)) = &args.key {
+        mistakes.note::<()>(Err(Error::new_spanned(
+            closure,
+            "a closure alone is no key: write `key = key_fn(|parts| ..)`, which takes one that returns an `Option`",
+        )));
+    }
+    let limit = Limit {
+        name,
+        name_span,
+        algorithm,
+        quotas: args.quotas,
+        wait: args.on_exceeded.and_then(|text| mistakes.note(wait(&text))).flatten(),
+        on_outage: args.on_outage.and_then(|text| mistakes.note(on_outage(&text))),
+        is_shadow: args.shadow.is_some(),
+        is_hidden: args.hidden.is_some(),
+        key: args.key,
+        cost: args.cost,
+        only_if: args.only_if,
+        refund_if: args.refund_if,
+        on_missing_key: args.on_missing_key.and_then(|lit| mistakes.note(on_missing_key(&lit))),
+    };
+    mistakes.none_or(limit)
+}
+
+/// Checks the limits of one handler together: two of one name would be one policy, or one policy too many, and no
+/// request is checked against more quotas than a store decides at once.
+pub(crate) fn together(limits: &[Limit]) -> Result<()> {
+    let quotas: usize = limits.iter().map(|limit| limit.quotas.len()).sum();
+    if let (true, Some(last)) = (quotas > MAX_BUCKETS, limits.last().and_then(|last| last.quotas.last())) {
+        return Err(Error::new(
+            last.span(),
+            format!("the limits of this handler have {quotas} quotas, and at most {MAX_BUCKETS} fit"),
+        ));
+    }
+    for (index, limit) in limits.iter().enumerate() {
+        if limits[..index].iter().any(|earlier| earlier.name == limit.name) {
+            return Err(Error::new(
+                limit.name_span,
+                format!(
+                    "two limits of this handler are called {:?}: give each a name of its own with `name = \"..\"`",
+                    limit.name
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Mistakes found so far.
+#[derive(Default)]
+pub(crate) struct Mistakes(Option<Error>);
+
+impl Mistakes {
+    /// The value, or the mistake put with the others.
+    pub(crate) fn note<T>(&mut self, result: Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                match &mut self.0 {
+                    Some(first) => first.combine(error),
+                    none => *none = Some(error),
+                }
+                None
+            }
+        }
+    }
+
+    pub(crate) fn none_or<T>(self, value: T) -> Result<T> {
+        self.0.map_or(Ok(value), Err)
+    }
+}
+
+fn name(given: Option<&LitStr>, function: &syn::Ident) -> Result<(String, Span)> {
+    let (name, span) = match given {
+        Some(given) => (given.value(), given.span()),
+        None => (function.unraw().to_string(), function.span()),
+    };
+    match Policy::gcra(&*name, Quota::per_second(1)).build() {
+        Ok(_) => Ok((name, span)),
+        Err(error) if given.is_some() => Err(Error::new(span, error)),
+        Err(error) => Err(Error::new(span, format!("{error}; or name the limit with `name = \"..\"`"))),
+    }
+}
+
+/// The policy that the quotas make, under any name: its mistakes are reported where they stand.
+fn policy(algorithm_text: &LitStr, quotas: &[LitStr]) -> Result<Policy> {
+    let algorithm: Algorithm =
+        algorithm_text.value().parse().map_err(|error| Error::new(algorithm_text.span(), error))?;
+    let builder = |quota: &str| Policy::builder(NAMELESS, algorithm, quota);
+    let mut mistakes = Mistakes::default();
+    for quota in quotas {
+        mistakes.note(builder(&quota.value()).build().map_err(|error| at(quota, &error)));
+    }
+    let Some((first, others)) = quotas.split_first() else {
+        return Err(Error::new(Span::call_site(), "the quota is missing"));
+    };
+    mistakes.none_or(())?;
+    let mut together = builder(&first.value());
+    for quota in others {
+        together = together.and(&*quota.value());
+        // Each is good by itself: what does not work now does not go with those before it.
+        if let Err(error) = together.clone().build() {
+            // The core's advice is about code; here it is a second attribute.
+            let text = error.to_string();
+            let problem = if text.contains("two quotas called") {
+                "is for the same period as another quota of this limit: keep one of them, or put it"
+            } else if text.contains("is a queue") {
+                "is a second quota of a queue, and a queue spaces its output in one way: put it"
+            } else {
+                return Err(at(quota, &error));
+            };
+            let advice = "into a `#[rate_limited]` of its own with another `name`";
+            return Err(Error::new(quota.span(), format!("{:?} {problem} {advice}", quota.value())));
+        }
+    }
+    together.build().map_err(|error| at(first, &error))
+}
+
+/// The name does not matter here, and messages do not show it.
+const NAMELESS: &str = "limit";
+
+fn at(quota: &LitStr, error: &ConfigError) -> Error {
+    let text = error.to_string();
+    let prefix = format!("policy {NAMELESS:?}");
+    let problem = match text.strip_prefix(&prefix) {
+        // `policy "limit": what is wrong`, or `policy "limit" has something wrong`.
+        Some(rest) => rest.strip_prefix(": ").map_or_else(|| format!("this limit{rest}"), str::to_owned),
+        None => text,
+    };
+    Error::new(quota.span(), problem)
+}
+
+/// A number can be checked here; any other expression is checked when the limit is made.
+fn cost_of(cost: &Expr, policy: &Policy) -> Result<()> {
+    let number = match cost {
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Int(number) => number.base10_parse::<u64>()?,
+            other => return Err(Error::new(other.span(), COST)),
+        },
+        Expr::Unary(negative) => return Err(Error::new_spanned(negative, COST)),
+        _ => return Ok(()),
+    };
+    if number == 0 {
+        return Err(Error::new_spanned(cost, "a cost of 0 would let every request pass: use at least 1"));
+    }
+    match policy.quotas().iter().find(|quota| quota.rule().capacity() < number) {
+        Some(quota) => Err(Error::new_spanned(
+            cost,
+            format!(
+                "cost {number} is above burst {} of {}: no request would ever pass",
+                quota.rule().capacity(),
+                quota.quota()
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+const COST: &str = "a cost is a whole number of units, at least 1, such as `cost = 2`";

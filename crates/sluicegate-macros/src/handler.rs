@@ -1,0 +1,108 @@
+//! The function that an attribute stands on.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::parse::{Parse, ParseStream};
+use syn::{
+    Attribute, Error, FnArg, GenericParam, Ident, PatType, Result, Signature, Token, Type, Visibility, token,
+};
+
+use crate::check::Mistakes;
+
+/// A function with its body as it is written: whatever is wrong there is the compiler's to say.
+pub(crate) struct Handler {
+    /// Without those that are limits.
+    pub(crate) attributes: Vec<Attribute>,
+    /// Further `#[rate_limited]`s, below the one that is expanded.
+    pub(crate) limits: Vec<Attribute>,
+    pub(crate) visibility: Visibility,
+    pub(crate) signature: Signature,
+    pub(crate) body: TokenStream,
+}
+
+impl Parse for Handler {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let (limits, attributes) = input.call(Attribute::parse_outer)?.into_iter().partition(is_limit);
+        let visibility = input.parse()?;
+        let is_function = input.peek(Token![fn])
+            || input.peek(Token![async])
+            || input.peek(Token![unsafe])
+            || input.peek(Token![extern])
+            || input.peek(Token![const]) && !input.peek2(Ident) && !input.peek2(Token![_]);
+        if !is_function {
+            return Err(input.error("`#[rate_limited]` goes on an `async fn` that is an axum handler; routers and closures take `.rate_limit(..)`"));
+        }
+        let signature: Signature = input.parse()?;
+        if !input.peek(token::Brace) {
+            return Err(input.error("`#[rate_limited]` needs the handler's body here"));
+        }
+        Ok(Self { attributes, limits, visibility, signature, body: input.parse()? })
+    }
+}
+
+fn is_limit(attribute: &Attribute) -> bool {
+    attribute.path().segments.last().is_some_and(|last| last.ident == "rate_limited")
+}
+
+impl Handler {
+    /// Whether it can be a handler as far as its signature shows; all mistakes are reported together.
+    pub(crate) fn check(&self) -> Result<()> {
+        let mut mistakes = Mistakes::default();
+        if let Some(receiver) = self.signature.receiver() {
+            mistakes.note::<()>(Err(Error::new_spanned(
+                receiver,
+                "a method cannot be an axum handler: make it a function, and take what it needs with `State(..)`",
+            )));
+        }
+        if self.signature.asyncness.is_none() {
+            mistakes.note::<()>(Err(Error::new_spanned(
+                self.signature.fn_token,
+                "an axum handler is an `async fn`: write `async` here",
+            )));
+        }
+        for parameter in &self.signature.generics.params {
+            if let GenericParam::Lifetime(lifetime) = parameter {
+                mistakes.note::<()>(Err(Error::new_spanned(
+                    lifetime,
+                    "an axum handler owns what it takes, so it has no lifetimes: leave this one out",
+                )));
+            }
+        }
+        for argument in self.arguments() {
+            mistakes.note(check_argument(&argument.ty));
+        }
+        mistakes.none_or(())
+    }
+
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &PatType> {
+        self.signature.inputs.iter().filter_map(|argument| match argument {
+            FnArg::Typed(argument) => Some(argument),
+            FnArg::Receiver(_) => None,
+        })
+    }
+}
+
+fn check_argument(ty: &Type) -> Result<()> {
+    match ty {
+        Type::Reference(_) => {
+            Err(Error::new_spanned(ty, "an axum handler owns what it takes: no extractor is a reference"))
+        }
+        Type::ImplTrait(_) => Err(Error::new_spanned(
+            ty,
+            "axum has to know what to extract: name the type, or make it a type parameter of the handler",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The function as it would be without any limit.
+impl ToTokens for Handler {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        for attribute in &self.attributes {
+            attribute.to_tokens(tokens);
+        }
+        self.visibility.to_tokens(tokens);
+        self.signature.to_tokens(tokens);
+        self.body.to_tokens(tokens);
+    }
+}

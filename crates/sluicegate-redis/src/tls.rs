@@ -1,0 +1,71 @@
+//! What `rediss://` needs beside the URL: a crypto provider, and perhaps a private CA.
+
+use redis::cluster::ClusterClientBuilder;
+use redis::sentinel::SentinelClientBuilder;
+use redis::{Client, ConnectionInfo, RedisError};
+use sluicegate_core::ConfigError;
+#[cfg(feature = "tls")]
+use sluicegate_core::ConfigErrorKind;
+
+/// The certificates that servers are held to; the system's if none were given.
+#[derive(Clone, Default)]
+pub(crate) struct Tls {
+    #[cfg(feature = "tls")]
+    ca: Option<redis::TlsCertificates>,
+}
+
+impl Tls {
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_ca(pem: &[u8]) -> Self {
+        Self { ca: Some(redis::TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) }) }
+    }
+
+    /// What can be known before anybody connects: rustls panics without a provider, in the background, where nobody would
+    /// see more than that there is no connection.
+    #[cfg(feature = "tls")]
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            return fail(
+                "no rustls crypto provider is installed: call rustls::crypto::ring::default_provider().install_default(), or that of another provider, before a store connects by TLS"
+                    .to_owned(),
+            );
+        }
+        let Some(ca) = &self.ca else { return Ok(()) };
+        match Client::build_with_tls("rediss://localhost", ca.clone()) {
+            Ok(_) => Ok(()),
+            Err(error) => fail(format!("the CA is not a certificate in PEM: {error}")),
+        }
+    }
+
+    /// Without the feature, the URL was refused before.
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")]
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    pub(crate) fn client(&self, info: ConnectionInfo) -> Result<Client, RedisError> {
+        #[cfg(feature = "tls")]
+        if let Some(ca) = &self.ca {
+            return Client::build_with_tls(info, ca.clone());
+        }
+        Client::open(info)
+    }
+
+    pub(crate) fn of_cluster(&self, builder: ClusterClientBuilder) -> ClusterClientBuilder {
+        #[cfg(feature = "tls")]
+        if let Some(ca) = &self.ca {
+            return builder.certs(ca.clone());
+        }
+        builder
+    }
+
+    pub(crate) fn of_master(&self, builder: SentinelClientBuilder) -> SentinelClientBuilder {
+        #[cfg(feature = "tls")]
+        if let Some(ca) = &self.ca {
+            return builder.set_client_to_redis_certificates(ca.clone());
+        }
+        builder
+    }
+}

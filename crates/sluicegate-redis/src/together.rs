@@ -1,0 +1,182 @@
+//! Requests that come at the same time share a call.
+//!
+//! Half of what a decision costs Redis is reading a command and writing its reply. Whoever finds the connection at rest
+//! sends at once; who comes while others are waiting for their answers goes with the next call, with up to fifteen others.
+//! They are decided one after the other, each for itself.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sluicegate_core::{StoreError, StoreErrorKind};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use crate::call::Answer;
+use crate::cell::Cell;
+use crate::link::State;
+use crate::script;
+use crate::short::{self, Reply};
+
+/// The most buckets in one call: some fifty microseconds in which Redis does nothing else.
+const MOST: usize = 16;
+
+/// One request, and what it needs to be sent.
+pub(crate) struct Request {
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) time: Option<u64>,
+    pub(crate) deadline: Instant,
+}
+
+/// Where requests meet.
+pub(crate) struct Together {
+    shared: Arc<Shared>,
+    queue: mpsc::UnboundedSender<Waiting>,
+}
+
+struct Shared {
+    link: Arc<State>,
+    /// Calls that have not been answered yet.
+    under_way: AtomicUsize,
+}
+
+struct Waiting {
+    request: Request,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Together {
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(crate) fn start(link: Arc<State>) -> Self {
+        let shared = Arc::new(Shared { link, under_way: AtomicUsize::new(0) });
+        let (queue, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(gather(Arc::clone(&shared), waiting));
+        Self { shared, queue }
+    }
+
+    /// Decides a request, alone or with others.
+    pub(crate) fn decide(&self, request: Request) -> impl Future<Output = Answer> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        let queue = self.queue.clone();
+        async move {
+            // Relaxed: a guess that is wrong costs a call of its own, or none.
+            if shared.under_way.load(Ordering::Relaxed) == 0 || !shared.link.is_up_or_mending() {
+                return shared.alone(request).await;
+            }
+            let deadline = request.deadline;
+            let (answer, answered) = oneshot::channel();
+            // The other end lives as long as this one.
+            _ = queue.send(Waiting { request, answer });
+            match timeout_at(deadline, answered).await {
+                Ok(answer) => answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))),
+                Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
+            }
+        }
+    }
+}
+
+/// A call that is counted until it is answered or given up.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    async fn alone(&self, request: Request) -> Answer {
+        let _under_way = UnderWay::begin(&self.under_way);
+        decide_short(&self.link, 0, request).await
+    }
+
+    async fn together(&self, waiting: Vec<Waiting>) {
+        let _under_way = UnderWay::begin(&self.under_way);
+        let Some(last) = waiting.last() else { return };
+        let (time, deadline) = (last.request.time, last.request.deadline);
+        let count = waiting.iter().map(|waiting| waiting.request.cells.len()).sum();
+        let requests = || waiting.iter().map(|waiting| &*waiting.request.cells);
+        let reply = self.link.send(0, |call| short::command(call, requests(), time), deadline).await;
+        let reply = reply.and_then(|reply| Reply::read(&reply, count).ok_or_else(script::not_ours));
+        let mut first = 0;
+        for Waiting { request, answer } in waiting {
+            let cells = request.cells.len();
+            let decided = match &reply {
+                Ok(reply) => match reply.decision(first, &request.cells) {
+                    Some(decision) => Ok(decision),
+                    None => decide_long(&self.link, 0, request).await,
+                },
+                Err(error) => Err(again(error)),
+            };
+            first += cells;
+            // Who does not wait any longer has given the request up.
+            _ = answer.send(decided);
+        }
+    }
+}
+
+/// Takes what has come, and sends it; ends with the store.
+async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
+    let mut come = VecDeque::new();
+    let mut taken = Vec::new();
+    loop {
+        if come.is_empty() && queue.recv_many(&mut taken, 256).await == 0 {
+            return;
+        }
+        // Those that the same answers have woken are about to come, too.
+        tokio::task::yield_now().await;
+        while let Ok(waiting) = queue.try_recv() {
+            taken.push(waiting);
+        }
+        // Nobody waits any longer for what is closed, and nothing of it was sent.
+        come.extend(taken.drain(..).filter(|waiting| !waiting.answer.is_closed()));
+        while let Some(first) = come.pop_front() {
+            let (mut count, time) = (first.request.cells.len(), first.request.time);
+            let mut waiting = vec![first];
+            while let Some(next) = come.front() {
+                count += next.request.cells.len();
+                // An injected clock shows one time to all of a call.
+                if count > MOST || next.request.time != time {
+                    break;
+                }
+                waiting.extend(come.pop_front());
+            }
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move { shared.together(waiting).await });
+        }
+    }
+}
+
+/// One call of the short script for one request, and of the long one if that is what it takes.
+pub(crate) async fn decide_short(link: &State, part: usize, request: Request) -> Answer {
+    let Request { cells, time, deadline } = &request;
+    let one = || std::iter::once(&**cells);
+    let reply = link.send(part, |call| short::command(call, one(), *time), *deadline).await?;
+    let reply = Reply::read(&reply, cells.len()).ok_or_else(script::not_ours)?;
+    match reply.decision(0, cells) {
+        Some(decision) => Ok(decision),
+        None => decide_long(link, part, request).await,
+    }
+}
+
+/// One call of the long script.
+pub(crate) async fn decide_long(link: &State, part: usize, request: Request) -> Answer {
+    let Request { cells, time, deadline } = &request;
+    let reply = link.send(part, |call| script::command(call, cells, *time), *deadline).await?;
+    script::decision(&reply, cells)
+}
+
+/// The same error for another request.
+fn again(error: &StoreError) -> StoreError {
+    let source = std::error::Error::source(error).map(ToString::to_string);
+    let kind = error.kind();
+    source.map_or_else(|| StoreError::new(kind), |source| StoreError::with_source(kind, source))
+}

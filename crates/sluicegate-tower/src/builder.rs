@@ -1,0 +1,181 @@
+//! Putting a [`RateLimitLayer`] together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use sluicegate_core::{ConfigError, ConfigErrorKind, MAX_BUCKETS, RateLimiter};
+
+use crate::headers::{Headers, LegacyReset, Style};
+use crate::layer::RateLimitLayer;
+use crate::limit::Limit;
+use crate::predicate::Door;
+use crate::problem::ProblemJson;
+use crate::queue::Queue;
+use crate::shared::Shared;
+
+/// Collects the settings of a [`RateLimitLayer`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RateLimitLayerBuilder<R = ProblemJson> {
+    limits: Vec<Limit>,
+    respond: R,
+    settings: Settings,
+}
+
+/// What does not depend on who responds.
+struct Settings {
+    door: Door,
+    style: Style,
+    queue: Queue,
+    extensions: bool,
+    meters: bool,
+}
+
+impl RateLimitLayerBuilder {
+    pub(crate) fn new(limit: Limit) -> Self {
+        let settings = Settings {
+            door: Door::default(),
+            style: Style::default(),
+            queue: Queue::default(),
+            extensions: true,
+            meters: false,
+        };
+        Self { limits: vec![limit], respond: ProblemJson::new(), settings }
+    }
+}
+
+impl<R> RateLimitLayerBuilder<R> {
+    /// Adds a limit: all limits must have room for a request, and all are spent from, or none.
+    pub fn and(mut self, limit: impl Into<Limit>) -> Self {
+        self.limits.push(limit.into());
+        self
+    }
+
+    /// Lets requests of which `holds` is true pass, without asking any limit: they carry no rate limit fields. With
+    /// several such conditions, one that holds is enough.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::{RateLimitLayer, method_in, path_in, preflight};
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .exempt(path_in(["/health", "/metrics*"]))
+    ///     .exempt(preflight())
+    ///     .deny(|parts| parts.headers.get("user-agent").is_some_and(|agent| agent == "scraper"))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn exempt(mut self, holds: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.settings.door.exempt.push(Box::new(holds));
+        self
+    }
+
+    /// Refuses requests of which `holds` is true with 403, without asking any limit. What is exempt is not refused.
+    pub fn deny(mut self, holds: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.settings.door.deny.push(Box::new(holds));
+        self
+    }
+
+    /// Which header fields responses carry. Default: [`Headers::All`].
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.settings.style.chosen = headers;
+        self
+    }
+
+    /// What `X-RateLimit-Reset` is. Default: [`LegacyReset::Delta`].
+    pub fn legacy_reset(mut self, reset: LegacyReset) -> Self {
+        self.settings.style.reset = reset;
+        self
+    }
+
+    /// Lets scripts of other origins read the fields: `Access-Control-Expose-Headers` lists those that are there,
+    /// besides what it lists already. Default: browsers keep them from such scripts.
+    pub fn expose_headers(mut self) -> Self {
+        self.settings.style.exposes = true;
+        self
+    }
+
+    /// Marks refusals with `X-Envoy-RateLimited`, so that an Envoy in front does not try again. Default: it is not said.
+    pub fn tell_envoy(mut self) -> Self {
+        self.settings.style.tells_envoy = true;
+        self
+    }
+
+    /// How many requests may wait for their turn at once, in all services of this layer together. Who comes when so many
+    /// wait is refused with 503 at once, and what it has spent is given back. Default: 10,000.
+    ///
+    /// A waiting request keeps its head, its body and its connection.
+    pub fn longest_queue(mut self, requests: usize) -> Self {
+        self.settings.queue.longest = requests;
+        self
+    }
+
+    /// Puts a [`Meter`](crate::Meter) into the extensions of requests that are let through, for handlers that learn a
+    /// request's cost while they serve it. Default: there is none, and nothing is kept for it.
+    pub fn meter(mut self) -> Self {
+        self.settings.meters = true;
+        self
+    }
+
+    /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
+    pub fn respond<N>(self, respond: N) -> RateLimitLayerBuilder<N> {
+        let Self { limits, respond: _, settings } = self;
+        RateLimitLayerBuilder { limits, respond, settings }
+    }
+
+    /// Leaves the extensions of requests and responses alone, which saves their allocation. Handlers then do not see
+    /// the decision; and a layer around this one knows nothing of it: it takes the fields for those of the service, and
+    /// keeps what it spent when this one refuses.
+    pub fn without_extensions(mut self) -> Self {
+        self.settings.extensions = false;
+        self
+    }
+
+    /// Checks that the limits can be decided together, and makes the layer.
+    ///
+    /// # Errors
+    /// When the limits are on different stores, when two have a policy of the same name, or when they have more than 16
+    /// quotas in all. Of a limit with tiers, the tier with the most quotas counts.
+    pub fn build(self) -> Result<RateLimitLayer<R>, ConfigError> {
+        check(&self.limits).map_err(|problem| ConfigError::new(ConfigErrorKind::Layer, problem))?;
+        let Self { limits, respond, settings } = self;
+        let Settings { door, style, queue, extensions, meters } = settings;
+        let mut shared = Shared::new(limits, respond);
+        shared.door = (!door.is_empty()).then(|| Box::new(door));
+        (shared.style, shared.queue, shared.extensions, shared.meters) = (style, queue, extensions, meters);
+        Ok(RateLimitLayer::of(shared))
+    }
+}
+
+/// What keeps the limits from being decided together, if anything does.
+fn check(limits: &[Limit]) -> Result<(), String> {
+    let limiters: Vec<&RateLimiter> = limits.iter().flat_map(Limit::limiters).collect();
+    let policies: Vec<_> = limiters.iter().map(|limiter| limiter.policy()).collect();
+    let names = || policies.iter().map(|policy| policy.name());
+    for (index, name) in names().enumerate() {
+        if !Arc::ptr_eq(limiters[index].store(), limiters[0].store()) {
+            return Err(format!(
+                "policies {:?} and {name:?} are on different stores, so they cannot be decided together: put them on one store, or into two layers",
+                policies[0].name(),
+            ));
+        }
+        if names().take(index).any(|earlier| earlier == name) {
+            return Err(format!(
+                "policy {name:?} is there twice: a request would spend from it twice, and headers could not tell which is which; for a second key, give the second limit a policy with a name of its own"
+            ));
+        }
+    }
+    let most = |limit: &Limit| limit.limiters().iter().map(|one| one.policy().quotas().len()).max();
+    let quotas: usize = limits.iter().filter_map(most).sum();
+    if quotas > MAX_BUCKETS {
+        return Err(format!("the limits of one layer have {quotas} quotas, and at most {MAX_BUCKETS} fit"));
+    }
+    Ok(())
+}
+
+impl<R> fmt::Debug for RateLimitLayerBuilder<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayerBuilder").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

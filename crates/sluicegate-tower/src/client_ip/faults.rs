@@ -1,0 +1,71 @@
+//! What was wrong with forwarded headers: counters, and one warning of each kind.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a forwarded header did not lead to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Missing,
+    Unreadable,
+    TooLong,
+    Repeated,
+}
+
+impl Fault {
+    /// A missing header is not the client's doing: a health check of the proxy's own looks like that.
+    pub(super) fn is_malformed(self) -> bool {
+        self != Self::Missing
+    }
+
+    pub(super) const fn describe(self) -> &'static str {
+        match self {
+            Self::Missing => "the forwarded address is missing",
+            Self::Unreadable => "the forwarded address is unreadable",
+            Self::TooLong => "the forwarded addresses are too many",
+            Self::Repeated => "the forwarded address is there twice",
+        }
+    }
+}
+
+/// How often each of them came up.
+#[derive(Debug, Default)]
+pub(super) struct Faults([AtomicU64; 4]);
+
+/// How often a forwarded header from a trusted proxy did not lead to a client; see [`ClientIp::faults`].
+///
+/// [`ClientIp::faults`]: crate::ClientIp::faults
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForwardedFaults {
+    /// The header was not there, or had fewer elements than there are proxies. The proxy may not be set up to send it.
+    pub missing: u64,
+    /// An element was not an address: empty, `unknown`, hidden, or garbage.
+    pub unreadable: u64,
+    /// More than 32 elements or 2 KiB would have had to be looked at.
+    pub too_long: u64,
+    /// A header that has a single value was there more than once.
+    pub repeated: u64,
+}
+
+impl Faults {
+    pub(super) fn count(&self, fault: Fault, header: &str) {
+        // Relaxed: each counter stands for itself.
+        if self.0[fault as usize].fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                header,
+                "{}: such requests count as the proxy's own, or are refused; further ones are only counted",
+                fault.describe()
+            );
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> ForwardedFaults {
+        let count = |fault: Fault| self.0[fault as usize].load(Ordering::Relaxed);
+        ForwardedFaults {
+            missing: count(Fault::Missing),
+            unreadable: count(Fault::Unreadable),
+            too_long: count(Fault::TooLong),
+            repeated: count(Fault::Repeated),
+        }
+    }
+}

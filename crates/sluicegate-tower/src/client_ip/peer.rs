@@ -1,0 +1,152 @@
+//! The other end of the connection: [`PeerAddr`] and [`PeerIp`].
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::request::Parts;
+use sluicegate_core::ConfigError;
+
+use super::address::Grouping;
+use super::networks::Networks;
+use crate::key::{Extraction, KeyExtractor};
+
+/// The address that the connection came from, for servers that put it into the request's extensions.
+///
+/// With axum's `into_make_service_with_connect_info::<SocketAddr>()` there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is a name for an address, made by servers")]
+pub struct PeerAddr(pub SocketAddr);
+
+/// One bucket per peer address: the other end of the connection, whatever headers say.
+///
+/// Behind a proxy, that is the proxy: see [`ClientIp`](crate::ClientIp). IPv6 clients own whole networks, so their addresses
+/// count by prefix, /64 unless set otherwise; an IPv4-mapped address is the IPv4 address that it is.
+///
+/// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>`.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerIp {
+    grouping: Grouping,
+}
+
+impl PeerIp {
+    /// Peer addresses, IPv6 by /64.
+    pub const fn new() -> Self {
+        Self { grouping: Grouping::DEFAULT }
+    }
+
+    /// How many bits of an IPv6 address tell clients apart: 1 to 128. Default: 64.
+    ///
+    /// # Errors
+    /// For a prefix of 0, which would put all clients into one bucket, or above 128.
+    pub fn ipv6_prefix(self, bits: u8) -> Result<Self, ConfigError> {
+        Ok(Self { grouping: self.grouping.ipv6_prefix(bits)? })
+    }
+
+    /// Takes an address in `64:ff9b::/96` for the IPv4 address inside it. Default: it counts by prefix, as all others.
+    ///
+    /// For servers that IPv4 clients reach through a NAT64 gateway, which would all share one bucket otherwise.
+    #[must_use]
+    pub const fn nat64(self) -> Self {
+        Self { grouping: self.grouping.nat64() }
+    }
+
+    /// The peer's address in canonical form, whole, if it is known.
+    pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        peer(parts).map(|ip| self.grouping.address(ip))
+    }
+
+    /// Whether a request comes from one of these networks: not so if its peer is unknown.
+    pub fn within(
+        &self,
+        networks: Networks,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+        let this = *self;
+        move |parts| this.address(parts).is_some_and(|ip| networks.contains(ip))
+    }
+
+    /// Whether a request comes from none of these networks: so too if its peer is unknown.
+    pub fn outside(
+        &self,
+        networks: Networks,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+        let within = self.within(networks);
+        move |parts| !within(parts)
+    }
+}
+
+impl Default for PeerIp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl KeyExtractor for PeerIp {
+    #[inline]
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match peer(parts) {
+            Some(ip) => Extraction::found(self.grouping.key(ip)),
+            None => Extraction::missing(NO_PEER),
+        }
+    }
+}
+
+pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), or put a PeerAddr into the request's extensions";
+
+/// The peer's address, if the server says it; an unspecified one says nothing.
+#[inline]
+pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
+    fn known(address: &SocketAddr) -> Option<IpAddr> {
+        Some(address.ip()).filter(|ip| !ip.to_canonical().is_unspecified())
+    }
+    if let Some(PeerAddr(address)) = parts.extensions.get() {
+        return known(address);
+    }
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::ConnectInfo(address)) = parts.extensions.get() {
+        return known(address);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use sluicegate_core::Key;
+
+    use super::*;
+
+    fn from(address: &str) -> Parts {
+        let address = PeerAddr(address.parse().unwrap());
+        Request::builder().extension(address).body(()).unwrap().into_parts().0
+    }
+
+    fn key(extractor: &PeerIp, parts: &Parts) -> Result<Key, String> {
+        extractor.extract(parts).now().unwrap().map_err(|missing| missing.to_string())
+    }
+
+    #[test]
+    fn ipv6_peers_count_by_network_and_mapped_ones_by_address() {
+        let peer = PeerIp::new();
+        assert_eq!(key(&peer, &from("[2001:db8::1]:1")), key(&peer, &from("[2001:db8::ffff:2]:9")));
+        assert_ne!(key(&peer, &from("[2001:db8::1]:1")), key(&peer, &from("[2001:db8:0:1::1]:1")));
+        assert_eq!(key(&peer, &from("[::ffff:198.51.100.7]:1")), key(&peer, &from("198.51.100.7:2")));
+        assert_ne!(
+            key(&peer, &from("[::ffff:198.51.100.7]:1")),
+            key(&peer, &from("[::ffff:198.51.100.8]:1"))
+        );
+        let exact = PeerIp::new().ipv6_prefix(128).unwrap();
+        assert_ne!(key(&exact, &from("[2001:db8::1]:1")), key(&exact, &from("[2001:db8::2]:1")));
+        assert!(PeerIp::new().ipv6_prefix(0).unwrap_err().to_string().contains("0 bits: use 1 to 128"));
+    }
+
+    #[test]
+    fn no_address_is_no_key() {
+        for parts in [
+            Request::new(()).into_parts().0,
+            from("[::]:80"),
+            from("[::ffff:0.0.0.0]:80"),
+            from("0.0.0.0:80"),
+        ] {
+            assert!(key(&PeerIp::new(), &parts).unwrap_err().contains("into_make_service_with_connect_info"));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Opaque bearer tokens: [`Bearer`].
+
+use std::fmt;
+
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use sluicegate_core::Key;
+
+use super::{Digest, one_of, only};
+use crate::key::{Extraction, KeyExtractor, MissingKey};
+
+/// One bucket per bearer token in `Authorization` (RFC 6750), whatever is in it.
+///
+/// The scheme's name may be in any case. Other schemes, and tokens that are none by the RFC, count as missing. For the rest, see
+/// [`ApiKey`](super::ApiKey): tokens are not verified here, and a client that is given a new token gets a new bucket.
+#[derive(Clone)]
+pub struct Bearer {
+    digest: Digest,
+}
+
+impl Bearer {
+    /// The token in `Authorization: Bearer …`.
+    pub fn new() -> Self {
+        Self { digest: Digest::of(super::TOKEN, "") }
+    }
+
+    /// The bucket of a token: to peek at it or to reset it. The same as that of an [`ApiKey`](super::ApiKey).
+    pub fn key_of(&self, token: impl AsRef<[u8]>) -> Key {
+        self.digest.key(token.as_ref())
+    }
+
+    /// Whether a request shows one of these tokens.
+    pub fn one_of(
+        &self,
+        tokens: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+        let keys = tokens.into_iter().map(|token| self.key_of(token)).collect();
+        let this = self.clone();
+        one_of(move |parts| Ok(this.key_of(token(parts)?)), keys)
+    }
+}
+
+impl Default for Bearer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl KeyExtractor for Bearer {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        token(parts).map(|token| self.key_of(token)).into()
+    }
+}
+
+impl fmt::Debug for Bearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bearer")
+    }
+}
+
+/// The token of a request, unverified.
+pub(super) fn token(parts: &Parts) -> Result<&str, MissingKey> {
+    only(&parts.headers, &AUTHORIZATION)?
+        .and_then(read)
+        .ok_or_else(|| MissingKey::new("the request has no bearer token"))
+}
+
+/// `"Bearer" 1*SP b64token`
+fn read(credentials: &[u8]) -> Option<&str> {
+    let (scheme, token) = str::from_utf8(credentials).ok()?.split_once(' ')?;
+    let token = token.trim_start_matches(' ');
+    let text = token.trim_end_matches('=');
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+    (scheme.eq_ignore_ascii_case("bearer") && !text.is_empty() && text.bytes().all(is_token)).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_what_the_rfc_says() {
+        for good in ["Bearer a.b-c_d~e+f/9==", "bearer a.b-c_d~e+f/9==", "BEARER   a.b-c_d~e+f/9=="] {
+            assert_eq!(read(good.as_bytes()), Some("a.b-c_d~e+f/9=="), "{good}");
+        }
+        for bad in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer =",
+            "Bearer a b",
+            "Bearer\ta",
+            "Bearer a=b",
+            "Basic YTpi",
+            "a",
+            "Bearer ä",
+        ] {
+            assert_eq!(read(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The response future: [`InFlightFuture`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::request::Parts;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use sluicegate_core::{Acquire, Busy, Key, Permit};
+use tokio::time::Sleep;
+use tower_service::Service;
+
+use crate::in_flight::layer::Shared;
+use crate::in_flight::service::carry;
+use crate::in_flight::{Held, HeldPermit};
+use crate::key::{Extraction, MissingKey};
+use crate::limit::OnMissingKey;
+use crate::refusal::Respond;
+
+/// What a request has to wait for.
+pub(crate) enum Entry {
+    Key(Extraction),
+    Permit(Acquire, Pin<Box<Sleep>>),
+}
+
+/// What a step led to.
+pub(crate) enum Next<B> {
+    /// On to the inner service, without a permit if this request is not counted.
+    Go(Option<HeldPermit>),
+    Refuse(Response<Held<B>>),
+    /// In a box, for it is large and rare.
+    Wait(Box<Entry>),
+}
+
+impl Entry {
+    /// Goes as far as it can without waiting.
+    pub(crate) fn begin<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts) -> Next<B> {
+        match shared.key.extract(parts).now() {
+            Ok(found) => found_key(shared, parts, found),
+            Err(pending) => Next::Wait(Box::new(Self::Key(pending))),
+        }
+    }
+
+    fn poll<R: Respond<B>, B>(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared<R>,
+        parts: &Parts,
+    ) -> Poll<Next<B>> {
+        loop {
+            let next = match self {
+                Self::Key(extraction) => {
+                    let found = ready!(Pin::new(extraction).poll(cx));
+                    found_key(shared, parts, found)
+                }
+                Self::Permit(acquire, sleep) => {
+                    // The permit first: one that comes with the last moment is not refused.
+                    if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
+                        entered(shared, parts, result)
+                    } else {
+                        ready!(sleep.as_mut().poll(cx));
+                        Next::Refuse(shared.too_many(parts))
+                    }
+                }
+            };
+            match next {
+                Next::Wait(following) => *self = *following,
+                next => return Poll::Ready(next),
+            }
+        }
+    }
+}
+
+fn found_key<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, found: Result<Key, MissingKey>) -> Next<B> {
+    let key = match found {
+        Ok(key) => key,
+        Err(missing) => match shared.on_missing_key(&missing) {
+            OnMissingKey::Skip => return Next::Go(None),
+            OnMissingKey::Reject(status) => return Next::Refuse(shared.keyless(&missing, status, parts)),
+            OnMissingKey::Share => Key::shared(),
+        },
+    };
+    let Some(longest) = shared.longest else {
+        return entered(shared, parts, shared.in_flight.try_acquire(&key));
+    };
+    match shared.in_flight.acquire(&key).now() {
+        Ok(result) => entered(shared, parts, result),
+        Err(acquire) => Next::Wait(Box::new(Entry::Permit(acquire, Box::pin(tokio::time::sleep(longest))))),
+    }
+}
+
+fn entered<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, result: Result<Permit, Busy>) -> Next<B> {
+    match result {
+        Ok(permit) => Next::Go(Some(HeldPermit::new(permit))),
+        Err(_) => Next::Refuse(shared.too_many(parts)),
+    }
+}
+
+pin_project! {
+    /// The response of a [`LimitInFlight`](crate::LimitInFlight).
+    ///
+    /// # Cancel safety
+    /// Dropping it at any time leaves the queue or gives the permit back.
+    ///
+    /// # Panics
+    /// When polled again after it was ready, and when it has to wait outside of a tokio runtime that has its timer enabled.
+    pub struct InFlightFuture<S, B, R, ResB>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        state: State<S, B, R, ResB, S::Future>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, B, R, ResB, F> {
+        // In a box, for it is large and rare.
+        Waiting { waiting: Option<Box<Waiting<S, B, R>>> },
+        Calling { #[pin] inner: F, permit: Option<HeldPermit>, shared: Arc<Shared<R>> },
+        Refused { response: Option<Response<Held<ResB>>> },
+    }
+}
+
+/// A request whose key or permit has not come.
+struct Waiting<S, B, R> {
+    entry: Box<Entry>,
+    parts: Parts,
+    body: B,
+    service: S,
+    shared: Arc<Shared<R>>,
+}
+
+impl<S, B, R, ResB> InFlightFuture<S, B, R, ResB>
+where
+    S: Service<Request<B>>,
+{
+    pub(crate) fn waiting(
+        entry: Box<Entry>,
+        parts: Parts,
+        body: B,
+        service: S,
+        shared: Arc<Shared<R>>,
+    ) -> Self {
+        let waiting = Some(Box::new(Waiting { entry, parts, body, service, shared }));
+        Self { state: State::Waiting { waiting } }
+    }
+
+    pub(crate) fn calling(inner: S::Future, permit: Option<HeldPermit>, shared: Arc<Shared<R>>) -> Self {
+        Self { state: State::Calling { inner, permit, shared } }
+    }
+
+    pub(crate) fn refused(response: Response<Held<ResB>>) -> Self {
+        Self { state: State::Refused { response: Some(response) } }
+    }
+}
+
+impl<S, B, R, ResB> Future for InFlightFuture<S, B, R, ResB>
+where
+    S: Service<Request<B>, Response = Response<ResB>>,
+    R: Respond<ResB>,
+{
+    type Output = Result<Response<Held<ResB>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let following = match state.as_mut().project() {
+                StateProj::Waiting { waiting } => {
+                    let pending = waiting.as_mut().expect("a waiting request is replaced when its wait ends");
+                    let next = ready!(pending.entry.poll(cx, &pending.shared, &pending.parts));
+                    let Some(waiting) = waiting.take() else { continue };
+                    let Waiting { parts, body, mut service, shared, .. } = *waiting;
+                    match next {
+                        Next::Go(permit) => {
+                            let request = Request::from_parts(carry(parts, permit.as_ref()), body);
+                            State::Calling { inner: service.call(request), permit, shared }
+                        }
+                        Next::Refuse(response) => State::Refused { response: Some(response) },
+                        Next::Wait(_) => {
+                            unreachable!("`Entry::poll` returns when nothing is left to wait for")
+                        }
+                    }
+                }
+                StateProj::Calling { inner, permit, shared } => {
+                    let mut response = ready!(inner.poll(cx))?;
+                    let permit = permit.take();
+                    if let Some(permit) = &permit {
+                        shared.mark(response.headers_mut(), permit.permit().remaining());
+                        if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+                            // For layers and servers that carry on with the connection themselves.
+                            response.extensions_mut().insert(permit.clone());
+                        }
+                    }
+                    return Poll::Ready(Ok(response.map(|body| Held::new(body, permit))));
+                }
+                StateProj::Refused { response } => {
+                    let response =
+                        response.take().expect("a response future is polled until it is ready, once");
+                    return Poll::Ready(Ok(response));
+                }
+            };
+            state.set(following);
+        }
+    }
+}
+
+impl<S, B, R, ResB> fmt::Debug for InFlightFuture<S, B, R, ResB>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Waiting { .. } => "InFlightFuture(waiting)",
+            State::Calling { .. } => "InFlightFuture(calling)",
+            State::Refused { .. } => "InFlightFuture(refused)",
+        })
+    }
+}

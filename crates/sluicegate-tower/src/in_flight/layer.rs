@@ -1,0 +1,257 @@
+//! The layer: [`InFlightLayer`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::request::Parts;
+use http::{Response, StatusCode};
+use sluicegate_core::{Decision, InFlight, Outcome, Policy, Quota, Standing};
+use tower_layer::Layer;
+
+use crate::client_ip::PeerIp;
+use crate::headers::{Headers, forbid_caching};
+use crate::in_flight::{Held, InFlightProblem, LimitInFlight};
+use crate::key::{KeyExtractor, MissingKey};
+use crate::limit::OnMissingKey;
+use crate::refusal::{Reason, Refusal, Respond};
+
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Limits how many requests of a key are under way at once.
+///
+/// A request is under way until the body of its response has ended or is dropped: slow downloads and streams of events
+/// count for as long as they last. One too many is refused with 429, or waits if [`wait_up_to`](Self::wait_up_to) says so.
+/// Responses say where the key stands in the fields of the rate limit draft, with the unit `concurrent-requests`; what is
+/// there already stays.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use bytes::Bytes;
+/// use http::{Request, Response, StatusCode};
+/// use http_body_util::Full;
+/// use sluicegate_core::InFlight;
+/// use sluicegate_tower::{Header, InFlightLayer};
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let hello = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello")))) });
+/// let downloads = InFlightLayer::new(InFlight::new("downloads", 1)?).key(Header::new("x-api-key")?);
+/// let mut service = ServiceBuilder::new().layer(downloads).service(hello);
+///
+/// let request = || Request::get("/").header("x-api-key", "k1").body(());
+/// let first = service.ready().await?.call(request()?).await?;
+/// assert_eq!(first.headers()["ratelimit-policy"], r#""downloads";q=1;qu="concurrent-requests""#);
+/// let second = service.ready().await?.call(request()?).await?;
+/// assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
+/// drop(first);
+/// assert_eq!(service.ready().await?.call(request()?).await?.status(), StatusCode::OK);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Where to put it
+/// Around a [`RateLimitLayer`](crate::RateLimitLayer): that one writes its own fields over those of layers inside of it,
+/// and has spent by the time that one inside refuses.
+///
+/// # Upgrades
+/// The body of a response that switches protocols ends at once, and this layer cannot see the connection after that.
+/// So requests that ask for an upgrade carry a [`HeldPermit`](crate::HeldPermit) in their extensions, and the request is under way until the
+/// last clone of it is dropped. A task that owns the request until the connection closes, as in
+/// `hyper::upgrade::on(&mut request)`, holds it without doing anything; an axum handler takes
+/// `Option<Extension<HeldPermit>>` and moves it into the closure for `on_upgrade`. Where nobody keeps one, the permit
+/// comes back with the response.
+pub struct InFlightLayer<R = InFlightProblem> {
+    shared: Shared<R>,
+}
+
+/// What all services of a layer share.
+pub(crate) struct Shared<R> {
+    pub(crate) in_flight: InFlight,
+    pub(crate) key: Arc<dyn KeyExtractor>,
+    pub(crate) longest: Option<Duration>,
+    on_missing_key: OnMissingKey,
+    respond: Arc<R>,
+    headers: Headers,
+    /// The name, as the policy of the decisions that refuse.
+    policies: Option<Arc<[Arc<Policy>]>>,
+    warned: Arc<AtomicBool>,
+}
+
+impl InFlightLayer {
+    /// A layer that counts per peer address, refuses at once, and says so with [`InFlightProblem`].
+    pub fn new(in_flight: InFlight) -> Self {
+        let named = Policy::gcra(in_flight.name(), Quota::per_second(in_flight.permits())).build().ok();
+        let shared = Shared {
+            in_flight,
+            key: Arc::new(PeerIp::new()),
+            longest: None,
+            on_missing_key: OnMissingKey::Share,
+            respond: Arc::new(InFlightProblem::new()),
+            headers: Headers::Ietf,
+            policies: named.map(|policy| Arc::from([Arc::new(policy)])),
+            warned: Arc::default(),
+        };
+        Self { shared }
+    }
+}
+
+impl<R> InFlightLayer<R> {
+    /// Whose requests are counted together. Default: [`PeerIp`].
+    #[must_use]
+    pub fn key(mut self, key: impl KeyExtractor) -> Self {
+        self.shared.key = Arc::new(key);
+        self
+    }
+
+    /// What happens to a request whose key is missing. Default: [`OnMissingKey::Share`].
+    #[must_use]
+    pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
+        self.shared.on_missing_key = action;
+        self
+    }
+
+    /// Makes a request that would be one too many wait for up to `longest`, first come, first served, in the bounded
+    /// queue of the [`InFlight`]. Default: it is refused at once.
+    #[must_use]
+    pub fn wait_up_to(mut self, longest: Duration) -> Self {
+        self.shared.longest = Some(longest);
+        self
+    }
+
+    /// Whether responses carry the fields of the draft; there are no others for this. Default: [`Headers::Ietf`].
+    #[must_use]
+    pub fn headers(mut self, headers: Headers) -> Self {
+        self.shared.headers = headers;
+        self
+    }
+
+    /// Who makes the response to a refused request, which is told that it [exceeds](Reason::Exceeded) a policy with the
+    /// name and the permits of the [`InFlight`]. Default: [`InFlightProblem`].
+    #[must_use]
+    pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
+        let Shared { in_flight, key, longest, on_missing_key, respond: _, headers, policies, warned } =
+            self.shared;
+        let respond = Arc::new(respond);
+        let shared = Shared { in_flight, key, longest, on_missing_key, respond, headers, policies, warned };
+        InFlightLayer { shared }
+    }
+}
+
+impl<R> Clone for InFlightLayer<R> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<S, R> Layer<S> for InFlightLayer<R> {
+    type Service = LimitInFlight<S, R>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        LimitInFlight::new(inner, Arc::new(self.shared.clone()))
+    }
+}
+
+impl<R> fmt::Debug for InFlightLayer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InFlightLayer").field(&self.shared.in_flight).finish()
+    }
+}
+
+impl<R> Clone for Shared<R> {
+    fn clone(&self) -> Self {
+        Self {
+            in_flight: self.in_flight.clone(),
+            key: Arc::clone(&self.key),
+            longest: self.longest,
+            on_missing_key: self.on_missing_key,
+            respond: Arc::clone(&self.respond),
+            headers: self.headers,
+            policies: self.policies.clone(),
+            warned: Arc::clone(&self.warned),
+        }
+    }
+}
+
+impl<R> Shared<R> {
+    /// What the layer does with a request without a key.
+    pub(crate) fn on_missing_key(&self, missing: &MissingKey) -> OnMissingKey {
+        let action = missing.reject().map_or(self.on_missing_key, OnMissingKey::Reject);
+        // Relaxed: at worst two threads warn.
+        if action == OnMissingKey::Share && !self.warned.swap(true, Ordering::Relaxed) {
+            let name = self.in_flight.name();
+            tracing::warn!(name, "requests without a key share its permits: {missing}");
+        }
+        action
+    }
+
+    /// The refusal of a request that would be one too many.
+    pub(crate) fn too_many<B>(&self, parts: &Parts) -> Response<Held<B>>
+    where
+        R: Respond<B>,
+    {
+        // Nobody knows when a permit comes back; a second keeps clients from hammering.
+        let (limit, wait_us) = (self.in_flight.permits(), 1_000_000);
+        let standing = Standing::new((0, 0), false, limit, 0, wait_us, wait_us);
+        let mut decision = Decision::new(Outcome::Denied, 0, 0, [standing]);
+        if let Some(policies) = &self.policies {
+            decision.set_policies(Arc::clone(policies));
+        }
+        let mut response = self.answer(Reason::Exceeded(&decision), parts);
+        self.mark(response.headers_mut(), 0);
+        response
+    }
+
+    pub(crate) fn keyless<B>(
+        &self,
+        missing: &MissingKey,
+        status: StatusCode,
+        parts: &Parts,
+    ) -> Response<Held<B>>
+    where
+        R: Respond<B>,
+    {
+        self.answer(Reason::MissingKey(missing, status), parts)
+    }
+
+    fn answer<B>(&self, reason: Reason<'_>, parts: &Parts) -> Response<Held<B>>
+    where
+        R: Respond<B>,
+    {
+        let refusal = Refusal { reason, parts };
+        let mut response = self.respond.respond(&refusal).map(|body| Held::new(body, None));
+        forbid_caching(response.headers_mut());
+        if let Some(seconds) = refusal.retry_after_seconds() {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+
+    /// Says where the key stands, behind what other layers have said.
+    pub(crate) fn mark(&self, headers: &mut HeaderMap, remaining: u64) {
+        if !matches!(self.headers, Headers::All | Headers::Ietf) {
+            return;
+        }
+        let (name, permits) = (self.in_flight.name(), self.in_flight.permits());
+        append(headers, RATELIMIT_POLICY, format!("\"{name}\";q={permits};qu=\"concurrent-requests\""));
+        append(headers, RATELIMIT, format!("\"{name}\";r={remaining}"));
+    }
+}
+
+/// Adds an item to a list in one line, for some readers take only the first.
+fn append(headers: &mut HeaderMap, name: HeaderName, item: String) {
+    let mut line = Vec::with_capacity(item.len());
+    for value in headers.get_all(&name) {
+        line.extend_from_slice(value.as_bytes());
+        line.extend_from_slice(b", ");
+    }
+    line.extend_from_slice(item.as_bytes());
+    // What was a valid value is one with more of the same behind it.
+    if let Ok(value) = HeaderValue::from_bytes(&line) {
+        headers.insert(name, value);
+    }
+}

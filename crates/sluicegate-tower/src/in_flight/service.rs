@@ -1,0 +1,98 @@
+//! The service: [`LimitInFlight`].
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::header::UPGRADE;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use tower_service::Service;
+
+use crate::in_flight::future::{Entry, Next};
+use crate::in_flight::layer::Shared;
+use crate::in_flight::{Held, HeldPermit, InFlightFuture, InFlightProblem};
+use crate::refusal::Respond;
+
+/// A service that has so many requests of a key under way at once; made by [`InFlightLayer`](crate::InFlightLayer).
+///
+/// It is ready when the inner service is; waiting for a permit happens in the response future.
+pub struct LimitInFlight<S, R = InFlightProblem> {
+    inner: S,
+    shared: Arc<Shared<R>>,
+}
+
+impl<S, R> LimitInFlight<S, R> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared<R>>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// The service behind the limit.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service behind the limit.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service behind the limit.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S: Clone, R> Clone for LimitInFlight<S, R> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: fmt::Debug, R> fmt::Debug for LimitInFlight<S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { inner, shared } = self;
+        f.debug_struct("LimitInFlight").field("inner", inner).field("in_flight", &shared.in_flight).finish()
+    }
+}
+
+impl<S, R, B, ResB> Service<Request<B>> for LimitInFlight<S, R>
+where
+    S: Service<Request<B>, Response = Response<ResB>> + Clone,
+    R: Respond<ResB>,
+{
+    type Response = Response<Held<ResB>>;
+    type Error = S::Error;
+    type Future = InFlightFuture<S, B, R, ResB>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        match Entry::begin(&self.shared, &parts) {
+            Next::Go(permit) => {
+                let request = Request::from_parts(carry(parts, permit.as_ref()), body);
+                InFlightFuture::calling(self.inner.call(request), permit, Arc::clone(&self.shared))
+            }
+            Next::Refuse(response) => InFlightFuture::refused(response),
+            Next::Wait(entry) => {
+                // Only the polled value is known to be ready, so it goes into the future and its clone stays here.
+                let next = self.inner.clone();
+                let ready = mem::replace(&mut self.inner, next);
+                InFlightFuture::waiting(entry, parts, body, ready, Arc::clone(&self.shared))
+            }
+        }
+    }
+}
+
+/// A request that asks for an upgrade carries its permit, for whoever will have the connection.
+pub(crate) fn carry(mut parts: Parts, permit: Option<&HeldPermit>) -> Parts {
+    let upgrades = parts.method == Method::CONNECT || parts.headers.contains_key(UPGRADE);
+    if let Some(permit) = permit.filter(|_| upgrades) {
+        parts.extensions.insert(permit.clone());
+    }
+    parts
+}

@@ -1,0 +1,100 @@
+//! What happens to the response of a request that was let through.
+
+use std::sync::Arc;
+
+use http::{Extensions, Response};
+use sluicegate_core::Decision;
+use smallvec::SmallVec;
+
+use crate::asks::Asks;
+use crate::headers::{self, Already};
+use crate::meter::Meter;
+use crate::shared::Shared;
+use crate::trial::Trial;
+
+/// What the response of the inner service is to be marked with. In a box, for it is large and goes through many hands.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    pub(crate) asks: Asks,
+    /// What was decided, if any policy is enforced.
+    pub(crate) decision: Option<Decision>,
+    /// What was asked of policies in shadow.
+    pub(crate) trials: Vec<Arc<Trial>>,
+    /// What the request has spent, if that may change while it is served.
+    pub(crate) meter: Option<Meter>,
+}
+
+/// In the extensions of a response that a layer refused for a reason that is not the client's: layers around it give
+/// back what they spent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unserved;
+
+impl Marked {
+    /// Gives back what the limits give back for such a response.
+    pub(crate) fn refund<R, B>(&mut self, shared: &Shared<R>, response: Response<B>) -> Response<B> {
+        if was_refused(response.extensions()) {
+            return response;
+        }
+        let (head, body) = response.into_parts();
+        self.give_back(shared, |slot| {
+            let limit = &shared.limits[shared.slots[slot].limit];
+            limit.refund_if.as_ref().is_some_and(|refund| refund(&head))
+        });
+        Response::from_parts(head, body)
+    }
+
+    /// Marks the response with where the client stands.
+    pub(crate) fn mark<R, B>(mut self: Box<Self>, shared: &Shared<R>, response: &mut Response<B>) {
+        if was_refused(response.extensions()) {
+            // This layer has let nothing through, so it has nothing to charge for.
+            self.give_back(shared, |_| true);
+        }
+        let Some(decision) = self.decision else { return };
+        let inner = response.extensions_mut().remove::<Decision>();
+        let shown = match &inner {
+            None => decision,
+            Some(inner) => decision.merge(inner),
+        };
+        let already = if inner.is_some() { Already::Ours } else { Already::Theirs };
+        headers::write(response.headers_mut(), shared.style, &shown, &shared.plan(), already);
+        // For layers further out: what all of them know together, or what was there before.
+        let left = if shared.extensions { Some(shown) } else { inner };
+        if let Some(decision) = left {
+            response.extensions_mut().insert(decision);
+        }
+    }
+
+    /// Gives back what was spent in the slots that `is_given_back` says. The decision then says where that leaves the
+    /// keys, if that is known at once.
+    fn give_back<R>(&mut self, shared: &Shared<R>, is_given_back: impl Fn(usize) -> bool) {
+        let units = |index: usize, slot: usize, cost: u64| match &self.meter {
+            _ if !is_given_back(slot) => 0,
+            // What the handler has settled is what there is to give back.
+            Some(meter) => meter.take(index),
+            None => cost,
+        };
+        let asks = self.asks.iter().enumerate();
+        let asked: SmallVec<[u64; 4]> =
+            asks.map(|(index, asked)| units(index, asked.slot, asked.cost)).collect();
+        for (index, trial) in (asked.len()..).zip(&self.trials) {
+            match units(index, trial.slot, trial.cost) {
+                0 => {}
+                units => trial.give_back(units),
+            }
+        }
+        if let Some(decision) = &mut self.decision
+            && asked.iter().any(|&units| units > 0)
+            && let Some(after) = self.asks.give_back(shared, decision, &asked)
+        {
+            *decision = after;
+        }
+    }
+}
+
+/// Whether a layer behind this one refused the request.
+fn was_refused(extensions: &Extensions) -> bool {
+    match extensions.get::<Decision>() {
+        Some(inner) => !inner.is_allowed(),
+        None => extensions.get::<Unserved>().is_some(),
+    }
+}

@@ -1,0 +1,84 @@
+//! Which servers asked to be left alone, and until when.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use sluicegate_core::Key;
+use tokio::time::Instant;
+
+/// Remembers so many servers; of more, those that are to be left alone longest.
+const MOST: usize = 1_024;
+
+/// Until when no call is to be made, by key.
+#[derive(Debug, Default)]
+pub(crate) struct Holds(Mutex<HashMap<Key, Instant>>);
+
+impl Holds {
+    /// Until when no call is to be made, if that is not over.
+    pub(crate) fn until(&self, key: &Key, now: Instant) -> Option<Instant> {
+        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *holds.get(key)?;
+        if until > now {
+            return Some(until);
+        }
+        holds.remove(key);
+        None
+    }
+
+    /// Makes no call before `until`, nor before what was asked for earlier: responses overtake each other, and one that
+    /// was made before the server had enough does not take that back.
+    pub(crate) fn hold(&self, key: &Key, until: Instant, now: Instant) {
+        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = holds.get_mut(key) {
+            *earlier = until.max(*earlier);
+            return;
+        }
+        if holds.len() >= MOST {
+            holds.retain(|_, until| *until > now);
+        }
+        if holds.len() >= MOST {
+            let soonest = holds.iter().min_by_key(|(_, until)| **until);
+            let Some((soonest, ends)) = soonest.map(|(key, ends)| (key.clone(), *ends)) else { return };
+            if ends >= until {
+                return;
+            }
+            holds.remove(&soonest);
+        }
+        holds.insert(key.clone(), until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn of_too_many_servers_the_one_that_waits_least_is_forgotten() {
+        let (holds, now) = (Holds::default(), Instant::now());
+        let after = |seconds| now + Duration::from_secs(seconds);
+        for server in 0..MOST as u64 {
+            holds.hold(&server.into(), after(10 + server), now);
+        }
+        holds.hold(&"short".into(), after(5), now);
+        assert_eq!((holds.until(&"short".into(), now), holds.until(&0.into(), now)), (None, Some(after(10))));
+        holds.hold(&"long".into(), after(5_000), now);
+        assert_eq!(
+            (holds.until(&"long".into(), now), holds.until(&0.into(), now)),
+            (Some(after(5_000)), None)
+        );
+        holds.hold(&"later".into(), after(6_000), after(5_000));
+        assert_eq!(holds.0.lock().unwrap().len(), 1, "what is over takes no room once room is needed");
+    }
+
+    #[test]
+    fn a_wait_is_never_shortened() {
+        let (holds, now) = (Holds::default(), Instant::now());
+        let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_secs(9));
+        for until in [late, soon] {
+            holds.hold(&"host".into(), until, now);
+        }
+        assert_eq!((holds.until(&"host".into(), now), holds.until(&"host".into(), late)), (Some(late), None));
+    }
+}

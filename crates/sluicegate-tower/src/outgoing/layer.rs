@@ -1,0 +1,221 @@
+//! The layer: [`OutgoingLayer`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use sluicegate_core::{Clock, Key, RateLimiter, SystemClock};
+use tokio::time::Instant;
+use tower_layer::Layer;
+
+use crate::outgoing::advice::asked_wait;
+use crate::outgoing::holds::Holds;
+use crate::outgoing::{HttpWire, Outgoing, Wire, WireFn};
+
+/// Makes a client wait: for its turn under a limit of ours, and for as long as a server asks to be left alone.
+///
+/// - After a 429 or 503 with `Retry-After` (seconds, or a date), no call to the same host is made before then.
+/// - When a response says that nothing is left (`RateLimit: "x";r=0;t=30`, or `X-RateLimit-Remaining: 0` with a reset), the
+///   next call waits until there is. Fields that are malformed, or were kept by a cache, are ignored.
+/// - A call that would have to wait longer than [`longest_wait`](Self::longest_wait) fails at once with
+///   [`CallError::HeldOff`](crate::CallError::HeldOff) or [`CallError::Limited`](crate::CallError::Limited).
+///
+/// What a server said is heeded for up to an hour, and of up to 1,024 hosts.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::convert::Infallible;
+/// use http::{HeaderValue, Request, Response, StatusCode};
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::OutgoingLayer;
+/// use tokio::time::Instant;
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+///
+/// // In place of a client, a server that is always full.
+/// let client = service_fn(|_: Request<()>| async {
+///     let mut response = Response::new(());
+///     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+///     response.headers_mut().insert("retry-after", HeaderValue::from_static("20"));
+///     Ok::<_, Infallible>(response)
+/// });
+/// let per_host = Policy::gcra("partner", "10/s").on(&MemoryStore::new())?;
+/// let mut client = ServiceBuilder::new().layer(OutgoingLayer::new().limit(per_host)).service(client);
+///
+/// let start = Instant::now();
+/// for _ in 0..2 {
+///     let response = client.ready().await?.call(Request::get("https://api.example.org/").body(())?).await?;
+///     assert_eq!(response.status(), 429);
+/// }
+/// assert_eq!(start.elapsed().as_secs(), 20);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Retries
+/// It makes no call twice: a 429 is handed on like any response. With `tower::retry` around it, a retry that is asked for
+/// at once waits here for as long as the server wants; the retry policy only says whether, and how often.
+///
+/// When a wait ends, all calls that waited go at once, unless a [`limit`](Self::limit) of ours spaces them.
+///
+/// # Clients
+/// Clients with types of the `http` crate work as they are. For those with types of their own, such as reqwest, see
+/// [`reading`](Self::reading). A client that follows redirects by itself is seen as one call, to the host that it was
+/// sent to first.
+pub struct OutgoingLayer<W = HttpWire> {
+    shared: Shared<W>,
+}
+
+/// What all services of a layer share.
+pub(crate) struct Shared<W> {
+    pub(crate) wire: Arc<W>,
+    pub(crate) limiter: Option<RateLimiter>,
+    pub(crate) longest: Duration,
+    heeded: Duration,
+    clock: Arc<dyn Clock>,
+    pub(crate) holds: Arc<Holds>,
+}
+
+impl OutgoingLayer {
+    /// A layer that heeds what servers say, for clients with types of the `http` crate.
+    pub fn new() -> Self {
+        Self::with_wire(HttpWire)
+    }
+}
+
+impl Default for OutgoingLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, H> OutgoingLayer<WireFn<K, H>> {
+    /// A layer for a client with types of its own: `key` says whom a request goes to, `head` reads a response.
+    ///
+    /// ```
+    /// use sluicegate_tower::OutgoingLayer;
+    /// use tower::ServiceBuilder;
+    ///
+    /// let layer = OutgoingLayer::reading(
+    ///     |request: &reqwest::Request| request.url().host_str().unwrap_or_default().to_owned(),
+    ///     |response: &reqwest::Response| (response.status(), response.headers()),
+    /// );
+    /// let client = ServiceBuilder::new().layer(layer).service(reqwest::Client::new());
+    /// ```
+    pub fn reading<Req, Res, Q>(key: K, head: H) -> Self
+    where
+        K: Fn(&Req) -> Q + Send + Sync + 'static,
+        Q: Into<Key>,
+        H: Fn(&Res) -> (StatusCode, &HeaderMap) + Send + Sync + 'static,
+    {
+        Self::with_wire(WireFn { key, head })
+    }
+}
+
+impl<W> OutgoingLayer<W> {
+    /// A layer that reads requests and responses with `wire`.
+    pub fn with_wire(wire: W) -> Self {
+        Self {
+            shared: Shared {
+                wire: Arc::new(wire),
+                limiter: None,
+                longest: Duration::from_secs(30),
+                heeded: Duration::from_secs(3_600),
+                clock: Arc::new(SystemClock::new()),
+                holds: Arc::default(),
+            },
+        }
+    }
+
+    /// A limit of ours, with a bucket for each host: calls wait their turn, first come, first served, whatever the policy
+    /// does with what exceeds it. Default: none.
+    #[must_use]
+    pub fn limit(mut self, limiter: RateLimiter) -> Self {
+        self.shared.limiter = Some(limiter);
+        self
+    }
+
+    /// How long a call may wait in all before it is made; one that would have to wait longer fails at once. Default: 30 s.
+    #[must_use]
+    pub fn longest_wait(mut self, longest: Duration) -> Self {
+        self.shared.longest = longest;
+        self
+    }
+
+    /// How long the word of a server counts, for some ask to be left alone for years. Default: an hour.
+    #[must_use]
+    pub fn heed_up_to(mut self, longest: Duration) -> Self {
+        self.shared.heeded = longest;
+        self
+    }
+
+    /// Where the time of day comes from, which tells how far a date is when a response has none of its own. It has to
+    /// count from the Unix epoch. Default: [`SystemClock`].
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.shared.clock = Arc::new(clock);
+        self
+    }
+}
+
+impl<W> Clone for OutgoingLayer<W> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<S, W> Layer<S> for OutgoingLayer<W> {
+    type Service = Outgoing<S, W>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Outgoing::new(inner, Arc::new(self.shared.clone()))
+    }
+}
+
+impl<W> fmt::Debug for OutgoingLayer<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OutgoingLayer").field(&self.shared).finish()
+    }
+}
+
+impl<W> Shared<W> {
+    /// Takes note of what a response says.
+    pub(crate) fn heed<Req, Res>(&self, key: &Key, response: &Res)
+    where
+        W: Wire<Req, Res>,
+    {
+        let (status, headers) = self.wire.head(response);
+        let wait = asked_wait(status, headers, Duration::from_micros(self.clock.now_us()));
+        let Some(wait) = wait.map(|wait| wait.min(self.heeded)).filter(|wait| !wait.is_zero()) else {
+            return;
+        };
+        let now = Instant::now();
+        if let Some(until) = now.checked_add(wait) {
+            self.holds.hold(key, until, now);
+        }
+    }
+}
+
+impl<W> Clone for Shared<W> {
+    fn clone(&self) -> Self {
+        Self {
+            wire: Arc::clone(&self.wire),
+            limiter: self.limiter.clone(),
+            longest: self.longest,
+            heeded: self.heeded,
+            clock: Arc::clone(&self.clock),
+            holds: Arc::clone(&self.holds),
+        }
+    }
+}
+
+impl<W> fmt::Debug for Shared<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("limiter", &self.limiter)
+            .field("longest", &self.longest)
+            .field("heeded", &self.heeded)
+            .finish_non_exhaustive()
+    }
+}

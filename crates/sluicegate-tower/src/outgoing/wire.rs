@@ -1,0 +1,74 @@
+//! What the layer reads of requests and responses: [`Wire`].
+
+use std::fmt;
+
+use http::header::HOST;
+use http::{HeaderMap, Request, Response, StatusCode};
+use sluicegate_core::Key;
+
+/// Reads whom a request goes to, and the head of the response.
+///
+/// [`HttpWire`] does so for the types of the `http` crate;
+/// [`OutgoingLayer::reading`](crate::OutgoingLayer::reading) takes two closures for the types of a client.
+pub trait Wire<Req, Res>: Send + Sync + 'static {
+    /// Whose patience the request draws on: calls with the same key wait for each other.
+    fn key(&self, request: &Req) -> Key;
+
+    /// The status and the fields of a response.
+    fn head<'a>(&self, response: &'a Res) -> (StatusCode, &'a HeaderMap);
+}
+
+/// Requests and responses of the `http` crate, by host and port.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct HttpWire;
+
+impl<B, ResB> Wire<Request<B>, Response<ResB>> for HttpWire {
+    fn key(&self, request: &Request<B>) -> Key {
+        let uri = request.uri();
+        let port = match (uri.port_u16(), uri.scheme_str()) {
+            (Some(port), _) => port,
+            (None, Some("http")) => 80,
+            (None, _) => 443,
+        };
+        if let Some(host) = uri.host() {
+            return Key::from((host.to_ascii_lowercase(), u64::from(port)));
+        }
+        match request.headers().get(HOST).and_then(|host| host.to_str().ok()) {
+            Some(host) => Key::from(host.to_ascii_lowercase()),
+            None => Key::shared(),
+        }
+    }
+
+    fn head<'a>(&self, response: &'a Response<ResB>) -> (StatusCode, &'a HeaderMap) {
+        (response.status(), response.headers())
+    }
+}
+
+/// Two closures that read requests and responses; see [`OutgoingLayer::reading`](crate::OutgoingLayer::reading).
+#[derive(Clone, Copy)]
+pub struct WireFn<K, H> {
+    pub(crate) key: K,
+    pub(crate) head: H,
+}
+
+impl<K, H, Req, Res, Q> Wire<Req, Res> for WireFn<K, H>
+where
+    K: Fn(&Req) -> Q + Send + Sync + 'static,
+    Q: Into<Key>,
+    H: Fn(&Res) -> (StatusCode, &HeaderMap) + Send + Sync + 'static,
+{
+    fn key(&self, request: &Req) -> Key {
+        (self.key)(request).into()
+    }
+
+    fn head<'a>(&self, response: &'a Res) -> (StatusCode, &'a HeaderMap) {
+        (self.head)(response)
+    }
+}
+
+impl<K, H> fmt::Debug for WireFn<K, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WireFn").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! What all services of a layer share.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use sluicegate_core::StoreError;
+
+use crate::headers::Style;
+use crate::limit::Limit;
+use crate::plan::{Current, Plans, Slot};
+use crate::predicate::Door;
+use crate::queue::Queue;
+use crate::shadow::Shadows;
+
+pub(crate) struct Shared<R> {
+    pub(crate) limits: Box<[Limit]>,
+    /// The limiters of all limits, in the order of the limits.
+    pub(crate) slots: Box<[Slot]>,
+    /// Before the limits, if anything was said of who does not come to them.
+    pub(crate) door: Option<Box<Door>>,
+    pub(crate) style: Style,
+    pub(crate) respond: R,
+    /// Whether requests and responses carry the decision in their extensions.
+    pub(crate) extensions: bool,
+    /// Whether requests carry a [`Meter`](crate::Meter).
+    pub(crate) meters: bool,
+    /// Whether a limit gives back by the response.
+    pub(crate) refunds: bool,
+    pub(crate) queue: Queue,
+    pub(crate) shadows: Shadows,
+    plans: Plans,
+    outage: OnceASecond,
+}
+
+impl<R> Shared<R> {
+    pub(crate) fn new(mut limits: Vec<Limit>, respond: R) -> Self {
+        let mut slots = Vec::with_capacity(limits.len());
+        for (index, limit) in limits.iter_mut().enumerate() {
+            limit.first_slot = slots.len();
+            let limiters = limit.limiters().iter().cloned();
+            slots.extend(limiters.map(|limiter| Slot { limiter, limit: index }));
+        }
+        Self {
+            refunds: limits.iter().any(|limit| limit.refund_if.is_some()),
+            plans: Plans::new(&slots),
+            shadows: Shadows::new(slots.len()),
+            limits: limits.into(),
+            slots: slots.into(),
+            door: None,
+            style: Style::default(),
+            respond,
+            extensions: true,
+            meters: false,
+            queue: Queue::default(),
+            outage: OnceASecond::default(),
+        }
+    }
+
+    /// What can be said of the policies in force.
+    #[inline]
+    pub(crate) fn plan(&self) -> Current<'_> {
+        self.plans.current(&self.slots)
+    }
+
+    /// Whether anything has to be kept of a request until its response comes.
+    #[inline]
+    pub(crate) fn marks_responses(&self) -> bool {
+        self.extensions || self.style.shows() || self.refunds || self.meters
+    }
+
+    /// Logs that the store gave no answer, at most once a second: an outage must not fill the disk as well.
+    pub(crate) fn report(&self, error: &StoreError, denies: bool) {
+        if self.outage.is_due() {
+            let error: &(dyn std::error::Error + 'static) = error;
+            let action = if denies { "deny" } else { "allow" };
+            tracing::error!(error, action, "the rate limit store gave no answer");
+        }
+    }
+}
+
+impl<R> fmt::Debug for Shared<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.limits).finish()
+    }
+}
+
+/// Something that is said at most once a second.
+#[derive(Debug)]
+pub(crate) struct OnceASecond {
+    started: Instant,
+    /// The second after the start in which it was last said.
+    said: AtomicU64,
+}
+
+impl Default for OnceASecond {
+    fn default() -> Self {
+        Self { started: Instant::now(), said: AtomicU64::new(0) }
+    }
+}
+
+impl OnceASecond {
+    pub(crate) fn is_due(&self) -> bool {
+        let second = self.started.elapsed().as_secs() + 1;
+        // Relaxed: at worst two threads say it in the same second.
+        self.said.swap(second, Ordering::Relaxed) != second
+    }
+}

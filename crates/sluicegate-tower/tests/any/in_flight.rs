@@ -1,0 +1,287 @@
+//! How many at once: what counts, for how long, and what clients are told.
+
+use std::convert::Infallible;
+use std::future::{pending, ready};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use sluicegate_core::{InFlight, Policy};
+use sluicegate_tower::{
+    GrpcStatus, Headers, Held, InFlightLayer, KeyExtractor, Limit, OnMissingKey, RateLimitLayer, Refusal,
+    key_fn,
+};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::support::{Body, limiter};
+
+fn from(key: &'static str) -> Request<()> {
+    Request::get("/").header("x-key", key).body(()).unwrap()
+}
+
+fn by_header() -> impl KeyExtractor {
+    fn key(parts: &http::request::Parts) -> Option<String> {
+        Some(parts.headers.get("x-key")?.to_str().ok()?.to_owned())
+    }
+    key_fn(key)
+}
+
+async fn hello(_: Request<()>) -> Result<Response<Body>, Infallible> {
+    Ok(Response::new(Body::from("hello")))
+}
+
+async fn send<S, B>(service: &S, key: &'static str) -> Response<B>
+where
+    S: Service<Request<()>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    service.clone().oneshot(from(key)).await.unwrap()
+}
+
+fn field<'a, B>(response: &'a Response<B>, name: &str) -> &'a str {
+    let mut values = response.headers().get_all(name).iter();
+    let value = values.next().unwrap_or_else(|| panic!("{name} is missing")).to_str().unwrap();
+    assert!(values.next().is_none(), "{name} is there twice");
+    value
+}
+
+#[tokio::test]
+async fn one_too_many_is_refused_and_told_so() {
+    let uploads = InFlight::new("uploads", 2).unwrap();
+    let service = InFlightLayer::new(uploads.clone()).key(by_header()).layer(service_fn(hello));
+    let first = send(&service, "ada").await;
+    let second = send(&service, "ada").await;
+    let policy = r#""uploads";q=2;qu="concurrent-requests""#;
+    for (response, left) in [(&first, r#""uploads";r=1"#), (&second, r#""uploads";r=0"#)] {
+        assert_eq!((field(response, "ratelimit-policy"), field(response, "ratelimit")), (policy, left));
+    }
+    let refused = send(&service, "ada").await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    for (name, value) in [
+        ("ratelimit-policy", policy),
+        ("ratelimit", r#""uploads";r=0"#),
+        ("retry-after", "1"),
+        ("cache-control", "no-store"),
+        ("content-type", "application/problem+json"),
+    ] {
+        assert_eq!(field(&refused, name), value);
+    }
+    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(problem["status"], 429);
+    assert_eq!((&problem["limit"], &problem["retry_after"]), (&2.into(), &1.into()));
+    assert_eq!(problem["violated-policies"], serde_json::json!(["uploads"]));
+    assert_eq!(send(&service, "bob").await.status(), StatusCode::OK, "another key has permits of its own");
+    drop(first);
+    assert_eq!(send(&service, "ada").await.status(), StatusCode::OK);
+}
+
+/// A body whose frames come when the test sends them.
+struct Live(mpsc::Receiver<Result<Frame<Bytes>, &'static str>>);
+
+impl http_body::Body for Live {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(cx)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(7)
+    }
+}
+
+/// The body of a response from behind the layer, and the hand that fills it.
+async fn live(in_flight: &InFlight) -> (Held<Live>, mpsc::Sender<Result<Frame<Bytes>, &'static str>>) {
+    let (sender, receiver) = mpsc::channel(4);
+    let body = Arc::new(Mutex::new(Some(Live(receiver))));
+    let stream = service_fn(move |_: Request<()>| {
+        let body = body.lock().unwrap().take().expect("one request is made");
+        ready(Ok::<_, Infallible>(Response::new(body)))
+    });
+    let nobody = |_: &Refusal<'_>| -> Response<Live> { unreachable!("nothing is refused") };
+    let layer = InFlightLayer::new(in_flight.clone()).key(by_header()).respond(nobody);
+    (send(&layer.layer(stream), "ada").await.into_body(), sender)
+}
+
+#[tokio::test]
+async fn a_request_is_under_way_until_its_body_has_ended() {
+    let downloads = InFlight::new("downloads", 1).unwrap();
+    let (mut body, sender) = live(&downloads).await;
+    sender.send(Ok(Frame::data("part".into()))).await.unwrap();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "part");
+    assert_eq!((downloads.in_use("ada"), body.is_holding()), (1, true));
+    drop(sender);
+    assert!(body.frame().await.is_none());
+    assert_eq!((downloads.in_use("ada"), body.is_holding()), (0, false), "it has ended, and is still there");
+}
+
+#[tokio::test]
+async fn a_request_is_under_way_until_its_body_fails_or_is_dropped() {
+    let downloads = InFlight::new("downloads", 1).unwrap();
+    let (mut body, sender) = live(&downloads).await;
+    sender.send(Err("the disk is gone")).await.unwrap();
+    assert_eq!(body.frame().await.unwrap().unwrap_err(), "the disk is gone");
+    assert_eq!(downloads.in_use("ada"), 0);
+    let (body, _sender) = live(&downloads).await;
+    assert_eq!(downloads.in_use("ada"), 1);
+    drop(body);
+    assert_eq!(downloads.in_use("ada"), 0);
+}
+
+#[tokio::test]
+async fn a_body_that_says_that_it_has_ended_is_not_waited_for() {
+    let downloads = InFlight::new("downloads", 1).unwrap();
+    let service = InFlightLayer::new(downloads.clone()).key(by_header()).layer(service_fn(hello));
+    let mut body = send(&service, "ada").await.into_body();
+    assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(5), false));
+    body.frame().await.unwrap().unwrap();
+    assert!(body.is_end_stream(), "a server asks for no more");
+    assert_eq!(downloads.in_use("ada"), 0);
+}
+
+#[tokio::test]
+async fn sizes_and_trailers_come_through() {
+    let (mut body, sender) = live(&InFlight::new("downloads", 1).unwrap()).await;
+    assert_eq!(body.size_hint().exact(), Some(7));
+    let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), HeaderValue::from_static("7"))]);
+    sender.send(Ok(Frame::trailers(trailers.clone()))).await.unwrap();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_trailers().unwrap(), trailers);
+}
+
+#[tokio::test]
+async fn a_dropped_request_and_a_failed_one_give_their_permits_back() {
+    let uploads = InFlight::new("uploads", 1).unwrap();
+    let layer = InFlightLayer::new(uploads.clone()).key(by_header());
+    let mut hangs = layer.layer(service_fn(|_: Request<()>| pending::<Result<Response<Body>, Infallible>>()));
+    let request = hangs.ready().await.unwrap().call(from("ada"));
+    assert_eq!(uploads.in_use("ada"), 1);
+    drop(request);
+    assert_eq!(uploads.in_use("ada"), 0);
+    let fails = layer.layer(service_fn(|_: Request<()>| ready(Err::<Response<Body>, _>("broken"))));
+    assert_eq!(fails.oneshot(from("ada")).await.unwrap_err(), "broken");
+    assert_eq!((uploads.in_use("ada"), uploads.keys()), (0, 0));
+}
+
+#[tokio::test]
+async fn what_other_layers_said_stays() {
+    let uploads = InFlightLayer::new(InFlight::new("uploads", 9).unwrap()).key(by_header());
+    let api = Limit::new(limiter(Policy::gcra("api", "1/min"))).key(by_header());
+    let service = ServiceBuilder::new().layer(uploads).layer(RateLimitLayer::new(api)).service_fn(hello);
+    for (status, left) in
+        [(200, r#""api";r=0;t=60, "uploads";r=8"#), (429, r#""api";r=0;t=60, "uploads";r=8"#)]
+    {
+        let response = send(&service, "ada").await;
+        assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (status, left));
+        let policy = r#""api";q=1;w=60, "uploads";q=9;qu="concurrent-requests""#;
+        assert_eq!(field(&response, "ratelimit-policy"), policy);
+        assert_eq!(field(&response, "x-ratelimit-remaining"), "0");
+    }
+}
+
+#[tokio::test]
+async fn fields_and_answers_can_be_chosen() {
+    let uploads = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
+    let service = uploads.headers(Headers::None).respond(GrpcStatus::new()).layer(service_fn(hello));
+    let first = send(&service, "ada").await;
+    assert!(first.headers().is_empty());
+    let refused = send(&service, "ada").await;
+    assert_eq!((refused.status(), field(&refused, "grpc-status")), (StatusCode::OK, "8"));
+    assert_eq!(field(&refused, "grpc-retry-pushback-ms"), "1000");
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_shares_is_rejected_or_does_not_count() {
+    let uploads = InFlight::new("uploads", 1).unwrap();
+    let anonymous = || Request::get("/").body(()).unwrap();
+    for (action, statuses) in [
+        (OnMissingKey::Share, [200, 429]),
+        (OnMissingKey::Reject(StatusCode::UNAUTHORIZED), [401, 401]),
+        (OnMissingKey::Skip, [200, 200]),
+    ] {
+        let layer = InFlightLayer::new(uploads.clone()).key(by_header()).on_missing_key(action);
+        let service = layer.layer(service_fn(hello));
+        let first = service.clone().oneshot(anonymous()).await.unwrap();
+        let second = service.oneshot(anonymous()).await.unwrap();
+        assert_eq!([first.status().as_u16(), second.status().as_u16()], statuses, "{action:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_are_served_in_order_or_refused_in_time() {
+    let uploads = InFlight::new("uploads", 1).unwrap();
+    let takes_a_second = service_fn(|request: Request<()>| async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        hello(request).await
+    });
+    let layer = InFlightLayer::new(uploads.clone()).key(by_header());
+    let mut service = layer.wait_up_to(Duration::from_millis(2_500)).layer(takes_a_second);
+    let start = Instant::now();
+    let mut requests = Vec::new();
+    for _ in 0..4 {
+        let response = service.ready().await.unwrap().call(from("ada"));
+        requests.push(tokio::spawn(async move {
+            let status = response.await.unwrap().status().as_u16();
+            (status, start.elapsed().as_millis())
+        }));
+    }
+    let mut seen = Vec::new();
+    for request in requests {
+        seen.push(request.await.unwrap());
+    }
+    assert_eq!(seen, [(200, 1_000), (200, 2_000), (200, 3_000), (429, 2_500)]);
+    assert_eq!(uploads.keys(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_full_refuses_at_once() {
+    let uploads = InFlight::builder("uploads", 1).queue(1).build().unwrap();
+    let layer = InFlightLayer::new(uploads).key(by_header()).wait_up_to(Duration::from_secs(60));
+    let mut service = layer.layer(service_fn(hello));
+    let _held = send(&service, "ada").await;
+    let waiting = service.ready().await.unwrap().call(from("ada"));
+    assert_eq!(send(&service, "ada").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    drop(waiting);
+}
+
+#[test]
+fn under_any_concurrency_never_more_requests_are_under_way() {
+    const THREADS: usize = 4;
+    let uploads = InFlightLayer::new(InFlight::new("uploads", 2).unwrap()).key(by_header());
+    let (now, most, passed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let barrier = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let (now, most, passed, barrier) = (&now, &most, &passed, &barrier);
+            let service = uploads.layer(service_fn(hello));
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                barrier.wait();
+                runtime.block_on(async {
+                    for _ in 0..500 {
+                        let response = send(&service, "ada").await;
+                        if response.status() == StatusCode::OK {
+                            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                            passed.fetch_add(1, Ordering::Relaxed);
+                            std::thread::yield_now();
+                            now.fetch_sub(1, Ordering::SeqCst);
+                        }
+                        drop(response);
+                    }
+                });
+            });
+        }
+    });
+    assert!(most.into_inner() <= 2 && passed.into_inner() > 0);
+}

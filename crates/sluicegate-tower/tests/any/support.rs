@@ -1,0 +1,171 @@
+//! What all tests need: stores, a strict service, and servers on a socket.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
+use sluicegate_core::{
+    Ask, Clock, ConfigError, Inherit, MemoryStore, Opened, Policy, PolicyBuilder, RateLimiter, Store,
+    StoreError, StoreErrorKind, Verdict,
+};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tower::Service;
+
+pub(crate) type Body = Full<Bytes>;
+
+/// The time that tokio's paused clock shows.
+pub(crate) struct Paused(pub(crate) Instant);
+
+impl Clock for Paused {
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_micros()).unwrap() + 1_700_000_000_000_000
+    }
+}
+
+/// The policy on a store of its own, whose time is tokio's.
+pub(crate) fn limiter(policy: PolicyBuilder) -> RateLimiter {
+    let store = MemoryStore::builder().capacity(1_000).clock(Paused(Instant::now())).build().unwrap();
+    policy.on(&store).unwrap()
+}
+
+/// A store that gives no answer, now or once the task has been polled again.
+pub(crate) struct Broken {
+    pub(crate) at_once: bool,
+}
+
+impl Store for Broken {
+    fn open(&self, policy: Arc<Policy>, _: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        Ok(Opened::new(policy, Arc::new(())))
+    }
+
+    fn decide(&self, _: &[Ask<'_>]) -> Verdict {
+        let error = || Err(StoreError::new(StoreErrorKind::Unavailable));
+        if self.at_once {
+            return Verdict::ready(error());
+        }
+        Verdict::pending(async move {
+            tokio::task::yield_now().await;
+            error()
+        })
+    }
+}
+
+pub(crate) fn broken(policy: PolicyBuilder, at_once: bool) -> RateLimiter {
+    policy.on(Arc::new(Broken { at_once }) as Arc<dyn Store>).unwrap()
+}
+
+/// A store in memory whose answers take another poll.
+pub(crate) struct Slow(pub(crate) Arc<dyn Store>);
+
+impl Store for Slow {
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        self.0.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        let verdict = self.0.decide(asks);
+        Verdict::pending(async move {
+            tokio::task::yield_now().await;
+            verdict.await
+        })
+    }
+}
+
+/// The policy on a store in memory whose answers take another poll, and whose time is tokio's.
+pub(crate) fn slow(policy: PolicyBuilder) -> RateLimiter {
+    let store = MemoryStore::builder().capacity(1_000).clock(Paused(Instant::now())).build().unwrap();
+    policy.on(Arc::new(Slow((&store).into())) as Arc<dyn Store>).unwrap()
+}
+
+/// Panics when it is called without being ready. A clone is not ready, and takes two polls to be.
+#[derive(Debug, Default)]
+pub(crate) struct Strict {
+    polls: usize,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Strict {
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Self {
+        Self { polls: 0, calls: Arc::clone(&self.calls) }
+    }
+}
+
+impl<Req> Service<Req> for Strict {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.polls += 1;
+        if self.polls < 2 {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _request: Req) -> Self::Future {
+        assert!(self.polls >= 2, "called without being ready");
+        self.polls = 0;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            Ok(Response::new(Full::from("ok")))
+        })
+    }
+}
+
+/// Which protocol a server speaks.
+#[derive(Clone, Copy)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// A hyper server on a free port, without a router, that lives as long as the test.
+pub(crate) async fn serve<S, B>(protocol: Protocol, service: S) -> SocketAddr
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (io, service) = (TokioIo::new(stream), TowerToHyperService::new(service.clone()));
+            tokio::spawn(async move {
+                // A client that goes away is no failure of the server.
+                let _ = match protocol {
+                    Protocol::Http1 => {
+                        let connection = hyper::server::conn::http1::Builder::new();
+                        connection.serve_connection(io, service).with_upgrades().await
+                    }
+                    Protocol::Http2 => {
+                        let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                        connection.serve_connection(io, service).await
+                    }
+                };
+            });
+        }
+    });
+    address
+}

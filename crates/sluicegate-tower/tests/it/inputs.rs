@@ -1,0 +1,206 @@
+//! Inputs that are bad on purpose. What each stands for is in the name of its test.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use sluicegate_core::{Key, Policy};
+use sluicegate_tower::{
+    Constant, Extraction, KeyExtractor, Limit, MissingKey, OnMissingKey, RateLimitLayer, Tiers, method_in,
+};
+use tower::{Layer, Service, service_fn};
+
+use crate::support::{
+    Body, Handler, anonymous, answer, assert_no_duplicates, by_header, described, fields, from, layer,
+    number, on, problem, send, service, store,
+};
+
+#[tokio::test]
+async fn b37_costs_at_the_edges() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "5/min"));
+    for cost in [0, 6, u64::MAX] {
+        assert!(Limit::new(limiter.clone()).cost(cost).is_err(), "{cost}");
+    }
+    assert!(Limit::new(limiter.clone()).cost(5).is_ok());
+    let (service, _) = service(by_header(limiter.clone()).cost_fn(|_| u64::MAX));
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::FORBIDDEN);
+    assert_eq!(answer(limiter.peek("ada")).remaining(), 5);
+}
+
+/// Panics for one key, and rejects another whatever the limit says.
+struct Difficult;
+
+impl KeyExtractor for Difficult {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match parts.headers.get("x-key").map(|key| key.as_bytes()) {
+            Some(b"panic") => panic!("a mistake in the extractor"),
+            Some(b"forged") => MissingKey::new("the key is forged").rejecting(StatusCode::FORBIDDEN).into(),
+            Some(key) => Extraction::found(Key::from(key)),
+            None => Extraction::missing("there is no key"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn b38_an_extractor_that_panics_is_not_caught_and_breaks_nothing_for_others() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "2/min"));
+    let (service, handler) = service(Limit::new(limiter.clone()).key(Difficult));
+    let panics = catch_unwind(AssertUnwindSafe(|| drop(service.clone().call(from("panic")))));
+    let message = *panics.unwrap_err().downcast::<&str>().unwrap();
+    assert_eq!(message, "a mistake in the extractor", "it is the server's to turn it into a 500");
+    assert_eq!(handler.calls(), 0);
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    assert_eq!(answer(limiter.peek("ada")).remaining(), 1);
+}
+
+#[tokio::test]
+async fn b38_a_key_that_is_to_be_rejected_is_rejected_whatever_the_limit_says() {
+    let (store, _) = store();
+    for action in [OnMissingKey::Share, OnMissingKey::Skip, OnMissingKey::Reject(StatusCode::UNAUTHORIZED)] {
+        let limiter = on(&store, Policy::gcra("api", "2/min"));
+        let (service, handler) = service(Limit::new(limiter.clone()).key(Difficult).on_missing_key(action));
+        let refused = send(&service, from("forged")).await;
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+        assert_eq!(problem(refused).await["detail"], "the key is forged");
+        assert_eq!((handler.calls(), answer(limiter.peek(Key::shared())).remaining()), (0, 2));
+    }
+}
+
+#[test]
+fn b40_more_than_sixteen_quotas_for_one_request_are_refused_and_of_tiers_the_largest_counts() {
+    let (store, _) = store();
+    let windows = |name: &str, quotas: u64| {
+        let first = Policy::fixed_window(name, "1/s").named("q0");
+        (1..quotas).fold(first, |policy, index| {
+            policy
+                .and(sluicegate_core::Quota::new(1 + index, std::time::Duration::from_secs(1 + index)))
+                .named(format!("q{index}"))
+        })
+    };
+    let tiers = Tiers::builder(&store).tier(windows("small", 2)).tier(windows("large", 10));
+    let tiers = tiers.unlimited("none").default_tier("small").build().unwrap();
+    let builder = || {
+        RateLimitLayer::builder(Limit::tiered(tiers.clone(), |_| None)).and(on(&store, windows("other", 6)))
+    };
+    assert!(builder().build().is_ok(), "sixteen at most, though the policies have eighteen");
+    let error = builder().and(on(&store, Policy::gcra("one-more", "1/s"))).build().unwrap_err();
+    assert!(error.to_string().contains("17 quotas, and at most 16"), "{error}");
+}
+
+#[tokio::test]
+async fn b52_every_method_is_limited_unless_the_operator_says_otherwise() {
+    let (store, _) = store();
+    let request =
+        |method: &str| Request::builder().method(method).uri("/").header("x-key", "ada").body(()).unwrap();
+    let methods = ["GET", "HEAD", "OPTIONS", "CONNECT", "PROPFIND", "get", "QUERY"];
+    let (all, _) = service(by_header(on(&store, Policy::gcra("all", "7/min"))));
+    for (method, left) in methods.iter().zip((0..7).rev()) {
+        assert_eq!(number(&send(&all, request(method)).await, "x-ratelimit-remaining"), Some(left));
+    }
+    let reads =
+        by_header(on(&store, Policy::gcra("reads", "1/min"))).only_if(method_in([Method::GET, Method::HEAD]));
+    let (reads, _) = service(reads);
+    assert_eq!(send(&reads, request("HEAD")).await.status(), StatusCode::OK);
+    assert_eq!(send(&reads, request("GET")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    for method in ["OPTIONS", "CONNECT", "PROPFIND", "get"] {
+        assert_eq!(send(&reads, request(method)).await.status(), StatusCode::OK, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn b56_who_accepts_only_html_gets_text_and_the_same_fields() {
+    let (store, _) = store();
+    let (service, _) = service(by_header(on(&store, Policy::gcra("api", "1/min"))));
+    send(&service, from("ada")).await;
+    let html = Request::get("/").header("x-key", "ada").header("accept", "text/html;q=1, */*;q=0");
+    let [text, json] = [send(&service, html.body(()).unwrap()).await, send(&service, from("ada")).await];
+    assert_eq!(text.headers()["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(json.headers()["content-type"], "application/problem+json");
+    assert_eq!((text.status(), fields(&text)), (json.status(), fields(&json)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn b57_who_disconnects_while_it_waits_leaves_its_place_and_is_not_charged() {
+    let store = crate::support::paused_store();
+    let policy = Policy::gcra("api", "1/s").wait_up_to(std::time::Duration::from_secs(9));
+    let limiter = on(&store, policy);
+    let layer = RateLimitLayer::new(by_header(limiter.clone()));
+    let mut service = layer.layer(Handler::default());
+    send(&service, from("ada")).await;
+    drop([service.call(from("ada")), service.call(from("ada"))]);
+    assert_eq!(layer.waiting(), 0);
+    let free = answer(limiter.peek("ada")).retry_after().unwrap();
+    assert_eq!(free.as_secs(), 1, "as if the two had never come");
+}
+
+#[tokio::test]
+async fn b58_responses_without_a_body_carry_the_fields_and_get_no_body() {
+    let (store, _) = store();
+    for status in [304, 204, 101, 200] {
+        let inner = service_fn(move |_: Request<()>| {
+            let response = Response::builder().status(status).header("etag", "\"1\"").body(Body::default());
+            ready(Ok::<_, Infallible>(response.unwrap()))
+        });
+        let name = format!("s{status}");
+        let service = layer(&store, &name, "5/min").layer(inner);
+        let response = send(&service, from("ada")).await;
+        assert_eq!((response.status().as_u16(), fields(&response).len()), (status, 5));
+        assert_eq!(response.headers()["etag"], "\"1\"");
+        assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn b59_fields_of_the_service_are_kept_beside_ours() {
+    let (store, _) = store();
+    let inner = service_fn(|_: Request<()>| {
+        let response = Response::builder()
+            .status(429)
+            .header("ratelimit", r#""upstream";r=0;t=9"#)
+            .header("ratelimit-policy", r#""upstream";q=1;w=9"#)
+            .header("retry-after", "9");
+        ready(Ok::<_, Infallible>(response.body(Body::from("theirs")).unwrap()))
+    });
+    let response = send(&layer(&store, "api", "5/min").layer(inner), from("ada")).await;
+    assert_no_duplicates(&response);
+    assert_eq!(number(&response, "retry-after"), Some(9));
+    let names: Vec<_> =
+        described(&response, "ratelimit").unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["upstream", "api"]);
+}
+
+#[tokio::test]
+async fn b60_a_limit_on_the_router_and_one_on_the_route_are_both_named_and_none_twice() {
+    let (store, _) = store();
+    let route = layer(&store, "route", "2/min").layer(Handler::default());
+    let service = layer(&store, "router", "9/min").layer(layer(&store, "router", "9/min").layer(route));
+    for _ in 0..3 {
+        let response = send(&service, from("ada")).await;
+        assert_no_duplicates(&response);
+        let names: Vec<_> =
+            described(&response, "ratelimit").unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["router", "route"]);
+    }
+}
+
+#[tokio::test]
+async fn what_clients_write_never_reaches_the_fields_or_bodies() {
+    let (store, _) = store();
+    let (service, _) =
+        service(Limit::new(on(&store, Policy::gcra("api", "1/min"))).key(Constant::new("all")));
+    send(&service, anonymous()).await;
+    for accept in ["\"<script>", "text/html;q=\"1", "*/*;;;q=;,", "é", &"a,".repeat(4_000)] {
+        let value = http::HeaderValue::from_bytes(accept.as_bytes()).unwrap();
+        let mut request = anonymous();
+        request.headers_mut().insert("accept", value);
+        let refused = send(&service, request).await;
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        let body = refused.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.len() < 512 && !body.windows(3).any(|part| part == b"scr"), "{body:?}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Limits whose size depends on who asks.
+
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+use serde_json::json;
+use sluicegate_core::{ConfigError, Inherit, MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::{Constant, Limit, RateLimitLayer, Tiers, TiersBuilder};
+use tower::Layer;
+
+use crate::support::{
+    Handler, anonymous, answer, assert_no_duplicates, by_header, described, fields, number, on, problem,
+    send, service, store,
+};
+
+fn builder(store: &MemoryStore) -> TiersBuilder {
+    Tiers::builder(store)
+        .tier(Policy::gcra("free", "2/min"))
+        .tier(Policy::sliding_counter("pro", "100/min").and("5/s"))
+        .unlimited("enterprise")
+}
+
+fn plans(store: &MemoryStore) -> Tiers {
+    builder(store).default_tier("free").build().unwrap()
+}
+
+/// What authentication found out about a request.
+#[derive(Clone)]
+struct Plan(&'static str);
+
+fn plan(parts: &http::request::Parts) -> Option<&str> {
+    parts.extensions.get::<Plan>().map(|plan| plan.0)
+}
+
+fn on_plan(plan: &'static str) -> Request<()> {
+    let mut request = anonymous();
+    request.extensions_mut().insert(Plan(plan));
+    request
+}
+
+#[tokio::test]
+async fn each_request_is_asked_of_its_own_tier_and_shows_its_numbers() {
+    let (store, _) = store();
+    let (service, handler) = service(Limit::tiered(plans(&store), plan).key(Constant::new("ada")));
+    let free = send(&service, on_plan("free")).await;
+    assert_eq!(
+        fields(&free),
+        [
+            r#"ratelimit-policy: "free";q=2;w=60"#,
+            r#"ratelimit: "free";r=1;t=30"#,
+            "x-ratelimit-limit: 2",
+            "x-ratelimit-remaining: 1",
+            "x-ratelimit-reset: 30",
+        ]
+    );
+    assert_eq!(handler.last_seen().unwrap().policy().map(Policy::name), Some("free"));
+    let pro = send(&service, on_plan("pro")).await;
+    let policies = described(&pro, "ratelimit-policy").unwrap();
+    assert_eq!(policies.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["pro.1min", "pro.1s"]);
+    assert_eq!(number(&pro, "x-ratelimit-remaining"), Some(4));
+    send(&service, on_plan("free")).await;
+    let refused = send(&service, on_plan("free")).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(problem(refused).await["violated-policies"], json!(["free"]));
+    assert_eq!(send(&service, on_plan("pro")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_unlimited_tier_is_not_asked_and_carries_no_fields() {
+    let (store, _) = store();
+    let (service, handler) = service(Limit::tiered(plans(&store), plan).key(Constant::new("ada")));
+    for _ in 0..200 {
+        let response = send(&service, on_plan("enterprise")).await;
+        assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
+    }
+    assert_eq!(handler.calls(), 200);
+}
+
+#[tokio::test]
+async fn whose_tier_is_not_known_is_in_the_default_one() {
+    let (store, _) = store();
+    let (service, _) = service(Limit::tiered(plans(&store), plan).key(Constant::new("ada")));
+    for request in [anonymous(), on_plan("Free"), on_plan("")] {
+        assert!(described(&send(&service, request).await, "ratelimit").unwrap()[0].0 == "free");
+    }
+}
+
+#[tokio::test]
+async fn whose_tier_is_not_known_is_refused_if_that_is_wanted() {
+    let (store, _) = store();
+    let tiers = builder(&store).reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
+    let (service, handler) = service(Limit::tiered(tiers, plan).key(Constant::new("ada")));
+    for request in [anonymous(), on_plan("gold")] {
+        let refused = send(&service, request).await;
+        assert_eq!(refused.status(), StatusCode::PAYMENT_REQUIRED);
+        assert_eq!(problem(refused).await["detail"], "the request is in no known tier");
+    }
+    assert_eq!(send(&service, on_plan("pro")).await.status(), StatusCode::OK);
+    assert_eq!(handler.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tier_may_be_looked_up() {
+    let (store, _) = store();
+    let look_up = |parts: &http::request::Parts| {
+        let name = plan(parts).map(str::to_uppercase);
+        async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            name.map(|name| name.to_lowercase())
+        }
+    };
+    let limit = Limit::tiered_async(plans(&store), look_up).key(Constant::new("ada"));
+    let everybody = by_header(on(&store, Policy::gcra("all", "100/min")));
+    let layer = RateLimitLayer::builder(limit).and(everybody).build().unwrap();
+    let service = layer.layer(Handler::default());
+    for (request, names) in [
+        (on_plan("pro"), &["pro.1min", "pro.1s", "all"][..]),
+        (on_plan("free"), &["free", "all"]),
+        (on_plan("enterprise"), &["all"]),
+        (anonymous(), &["free", "all"]),
+    ] {
+        let response = send(&service, request).await;
+        assert_no_duplicates(&response);
+        let quotas = described(&response, "ratelimit").unwrap();
+        assert_eq!(quotas.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), names);
+    }
+}
+
+#[tokio::test]
+async fn a_share_is_a_part_of_each_tier_in_buckets_of_its_own() {
+    let (store, _) = store();
+    let whole = plans(&store);
+    let share = whole.share(1, 10, "ai").unwrap();
+    let limits = [whole.clone(), share.clone()].map(|tiers| Limit::tiered(tiers, plan));
+    let [all, ai] = limits.map(|limit| service(limit.key(Constant::new("ada"))).0);
+    let pro = send(&ai, on_plan("pro")).await;
+    assert_eq!(fields(&pro)[0], r#"ratelimit-policy: "pro.ai.1min";q=10;w=60, "pro.ai.1s";q=1;w=1"#);
+    assert_eq!(number(&pro, "x-ratelimit-remaining"), Some(0));
+    assert_eq!(send(&ai, on_plan("pro")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(send(&ai, on_plan("enterprise")).await.status(), StatusCode::OK);
+    assert_eq!(number(&send(&all, on_plan("pro")).await, "x-ratelimit-remaining"), Some(4));
+    assert_eq!(share.names().collect::<Vec<_>>(), ["free", "pro", "enterprise"]);
+    assert!(whole.share(11, 10, "ai").is_err());
+}
+
+#[tokio::test]
+async fn a_tier_is_replaced_at_run_time() {
+    let (store, _) = store();
+    let tiers = plans(&store);
+    let (service, _) = service(Limit::tiered(tiers.clone(), plan).key(Constant::new("ada")));
+    send(&service, on_plan("free")).await;
+    let free = tiers.limiter("free").unwrap();
+    free.replace(Policy::gcra("free", "20/min").build().unwrap(), Inherit::Reset).unwrap();
+    let response = send(&service, on_plan("free")).await;
+    assert_eq!(fields(&response)[0], r#"ratelimit-policy: "free";q=20;w=60"#);
+    assert_eq!(answer(free.peek("ada")).remaining(), 19);
+    assert!(tiers.limiter("enterprise").is_none() && tiers.limiter("gold").is_none());
+}
+
+#[test]
+fn what_cannot_be_tiers_is_refused_with_its_reason() {
+    let ((here, _), (there, _)) = (store(), store());
+    let message = |builder: TiersBuilder| builder.build().unwrap_err().to_string();
+    let elsewhere = on(&there, Policy::gcra("gold", "5/min"));
+    let twice: RateLimiter = on(&here, Policy::gcra("free", "2/min"));
+    for (builder, part) in [
+        (builder(&here), "`default_tier` with one of \"free\", \"pro\", \"enterprise\""),
+        (builder(&here).default_tier("gold"), "\"gold\" is not among the tiers"),
+        (builder(&here).unlimited("free").default_tier("pro"), "two tiers called \"free\""),
+        (builder(&here).tier_with("trial", twice).default_tier("pro"), "\"free\" is in two tiers"),
+        (builder(&here).tier_with("gold", elsewhere).default_tier("pro"), "another store"),
+        (builder(&here).tier(Policy::gcra("gold", "0/min")).default_tier("pro"), "\"gold\""),
+        (Tiers::builder(&here).unlimited("all").default_tier("all"), "limit nothing"),
+    ] {
+        let message = message(builder);
+        assert!(message.contains(part), "{message} says nothing of {part}");
+    }
+}
+
+#[test]
+fn a_fixed_cost_must_fit_into_every_tier() -> Result<(), ConfigError> {
+    let (store, _) = store();
+    let tiers = plans(&store);
+    assert!(Limit::tiered(tiers.clone(), plan).cost(2).is_ok());
+    let error = Limit::tiered(tiers, plan).cost(3).unwrap_err();
+    assert!(error.to_string().contains("\"free\""), "{error}");
+    Ok(())
+}

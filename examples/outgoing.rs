@@ -1,0 +1,64 @@
+//! A reqwest client that waits: for a limit of its own, and for as long as the server asks. It ends by itself.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::get;
+use reqwest::{Client, Method, Request, Response};
+use sluicegate::{CallError, MemoryStore, OutgoingLayer, Policy, RateLimitExt, Wire};
+use tokio::net::TcpListener;
+use tower::{Service, ServiceBuilder, ServiceExt};
+
+/// Serves two requests a second, five at once, and says in header fields what is left.
+async fn serve() -> Result<SocketAddr, Box<dyn Error>> {
+    let per_address = Policy::token_bucket("address", "2/s burst 5").on(MemoryStore::new())?;
+    let app = Router::new().route("/", get(|| async { "hello" }).rate_limit(per_address));
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok(address)
+}
+
+/// How to read the types of reqwest: whom a request goes to, and what a response says.
+fn for_reqwest() -> OutgoingLayer<impl Wire<Request, Response>> {
+    OutgoingLayer::reading(
+        |request: &Request| request.url().host_str().unwrap_or_default().to_owned(),
+        |response: &Response| (response.status(), response.headers()),
+    )
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url: reqwest::Url = format!("http://{}/", serve().await?).parse()?;
+
+    // Never more than ten a second to one host, whatever it would take.
+    let per_host = Policy::gcra("partner", "10/s burst 2").on(MemoryStore::new())?;
+    let patient = for_reqwest().limit(per_host).longest_wait(Duration::from_secs(5));
+    let http = Client::builder().no_proxy().build()?;
+    let mut client = ServiceBuilder::new().layer(patient).service(http);
+
+    let start = Instant::now();
+    for number in 1..=8 {
+        let response = client.ready().await?.call(Request::new(Method::GET, url.clone())).await?;
+        let left = response.headers().get("ratelimit").cloned().unwrap_or(http::HeaderValue::from_static(""));
+        println!("{:>5.2?} request {number}: {}  {left:?}", start.elapsed(), response.status());
+        assert!(response.status().is_success(), "whoever waits is not refused");
+    }
+
+    // A client with less patience is told at once how long it would take.
+    let impatient = for_reqwest().longest_wait(Duration::from_millis(10));
+    let mut client = ServiceBuilder::new().layer(impatient).service(client.get_ref().clone());
+    loop {
+        match client.ready().await?.call(Request::new(Method::GET, url.clone())).await {
+            Ok(response) => println!("impatient: {}", response.status()),
+            Err(CallError::HeldOff(wait)) => {
+                println!("impatient: not now, but in {wait:.1?}");
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Keys that are none.
+
+use sluicegate::rate_limited;
+
+use sluicegate::Header;
+
+#[rate_limited("5/min", key = "x-api-key")]
+async fn text() {}
+
+#[rate_limited("5/min", key = Header::new)]
+async fn constructor() {}
+
+#[rate_limited("5/min", key = Header::new("x-api-key").ok())]
+async fn option() {}
+
+fn main() {}

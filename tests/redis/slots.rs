@@ -1,0 +1,175 @@
+//! What several hash slots of a Cluster, and one that is on its way to another node, mean for a decision.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_core::{Key, Mode, Policy, Quota, RateLimiter, Store, StoreErrorKind};
+use sluicegate_redis::RedisStore;
+
+use crate::deployments::Cluster;
+use crate::servers::{Server, eventually};
+
+/// Nothing refills during a test, and no window ends.
+fn quota(limit: u64) -> Quota {
+    Quota::new(limit, Duration::from_secs(300 * 86_400))
+}
+
+async fn store(cluster: &Cluster, prefix: &str, deadline: Duration) -> RedisStore {
+    let store = RedisStore::builder().prefix(prefix).deadline(deadline).connect(&cluster.url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the cluster is up");
+    store
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() {
+    let store = store(Cluster::shared(), "certain", Duration::from_secs(20)).await;
+    let (user, address) = (Key::from("ada"), Key::from("198.51.100.7"));
+    let narrow = RateLimiter::new(&store, Policy::gcra("narrow", quota(1)).build().unwrap()).unwrap();
+    for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
+        let policy = Policy::builder(format!("wide-{index}"), algorithm, quota(9)).build().unwrap();
+        let wide = RateLimiter::new(&store, policy).unwrap();
+        wide.check_cost(&address, 3).await.unwrap();
+        for mode in [Mode::Charge, Mode::Refund { spent_us: None }, Mode::Reset] {
+            let both = || {
+                RateLimiter::decide_all([
+                    (&wide, &address, 2, Some(mode)),
+                    (&narrow, &user, 1, Some(Mode::Spend)),
+                ])
+            };
+            narrow.charge(&user, 1).await.unwrap();
+            let left = wide.peek(&address).await.unwrap().remaining();
+            let refused = both().await.unwrap();
+            assert!(!refused.is_allowed(), "{algorithm}, {mode:?}");
+            assert_eq!(
+                refused.standings()[0].remaining(),
+                left,
+                "{algorithm}, {mode:?}: it says where it stands"
+            );
+            assert_eq!(wide.peek(&address).await.unwrap().remaining(), left, "{algorithm}, {mode:?}");
+            narrow.reset(&user).await.unwrap();
+            let granted = both().await.unwrap();
+            assert!(granted.is_allowed(), "{algorithm}, {mode:?}");
+            let now = match mode {
+                Mode::Charge => left - 2,
+                Mode::Reset => 9,
+                _ => left + 2,
+            };
+            assert_eq!(granted.standings()[0].remaining(), now, "{algorithm}, {mode:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_names_a_part_that_the_keys_of_the_hanging_node_share() {
+    let cluster = Cluster::start(&["--cluster-require-full-coverage", "no"]);
+    let handle = store(&cluster, "rl", Duration::from_millis(200)).await;
+    let limiter = Policy::gcra("login", quota(100)).on(&handle).unwrap();
+    let store: Arc<dyn Store> = handle.into();
+    let opened = store.open(limiter.policy(), None).unwrap();
+    let part = |key: u64| {
+        let key = Key::from(key);
+        store.parts(&[sluicegate_core::Ask::new(&opened, key.as_ref(), 1, Mode::Spend)])
+    };
+    let all = (0..2_000).fold(0, |all, key| all | part(key));
+    assert_eq!(all, u64::MAX, "the parts are all of the slots");
+    let hanging = cluster.nodes.iter().find(|node| is_primary(node)).unwrap();
+    hanging.signal("STOP");
+    let mut failed = 0;
+    for key in 0..40_u64 {
+        if let Err(error) = limiter.check(key).await {
+            assert_eq!(1 << error.part(), part(key), "{error:?}");
+            failed += u32::from(error.kind() == StoreErrorKind::Timeout);
+        }
+    }
+    assert!(failed > 0, "a third of the keys were on that node");
+    hanging.signal("CONT");
+}
+
+fn is_primary(node: &Server) -> bool {
+    let role: Vec<Value> = node.run("ROLE");
+    matches!(&role[0], Value::BulkString(role) if role == b"master")
+}
+
+/// Moves a slot as `redis-cli --cluster reshard` does, but a key at a time, and with time to be asked before and after.
+fn migrate(slot: u64, from: &Server, to: &Server, primaries: &[&Server], pause: Duration) {
+    let id = |node: &Server| node.run::<String>("CLUSTER MYID");
+    let (from_id, to_id) = (id(from), id(to));
+    to.run::<()>(&format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}"));
+    from.run::<()>(&format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}"));
+    std::thread::sleep(pause);
+    loop {
+        let keys: Vec<String> = from.run(&format!("CLUSTER GETKEYSINSLOT {slot} 1"));
+        let Some(key) = keys.first() else { break };
+        // A key that has expired in between is no key to be moved.
+        from.run::<String>(&format!("MIGRATE 127.0.0.1 {} {key} 0 5000", to.port()));
+    }
+    std::thread::sleep(pause);
+    to.run::<()>(&format!("CLUSTER SETSLOT {slot} NODE {to_id}"));
+    for node in primaries {
+        node.run::<()>(&format!("CLUSTER SETSLOT {slot} NODE {to_id}"));
+    }
+}
+
+/// While a slot moves, a key of it is on the one node or on the other, and the two of one request perhaps apart: then Redis
+/// says `TRYAGAIN`. Nothing is lost on the way, and nothing counted twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_slot_that_moves_under_load_admits_exactly_the_limit() {
+    const LIMIT: u64 = 3_000;
+    let cluster = Cluster::start(&[]);
+    let store = store(&cluster, "rl", Duration::from_secs(2)).await;
+    let policy = Policy::gcra("moves", quota(LIMIT)).and(quota(LIMIT * 2)).named("second").build().unwrap();
+    let limiter = RateLimiter::new(&store, policy).unwrap();
+    limiter.peek("ada").await.unwrap();
+    limiter.check("ada").await.unwrap();
+    let primaries: Vec<&Server> = cluster.nodes.iter().filter(|node| is_primary(node)).collect();
+    let names = |node: &Server| node.run::<Vec<String>>("KEYS *:moves*");
+    let owner = primaries.iter().position(|node| !names(node).is_empty()).unwrap();
+    let (from, to) = (primaries[owner], primaries[(owner + 1) % 3]);
+    let slot: u64 = from.run(&format!("CLUSTER KEYSLOT {}", names(from)[0]));
+
+    let (admitted, failed) = (Arc::new(AtomicU64::new(1)), Arc::new(Mutex::new(Vec::new())));
+    let over = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (limiter, over) = (limiter.clone(), Arc::clone(&over));
+            let (admitted, failed) = (Arc::clone(&admitted), Arc::clone(&failed));
+            tokio::spawn(async move {
+                // Relaxed: the counts are read when all have ended.
+                while !over.load(Ordering::Relaxed) {
+                    match limiter.check("ada").await {
+                        Ok(decision) => {
+                            admitted.fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
+                        }
+                        Err(error) => failed.lock().unwrap().push(format!("{error:?}")),
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(50));
+    for (from, to) in [(from, to), (to, from), (from, to)] {
+        migrate(slot, from, to, &primaries, Duration::from_millis(50));
+    }
+    eventually("the slot has moved", || names(to).len() == 2 && names(from).is_empty());
+    over.store(true, Ordering::Relaxed);
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    let during = admitted.load(Ordering::Relaxed);
+    assert!(during > 100, "only {during} were admitted while the slot moved");
+    // What is left is what was not admitted.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let left = loop {
+        match limiter.peek("ada").await {
+            Ok(decision) => break decision.remaining(),
+            Err(error) => assert!(Instant::now() < deadline, "{error:?}"),
+        }
+    };
+    let failed = failed.lock().unwrap();
+    assert_eq!(during + left, LIMIT, "{failed:?}");
+    assert!(failed.len() as u64 * 10 < during, "{during} were admitted, and these failed: {failed:?}");
+}
