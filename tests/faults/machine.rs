@@ -12,7 +12,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 pub(crate) const AT_ONCE: usize = 4;
 
 /// Shorter delays are not worth noting.
-const WORTH_NOTING: Duration = Duration::from_millis(5);
+const WORTH_NOTING: Duration = Duration::from_millis(2);
 
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static DONE: Condvar = Condvar::new();
@@ -59,8 +59,24 @@ pub(crate) fn watch() {
 
 /// How late the machine was between two moments, in all.
 pub(crate) fn lateness(from: Instant, to: Instant) -> Duration {
+    late_between(from, to).into_iter().sum()
+}
+
+/// How late a call may be for the machine's sake: it is woken by its timer or its connection, by the task that it waits
+/// for, and by its own, and each of them may be as late as the bare thread was.
+pub(crate) fn lateness_of_call(from: Instant, to: Instant) -> Duration {
+    3 * lateness(from, to)
+}
+
+/// How late the machine was at its worst between two moments.
+pub(crate) fn worst_lateness(from: Instant, to: Instant) -> Duration {
+    late_between(from, to).into_iter().max().unwrap_or_default()
+}
+
+fn late_between(from: Instant, to: Instant) -> Vec<Duration> {
     let late = LATE.lock().unwrap();
-    late.iter().filter(|(begun, late)| *begun < to && *begun + *late > from).map(|(_, late)| *late).sum()
+    let overlaps = |(begun, late): &&(Instant, Duration)| *begun < to && *begun + *late > from;
+    late.iter().filter(overlaps).map(|(_, late)| *late).collect()
 }
 
 #[global_allocator]

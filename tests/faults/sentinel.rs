@@ -36,7 +36,7 @@ fn f36_the_promoted_replica_is_used_when_the_master_was_killed() {
     eventually("the replica is the master", || group.has_switched());
     rig.heal(|| ());
     let findings = rig.finish(FAILOVER);
-    findings.recovered_within(2 * SECOND);
+    findings.recovered_within(3 * SECOND);
     findings.nobody_waited(SECOND / 2);
 }
 
@@ -63,7 +63,7 @@ fn f38_a_failover_by_hand_is_followed() {
     });
     rig.heal(|| ());
     // The connections are closed, and replaced before most requests could miss them.
-    rig.finish(Excuse { unnoticed: true, ..FAILOVER }).recovered_within(2 * SECOND);
+    rig.finish(Excuse { unnoticed: true, ..FAILOVER }).recovered_within(3 * SECOND);
     assert!(group.replica.run::<String>("INFO commandstats").contains("cmdstat_evalsha"));
 }
 

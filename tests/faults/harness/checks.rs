@@ -8,7 +8,7 @@ use sluicegate_core::{Basis, BreakerState};
 use super::ledger::{admitted, spent};
 use super::{Excuse, Rig, SLACK};
 use crate::load::{KEYS, Kind, Record};
-use crate::machine::{AT_ONCE, lateness, memory, memory_before, panics_of};
+use crate::machine::{AT_ONCE, lateness, lateness_of_call, memory, memory_before, panics_of};
 
 /// What the slowest decision may take in all.
 const HARD_CAP: Duration = Duration::from_millis(250);
@@ -81,11 +81,12 @@ impl Rig {
         }
         let above = |most: Duration| {
             records.iter().filter(move |record| {
-                record.took > most && record.took > most + lateness(record.at, record.end())
+                record.took > most && record.took > most + lateness_of_call(record.at, record.end())
             })
         };
         let late = above(self.deadline + SLACK + blocked).count();
-        if late > records.len() / 200 {
+        // One stall makes all calls late that are under way.
+        if late > (records.len() / 200).max(15) {
             broken.push(format!("I1: {late} of {} requests were late", records.len()));
         }
         if let Some(slow) = above(HARD_CAP + blocked).max_by_key(|record| record.took) {

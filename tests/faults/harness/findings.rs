@@ -8,7 +8,7 @@ use super::SLACK;
 use super::ledger::{admitted, spent};
 use crate::load::{Kind, Record};
 use crate::logs::Logs;
-use crate::machine::lateness;
+use crate::machine::{lateness, lateness_of_call, worst_lateness};
 use crate::oracle::Admission;
 
 /// What was seen, for what a scenario expects besides.
@@ -39,8 +39,10 @@ impl Findings {
     pub(crate) fn nobody_waited(&self, from: Duration) {
         let outage = self.fault + from..self.healed;
         let during: Vec<_> = self.records.iter().filter(|record| outage.contains(&record.at)).collect();
-        let waited: Vec<_> =
-            during.iter().filter(|record| record.took > SLACK + lateness(record.at, record.end())).collect();
+        let waited: Vec<_> = during
+            .iter()
+            .filter(|record| record.took > SLACK + lateness_of_call(record.at, record.end()))
+            .collect();
         assert!(
             waited.len() <= during.len() / 200,
             "{} of {} waited: {waited:?}",
@@ -67,7 +69,7 @@ impl Findings {
 
     /// Checks that the breaker has not opened since the fault, unless the machine was so late that it had to.
     pub(crate) fn stayed_closed(&self) {
-        let machine = lateness(self.fault, self.healed + Duration::from_secs(2));
+        let machine = worst_lateness(self.fault, self.healed + Duration::from_secs(2));
         let opened = self.status.opened - self.opened;
         assert!(opened == 0 || machine > SLACK, "opened {opened} times: {:?}", self.status);
     }

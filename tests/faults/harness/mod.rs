@@ -125,6 +125,16 @@ impl Rig {
         self.store.status()
     }
 
+    /// A store on the same server that waits for long: for what a scenario wants to know, and not to test.
+    pub(crate) fn patient(&self) -> RedisStore {
+        self.block_on(async {
+            let redis = RedisStore::builder().deadline(Duration::from_secs(5));
+            let redis = redis.connect(&self.ledger_url).expect("the URL can be read");
+            redis.connected(Duration::from_secs(20)).await.expect("the store is up");
+            redis
+        })
+    }
+
     /// Runs something where tasks can be spawned.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
