@@ -44,8 +44,10 @@ impl Inner {
     ) -> Verdict {
         let hash = self.hash(bucket.salt, ask.key());
         let index = table.set_of(hash);
-        let now_us = self.clock.now_us();
+        // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
+        let before_us = if WORDS == 1 { self.clock.now_us() } else { 0 };
         let mut set = table.lock(index);
+        let now_us = if WORDS == 1 { before_us } else { self.clock.now_us() };
         let found = set.find(hash);
         let state = set.get(found);
         let rule = &bucket.rule;
@@ -87,9 +89,11 @@ impl Inner {
     /// The general case: several asks, several quotas, logs, replaced policies.
     fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
         let mut cells = self.cells(asks)?;
-        let now_us = self.clock.now_us();
-        let mut heirs = self.heirs(asks, &cells, now_us);
+        let mut heirs = self.heirs(asks, &cells);
         let mut places = self.lock_all(&mut cells, &mut heirs);
+        // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
+        // would be entered later than its decision says, and a refund would not find it.
+        let now_us = self.clock.now_us();
         for heir in heirs.iter().rev() {
             inherit(heir, &mut places, now_us);
         }
@@ -139,10 +143,11 @@ impl Inner {
     /// first.
     ///
     /// Asked once per decision: whether an old bucket still matters may change while it goes on.
-    fn heirs<'a>(&self, asks: &[Ask<'a>], cells: &[Cell<'a>], now_us: u64) -> Heirs<'a> {
+    fn heirs<'a>(&self, asks: &[Ask<'a>], cells: &[Cell<'a>]) -> Heirs<'a> {
         let mut heirs = Heirs::new();
         let lines = asks.iter().filter_map(|ask| buckets_of(ask).ok()).flat_map(|buckets| &*buckets.each);
-        for (cell, line) in cells.iter().zip(lines) {
+        for (cell, line) in cells.iter().zip(lines).filter(|(_, line)| !line.older.is_empty()) {
+            let now_us = self.clock.now_us();
             let mut cell = *cell;
             for Older { bucket, how, replaced_us } in line.alive(now_us) {
                 let older = self.cell(bucket, cell.ask, cell.at);
