@@ -75,7 +75,7 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// It did not answer within its deadline; whether it has spent is unknown.
     Timeout,
-    /// It cannot be reached; nothing was spent.
+    /// It cannot be reached, so that nothing was spent; or the connection broke before an answer came, and that is unknown.
     Unavailable,
     /// It answered something that is not an answer.
     Protocol,
