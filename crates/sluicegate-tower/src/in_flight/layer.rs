@@ -55,8 +55,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// ```
 ///
 /// # Where to put it
-/// Around a [`RateLimitLayer`](crate::RateLimitLayer): that one writes its own fields over those of layers inside of it,
-/// and has spent by the time that one inside refuses.
+/// Around a [`RateLimitLayer`](crate::RateLimitLayer), which has spent by the time that a layer inside of it refuses.
 ///
 /// # Upgrades
 /// The body of a response that switches protocols ends at once, and this layer cannot see the connection after that.
