@@ -54,6 +54,10 @@ impl Admission {
     /// Asks the limiter, and goes as far as it can without waiting. With a longest wait, the call waits for up to that;
     /// without, as its policy says.
     pub(crate) fn begin(limiter: &RateLimiter, key: Key, cost: u64, longest: Option<Duration>) -> Admitted {
+        if cost == 0 {
+            // A key in debt has no room even for nothing.
+            return Admitted::Go(None);
+        }
         let verdict = match longest {
             Some(longest) => limiter.reserve(&key, cost, longest),
             None => limiter.check_cost(&key, cost),
