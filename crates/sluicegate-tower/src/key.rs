@@ -216,11 +216,21 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
 
 fn both(first: Extraction, second: Extraction) -> Extraction {
     match (first.0, second.0) {
-        (Found::Ready(first), Found::Ready(second)) => {
-            Extraction(Found::Ready(first.and_then(|first| Ok(first.and(second?)))))
-        }
-        (first, second) => {
-            Extraction::pending(async move { Ok(Extraction(first).await?.and(Extraction(second).await?)) })
-        }
+        (Found::Ready(first), Found::Ready(second)) => Extraction(Found::Ready(together(first, second))),
+        (first, second) => Extraction::pending(async move {
+            match Extraction(first).await {
+                Err(missing) if missing.reject.is_some() => Err(missing),
+                first => together(first, Extraction(second).await),
+            }
+        }),
+    }
+}
+
+/// Both keys, or why one is missing: a reason to refuse the request counts before one that its limit may overlook.
+fn together(first: Result<Key, MissingKey>, second: Result<Key, MissingKey>) -> Result<Key, MissingKey> {
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok(first.and(second)),
+        (Err(first), Err(second)) if first.reject.is_none() && second.reject.is_some() => Err(second),
+        (Err(missing), _) | (_, Err(missing)) => Err(missing),
     }
 }

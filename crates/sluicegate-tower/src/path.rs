@@ -107,7 +107,7 @@ fn decode_unreserved(segment: &str, into: &mut Vec<u8>) {
     }
 }
 
-fn hex(digit: u8) -> Option<u8> {
+pub(crate) fn hex(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),

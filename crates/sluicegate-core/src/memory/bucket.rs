@@ -7,7 +7,7 @@ use super::Inner;
 use crate::algorithm::{Rule, State};
 use crate::error::ConfigError;
 use crate::policy::{Policy, PolicyQuota};
-use crate::store::Inherit;
+use crate::store::{Inherit, Mode};
 
 /// The buckets of one policy, one per quota.
 pub(super) struct Buckets {
@@ -28,6 +28,8 @@ pub(super) struct Bucket {
     pub(super) home: Home,
     /// Mixed into every key's hash, so that no two buckets share a state.
     pub(super) salt: u64,
+    /// What was spent before this moment was never spent from this bucket; 0 if it has always been, or inherits.
+    began_us: u64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
 }
@@ -60,12 +62,19 @@ impl Buckets {
     ) -> Result<Self, ConfigError> {
         let now_us = store.clock.now_us();
         let lines = policy.quotas().iter().map(|quota| {
-            let bucket = Arc::new(Bucket::new(store, policy, *quota.rule())?);
-            let inherited = predecessor.filter(|(_, how)| *how != Inherit::Reset).and_then(|(from, how)| {
-                let followed = &from.each[matching(&from.policy, policy, quota)?];
+            let follows = predecessor
+                .filter(|(_, how)| *how != Inherit::Reset)
+                .and_then(|(from, how)| Some((&from.each[matching(&from.policy, policy, quota)?], how)));
+            let began_us = match (follows, predecessor) {
+                (Some((followed, _)), _) => followed.bucket.began_us,
+                (None, Some(_)) => now_us,
+                (None, None) => 0,
+            };
+            let bucket = Arc::new(Bucket::new(store, policy, *quota.rule(), began_us)?);
+            let inherited = follows.map(|(followed, how)| {
                 let youngest = Older { bucket: Arc::clone(&followed.bucket), how: *how, replaced_us: now_us };
                 let older = followed.alive(now_us).iter().cloned();
-                Some(std::iter::once(youngest).chain(older).take(GENERATIONS).collect())
+                std::iter::once(youngest).chain(older).take(GENERATIONS).collect()
             });
             Ok(Line { bucket, older: inherited.unwrap_or_default() })
         });
@@ -100,7 +109,7 @@ fn matching(old: &Policy, new: &Policy, quota: &PolicyQuota) -> Option<usize> {
 }
 
 impl Bucket {
-    fn new(store: &Inner, policy: &Policy, rule: Rule) -> Result<Self, ConfigError> {
+    fn new(store: &Inner, policy: &Policy, rule: Rule, began_us: u64) -> Result<Self, ConfigError> {
         // Whatever it needs is allocated now, so that no decision is the first.
         let home = match rule {
             Rule::SlidingLog(log) => {
@@ -118,7 +127,12 @@ impl Bucket {
             }
         };
         let (capacity, salt) = (rule.capacity(), store.fresh_salt());
-        Ok(Self { rule, capacity, home, salt, furthest_us: AtomicU64::new(0) })
+        Ok(Self { rule, capacity, home, salt, began_us, furthest_us: AtomicU64::new(0) })
+    }
+
+    /// Whether what an ask gives back was spent from a bucket that was forgotten when this one began afresh.
+    pub(super) fn never_had(&self, mode: Mode) -> bool {
+        matches!(mode, Mode::Refund { spent_us: Some(spent_us) } if spent_us < self.began_us)
     }
 
     /// Notes that a state reaches to `until_us`, beyond what a full burst would.

@@ -43,6 +43,7 @@ pub(super) fn change(
     let after = match ask.mode() {
         Mode::Spend | Mode::Reserve { .. } => rule.spend(state, now_us, departs_us, ask.cost()),
         Mode::Charge => rule.charge(state, now_us, ask.cost()),
+        mode if bucket.never_had(mode) => return None,
         mode @ Mode::Refund { .. } => rule.refund(state, now_us, mode.spent_ago_us(now_us), ask.cost()),
         Mode::Reset => State::REST,
         Mode::Peek => return None,

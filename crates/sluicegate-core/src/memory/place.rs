@@ -85,6 +85,7 @@ impl Place<'_> {
                 match ask.mode() {
                     Mode::Spend | Mode::Reserve { .. } => shard.spend(hash, rule, now_us, departs_us, cost),
                     Mode::Charge => shard.spend(hash, rule, now_us, now_us, cost),
+                    mode if bucket.never_had(mode) => {}
                     mode @ Mode::Refund { .. } => shard.refund(hash, now_us, mode.spent_ago_us(now_us), cost),
                     Mode::Reset => shard.reset(hash),
                     Mode::Peek => {}

@@ -219,3 +219,26 @@ fn an_old_policy_that_is_still_in_use_elsewhere_does_no_harm() {
         });
     }
 }
+
+#[test]
+fn what_was_spent_before_a_reset_makes_no_room_after_it() {
+    for (algorithm, how) in ALL.into_iter().flat_map(|algorithm| HOW.map(|how| (algorithm, how))) {
+        let (store, clock) = store();
+        let limiter = limiter(&store, "p", algorithm, Quota::per_hour(100));
+        let before = answer(limiter.check_cost("k", 10));
+        // Not in the same microsecond; the second one begins where the first left off.
+        for how in [how, Inherit::AsIs] {
+            clock.advance(us(1));
+            limiter.replace(policy(algorithm, Quota::per_hour(100)), how).expect("it fits");
+        }
+        clock.advance(us(1));
+        let _ = answer(limiter.charge("k", 50));
+        let left = remaining(&limiter, "k");
+        let _ = answer(limiter.refund_of(&before, "k", 10));
+        if how == Inherit::Reset {
+            assert_eq!((left, remaining(&limiter, "k")), (50, 50), "{algorithm}");
+        } else {
+            assert!((left..=left + 10).contains(&remaining(&limiter, "k")), "{algorithm}, {how:?}");
+        }
+    }
+}

@@ -1,18 +1,23 @@
 //! Session cookies: [`Cookie`].
 
+use std::borrow::Cow;
 use std::fmt;
 
+use http::StatusCode;
 use http::header::COOKIE;
 use http::request::Parts;
 use sluicegate_core::{ConfigError, ConfigErrorKind, Key};
 
 use super::{Digest, one_of};
 use crate::key::{Extraction, KeyExtractor, MissingKey};
+use crate::path::hex;
 
 /// One bucket per value of a cookie, such as a session's.
 ///
-/// Of several cookies of that name the first counts, as in most frameworks. An empty value counts as missing. For the rest, see
-/// [`ApiKey`](super::ApiKey): who throws cookies away gets a new bucket with each new session.
+/// A value has one bucket however it is spelled: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
+/// value counts as missing. A request with two different values is refused with 400, for some frameworks read the first
+/// of them and axum's the last. For the rest, see [`ApiKey`](super::ApiKey): who throws cookies away gets a new bucket
+/// with each new session.
 #[derive(Clone)]
 pub struct Cookie {
     name: Box<str>,
@@ -40,7 +45,7 @@ impl Cookie {
 
     /// The bucket of a value of this cookie: to peek at it or to reset it.
     pub fn key_of(&self, value: impl AsRef<[u8]>) -> Key {
-        self.digest.key(value.as_ref())
+        self.digest.key(unquoted(&decoded(value.as_ref())))
     }
 
     /// Whether a request shows one of these values of the cookie.
@@ -56,13 +61,21 @@ impl Cookie {
     fn find(&self, parts: &Parts) -> Result<Key, MissingKey> {
         // HTTP/2 clients may send a line for each cookie.
         let lines = parts.headers.get_all(COOKIE).iter();
-        let mut cookies = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
-        let value = cookies.find_map(|cookie| {
-            let value = cookie.trim_ascii().strip_prefix(self.name.as_bytes())?;
-            value.trim_ascii_start().strip_prefix(b"=").map(<[u8]>::trim_ascii_start)
+        let cookies = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
+        let mut values = cookies.filter_map(|cookie| {
+            let (name, value) = cookie.split_at(cookie.iter().position(|&byte| byte == b'=')?);
+            let is_ours = *decoded(name.trim_ascii()) == *self.name.as_bytes();
+            is_ours.then(|| decoded(value[1..].trim_ascii()))
         });
-        match value {
-            Some(value) if !value.is_empty() => Ok(self.key_of(value)),
+        let first = values.next();
+        if let Some(first) = &first
+            && values.any(|other| unquoted(&other) != unquoted(first))
+        {
+            let reason = format!("the cookie {} is there with different values", self.name);
+            return Err(MissingKey::new(reason).rejecting(StatusCode::BAD_REQUEST));
+        }
+        match first {
+            Some(value) if !unquoted(&value).is_empty() => Ok(self.digest.key(unquoted(&value))),
             _ => Err(MissingKey::new(format!("the cookie {} is missing", self.name))),
         }
     }
@@ -72,6 +85,33 @@ impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Extraction {
         self.find(parts).into()
     }
+}
+
+/// Text with nothing percent-encoded in it, be it once or several times: whether an application decodes is not known, and
+/// who does not know a secret cannot spell it either way.
+fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.contains(&b'%') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    for &byte in text {
+        plain.push(byte);
+        while let &[.., b'%', high, low] = plain.as_slice()
+            && let Some((high, low)) = hex(high).zip(hex(low))
+        {
+            plain.truncate(plain.len() - 3);
+            plain.push(high << 4 | low);
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// A value may stand in quotes (RFC 6265, section 4.1.1).
+fn unquoted(mut value: &[u8]) -> &[u8] {
+    while let Some(inside) = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) {
+        value = inside;
+    }
+    value
 }
 
 impl fmt::Debug for Cookie {

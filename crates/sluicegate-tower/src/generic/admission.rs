@@ -3,15 +3,15 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sluicegate_core::{
     Basis, Decision, Key, OnOutage, RateLimiter, StoreError, StoreErrorKind, Turn, Verdict,
 };
 
 use crate::generic::error::CallError;
+use crate::layer::shared::OnceASecond;
 
 /// What a limiter's answer means for a call.
 pub(crate) enum Admitted {
@@ -54,6 +54,10 @@ impl Admission {
     /// Asks the limiter, and goes as far as it can without waiting. With a longest wait, the call waits for up to that;
     /// without, as its policy says.
     pub(crate) fn begin(limiter: &RateLimiter, key: Key, cost: u64, longest: Option<Duration>) -> Admitted {
+        if cost == 0 {
+            // A key in debt has no room even for nothing.
+            return Admitted::Go(None);
+        }
         let verdict = match longest {
             Some(longest) => limiter.reserve(&key, cost, longest),
             None => limiter.check_cost(&key, cost),
@@ -125,11 +129,8 @@ fn outage(limiter: &RateLimiter, error: StoreError, is_denied: bool) -> Admitted
 
 /// Logs at most once a second that calls pass uncounted: an outage must not fill the disk as well.
 fn report(policy: &str, error: &StoreError) {
-    static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
-    static REPORTED: AtomicU64 = AtomicU64::new(0);
-    let second = STARTED.elapsed().as_secs() + 1;
-    // Relaxed: at worst two threads log in the same second.
-    if REPORTED.swap(second, Ordering::Relaxed) != second {
+    static OUTAGE: LazyLock<OnceASecond> = LazyLock::new(OnceASecond::default);
+    if OUTAGE.is_due() {
         let error: &(dyn std::error::Error + 'static) = error;
         tracing::error!(error, policy, "the rate limit store gave no answer: calls pass uncounted");
     }

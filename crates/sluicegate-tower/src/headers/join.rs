@@ -8,12 +8,44 @@ pub(crate) fn join<'a>(theirs: impl Iterator<Item = &'a HeaderValue>, ours: &Hea
     let mut line = theirs.clone();
     // Our own names contain neither commas nor quotes.
     for item in ours.to_str().unwrap_or_default().split(", ") {
-        let name = item.split(';').next().unwrap_or(item);
-        if !theirs.contains(name) {
+        if !theirs.contains(name(item)) {
             add(&mut line, item);
         }
     }
     HeaderValue::from_str(&line).unwrap_or_else(|_| ours.clone())
+}
+
+/// A list field with ours in it as it was, and ours as it is now: what is not ours stays in front of it.
+pub(crate) fn renew<'a>(both: impl Iterator<Item = &'a HeaderValue>, ours: &HeaderValue) -> HeaderValue {
+    let both = one_line(both);
+    let text = ours.to_str().unwrap_or_default();
+    let is_ours = |member: &str| text.split(", ").any(|item| name(item) == name(member));
+    let mut line = String::new();
+    for member in members(&both).filter(|member| !member.is_empty() && !is_ours(member)) {
+        add(&mut line, member);
+    }
+    add(&mut line, text);
+    HeaderValue::from_str(&line).unwrap_or_else(|_| ours.clone())
+}
+
+/// The members of a list, whose strings may contain commas.
+fn members(line: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let separates = move |c: char| {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = is_quoted,
+            '"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+        c == ',' && !is_quoted
+    };
+    line.split(separates).map(str::trim)
+}
+
+/// What stands before the parameters. Our own names contain no semicolon, so one that does is cut off and is not ours.
+fn name(member: &str) -> &str {
+    member.split(';').next().unwrap_or(member).trim_end()
 }
 
 /// Lets scripts of other origins read those of these fields that the response has, besides what they may read already.

@@ -10,15 +10,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::{Decision, Outcome, PolicyQuota, Standing};
 
-use crate::headers::join::{expose, join};
+use crate::headers::join::{expose, join, renew};
 use crate::headers::lines::{ceil_seconds, number, policy_line, standings_line};
 use crate::layer::plan::Plan;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 
 /// Which header fields responses carry. `Retry-After` is on every refusal that a wait would help, whatever is chosen.
@@ -90,10 +90,12 @@ impl Style {
 /// Whose rate limit fields a response has already, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Already {
-    /// Those of a layer of ours, whose decision is part of the one that is written.
-    Ours,
+    /// Those of a responder, which ours replace.
+    Replaced,
     /// Those of the service.
     Theirs,
+    /// Those of a layer of ours, whose decision is part of the one that is written, and of the service behind it.
+    Both,
 }
 
 /// Adds the chosen fields for a decision. What `plan` has ready is used if the decision is on exactly its policies: not
@@ -119,15 +121,16 @@ pub(crate) fn write(
     if let Some(standing) = deciding.filter(|_| style.legacy()) {
         let planned = || plan.limits.get(standing.policy_index())?.get(standing.quota_index());
         let limit = if is_planned { planned().cloned() } else { None };
-        let before = headers.insert(LIMIT, limit.unwrap_or_else(|| number(standing.limit())));
-        match before {
-            Some(theirs) if already == Already::Theirs && !leaves_less(headers, standing) => {
-                headers.insert(LIMIT, theirs);
+        let limit_before = headers.insert(LIMIT, limit.unwrap_or_else(|| number(standing.limit())));
+        match headers.insert(REMAINING, number(standing.remaining())) {
+            Some(theirs) if leaves_less(&theirs, already, standing) => {
+                headers.insert(REMAINING, theirs);
+                match limit_before {
+                    Some(limit) => headers.insert(LIMIT, limit),
+                    None => headers.remove(LIMIT),
+                };
             }
-            _ => {
-                headers.insert(REMAINING, number(standing.remaining()));
-                headers.insert(RESET, number(reset(style.reset, standing.reset_after())));
-            }
+            _ => drop(headers.insert(RESET, number(reset(style.reset, standing.reset_after())))),
         }
     }
     if let Some(seconds) = refused_for {
@@ -152,7 +155,11 @@ pub(crate) fn write(
             match headers.entry(name) {
                 Entry::Vacant(empty) => drop(empty.insert(line)),
                 Entry::Occupied(mut theirs) => {
-                    let both = if already == Already::Theirs { join(theirs.iter(), &line) } else { line };
+                    let both = match already {
+                        Already::Replaced => line,
+                        Already::Theirs => join(theirs.iter(), &line),
+                        Already::Both => renew(theirs.iter(), &line),
+                    };
                     theirs.insert(both);
                 }
             }
@@ -216,9 +223,14 @@ fn is_hidden(decision: &Decision, standing: &Standing) -> bool {
     decision.policy_of(standing).is_some_and(|policy| policy.is_hidden())
 }
 
-/// Whether ours are the numbers to show: a service's own that leave less are not loosened.
-fn leaves_less(headers: &HeaderMap, standing: &Standing) -> bool {
-    headers.get(REMAINING).and_then(whole_number).is_none_or(|theirs| standing.remaining() < theirs)
+/// Whether theirs are the numbers to show: a service's own that leave less are not loosened.
+fn leaves_less(theirs: &HeaderValue, already: Already, standing: &Standing) -> bool {
+    whole_number(theirs).is_some_and(|theirs| match already {
+        Already::Replaced => false,
+        Already::Theirs => theirs <= standing.remaining(),
+        // What a layer of ours says is left is left here, or less.
+        Already::Both => theirs < standing.remaining(),
+    })
 }
 
 fn whole_number(value: &HeaderValue) -> Option<u64> {

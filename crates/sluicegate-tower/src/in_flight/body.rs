@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
+use http::Extensions;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use sluicegate_core::Permit;
@@ -28,6 +30,9 @@ pin_project! {
 #[derive(Clone)]
 pub struct HeldPermit {
     permit: Arc<Permit>,
+    /// That of another layer, to be held as well.
+    #[expect(dead_code, reason = "held for as long as this one")]
+    other: Option<Arc<Self>>,
 }
 
 impl<B> Held<B> {
@@ -38,6 +43,13 @@ impl<B> Held<B> {
     /// Whether it still holds its permit.
     pub fn is_holding(&self) -> bool {
         self.permit.is_some()
+    }
+}
+
+/// The body of a response that holds no permit, so that layers around this one can answer with it as well.
+impl<B: From<Bytes>> From<Bytes> for Held<B> {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(bytes.into(), None)
     }
 }
 
@@ -70,10 +82,16 @@ impl<B: Body> Body for Held<B> {
 
 impl HeldPermit {
     pub(crate) fn new(permit: Permit) -> Self {
-        Self { permit: Arc::new(permit) }
+        Self { permit: Arc::new(permit), other: None }
     }
 
-    /// The permit.
+    /// Puts it into extensions, together with that of another layer.
+    pub(crate) fn enter(self, extensions: &mut Extensions) {
+        let other = extensions.remove::<Self>().map(Arc::new);
+        extensions.insert(Self { other, ..self });
+    }
+
+    /// The permit; with several layers, that of the nearest one.
     pub fn permit(&self) -> &Permit {
         &self.permit
     }

@@ -193,7 +193,7 @@ where
                         shared.mark(response.headers_mut(), permit.permit().remaining());
                         if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
                             // For layers and servers that carry on with the connection themselves.
-                            response.extensions_mut().insert(permit.clone());
+                            permit.clone().enter(response.extensions_mut());
                         }
                     }
                     return Poll::Ready(Ok(response.map(|body| Held::new(body, permit))));

@@ -12,14 +12,11 @@ use sluicegate_core::{Decision, InFlight, Outcome, Policy, Quota, Standing};
 use tower_layer::Layer;
 
 use crate::client_ip::PeerIp;
-use crate::headers::{Headers, forbid_caching};
+use crate::headers::{Headers, RATELIMIT, RATELIMIT_POLICY, forbid_caching};
 use crate::in_flight::{Held, InFlightProblem, LimitInFlight};
 use crate::key::{KeyExtractor, MissingKey};
 use crate::limit::OnMissingKey;
 use crate::refusal::{Reason, Refusal, Respond};
-
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Limits how many requests of a key are under way at once.
 ///
@@ -55,8 +52,7 @@ const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// ```
 ///
 /// # Where to put it
-/// Around a [`RateLimitLayer`](crate::RateLimitLayer): that one writes its own fields over those of layers inside of it,
-/// and has spent by the time that one inside refuses.
+/// Around a [`RateLimitLayer`](crate::RateLimitLayer), which has spent by the time that a layer inside of it refuses.
 ///
 /// # Upgrades
 /// The body of a response that switches protocols ends at once, and this layer cannot see the connection after that.

@@ -92,7 +92,7 @@ where
 pub(crate) fn carry(mut parts: Parts, permit: Option<&HeldPermit>) -> Parts {
     let upgrades = parts.method == Method::CONNECT || parts.headers.contains_key(UPGRADE);
     if let Some(permit) = permit.filter(|_| upgrades) {
-        parts.extensions.insert(permit.clone());
+        permit.clone().enter(&mut parts.extensions);
     }
     parts
 }

@@ -78,10 +78,7 @@ impl Gate {
         }
         let turn = self.asks.turn(&shared.slots, delay);
         match shared.queue.enter() {
-            Some(place) => {
-                self.try_out(shared);
-                Next::Wait(Box::new(Step::Turn(turn, decision, place)))
-            }
+            Some(place) => Next::Wait(Box::new(Step::Turn(turn, decision, place))),
             None => {
                 // A turn that is dropped is given back.
                 drop(turn);
@@ -106,7 +103,7 @@ impl Gate {
     }
 
     /// Asks each policy that is only tried out on its own, as if it stood behind the others.
-    fn try_out<R>(&mut self, shared: &Shared<R>) {
+    pub(crate) fn try_out<R>(&mut self, shared: &Shared<R>) {
         for asked in self.tried.drain(..) {
             let trial = Arc::new(Trial::new(&shared.slots, asked));
             let verdict = RateLimiter::check_all([(&trial.limiter, &trial.key, trial.cost)]);

@@ -105,6 +105,8 @@ impl Gate {
                 }
                 Step::Turn(turn, decision, _) => {
                     ready!(Pin::new(turn).poll(cx));
+                    // Not before: a client that hangs up while it waits has spent nothing.
+                    self.try_out(shared);
                     let decision = decision.clone().later(decision.delay());
                     self.pass(shared, decision)
                 }
@@ -134,6 +136,10 @@ impl Gate {
                 }
             }
             Asking::Nothing => {
+                self.next += 1;
+                None
+            }
+            Asking::Refusal(_) if shared.only_tries_out(limit) => {
                 self.next += 1;
                 None
             }

@@ -55,7 +55,7 @@ impl Marked {
             None => decision,
             Some(inner) => decision.merge(inner),
         };
-        let already = if inner.is_some() { Already::Ours } else { Already::Theirs };
+        let already = if inner.is_some() { Already::Both } else { Already::Theirs };
         headers::write(response.headers_mut(), shared.style, &shown, &shared.plan(), already);
         // For layers further out: what all of them know together, or what was there before.
         let left = if shared.extensions { Some(shown) } else { inner };
@@ -91,10 +91,9 @@ impl Marked {
     }
 }
 
-/// Whether a layer behind this one refused the request.
+/// Whether a layer behind this one refused the request: the next one, as its decision says, or one behind it, for a
+/// reason that is in no decision.
 fn was_refused(extensions: &Extensions) -> bool {
-    match extensions.get::<Decision>() {
-        Some(inner) => !inner.is_allowed(),
-        None => extensions.get::<Unserved>().is_some(),
-    }
+    extensions.get::<Decision>().is_some_and(|inner| !inner.is_allowed())
+        || extensions.get::<Unserved>().is_some()
 }

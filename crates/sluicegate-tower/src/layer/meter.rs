@@ -177,12 +177,13 @@ impl Meter {
             drop(RateLimiter::decide_all([ask(one)]));
         }
         let verdict = (!enforced.is_empty()).then(|| RateLimiter::decide_all(enforced.iter().map(ask)));
+        // Those that decide now, which may have replaced those that the request was checked against.
+        let policies = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
         async move {
             let Some(verdict) = verdict else { return Ok(None) };
             match verdict.await {
                 Ok(mut decision) => {
-                    let policies = enforced.iter().map(|(account, _)| Arc::clone(&account.policy));
-                    decision.set_policies(policies.collect());
+                    decision.set_policies(policies);
                     Ok(Some(decision))
                 }
                 Err(error) => {

@@ -63,6 +63,13 @@ impl<R> Shared<R> {
         self.plans.current(&self.slots)
     }
 
+    /// Whether all policies that a request may be asked of are only tried out.
+    pub(crate) fn only_tries_out(&self, limit: &Limit) -> bool {
+        let plan = self.plan();
+        let mut policies = plan.policies.iter().skip(limit.first_slot).take(limit.limiters().len());
+        plan.has_shadow && policies.all(|policy| policy.is_shadow())
+    }
+
     /// Whether anything has to be kept of a request until its response comes.
     #[inline]
     pub(crate) fn marks_responses(&self) -> bool {

@@ -154,7 +154,7 @@ pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>
     let mut response = shared.respond.respond(refusal);
     forbid_caching(response.headers_mut());
     if let Some(decision) = refusal.decision() {
-        headers::write(response.headers_mut(), shared.style, decision, &shared.plan(), Already::Ours);
+        headers::write(response.headers_mut(), shared.style, decision, &shared.plan(), Already::Replaced);
     } else if let Some(seconds) = refusal.retry_after_seconds() {
         come_back_after(response.headers_mut(), seconds);
     }

@@ -1,7 +1,9 @@
 //! Connections that change their protocol: they pass untouched, and count for as long as they live.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use axum::extract::State;
 use axum::routing::get;
@@ -134,7 +136,7 @@ async fn only_requests_for_an_upgrade_carry_their_permit() {
 /// What lasts longer than its response keeps the permit that the framework hands it.
 #[tokio::test]
 async fn an_axum_handler_can_keep_its_permit() {
-    type Kept = std::sync::Arc<std::sync::Mutex<Vec<HeldPermit>>>;
+    type Kept = Arc<Mutex<Vec<HeldPermit>>>;
     async fn keep(State(kept): State<Kept>, permit: Option<Extension<HeldPermit>>) -> &'static str {
         kept.lock().unwrap().extend(permit.map(|Extension(permit)| permit));
         "kept"
@@ -148,4 +150,38 @@ async fn an_axum_handler_can_keep_its_permit() {
     }
     kept.lock().unwrap().clear();
     assert_eq!(app.oneshot(ask()).await.unwrap().status(), StatusCode::OK);
+}
+
+/// A limit by address and one for all: a connection counts in both for as long as it lives.
+#[tokio::test]
+async fn an_upgrade_behind_two_layers_keeps_both_permits() {
+    let [outer, inner] = ["outer", "inner"].map(|name| InFlight::new(name, 9).unwrap());
+    let switching = tower::service_fn(|_: Request<()>| async {
+        let response = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
+        Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap())
+    });
+    let kept = Arc::new(Mutex::new(None));
+    let keeper = Arc::clone(&kept);
+    let keeping = tower::service_fn(move |mut request: Request<()>| {
+        *keeper.lock().unwrap() = request.extensions_mut().remove::<HeldPermit>();
+        ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
+    });
+    let layer = |in_flight: &InFlight| InFlightLayer::new(in_flight.clone()).key(Constant::new("all"));
+    let in_use = || [outer.in_use("all"), inner.in_use("all")];
+    let ask = || Request::get("/").header(UPGRADE, "tunnel").body(()).unwrap();
+
+    let service = ServiceBuilder::new().layer(layer(&outer)).layer(layer(&inner)).service(keeping);
+    drop(service.oneshot(ask()).await.unwrap());
+    assert_eq!(in_use(), [1, 1], "the handler keeps what its request carried");
+    assert_eq!(kept.lock().unwrap().as_ref().unwrap().permit().in_flight().name(), "inner");
+    kept.lock().unwrap().take();
+    assert_eq!(in_use(), [0, 0]);
+
+    let service = ServiceBuilder::new().layer(layer(&outer)).layer(layer(&inner)).service(switching);
+    let (mut head, body) = service.oneshot(ask()).await.unwrap().into_parts();
+    drop(body);
+    let permit = head.extensions.remove::<HeldPermit>();
+    assert_eq!(in_use(), [1, 1], "whoever has the connection keeps what the response carried");
+    drop(permit);
+    assert_eq!(in_use(), [0, 0]);
 }

@@ -178,3 +178,36 @@ async fn a_layer_without_extensions_is_taken_for_a_service_with_fields_of_its_ow
         ]
     );
 }
+
+#[tokio::test]
+async fn fields_of_the_service_come_through_several_layers() {
+    let (store, _) = store();
+    let inner = setting(&[
+        ("ratelimit-policy", r#""up,\"stream";q=9;w=10"#),
+        ("ratelimit", r#""up,\"stream";r=0;t=7"#),
+        ("x-ratelimit-limit", "9"),
+        ("x-ratelimit-remaining", "0"),
+        ("x-ratelimit-reset", "7"),
+    ]);
+    let service = layer(&store, "outer", "10/min").layer(layer(&store, "inner", "5/min").layer(inner));
+    let service = layer(&store, "outermost", "60/min").layer(service);
+    let response = send(&service, from("ada")).await;
+    assert_eq!(
+        fields(&response),
+        [
+            r#"ratelimit-policy: "up,\"stream";q=9;w=10, "outermost";q=60;w=60, "outer";q=10;w=60, "inner";q=5;w=60"#,
+            r#"ratelimit: "up,\"stream";r=0;t=7, "outermost";r=59;t=1, "outer";r=9;t=6, "inner";r=4;t=12"#,
+            "x-ratelimit-limit: 9",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 7",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_the_service_says_is_left_is_not_loosened_where_it_names_no_limit() {
+    let theirs = setting(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "5")]);
+    let service = builder().headers(Headers::Legacy).build().unwrap().layer(theirs);
+    let response = send(&service, from("ada")).await;
+    assert_eq!(fields(&response), ["x-ratelimit-remaining: 0", "x-ratelimit-reset: 5"]);
+}

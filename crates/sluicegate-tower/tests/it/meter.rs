@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{ManualClock, MemoryStore, Policy, RateLimiter, Store, StoreErrorKind};
+use sluicegate_core::{Inherit, ManualClock, MemoryStore, Policy, RateLimiter, Store, StoreErrorKind};
 use sluicegate_tower::{Meter, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -176,4 +176,19 @@ async fn a_charge_that_failed_may_be_repeated_and_a_refund_is_not() {
     service.clone().oneshot(from("ada")).await.unwrap();
     // The store of this test decides and then loses its answer: both charges and the refund have counted.
     assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 100 - 10 - 20 + 4 - 24);
+}
+
+#[tokio::test]
+async fn after_a_replacement_a_meter_names_the_policy_whose_numbers_it_shows() {
+    let (limiter, layer, _) = tokens();
+    let service = layer.layer(metered(move |meter| {
+        let larger = Policy::fixed_window("tokens", "1000/h").build().unwrap();
+        limiter.replace(larger, Inherit::Additive).unwrap();
+        async move {
+            let decision = meter.charge(5).await.unwrap().unwrap();
+            let quota = decision.quota_of(decision.deciding()).unwrap();
+            assert_eq!((decision.limit(), quota.quota().limit()), (1_000, 1_000));
+        }
+    }));
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
 }

@@ -141,3 +141,28 @@ async fn a_skipped_limit_does_not_apply_and_leaves_no_trace() {
     assert!(handler.last_seen().is_none());
     assert_eq!(answer(limiter.peek(Key::shared())).remaining(), 1);
 }
+
+#[tokio::test]
+async fn what_is_to_be_refused_is_refused_wherever_it_stands_in_a_tuple() {
+    struct Refuses;
+    impl KeyExtractor for Refuses {
+        fn extract(&self, _: &Parts) -> Extraction {
+            MissingKey::new("malformed").rejecting(StatusCode::BAD_REQUEST).into()
+        }
+    }
+    async fn status(key: impl KeyExtractor) -> u16 {
+        let (store, _) = store();
+        let limit = Limit::new(on(&store, Policy::gcra("api", "2/min"))).key(key);
+        send(&service(limit.on_missing_key(OnMissingKey::Skip)).0, anonymous()).await.status().as_u16()
+    }
+    let missing = || key_fn(|_| None::<u64>);
+    let statuses = [
+        status((Refuses, missing())).await,
+        status((missing(), Refuses)).await,
+        status((missing(), missing(), Refuses)).await,
+        status((MissingReason("late"), Refuses)).await,
+        status((Refuses, MissingReason("late"))).await,
+        status((missing(), MissingReason("late"))).await,
+    ];
+    assert_eq!(statuses, [400, 400, 400, 400, 400, 200]);
+}

@@ -164,3 +164,17 @@ async fn ten_thousand_wait_by_default_and_all_of_them_get_through_in_order() {
     }
     assert_eq!((layer.waiting(), start.elapsed()), (0, Duration::from_secs(10)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn all_layers_around_a_full_queue_give_back_however_many_there_are() {
+    let store = paused_store();
+    let limiter = on(&store, Policy::gcra("mail", "1/s").wait_up_to(Duration::from_secs(60)));
+    let inner = RateLimitLayer::builder(by_header(limiter)).longest_queue(0).build().unwrap();
+    let outermost = on(&store, Policy::gcra("outermost", "5/h"));
+    let service = layer(&store, "outer", "10/h").layer(inner.layer(Handler::default()));
+    let service = RateLimitLayer::new(by_header(outermost.clone())).layer(service);
+    for status in [200, 503, 503, 503] {
+        assert_eq!(send(&service, from("ada")).await.status().as_u16(), status);
+    }
+    assert_eq!(answer(outermost.peek("ada")).remaining(), 4);
+}

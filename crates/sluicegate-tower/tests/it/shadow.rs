@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use sluicegate_core::{Inherit, Policy, RateLimiter, Store, StoreErrorKind};
-use sluicegate_tower::{Header, Headers, Limit, Meter, OnMissingKey, RateLimitLayer, ShadowCount};
+use sluicegate_tower::{Header, Headers, Limit, Meter, OnMissingKey, RateLimitLayer, ShadowCount, Tiers};
 use tower::Layer;
 
 use crate::log::Log;
@@ -229,4 +229,33 @@ async fn a_layer_that_shows_nothing_tries_policies_out_as_well() {
         send(&service, from("ada")).await;
     }
     assert_eq!(numbers(&layer.shadow_counts()), [("tried", [1, 0, 2, 0])]);
+}
+
+#[tokio::test]
+async fn tiers_in_shadow_refuse_nobody_whose_tier_is_not_known() {
+    let (store, _) = store();
+    let tiers = Tiers::builder(&store)
+        .tier(Policy::gcra("free", "1/min").shadow())
+        .tier(Policy::gcra("pro", "9/min").shadow());
+    let tiers = tiers.reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
+    let layer = RateLimitLayer::new(Limit::tiered(tiers.clone(), |_| None));
+    assert_eq!(send(&layer.layer(Handler::default()), anonymous()).await.status(), StatusCode::OK);
+    // One that is enforced is reason enough.
+    let enforced = Policy::gcra("pro", "9/min").build().unwrap();
+    tiers.limiter("pro").unwrap().replace(enforced, Inherit::AsIs).unwrap();
+    let refused = send(&layer.layer(Handler::default()), anonymous()).await;
+    assert_eq!(refused.status(), StatusCode::PAYMENT_REQUIRED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_not_waited_for_is_given_back_in_shadow_too() {
+    let store = paused_store();
+    let waits = on(&store, Policy::gcra("api", "1/min").wait_up_to(Duration::from_secs(90)));
+    let tried = on(&store, Policy::gcra("stricter", "3/min").shadow());
+    let layer = RateLimitLayer::builder(by_header(waits)).and(by_header(tried.clone())).build().unwrap();
+    let service = layer.layer(Handler::default());
+    send(&service, from("ada")).await;
+    let waiting = Box::pin(send(&service, from("ada")));
+    let Err(_) = tokio::time::timeout(Duration::from_secs(1), waiting).await else { panic!("it waits") };
+    assert_eq!(answer(tried.peek("ada")).remaining(), 2);
 }
