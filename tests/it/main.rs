@@ -6,6 +6,7 @@ mod examples;
 mod manifest;
 mod migration;
 mod nginx;
+mod proxy;
 mod quickstart;
 #[path = "../servers/mod.rs"]
 mod servers;
