@@ -14,10 +14,16 @@ use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::keyed::DefaultKeyedStateStore;
 use http::{Request, StatusCode};
-use sluicegate::{Algorithm, ManualClock, MemoryStore, Policy, RateLimitExt, RateLimiter, Refill};
+use sluicegate::{
+    Algorithm, Drain, ManualClock, MemoryStore, Policy, PolicyBuilder, RateLimitExt, RateLimiter, Refill,
+};
+use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
+
+use crate::proxy::Nginx;
+use crate::support::{Client, serve};
 
 type Theirs =
     governor::RateLimiter<u64, DefaultKeyedStateStore<u64>, FakeRelativeClock, NoOpMiddleware<Nanos>>;
@@ -95,4 +101,77 @@ fn bucket4j_refills_as_its_reference_says() {
     assert_eq!([passes(&greedy), passes(&interval)], [1, 0]);
     clock.advance(Duration::from_millis(900));
     assert_eq!([passes(&greedy), passes(&interval)], [9, 10]);
+}
+
+/// What became at once of requests that came at the same time.
+#[derive(Debug, PartialEq, Eq)]
+struct Fates {
+    passed: usize,
+    refused: usize,
+}
+
+/// Twelve requests at once to an nginx with this `limit_req`, at one a minute, so that nothing drains meanwhile. What is
+/// queued has no answer before that, so as many answers as `answers` are waited for.
+async fn nginx(limit_req: &str, answers: usize) -> Fates {
+    let server = serve(Router::new().route("/", get(|| async { "hello" }))).await;
+    let nginx = Nginx::start(&|port| {
+        format!(
+            "limit_req_zone $binary_remote_addr zone=api:1m rate=1r/m; limit_req_log_level info;
+             server {{ listen 127.0.0.9:{port}; location / {{ limit_req zone=api {limit_req}; proxy_pass http://{server}; }} }}"
+        )
+    });
+    let mut requests = JoinSet::new();
+    for _ in 0..12 {
+        let address = nginx.address;
+        requests.spawn(async move { Client::connect(address).await.get("/").await.status() });
+    }
+    let mut fates = Fates { passed: 0, refused: 0 };
+    for _ in 0..answers {
+        match requests.join_next().await.expect("there are twelve").expect("the client runs") {
+            StatusCode::OK => fates.passed += 1,
+            StatusCode::SERVICE_UNAVAILABLE => fates.refused += 1,
+            status => panic!("{status}"),
+        }
+    }
+    // Another client's request goes all the way, so that there was time for an answer too many.
+    let other = Client::connect_from([127, 0, 0, 6], nginx.address).await.get("/").await;
+    assert_eq!(other.status(), StatusCode::OK);
+    assert!(requests.try_join_next().is_none(), "more than {answers} answers to {limit_req:?}");
+    fates
+}
+
+/// The same with a limiter of ours; what would have to wait is neither.
+fn ours(policy: PolicyBuilder) -> Fates {
+    let limiter = policy.on(MemoryStore::builder().clock(ManualClock::new()).build().unwrap()).unwrap();
+    let mut fates = Fates { passed: 0, refused: 0 };
+    for _ in 0..12 {
+        let decision = limiter.check("k").now().unwrap().unwrap();
+        match decision.is_allowed() {
+            true => fates.passed += usize::from(decision.delay().is_zero()),
+            false => fates.refused += 1,
+        }
+    }
+    fates
+}
+
+#[tokio::test]
+async fn nginx_passes_as_many_of_a_burst() {
+    let (six, one) = (Fates { passed: 6, refused: 6 }, Fates { passed: 1, refused: 11 });
+    assert_eq!(nginx("burst=5 nodelay", 12).await, six);
+    assert_eq!(ours(Policy::leaky_bucket("nodelay", "1/min burst 6")), six);
+    assert_eq!(nginx("", 12).await, one);
+    assert_eq!(ours(Policy::leaky_bucket("alone", "1/min burst 1")), one);
+}
+
+#[tokio::test]
+async fn nginx_delays_as_many_of_a_burst() {
+    let longest = Duration::from_secs(3_600);
+    let queue = Policy::leaky_queue("queue", "1/min burst 6").wait_up_to(longest);
+    let above = Algorithm::LeakyBucket(Drain::ShapeAbove(2));
+    let above = Policy::builder("above", above, "1/min burst 6").wait_up_to(longest);
+    for (limit_req, policy, passed) in [("burst=5", queue, 1), ("burst=5 delay=2", above, 3)] {
+        let expected = Fates { passed, refused: 6 };
+        assert_eq!(nginx(limit_req, passed + 6).await, expected, "{limit_req}");
+        assert_eq!(ours(policy), expected, "{limit_req}");
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use bytes::Bytes;
+use http::request::Builder;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -58,16 +59,24 @@ impl Client {
 
     /// The response as it begins.
     pub(crate) async fn begin(&mut self, method: Method, path: &str) -> Response<Incoming> {
-        let request = Request::builder().method(method).uri(path).header("host", "localhost");
-        let request = request.body(Full::from("a body that nobody has to read")).unwrap();
+        let request = Request::builder().method(method).uri(path);
+        self.begin_with(request, "a body that nobody has to read").await
+    }
+
+    /// The response to a request with this body, as it begins.
+    pub(crate) async fn begin_with(
+        &mut self,
+        request: Builder,
+        body: impl Into<Bytes>,
+    ) -> Response<Incoming> {
+        let request = request.header("host", "localhost").body(Full::new(body.into())).unwrap();
         self.0.ready().await.expect("the connection is kept");
         self.0.send_request(request).await.expect("the server answers")
     }
 
     /// The whole response.
     pub(crate) async fn send(&mut self, method: Method, path: &str) -> Response<Bytes> {
-        let (parts, body) = self.begin(method, path).await.into_parts();
-        Response::from_parts(parts, body.collect().await.expect("the body arrives").to_bytes())
+        whole(self.begin(method, path).await).await
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Response<Bytes> {
@@ -77,6 +86,12 @@ impl Client {
     pub(crate) async fn post(&mut self, path: &str) -> Response<Bytes> {
         self.send(Method::POST, path).await
     }
+}
+
+/// The response with all of its body.
+pub(crate) async fn whole(response: Response<Incoming>) -> Response<Bytes> {
+    let (parts, body) = response.into_parts();
+    Response::from_parts(parts, body.collect().await.expect("the body arrives").to_bytes())
 }
 
 /// A field that is there exactly once.

@@ -24,6 +24,33 @@ use crate::attribute::RateLimits;
 /// Like every axum layer, a limit applies to what was added before it. Limits on a route and on the router around it
 /// both apply; a request that the route's limit refuses is not counted by the router's.
 ///
+/// # A default for routes without a limit of their own
+/// Routes that are added before `.rate_limit(default)` are under it. A route that has a limit of its own instead is added
+/// after it, and is under that one only:
+///
+/// ```
+/// use axum::Router;
+/// use axum::routing::{get, post};
+/// use sluicegate_axum::RateLimitExt;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let store = MemoryStore::new();
+/// let default = Policy::gcra("default", "100/min").on(&store)?;
+/// let login = Policy::sliding_counter("login", "5/min").on(&store)?;
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .route("/search", get(|| async { "found nothing" }))
+///     // One bucket of 100 a minute for `/` and `/search`, and for paths that no route has.
+///     .rate_limit(default)
+///     // 5 a minute, and nothing of the 100.
+///     .route("/login", post(|| async { "welcome" }).rate_limit(login))
+///     // None at all.
+///     .route("/health", get(|| async { "ok" }));
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+///
+/// Paths that no route has stay under the default, as long as no `.fallback(..)` is added after it.
+///
 /// Only axum's routes and routers implement it.
 ///
 /// [`RateLimiter`]: sluicegate_core::RateLimiter

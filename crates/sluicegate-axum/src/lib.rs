@@ -24,6 +24,8 @@
 //! # Ok::<(), sluicegate_core::ConfigError>(())
 //! ```
 //!
+//! Routes that are to have another limit *instead* of the router's are [added after it](RateLimitExt#a-default-for-routes-without-a-limit-of-their-own).
+//!
 //! # Features
 //! | feature | what it adds |
 //! |---|---|

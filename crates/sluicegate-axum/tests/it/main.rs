@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod agreement;
+mod default_limit;
 mod mistakes;
 mod several;
 mod stores;

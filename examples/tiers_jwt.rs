@@ -1,0 +1,110 @@
+//! Plans from verified tokens: each user's limit is that of a plan, and costly endpoints get a tenth of it. Run it, and
+//! try the `curl` lines that it prints.
+
+use std::error::Error;
+use std::future::ready;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::routing::{get, post};
+use http::request::Parts;
+use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
+use serde_json::json;
+use sluicegate::{
+    ApiKey, BearerJwt, ConfigError, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitExt, Tiers,
+};
+use tokio::net::TcpListener;
+
+/// Whoever knows it makes tokens. A service has 32 random bytes, and keeps them where it keeps its secrets.
+const SECRET: &[u8] = b"known to all who read this example";
+
+pub(crate) fn app(store: &MemoryStore) -> Result<Router, ConfigError> {
+    let plans = Tiers::builder(store)
+        .tier(Policy::gcra("free", "100/min"))
+        .tier(Policy::gcra("pro", "1000/min"))
+        .unlimited("enterprise")
+        .default_tier("free")
+        .build()?;
+    // In buckets of its own: `free.ai` is 10/min, `pro.ai` is 100/min.
+    let ai = plans.share(1, 10, "ai")?;
+    // Whoever makes API keys up gets a bucket for each of them, but has one address.
+    let address = Policy::gcra("address", "3000/min").on(store)?;
+
+    Ok(Router::new()
+        .route("/search", get(|| async { "found nothing\n" }))
+        .route("/profile", get(|| async { "nobody in particular\n" }))
+        // The default of all routes that have no limit of their own: those above.
+        .rate_limit(by_plan(plans)?)
+        .route("/ai-generate", post(|| async { "an answer that took long\n" }).rate_limit(by_plan(ai)?))
+        // In front of all of them.
+        .rate_limit(address))
+}
+
+/// The plan is what a verified token says; whose bucket it is, the token, else the API key, else the address.
+fn by_plan(plans: Tiers) -> Result<Limit, ConfigError> {
+    let verifier = tokens()?;
+    let plan_of = move |parts: &Parts| {
+        let claims = verifier.verify(parts).ok();
+        ready(claims.and_then(|claims| claims.text("plan").map(str::to_owned)))
+    };
+    let key = tokens()?.or(ApiKey::header("x-api-key")?).or(PeerIp::new());
+    Ok(Limit::tiered_async(plans, plan_of).key(key))
+}
+
+fn tokens() -> Result<BearerJwt, ConfigError> {
+    Ok(BearerJwt::hs256(SECRET)?.issuer("https://login.example.com"))
+}
+
+/// What the login service gives to a user, for a day.
+fn token(user: &str, plan: &str, secret: &[u8]) -> Result<String, jsonwebtoken::errors::Error> {
+    let expires = get_current_timestamp() + 24 * 60 * 60;
+    let claims = json!({ "iss": "https://login.example.com", "sub": user, "plan": plan, "exp": expires });
+    encode(&Header::default(), &claims, &EncodingKey::from_secret(secret))
+}
+
+pub(crate) fn guide(address: SocketAddr) -> Result<String, Box<dyn Error>> {
+    Ok(format!(
+        "\
+Plans on http://{address}: free 100 a minute, pro 1000, enterprise no limit; a tenth of that for POST /ai-generate.
+Without a good token, the plan is free. All of an address together: 3000 a minute.
+
+Tokens:
+
+  FREE={free}
+  PRO={pro}
+  ENTERPRISE={enterprise}
+  FORGED={forged}
+
+Try:
+
+  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}}\\n' -X POST -H \"Authorization: Bearer $FREE\" http://{address}/ai-generate; done | uniq -c
+  for t in $FREE $PRO $ENTERPRISE $FORGED; do curl -si -H \"Authorization: Bearer $t\" http://{address}/search | grep -iE '^(HTTP|ratelimit)'; done
+  for k in one two; do curl -si -H \"x-api-key: $k\" http://{address}/profile | grep -iE '^(HTTP|ratelimit:)'; done
+  curl -si http://{address}/profile | grep -iE '^(HTTP|ratelimit:)'
+
+Ctrl-C ends it.",
+        free = token("ada", "free", SECRET)?,
+        pro = token("bob", "pro", SECRET)?,
+        enterprise = token("eve", "enterprise", SECRET)?,
+        forged = token("mallory", "enterprise", b"not the secret of the login service")?,
+    ))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().init();
+    let port = match std::env::var("PORT") {
+        Ok(port) => {
+            port.parse().map_err(|_| format!("PORT is {port:?}, and must be a number from 0 to 65535"))?
+        }
+        Err(_) => 3000,
+    };
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(|error| {
+        format!("cannot listen on 127.0.0.1:{port}: {error}; PORT=3001 chooses another port")
+    })?;
+    println!("{}", guide(listener.local_addr()?)?);
+    axum::serve(listener, app(&MemoryStore::new())?.into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(async { _ = tokio::signal::ctrl_c().await })
+        .await?;
+    Ok(())
+}
