@@ -230,7 +230,7 @@ impl Inner {
                 if cells.len() == MAX_BUCKETS {
                     return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
                 }
-                cells.push(Cell::new(bucket, &tag, ask.mode(), ask.cost(), (policy, quota)));
+                cells.push(Cell::new(bucket, &tag, ask.mode(), ask.cost_of(quota), (policy, quota)));
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
