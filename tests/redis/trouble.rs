@@ -199,3 +199,18 @@ async fn a_panic_while_connecting_is_the_end_of_an_attempt_and_not_of_the_store(
     assert!(limiter(&store).check("ada").await.unwrap().is_allowed());
     assert_eq!(attempts.load(Ordering::Relaxed), 3);
 }
+
+/// A turn may be dropped anywhere: by a thread of the application's own, or while another panic unwinds.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_back_outside_of_a_runtime_is_given_back() {
+    let server = Server::start();
+    let limiter = limiter(&connected(&server.url()).await);
+    assert_eq!(limiter.check("ada").await.unwrap().remaining(), 999_999);
+    let elsewhere = limiter.clone();
+    let thread = std::thread::spawn(move || drop(elsewhere.refund("ada", 1)));
+    assert!(thread.join().is_ok(), "no thread panics for it");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while limiter.peek("ada").await.unwrap().remaining() < 1_000_000 {
+        assert!(Instant::now() < deadline, "not within 20 seconds");
+    }
+}

@@ -12,6 +12,8 @@ use sluicegate_core::{
     StoreError, StoreErrorKind, Verdict,
 };
 
+use tokio::runtime::Handle;
+
 use crate::apart;
 use crate::call::{Answer, Caller};
 use crate::cell::{self, Bucket, Cell, Tags};
@@ -29,6 +31,8 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     caller: Arc<Caller>,
+    /// Where the store was made, and its connections live.
+    runtime: Handle,
     is_cluster: bool,
     tags: Tags,
     prefix: String,
@@ -209,7 +213,14 @@ impl RedisStoreBuilder {
         let link = Link::start(target, move || script::command(Call::Text, &probe, None));
         let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
         let caller = Arc::new(Caller { link, together, clock, deadline });
-        Ok(RedisStore(Arc::new(Inner { caller, is_cluster, tags, prefix, open: Registry::default() })))
+        Ok(RedisStore(Arc::new(Inner {
+            caller,
+            runtime: Handle::current(),
+            is_cluster,
+            tags,
+            prefix,
+            open: Registry::default(),
+        })))
     }
 }
 
@@ -234,6 +245,14 @@ impl Inner {
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
+    }
+
+    /// A verdict whose work goes on when it is dropped, wherever that is: a turn may be dropped by any thread.
+    fn spawned(&self, answer: impl Future<Output = Answer> + Send + 'static) -> Verdict {
+        let task = self.runtime.spawn(answer);
+        Verdict::pending(async {
+            task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
+        })
     }
 }
 
@@ -268,12 +287,12 @@ impl Store for Inner {
             Err(error) => return Verdict::ready(Err(error)),
         };
         if self.is_cluster && !cells.iter().all(|cell| cell.lives_with(&cells[0])) {
-            return spawned(apart::decide(Arc::clone(&self.caller), cells));
+            return self.spawned(apart::decide(Arc::clone(&self.caller), cells));
         }
         let must_happen = cells.iter().any(Cell::must_happen);
         let answer = self.caller.call(cells);
         // What gives back is carried out even if nobody waits for the answer.
-        if must_happen { spawned(answer) } else { Verdict::pending(answer) }
+        if must_happen { self.spawned(answer) } else { Verdict::pending(answer) }
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
@@ -283,14 +302,6 @@ impl Store for Inner {
         let bits = asks.iter().map(|ask| 1 << link::part_of(cell::slot(&self.tags.tag(ask.key()))));
         bits.fold(0, |all, bit: u64| all | bit)
     }
-}
-
-/// A verdict whose work goes on when it is dropped.
-fn spawned(answer: impl Future<Output = Answer> + Send + 'static) -> Verdict {
-    let task = tokio::spawn(answer);
-    Verdict::pending(async {
-        task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
-    })
 }
 
 impl From<&RedisStore> for Arc<dyn Store> {
