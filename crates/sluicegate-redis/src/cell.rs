@@ -35,12 +35,12 @@ impl Cell {
 
     /// Nothing is given back, and nothing refused: it says where the bucket stands.
     pub(crate) fn untouched(&self) -> Self {
-        Self { cost: 0, ..self.refund() }
+        Self { cost: 0, ..self.refund(None) }
     }
 
-    /// The same cost, given back.
-    pub(crate) fn refund(&self) -> Self {
-        Self { mode: Mode::Refund { spent_us: None }, ..self.clone() }
+    /// The same cost, given back as far as it still counts of what was spent then.
+    pub(crate) fn refund(&self, spent_us: Option<u64>) -> Self {
+        Self { mode: Mode::Refund { spent_us }, ..self.clone() }
     }
 
     /// The key of its state.

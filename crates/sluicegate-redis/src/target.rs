@@ -70,7 +70,7 @@ impl Target {
                     return Err(refused(url, "the name of the master is missing behind the sentinels"));
                 }
                 let sentinels = hosts.split(',').map(|host| {
-                    let host = if host.contains(':') { host.to_owned() } else { format!("{host}:26379") };
+                    let host = if has_port(host) { host.to_owned() } else { format!("{host}:26379") };
                     Ok(info(&format!("redis://{host}"), url)?.addr().clone())
                 });
                 let sentinels = sentinels.collect::<Result<_, ConfigError>>()?;
@@ -240,6 +240,11 @@ fn sentinel(
     Ok(builder)
 }
 
+/// The colons of an IPv6 address are in its brackets.
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(']').map_or(host, |(_, port)| port).contains(':')
+}
+
 /// `user:password@`, the hosts, and what comes behind the slash.
 fn split(rest: &str) -> (String, &str, &str) {
     let (login, hosts) = rest.rsplit_once('@').map_or((String::new(), rest), |(l, h)| (format!("{l}@"), h));
@@ -304,6 +309,7 @@ mod tests {
             ("redis://localhost", "localhost:6379"),
             ("redis://ada:secret@10.0.0.1:7000/3", "10.0.0.1:7000"),
             ("redis+sentinel://a,b:7000/main", "master main of 2 sentinels"),
+            ("redis+sentinel://[::1],[::1]:7000/main", "master main of 2 sentinels"),
             ("redis+sentinel://ada:secret@a,b,c/main/2", "master main of 3 sentinels"),
             ("redis+cluster://a:7000", "cluster of 1 known nodes"),
             ("redis+cluster://ada:secret@a:7000,b:7001", "cluster of 2 known nodes"),
@@ -321,6 +327,16 @@ mod tests {
             panic!("it is a Sentinel URL");
         };
         assert_eq!(sentinels.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:26379", "b:7000"]);
+        let Ok(Target::Sentinel { sentinels: of_v6, .. }) =
+            Target::parse("redis+sentinel://[::1],[::1]:7000/main", Tls::default())
+        else {
+            panic!("it is a Sentinel URL");
+        };
+        let port = |at: &ConnectionAddr| match at {
+            ConnectionAddr::Tcp(_, port) => *port,
+            other => panic!("{other}"),
+        };
+        assert_eq!(of_v6.iter().map(port).collect::<Vec<_>>(), [26_379, 7_000]);
         let redis = info.redis_settings();
         assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ada"), Some("secret"), 2));
     }
