@@ -4,6 +4,7 @@ mod breaker;
 mod builder;
 mod debts;
 mod fallback;
+mod leave;
 mod settings;
 mod settle;
 mod status;
@@ -15,10 +16,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use self::breaker::Breaker;
 pub use self::breaker::BreakerState;
-use self::breaker::{Breaker, Pass};
 pub use self::builder::ResilientBuilder;
 use self::debts::Debts;
+use self::leave::Leave;
 pub use self::settings::BreakerSettings;
 use self::status::Counts;
 pub use self::status::ResilientStatus;
@@ -210,61 +212,9 @@ impl Kept {
     }
 }
 
-/// Leave to ask some parts of the store. Dropped without a result, it makes room for others.
-struct Leave {
-    state: Arc<State>,
-    passes: SmallVec<[(usize, Pass); 1]>,
-}
-
-impl Leave {
-    fn succeeded(mut self) {
-        let state = Arc::clone(&self.state);
-        for (part, pass) in self.passes.drain(..) {
-            let now_us = state.now_us();
-            if let Some(change) = state.breakers[part].succeeded(pass, &state.settings, now_us) {
-                state.counts.changed(part, change, None, now_us);
-            }
-        }
-    }
-
-    /// The part that the error names has failed; if it names none of these, all have.
-    fn failed(mut self, error: &StoreError) {
-        let named = self.passes.iter().any(|(part, _)| *part == error.part());
-        let state = Arc::clone(&self.state);
-        for (part, pass) in self.passes.drain(..) {
-            if named && part != error.part() {
-                state.breakers[part].left(pass);
-                continue;
-            }
-            let now_us = state.now_us();
-            if let Some(change) = state.breakers[part].failed(pass, &state.settings, now_us) {
-                state.counts.changed(part, change, Some(error), now_us);
-            }
-        }
-    }
-}
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        for (part, pass) in self.passes.drain(..) {
-            self.state.breakers[part].left(pass);
-        }
-    }
-}
-
 impl State {
     fn now_us(&self) -> u64 {
         self.clock.now_us()
-    }
-
-    /// Leave to ask these parts, if all of their breakers give it.
-    fn leave(self: &Arc<Self>, parts: u64) -> Option<Leave> {
-        let mut leave = Leave { state: Arc::clone(self), passes: SmallVec::new() };
-        let now_us = self.now_us();
-        for part in (0..PARTS).filter(|part| parts >> part & 1 == 1) {
-            leave.passes.push((part, self.breakers[part].admit(&self.settings, now_us)?));
-        }
-        Some(leave)
     }
 
     async fn within_deadline(&self, verdict: Verdict) -> Result<Decision, StoreError> {
