@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sluicegate_core::algorithm::Rule;
 use sluicegate_core::{Decision, Outcome, StoreError, StoreErrorKind};
 
 use crate::call::{Answer, Caller};
@@ -24,10 +25,11 @@ pub(crate) async fn decide(caller: Arc<Caller>, cells: Vec<Cell>) -> Answer {
     if !granted || done.iter().any(|(_, answer)| answer.is_err()) {
         let spent = asked.iter().filter_map(|(cells, answer)| {
             let decision = answer.as_ref().ok().filter(|decision| decision.is_allowed())?;
-            // A turn that has not come yet counts in full.
+            // A window may have ended since. A turn that has not come yet counts in full, and so does what was put in a bucket
+            // that has leaked since: had it not been there, other units would have leaked.
             let spent_us = decision.delay().is_zero().then(|| decision.spent_us());
             let spent = cells.iter().filter(|cell| cell.mode.spends());
-            Some(spent.map(move |cell| cell.refund(spent_us)))
+            Some(spent.map(move |cell| cell.refund(spent_us.filter(|_| !matches!(cell.rule, Rule::Gcra(_))))))
         });
         // Whether this arrives or not, the request is refused; what is lost is denied, never doubled.
         each(&caller, by_slot(spent.flatten().collect())).await;
