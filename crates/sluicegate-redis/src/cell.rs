@@ -87,6 +87,8 @@ fn crc16(bytes: &[u8]) -> u16 {
 pub(crate) struct Bucket {
     stem: String,
     rule: Rule,
+    /// What tells the names from those before a reset; empty before the first one.
+    pub(crate) generation: Box<str>,
 }
 
 impl Bucket {
@@ -112,7 +114,7 @@ impl Bucket {
             let _ = write!(stem, ":{generation}");
         }
         stem.push(':');
-        Ok(Self { stem, rule: *rule })
+        Ok(Self { stem, rule: *rule, generation: generation.into() })
     }
 }
 

@@ -115,12 +115,17 @@ impl Inner {
 impl Store for Inner {
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
-        if replaced.is_some_and(|opened| opened.prepared::<Vec<Bucket>>().is_none()) {
+        let old = replaced.and_then(Opened::prepared::<Vec<Bucket>>);
+        if replaced.is_some() && old.is_none() {
             let problem = "the replaced policy was opened on another store";
             return Err(ConfigError::new(ConfigErrorKind::Store, problem));
         }
         let generation = match inherit {
-            None | Some(Inherit::AsIs) => String::new(),
+            None => String::new(),
+            // Perhaps there was a reset before.
+            Some(Inherit::AsIs) => {
+                old.and_then(|old| old.first()).map_or("", |old| &old.generation).to_owned()
+            }
             // Every instance that replaces by the same policy finds the same new names.
             Some(Inherit::Reset) => self.tags.tag(Key::from(policy.to_string()).as_ref())[..8].to_owned(),
             Some(other) => {
