@@ -94,3 +94,16 @@ async fn a_store_that_is_dropped_takes_its_connection_along() {
     drop(limiter);
     eventually("the connection is closed", || connections(&server).is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_dropped_takes_its_connections_to_a_cluster_along() {
+    let cluster = Cluster::start(&[]);
+    let limiter = limiter(&cluster.url()).await;
+    for key in 0..30_u64 {
+        limiter.check(key).await.unwrap();
+    }
+    let open = || cluster.nodes.iter().any(|node| !connections(node).is_empty());
+    assert!(open());
+    drop(limiter);
+    eventually("the connections are closed", || !open());
+}

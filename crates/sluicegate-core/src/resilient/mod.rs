@@ -20,6 +20,7 @@ use self::breaker::Breaker;
 pub use self::breaker::BreakerState;
 pub use self::builder::ResilientBuilder;
 use self::debts::Debts;
+use self::fallback::asks_for_leave;
 use self::leave::Leave;
 pub use self::settings::BreakerSettings;
 use self::status::Counts;
@@ -177,13 +178,24 @@ impl Store for Front {
         match state.store.decide(&inner).now() {
             Ok(result) => Verdict::ready(state.decided(asks, leave, result)),
             Err(verdict) => {
+                let reports = asks.iter().any(|ask| !asks_for_leave(ask.mode()));
                 let asks: SmallVec<[Kept; 1]> = asks.iter().map(Kept::new).collect();
                 let state = Arc::clone(state);
-                Verdict::pending(async move {
+                let answer = async move {
                     let result = state.within_deadline(verdict).await;
                     let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(Kept::ask).collect();
                     state.decided(&asks, leave, result)
-                })
+                };
+                match tokio::runtime::Handle::try_current() {
+                    // What has happened is noted, with the store or without, even if nobody waits for the answer.
+                    Ok(runtime) if reports => {
+                        let task = runtime.spawn(answer);
+                        Verdict::pending(async {
+                            task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
+                        })
+                    }
+                    _ => Verdict::pending(answer),
+                }
             }
         }
     }

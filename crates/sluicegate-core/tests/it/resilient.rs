@@ -415,3 +415,18 @@ async fn debts_are_owed_under_the_policy_that_replaces_theirs() {
         assert_eq!(now(limiter.peek("ada")).remaining(), left, "{inherit:?}");
     }
 }
+
+/// What a response has cost is charged when it is over, and nobody is left who would wait for the answer.
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_nobody_waits_for_is_owed_if_the_store_does_not_take_it() {
+    let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(HANGS);
+    drop(limiter.charge("ada", 5));
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(scene.store.status().debts, 1);
+    scene.mood(WORKS);
+    assert_eq!(admitted(&limiter, "bob", 1), 1);
+    tokio::task::yield_now().await;
+    assert_eq!(now(limiter.peek("ada")).remaining(), 95);
+}
