@@ -84,3 +84,26 @@ async fn a_server_that_does_not_know_hello_is_spoken_to_as_before() {
     let limiter = limiter(&server.url()).await;
     assert!(limiter.check("ada").await.unwrap().is_allowed());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_dropped_takes_its_connection_along() {
+    let server = Server::start();
+    let limiter = limiter(&server.url()).await;
+    assert!(limiter.check("ada").await.unwrap().is_allowed());
+    assert_eq!(connections(&server).len(), 1);
+    drop(limiter);
+    eventually("the connection is closed", || connections(&server).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_is_dropped_takes_its_connections_to_a_cluster_along() {
+    let cluster = Cluster::start(&[]);
+    let limiter = limiter(&cluster.url()).await;
+    for key in 0..30_u64 {
+        limiter.check(key).await.unwrap();
+    }
+    let open = || cluster.nodes.iter().any(|node| !connections(node).is_empty());
+    assert!(open());
+    drop(limiter);
+    eventually("the connections are closed", || !open());
+}

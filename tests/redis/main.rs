@@ -13,6 +13,7 @@ mod idle;
 mod keys;
 mod pools;
 mod replace;
+mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;
 #[path = "../servers/skewed.rs"]

@@ -64,3 +64,18 @@ async fn what_the_store_cannot_inherit_is_refused_and_the_old_policy_stays() {
     }
     assert_eq!(limiter.peek("refused").await.unwrap().limit(), 7);
 }
+
+/// Once the names from before the reset came back, with what was spent under them, and what was spent since was forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_replaces_a_policy_after_a_reset_finds_what_was_spent_since() {
+    let store = store().await;
+    for algorithm in ALGORITHMS {
+        let limiter = RateLimiter::new(&store, policy(algorithm, 2)).unwrap();
+        assert!(limiter.check("since").await.unwrap().is_allowed());
+        limiter.replace(policy(algorithm, 4_000), Inherit::Reset).expect("the store can do that");
+        assert!(limiter.check_cost("since", 4_000).await.unwrap().is_allowed(), "{algorithm}");
+        limiter.replace(policy(algorithm, 4_001), Inherit::AsIs).expect("the store can do that");
+        let left = limiter.peek("since").await.unwrap().remaining();
+        assert!(left <= 1, "{algorithm}: {left} are left of what was spent but for one");
+    }
+}

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{Key, Mode, Policy, Quota, RateLimiter, Store, StoreErrorKind};
+use sluicegate_core::{Clock, Key, ManualClock, Mode, Policy, Quota, RateLimiter, Store, StoreErrorKind};
 use sluicegate_redis::RedisStore;
 
 use crate::deployments::Cluster;
@@ -60,6 +60,62 @@ async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() 
             assert_eq!(granted.standings()[0].remaining(), now, "{algorithm}, {mode:?}");
         }
     }
+}
+
+/// A clock that goes on when it is read for the third time; what happens then happens before.
+struct GoesOn {
+    reads: AtomicU64,
+    from_to: [Duration; 2],
+    before: Mutex<Box<dyn FnMut() + Send>>,
+}
+
+impl Clock for GoesOn {
+    fn now_us(&self) -> u64 {
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed);
+        if reads == 2 {
+            (self.before.lock().unwrap())();
+        }
+        u64::try_from(self.from_to[usize::from(reads > 1)].as_micros()).unwrap()
+    }
+}
+
+/// What another slot's refusal gives back may be of a window that has ended: the next one's units are not its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_given_back_for_a_refusal_in_another_slot_is_of_the_window_that_it_was_spent_in() {
+    let cluster = Cluster::shared();
+    let minute = |store: RedisStore| {
+        let policy = Policy::fixed_window("wide", "9/min").build().unwrap();
+        let narrow =
+            RateLimiter::new(&store, Policy::fixed_window("narrow", "1/d").build().unwrap()).unwrap();
+        (RateLimiter::new(&store, policy).unwrap(), narrow)
+    };
+    let clocked = async |clock: Arc<dyn Clock>| {
+        let builder = RedisStore::builder().prefix("ended").deadline(Duration::from_secs(20));
+        let store = builder.clock(clock).connect(&cluster.url()).unwrap();
+        store.connected(Duration::from_secs(20)).await.expect("the cluster is up");
+        minute(store)
+    };
+    let from_to = [59, 60].map(|second| Duration::from_secs(1_800_000_000 + second));
+    let (user, address) = (Key::from("ada"), Key::from("198.51.100.7"));
+    let clock = ManualClock::new();
+    clock.set(from_to[0]);
+    let (wide, narrow) = clocked(Arc::new(clock.clone())).await;
+    assert!(narrow.check(&user).await.unwrap().is_allowed());
+    let (runtime, next, of) = (tokio::runtime::Handle::current(), wide.clone(), address.clone());
+    let (clock_then, to) = (clock.clone(), from_to[1]);
+    let before = Mutex::new(Box::new(move || {
+        clock_then.set(to);
+        let (runtime, next, of) = (runtime.clone(), next.clone(), of.clone());
+        let spend = move || runtime.block_on(async { next.check_cost(&of, 9).await });
+        assert!(std::thread::spawn(spend).join().unwrap().unwrap().is_allowed());
+    }) as Box<dyn FnMut() + Send>);
+    let goes_on = GoesOn { reads: AtomicU64::new(0), from_to, before };
+    let (wide_then, narrow_then) = clocked(Arc::new(goes_on)).await;
+    let refused =
+        RateLimiter::check_all([(&wide_then, &address, 2), (&narrow_then, &user, 1)]).await.unwrap();
+    assert!(!refused.is_allowed());
+    assert_eq!(clock.now_us(), u64::try_from(to.as_micros()).unwrap(), "the refund was sent");
+    assert_eq!(wide.peek(&address).await.unwrap().remaining(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -114,6 +114,8 @@ pub struct Ask<'a> {
     policy: &'a Opened,
     key: KeyRef<'a>,
     cost: u64,
+    /// One per quota, if they are not the same.
+    costs: &'a [u64],
     mode: Mode,
 }
 
@@ -162,7 +164,7 @@ impl<'a> Ask<'a> {
     /// An ask for `cost` units of `key`'s bucket.
     #[inline]
     pub fn new(policy: &'a Opened, key: KeyRef<'a>, cost: u64, mode: Mode) -> Self {
-        Self { policy, key, cost, mode }
+        Self { policy, key, cost, costs: &[], mode }
     }
 
     /// The policy, as the store prepared it.
@@ -177,10 +179,29 @@ impl<'a> Ask<'a> {
         self.key
     }
 
+    /// The same ask with a cost of its own for each quota, in their order: for what one of them still counts and another
+    /// has forgotten. [`cost`](Self::cost) is the highest then.
+    #[must_use]
+    pub fn with_costs(mut self, costs: &'a [u64]) -> Self {
+        self.cost = costs.iter().copied().max().unwrap_or(self.cost);
+        self.costs = costs;
+        self
+    }
+
     /// How many units.
     #[inline]
     pub fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// How many units of the quota at this place in the policy.
+    pub fn cost_of(&self, quota: u8) -> u64 {
+        self.costs.get(usize::from(quota)).copied().unwrap_or(self.cost)
+    }
+
+    /// The ask as that quota sees it.
+    pub(crate) fn of_quota(self, quota: u8) -> Self {
+        Self { cost: self.cost_of(quota), costs: &[], ..self }
     }
 
     /// What is to be done with them.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sluicegate_core::algorithm::Rule;
 use sluicegate_core::{Decision, Outcome, StoreError, StoreErrorKind};
 
 use crate::call::{Answer, Caller};
@@ -22,10 +23,16 @@ pub(crate) async fn decide(caller: Arc<Caller>, cells: Vec<Cell>) -> Answer {
     };
     let done = each(&caller, by_slot(certain)).await;
     if !granted || done.iter().any(|(_, answer)| answer.is_err()) {
-        let spent = asked.iter().filter(|(_, answer)| answer.as_ref().is_ok_and(Decision::is_allowed));
-        let spent = spent.flat_map(|(cells, _)| cells).filter(|cell| cell.mode.spends());
+        let spent = asked.iter().filter_map(|(cells, answer)| {
+            let decision = answer.as_ref().ok().filter(|decision| decision.is_allowed())?;
+            // A window may have ended since. A turn that has not come yet counts in full, and so does what was put in a bucket
+            // that has leaked since: had it not been there, other units would have leaked.
+            let spent_us = decision.delay().is_zero().then(|| decision.spent_us());
+            let spent = cells.iter().filter(|cell| cell.mode.spends());
+            Some(spent.map(move |cell| cell.refund(spent_us.filter(|_| !matches!(cell.rule, Rule::Gcra(_))))))
+        });
         // Whether this arrives or not, the request is refused; what is lost is denied, never doubled.
-        each(&caller, by_slot(spent.map(Cell::refund).collect())).await;
+        each(&caller, by_slot(spent.flatten().collect())).await;
     }
     let mut together: Option<Decision> = None;
     for (_, answer) in asked.into_iter().chain(done) {

@@ -35,12 +35,12 @@ impl Cell {
 
     /// Nothing is given back, and nothing refused: it says where the bucket stands.
     pub(crate) fn untouched(&self) -> Self {
-        Self { cost: 0, ..self.refund() }
+        Self { cost: 0, ..self.refund(None) }
     }
 
-    /// The same cost, given back.
-    pub(crate) fn refund(&self) -> Self {
-        Self { mode: Mode::Refund { spent_us: None }, ..self.clone() }
+    /// The same cost, given back as far as it still counts of what was spent then.
+    pub(crate) fn refund(&self, spent_us: Option<u64>) -> Self {
+        Self { mode: Mode::Refund { spent_us }, ..self.clone() }
     }
 
     /// The key of its state.
@@ -87,6 +87,8 @@ fn crc16(bytes: &[u8]) -> u16 {
 pub(crate) struct Bucket {
     stem: String,
     rule: Rule,
+    /// What tells the names from those before a reset; empty before the first one.
+    pub(crate) generation: Box<str>,
 }
 
 impl Bucket {
@@ -112,7 +114,7 @@ impl Bucket {
             let _ = write!(stem, ":{generation}");
         }
         stem.push(':');
-        Ok(Self { stem, rule: *rule })
+        Ok(Self { stem, rule: *rule, generation: generation.into() })
     }
 }
 

@@ -33,6 +33,12 @@
 //! spent what it had spent: more is denied for it, never more admitted. What is charged, given back or reset in the same
 //! request follows when all slots have granted, in a second round trip.
 //!
+//! # Replaced policies
+//! [`Inherit::AsIs`](sluicegate_core::Inherit::AsIs) goes on with the same names, and
+//! [`Inherit::Reset`](sluicegate_core::Inherit::Reset) with new ones, which all instances agree on that replace by the same policy.
+//! An instance that starts with that policy did not replace anything and uses the first names: to reset everybody while
+//! instances come and go, give the policy another name.
+//!
 //! # What Redis sees
 //! Names such as `rl:1c60000000:login:{q0Zx…}`: prefix, format and algorithm with its period, policy, and a keyed hash of
 //! the key. No API key or address is ever readable in it. A value that is not ours counts as a fresh key.

@@ -180,7 +180,7 @@ pub(crate) fn decision(reply: &Value, cells: &[Cell]) -> Result<Decision, StoreE
     });
     let outcome = if said.iter().all(|said| said.passed) {
         Outcome::Allowed
-    } else if said.iter().any(|said| said.never) {
+    } else if said.iter().any(|said| said.never && !said.passed) {
         Outcome::Impossible
     } else {
         Outcome::Denied

@@ -32,8 +32,13 @@ where
     loop {
         generation += 1;
         let closed = {
-            let state = Arc::clone(&state);
-            Closed::new(move || state.closed(generation))
+            // Weak: the connection keeps this, and is kept by the state, which would then outlive the store.
+            let state = Arc::downgrade(&state);
+            Closed::new(move || {
+                if let Some(state) = state.upgrade() {
+                    state.closed(generation);
+                }
+            })
         };
         let problem = match attempt(&target, Arc::clone(&probe), closed).await {
             Ok(connection) => {

@@ -108,17 +108,20 @@ impl Shared {
         let reply = reply.and_then(|reply| Reply::read(&reply, count).ok_or_else(script::not_ours));
         let mut first = 0;
         for Waiting { request, answer } in waiting {
-            let cells = request.cells.len();
             let decided = match &reply {
-                Ok(reply) => match reply.decision(first, &request.cells) {
-                    Some(decision) => Ok(decision),
-                    None => decide_long(&self.link, 0, request).await,
-                },
-                Err(error) => Err(again(error)),
+                Ok(reply) => reply.decision(first, &request.cells).map(Ok),
+                Err(error) => Some(Err(again(error))),
             };
-            first += cells;
+            first += request.cells.len();
             // Who does not wait any longer has given the request up.
-            _ = answer.send(decided);
+            match decided {
+                Some(decided) => _ = answer.send(decided),
+                // Another call, for which those behind it are not to wait.
+                None => {
+                    let link = Arc::clone(&self.link);
+                    tokio::spawn(async move { _ = answer.send(decide_long(&link, 0, request).await) });
+                }
+            }
         }
     }
 }

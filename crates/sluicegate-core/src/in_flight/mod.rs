@@ -226,6 +226,23 @@ mod tests {
         assert_eq!(uploads.permits(), 3);
     }
 
+    /// Between the moment at which there are more permits and that at which those who wait get them.
+    #[test]
+    fn nobody_overtakes_those_who_wait_when_there_are_more_permits() {
+        let uploads = InFlight::new("uploads", 1).unwrap();
+        let _first = uploads.try_acquire("ada").unwrap();
+        let waiting = uploads.acquire("ada");
+        uploads.0.permits.store(2, Ordering::Relaxed);
+        assert_eq!(uploads.try_acquire("ada").unwrap_err().kind(), BusyKind::Permits);
+        let behind = uploads.acquire("ada");
+        uploads.0.table.pass_on(&uploads.0.permits);
+        assert_eq!(uploads.in_use("ada"), 2);
+        drop(waiting);
+        assert_eq!(uploads.in_use("ada"), 2, "the next in the queue has it");
+        drop(behind);
+        assert_eq!(uploads.in_use("ada"), 1);
+    }
+
     #[test]
     fn keys_without_permits_out_take_no_room() {
         let uploads = InFlight::new("uploads", 3).unwrap();

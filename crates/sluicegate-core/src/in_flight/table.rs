@@ -23,7 +23,8 @@ pub(super) struct Table {
 
 type Part = HashMap<Key, Held, RandomState>;
 
-/// What is held of a key's permits; never nothing, for then the key is gone. While someone waits, none is left.
+/// What is held of a key's permits; never nothing, for then the key is gone. While someone waits, none is left, but for
+/// the moment in which a higher number is passed on.
 #[derive(Default)]
 struct Held {
     in_use: u64,
@@ -69,7 +70,8 @@ impl Table {
         // Under the lock: whoever changes the number comes by this part afterwards.
         let permits = permits.load(Ordering::Relaxed);
         let held = part.entry(key).or_default();
-        if held.in_use < permits {
+        // When there are more permits than before, those who wait have not been given theirs for a moment.
+        if held.in_use < permits && held.queue.is_empty() {
             held.in_use += 1;
             return Entered::Taken;
         }

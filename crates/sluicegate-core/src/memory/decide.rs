@@ -133,7 +133,7 @@ impl Inner {
                 if cells.len() == MAX_BUCKETS {
                     return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
                 }
-                cells.push(self.cell(&line.bucket, *ask, (policy, quota)));
+                cells.push(self.cell(&line.bucket, ask.of_quota(quota), (policy, quota)));
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 
 use crate::key::Key;
-use crate::store::Opened;
+use crate::store::{Inherit, Opened};
 
 /// Keys whose debts are remembered. Of those beyond, what the fallback admitted stays uncounted.
 const MOST_KEYS: usize = 65_536;
@@ -65,6 +65,26 @@ impl Debts {
         let struck = debt.units.min(units);
         debt.units -= struck;
         struck
+    }
+
+    /// Under another policy from now on, the one that replaces theirs; or forgotten, if that one starts everybody afresh.
+    pub(super) fn hand_over(&self, old: &Opened, new: &Opened, how: Inherit) {
+        if self.count() == 0 {
+            return;
+        }
+        let mut keys = self.lock();
+        for owed in keys.values_mut() {
+            for debt in owed.iter_mut().filter(|debt| debt.policy.is(old)) {
+                debt.policy = new.clone();
+            }
+        }
+        if how == Inherit::Reset {
+            keys.retain(|_, owed| {
+                owed.retain(|debt| !debt.policy.is(new));
+                !owed.is_empty()
+            });
+            self.count.store(keys.len(), Ordering::Relaxed);
+        }
     }
 
     /// Takes everything out.

@@ -111,6 +111,6 @@ fn fits_from_rest(ask: &Ask<'_>) -> bool {
 }
 
 /// Whether the ask is a question, and not the report of something that has happened.
-fn asks_for_leave(mode: Mode) -> bool {
+pub(super) fn asks_for_leave(mode: Mode) -> bool {
     mode.spends() || mode == Mode::Peek
 }

@@ -4,28 +4,32 @@ mod breaker;
 mod builder;
 mod debts;
 mod fallback;
+mod leave;
 mod settings;
+mod settle;
 mod status;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use self::breaker::Breaker;
 pub use self::breaker::BreakerState;
-use self::breaker::{Breaker, Pass};
 pub use self::builder::ResilientBuilder;
-use self::debts::{Debt, Debts};
+use self::debts::Debts;
+use self::fallback::asks_for_leave;
+use self::leave::Leave;
 pub use self::settings::BreakerSettings;
 use self::status::Counts;
 pub use self::status::ResilientStatus;
-use crate::clock::{Clock, micros};
+use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::key::Key;
-use crate::policy::{MAX_BUCKETS, OnOutage, Policy};
+use crate::policy::{OnOutage, Policy};
 use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 
 /// Puts a breaker and a fallback around a store, so that its outage is not one of the service.
@@ -82,9 +86,6 @@ struct State {
     is_settling: AtomicBool,
     settles_from_us: AtomicU64,
 }
-
-/// Debts of a part that is still away are not looked through more often than this.
-const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// As many parts as a store may name: the bits of [`Store::parts`].
 const PARTS: usize = 64;
@@ -153,7 +154,11 @@ impl Store for Front {
         let store = state.store.open(Arc::clone(&policy), replaced.map(|(old, how)| (&old.store, how)))?;
         let old_share = replaced.and_then(|(old, how)| Some((old.share.as_ref()?, how)));
         let share = share.map(|share| state.fallback.open(Arc::new(share), old_share)).transpose()?;
-        Ok(Opened::new(policy, Arc::new(Prepared { store, share })))
+        let opened = Opened::new(policy, Arc::new(Prepared { store, share }));
+        if let Some((old, how)) = replaces {
+            state.debts.hand_over(old, &opened, how);
+        }
+        Ok(opened)
     }
 
     fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
@@ -173,13 +178,24 @@ impl Store for Front {
         match state.store.decide(&inner).now() {
             Ok(result) => Verdict::ready(state.decided(asks, leave, result)),
             Err(verdict) => {
+                let reports = asks.iter().any(|ask| !asks_for_leave(ask.mode()));
                 let asks: SmallVec<[Kept; 1]> = asks.iter().map(Kept::new).collect();
                 let state = Arc::clone(state);
-                Verdict::pending(async move {
+                let answer = async move {
                     let result = state.within_deadline(verdict).await;
                     let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(Kept::ask).collect();
                     state.decided(&asks, leave, result)
-                })
+                };
+                match tokio::runtime::Handle::try_current() {
+                    // What has happened is noted, with the store or without, even if nobody waits for the answer.
+                    Ok(runtime) if reports => {
+                        let task = runtime.spawn(answer);
+                        Verdict::pending(async {
+                            task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
+                        })
+                    }
+                    _ => Verdict::pending(answer),
+                }
             }
         }
     }
@@ -208,61 +224,9 @@ impl Kept {
     }
 }
 
-/// Leave to ask some parts of the store. Dropped without a result, it makes room for others.
-struct Leave {
-    state: Arc<State>,
-    passes: SmallVec<[(usize, Pass); 1]>,
-}
-
-impl Leave {
-    fn succeeded(mut self) {
-        let state = Arc::clone(&self.state);
-        for (part, pass) in self.passes.drain(..) {
-            let now_us = state.now_us();
-            if let Some(change) = state.breakers[part].succeeded(pass, &state.settings, now_us) {
-                state.counts.changed(part, change, None, now_us);
-            }
-        }
-    }
-
-    /// The part that the error names has failed; if it names none of these, all have.
-    fn failed(mut self, error: &StoreError) {
-        let named = self.passes.iter().any(|(part, _)| *part == error.part());
-        let state = Arc::clone(&self.state);
-        for (part, pass) in self.passes.drain(..) {
-            if named && part != error.part() {
-                state.breakers[part].left(pass);
-                continue;
-            }
-            let now_us = state.now_us();
-            if let Some(change) = state.breakers[part].failed(pass, &state.settings, now_us) {
-                state.counts.changed(part, change, Some(error), now_us);
-            }
-        }
-    }
-}
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        for (part, pass) in self.passes.drain(..) {
-            self.state.breakers[part].left(pass);
-        }
-    }
-}
-
 impl State {
     fn now_us(&self) -> u64 {
         self.clock.now_us()
-    }
-
-    /// Leave to ask these parts, if all of their breakers give it.
-    fn leave(self: &Arc<Self>, parts: u64) -> Option<Leave> {
-        let mut leave = Leave { state: Arc::clone(self), passes: SmallVec::new() };
-        let now_us = self.now_us();
-        for part in (0..PARTS).filter(|part| parts >> part & 1 == 1) {
-            leave.passes.push((part, self.breakers[part].admit(&self.settings, now_us)?));
-        }
-        Some(leave)
     }
 
     async fn within_deadline(&self, verdict: Verdict) -> Result<Decision, StoreError> {
@@ -312,81 +276,5 @@ impl State {
     fn decide_alone_and_count(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
         self.counts.decided_alone();
         self.decide_alone(asks, reason)
-    }
-
-    /// Charges to the store what the fallback has admitted, in the background, and one such task at a time.
-    fn settle(self: &Arc<Self>) {
-        if self.now_us() < self.settles_from_us.load(Ordering::Relaxed) {
-            return;
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        // Acquire and Release: one task's work is done before the next one's begins.
-        if self.is_settling.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let state = Arc::clone(self);
-        runtime.spawn(async move {
-            let parts_of = |(key, debt): &(Key, Debt)| {
-                let prepared = debt.policy.prepared::<Prepared>()?;
-                Some(state.store.parts(&[Ask::new(&prepared.store, key.as_ref(), 1, Mode::Charge)]))
-            };
-            let mut owed: Vec<_> =
-                state.debts.take().into_iter().filter_map(|owed| Some((parts_of(&owed)?, owed))).collect();
-            owed.sort_by_key(|(parts, _)| *parts);
-            let mut kept = Vec::new();
-            while let Some(&(parts, _)) = owed.last() {
-                // As many of one part as one call may name: what another part's failure leaves open is not charged twice.
-                let mut buckets = 0;
-                let other = owed.iter().rposition(|(of, (_, debt))| {
-                    buckets += debt.policy.policy().quotas().len();
-                    *of != parts || buckets > MAX_BUCKETS
-                });
-                let batch = owed.split_off(other.map_or(0, |index| index + 1));
-                let batch: Vec<_> = batch.into_iter().map(|(_, owed)| owed).collect();
-                if !state.asks(parts) {
-                    kept.extend(batch);
-                    continue;
-                }
-                match state.within_deadline(state.charge(&batch)).await {
-                    Err(error) if error.is_transient() => {
-                        state.counts.failed(&error);
-                        // What was not answered in time is most likely charged; again and again would shut a key out.
-                        if error.kind() != StoreErrorKind::Timeout {
-                            kept.extend(batch);
-                        }
-                    }
-                    Ok(_) | Err(_) => {}
-                }
-            }
-            if !kept.is_empty() {
-                // What could not be charged is kept for the next time, which is not the next answer of another part.
-                for (key, debt) in kept {
-                    state.debts.add(&debt.policy, key, debt.units);
-                }
-                let next_us = state.now_us().saturating_add(micros(SETTLES_AGAIN_AFTER));
-                // Relaxed: at worst it is tried once more.
-                state.settles_from_us.store(next_us, Ordering::Relaxed);
-            }
-            state.is_settling.store(false, Ordering::Release);
-        });
-    }
-
-    /// Charges debts to the store, as far as they still count.
-    fn charge(&self, owed: &[(Key, Debt)]) -> Verdict {
-        let asks = owed.iter().filter_map(|(key, debt)| {
-            let prepared = debt.policy.prepared::<Prepared>()?;
-            let units = debt.units.min(self.still_counts(prepared, key));
-            Some(Ask::new(&prepared.store, key.as_ref(), units, Mode::Charge))
-        });
-        self.store.decide(&asks.collect::<Vec<_>>())
-    }
-
-    /// How many units of the key the fallback still counts; the rest has become history during the outage.
-    fn still_counts(&self, prepared: &Prepared, key: &Key) -> u64 {
-        let Some(share) = &prepared.share else { return u64::MAX };
-        let verdict = self.fallback.decide(&[Ask::new(share, key.as_ref(), 1, Mode::Peek)]);
-        let Ok(Ok(decision)) = verdict.now() else { return 0 };
-        let used = |standing: &crate::Standing| standing.limit().saturating_sub(standing.remaining());
-        decision.standings().iter().map(used).max().unwrap_or(0)
     }
 }

@@ -328,3 +328,105 @@ fn settings_that_cannot_work_are_named() {
     let no_time = Resilient::builder(MemoryStore::new()).deadline(Duration::ZERO).build().unwrap_err();
     assert!(no_time.to_string().contains("deadline of 0"));
 }
+
+/// Once the task took the debts along, and no other was ever begun.
+#[test]
+fn debts_outlive_the_runtime_that_was_charging_them() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "ada", 10), 10);
+    scene.mood(WORKS);
+    scene.advance(2);
+    let first = runtime();
+    first.block_on(async {
+        assert_eq!(admitted(&limiter, "bob", 3), 3);
+        scene.mood(HANGS);
+        tokio::task::yield_now().await;
+    });
+    drop(first);
+    scene.mood(WORKS);
+    runtime().block_on(async {
+        assert_eq!(admitted(&limiter, "bob", 1), 1);
+        tokio::task::yield_now().await;
+        // What was under way when the runtime ended may have arrived; the next debt is charged, all the same.
+        scene.mood(FAILS);
+        assert_eq!(admitted(&limiter, "eve", 10), 10);
+        scene.mood(WORKS);
+        scene.advance(2);
+        assert_eq!(admitted(&limiter, "bob", 4), 4);
+        tokio::task::yield_now().await;
+    });
+    assert_eq!(now(limiter.peek("eve")).remaining(), 90);
+}
+
+/// Once the day's spending was charged to the minute, too, and the key shut out for most of an hour.
+#[tokio::test]
+async fn each_quota_is_charged_what_still_counts_under_it() {
+    let scene = Scene::new(|builder| builder.replicas(1));
+    let limiter = Policy::gcra("api", "10/min").and("1000/day").named("day").on(&scene.store).unwrap();
+    scene.mood(FAILS);
+    for _ in 0..50 {
+        assert_eq!(admitted(&limiter, "ada", 10), 10);
+        scene.advance(60);
+    }
+    scene.mood(WORKS);
+    assert_eq!(admitted(&limiter, "bob", 3), 3);
+    tokio::task::yield_now().await;
+    let standing = now(limiter.peek("ada"));
+    let left: Vec<_> = standing.standings().iter().map(|standing| standing.remaining()).collect();
+    assert_eq!(left, [10, 534], "500 of the day, of which 34 have leaked since");
+    assert!(standing.is_allowed());
+}
+
+/// What a request turned out to cost is known only when it is over, and may be more than this process' share.
+#[tokio::test]
+async fn a_charge_beyond_the_share_is_owed_in_full() {
+    let scene = Scene::new(|builder| builder);
+    for policy in [Policy::fixed_window("window", "3600000/h"), Policy::gcra("tokens", "3600000/h")] {
+        let limiter = policy.on(&scene.store).unwrap();
+        scene.mood(FAILS);
+        assert!(now(limiter.charge("ada", 2_000_000)).is_allowed());
+        admitted(&limiter, "eve", 5);
+        scene.mood(WORKS);
+        scene.advance(2);
+        assert_eq!(admitted(&limiter, "bob", 3), 3);
+        tokio::task::yield_now().await;
+        let left = now(limiter.peek("ada")).remaining();
+        assert!((1_600_000..1_610_000).contains(&left), "{limiter:?}: {left}");
+    }
+}
+
+/// A policy that is replaced during an outage is the same to the key: it owes what it has spent.
+#[tokio::test]
+async fn debts_are_owed_under_the_policy_that_replaces_theirs() {
+    for (inherit, left) in [(Inherit::AsIs, 88), (Inherit::Reset, 98)] {
+        let scene = Scene::new(|builder| builder);
+        let limiter = scene.limiter(OnOutage::Local);
+        scene.mood(FAILS);
+        assert_eq!(admitted(&limiter, "ada", 10), 10);
+        limiter.replace(Policy::fixed_window("api", "100/h").hidden().build().unwrap(), inherit).unwrap();
+        assert_eq!(admitted(&limiter, "ada", 2), 2);
+        scene.mood(WORKS);
+        scene.advance(2);
+        assert_eq!(admitted(&limiter, "bob", 3), 3);
+        tokio::task::yield_now().await;
+        assert_eq!(now(limiter.peek("ada")).remaining(), left, "{inherit:?}");
+    }
+}
+
+/// What a response has cost is charged when it is over, and nobody is left who would wait for the answer.
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_nobody_waits_for_is_owed_if_the_store_does_not_take_it() {
+    let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(HANGS);
+    drop(limiter.charge("ada", 5));
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(scene.store.status().debts, 1);
+    scene.mood(WORKS);
+    assert_eq!(admitted(&limiter, "bob", 1), 1);
+    tokio::task::yield_now().await;
+    assert_eq!(now(limiter.peek("ada")).remaining(), 95);
+}

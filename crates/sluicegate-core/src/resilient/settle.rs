@@ -1,0 +1,145 @@
+//! Charging to the store, when it is back, what was spent without it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::debts::Debt;
+use super::{Prepared, State};
+use crate::algorithm::Rule;
+use crate::clock::micros;
+use crate::decision::Standing;
+use crate::error::StoreErrorKind;
+use crate::key::Key;
+use crate::policy::{MAX_BUCKETS, PolicyQuota};
+use crate::store::{Ask, Mode, Verdict};
+
+/// Debts of a part that is still away are not looked through more often than this.
+const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+impl State {
+    /// Charges to the store what is owed to it, in the background, and one such task at a time.
+    pub(super) fn settle(self: &Arc<Self>) {
+        if self.now_us() < self.settles_from_us.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        // Acquire and Release: one task's work is done before the next one's begins.
+        if self.is_settling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let settling = Settling { state: Arc::clone(self), owed: Vec::new(), kept: Vec::new() };
+        runtime.spawn(settling.run());
+    }
+
+    /// Charges debts to the store, as far as they still count.
+    fn charge(&self, owed: &[(Key, Debt)]) -> Verdict {
+        let each = owed.iter().filter_map(|(key, debt)| {
+            let prepared = debt.policy.prepared::<Prepared>()?;
+            Some((prepared, key, self.still_counts(prepared, key, debt)))
+        });
+        let each: Vec<_> = each.collect();
+        let asks = each.iter().map(|(prepared, key, units)| {
+            Ask::new(&prepared.store, key.as_ref(), 0, Mode::Charge).with_costs(units)
+        });
+        self.store.decide(&asks.collect::<Vec<_>>())
+    }
+
+    /// How many of the units the fallback still counts under each quota; the rest has become history during the outage:
+    /// of what the day still counts, the minute has forgotten most.
+    fn still_counts(&self, prepared: &Prepared, key: &Key, debt: &Debt) -> SmallVec<[u64; 2]> {
+        let quotas = debt.policy.policy().quotas();
+        let Some(share) = &prepared.share else { return quotas.iter().map(|_| debt.units).collect() };
+        let verdict = self.fallback.decide(&[Ask::new(share, key.as_ref(), 1, Mode::Peek)]);
+        let Ok(Ok(decision)) = verdict.now() else { return quotas.iter().map(|_| 0).collect() };
+        let share = share.policy().quotas().iter().zip(decision.standings());
+        share.map(|(quota, standing)| debt.units.min(used(quota, standing))).collect()
+    }
+}
+
+/// How much of a quota is used, and more than all of it if it was charged so much.
+fn used(quota: &PolicyQuota, standing: &Standing) -> u64 {
+    let used = standing.limit().saturating_sub(standing.remaining());
+    match quota.rule() {
+        // The further it is to rest, the more was charged; not so where the past fades by itself.
+        Rule::Gcra(_) | Rule::FixedWindow(_) => {
+            let quota = quota.quota();
+            let units = standing.reset_after().as_micros() * u128::from(quota.limit());
+            let units = units / quota.period().as_micros().max(1);
+            used.max(u64::try_from(units).unwrap_or(u64::MAX))
+        }
+        Rule::SlidingCounter(_) | Rule::SlidingLog(_) => used,
+    }
+}
+
+/// The one task that settles. However it ends, what it has not tried to charge is owed again, and another may begin.
+struct Settling {
+    state: Arc<State>,
+    /// By the part of the store that it is owed to.
+    owed: Vec<(u64, (Key, Debt))>,
+    kept: Vec<(Key, Debt)>,
+}
+
+impl Settling {
+    async fn run(mut self) {
+        let owed = self.state.debts.take();
+        self.owed = owed.into_iter().filter_map(|owed| Some((self.parts_of(&owed)?, owed))).collect();
+        self.owed.sort_by_key(|(parts, _)| *parts);
+        let mut away = 0;
+        while let Some((parts, batch)) = self.next() {
+            if parts & away != 0 || !self.state.asks(parts) {
+                self.kept.extend(batch);
+                continue;
+            }
+            match self.state.within_deadline(self.state.charge(&batch)).await {
+                Err(error) if error.is_transient() => {
+                    self.state.counts.failed(&error);
+                    away |= parts;
+                    // What was not answered in time is most likely charged; again and again would shut a key out.
+                    if error.kind() != StoreErrorKind::Timeout {
+                        self.kept.extend(batch);
+                    }
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    fn parts_of(&self, (key, debt): &(Key, Debt)) -> Option<u64> {
+        let prepared = debt.policy.prepared::<Prepared>()?;
+        Some(self.state.store.parts(&[Ask::new(&prepared.store, key.as_ref(), 1, Mode::Charge)]))
+    }
+
+    /// As many of one part as one call may name: what another part's failure leaves open is not charged twice.
+    fn next(&mut self) -> Option<(u64, Vec<(Key, Debt)>)> {
+        let &(parts, _) = self.owed.last()?;
+        let mut buckets = 0;
+        let other = self.owed.iter().rposition(|(of, (_, debt))| {
+            buckets += debt.policy.policy().quotas().len();
+            *of != parts || buckets > MAX_BUCKETS
+        });
+        let batch = self.owed.split_off(other.map_or(0, |index| index + 1));
+        Some((parts, batch.into_iter().map(|(_, owed)| owed).collect()))
+    }
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        let state = &self.state;
+        let left = self.owed.drain(..).map(|(_, owed)| owed).chain(self.kept.drain(..));
+        let mut is_left = false;
+        for (key, debt) in left {
+            state.debts.add(&debt.policy, key, debt.units);
+            is_left = true;
+        }
+        if is_left {
+            // It is kept for the next time, which is not the next answer of another part.
+            let next_us = state.now_us().saturating_add(micros(SETTLES_AGAIN_AFTER));
+            // Relaxed: at worst it is tried once more.
+            state.settles_from_us.store(next_us, Ordering::Relaxed);
+        }
+        state.is_settling.store(false, Ordering::Release);
+    }
+}

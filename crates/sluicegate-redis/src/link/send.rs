@@ -1,0 +1,92 @@
+//! The way of one command: it is sent by the connection that is there, and what that learns about it is acted upon.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use sluicegate_core::{StoreError, StoreErrorKind};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Live, State};
+use crate::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
+use crate::script::Call;
+
+/// Timeouts in a row after which a connection is taken for dead, although the kernel still believes in it.
+const TIMEOUTS_IN_A_ROW: u32 = 3;
+
+/// How long a request waits for a slot that is on its way from one node of a cluster to another.
+const SLOT_PAUSE: Duration = Duration::from_millis(4);
+
+impl State {
+    /// Sends the command that calls a script, by digest, or by its text if the server does not know that; `part` is the
+    /// part of the slots that it is for.
+    pub(crate) async fn send(
+        &self,
+        part: usize,
+        command: impl Fn(Call) -> Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        // Nothing was sent yet, so there is nothing that could be sent twice.
+        let live = match self.live.load_full() {
+            Some(live) => Some(live),
+            None => self.mended(deadline).await,
+        };
+        let Some(live) = live else {
+            let problem = "there is no connection to Redis";
+            return Err(StoreError::with_source(StoreErrorKind::Unavailable, problem).in_part(part));
+        };
+        let call = async {
+            let mut again = true;
+            let mut call = Call::Digest;
+            loop {
+                match live.connection.send(command(call)).await {
+                    Err(error) if is_no_script(&error) && call == Call::Digest => call = Call::Text,
+                    // A slot is on its way, and the client's own retry met that, too.
+                    Err(error) if again && is_on_the_way(&error) => {
+                        again = false;
+                        sleep(SLOT_PAUSE).await;
+                    }
+                    result => break result,
+                }
+            }
+        };
+        match timeout_at(deadline, call).await {
+            Ok(Ok(value)) => {
+                // Relaxed, here and below: counts and marks order nothing else.
+                live.timeouts[part].store(0, Ordering::Relaxed);
+                live.answered.store(true, Ordering::Relaxed);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                self.note(&live, part, remedy(&error));
+                Err(store_error(error).in_part(part))
+            }
+            Err(_) => {
+                self.note(&live, part, Remedy::Count);
+                Err(StoreError::new(StoreErrorKind::Timeout).in_part(part))
+            }
+        }
+    }
+
+    /// Acts on what a call learned about its connection.
+    fn note(&self, live: &Live, part: usize, remedy: Remedy) {
+        let replace = match remedy {
+            Remedy::Keep => false,
+            // The cluster client mends the connection to a single node by itself, most of the time.
+            Remedy::Replace if !self.is_cluster => true,
+            Remedy::Count | Remedy::Replace => {
+                live.timeouts[part].fetch_add(1, Ordering::Relaxed);
+                // Together: a caller that leaves each part alone for a while would take seconds for three in one of them.
+                let open = live.timeouts.iter().map(|timeouts| timeouts.load(Ordering::Relaxed));
+                open.fold(0, u32::saturating_add) >= TIMEOUTS_IN_A_ROW
+            }
+        };
+        // Only the connection that failed is given up, not the one that came after it.
+        if replace && self.generation() == Some(live.generation) {
+            if !self.is_cluster {
+                self.live.store(None);
+            }
+            self.give_up(live.generation);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The settings of a store: [`RedisStoreBuilder`].
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::RedisError;
+use redis::aio::ConnectionLike;
+use sluicegate_core::{Clock, ConfigError, ConfigErrorKind, Registry};
+use tokio::runtime::Handle;
+
+use super::{Inner, RedisStore};
+use crate::call::Caller;
+use crate::cell::Tags;
+use crate::link::Link;
+use crate::script::{self, Call};
+use crate::target::Target;
+use crate::tls::Tls;
+use crate::together::Together;
+
+/// Collects the settings of a [`RedisStore`].
+#[must_use = "a builder does nothing until it connects"]
+pub struct RedisStoreBuilder {
+    prefix: String,
+    secret: Vec<u8>,
+    deadline: Duration,
+    clock: Option<Box<dyn Clock>>,
+    tls: Tls,
+}
+
+impl RedisStoreBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            prefix: "rl".to_owned(),
+            secret: Vec::new(),
+            deadline: Duration::from_millis(50),
+            clock: None,
+            tls: Tls::default(),
+        }
+    }
+
+    /// What the names of all keys begin with; `~rl:*` is then the ACL rule. Default: `rl`.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// What all instances of the service know and nobody else: with it, who can read Redis cannot test guesses at the
+    /// keys (addresses, user names) that are in it. With another secret, all counters start anew. Default: none.
+    pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.secret = secret.as_ref().to_vec();
+        self
+    }
+
+    /// How long a decision may take. What was sent may be spent although the answer came too late. Default: 50 ms.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Where the time comes from. Default: the server's own `TIME`, so that the clocks of the instances do not matter;
+    /// another clock is for tests.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Box::new(clock));
+        self
+    }
+
+    /// The CA that has signed the servers' certificates, in PEM, for `rediss://` URLs: that one, and none of the system's.
+    /// Certificates of our own for the servers to check go by [`connect_with`](Self::connect_with) and
+    /// `redis::Client::build_with_tls`. Default: the CAs that the system trusts.
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls_ca(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.tls = Tls::with_ca(pem.as_ref());
+        self
+    }
+
+    /// As [`RedisStore::connect`].
+    ///
+    /// # Errors
+    /// When the URL cannot be read, or a setting cannot work.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
+        let target = Target::parse(url, self.tls.clone())?;
+        self.start(target)
+    }
+
+    /// A store on connections that the application makes, such as a `redis::aio::ConnectionManager`: `connect` is called
+    /// in the background, and again when a connection is lost.
+    ///
+    /// # Errors
+    /// When a setting cannot work.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn connect_with<C, F>(
+        self,
+        connect: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Result<RedisStore, ConfigError>
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<C, RedisError>> + Send + 'static,
+    {
+        self.start(Target::given(connect))
+    }
+
+    /// A store on a pool that the application has already: `deadpool_redis::Pool`, or that of its modules `sentinel` and
+    /// `cluster`. A decision takes a connection out of the pool, within the deadline.
+    ///
+    /// Without a pool of your own, [`connect`](Self::connect): a pool pings before it hands a connection out (on a Cluster,
+    /// all primaries), so that every call is two round trips, and a connection that one request has for itself cannot
+    /// carry the others at the same time. A user with the rights that the [crate](crate#rights) lists needs `+ping` and
+    /// `+unwatch`, too.
+    ///
+    /// # Errors
+    /// When a setting cannot work.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[cfg(feature = "deadpool")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
+    pub fn pool(self, pool: impl Into<crate::DeadPool>) -> Result<RedisStore, ConfigError> {
+        let (pool, is_cluster) = pool.into().into_parts();
+        self.start(Target::Pool { pool, is_cluster })
+    }
+
+    fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
+        let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        let Self { prefix, secret, deadline, clock, tls: _ } = self;
+        let plain =
+            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
+        if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
+            return fail(format!(
+                "{prefix:?} cannot be a prefix: use 1 to 64 of a-z, 0-9, '.', '_', '-' and ':'"
+            ));
+        }
+        if deadline < Duration::from_millis(1) || deadline > Duration::from_secs(60) {
+            return fail(format!("a deadline of {deadline:?}: use 1 ms to 60 s"));
+        }
+        let is_cluster = target.is_cluster();
+        let tags = Tags::new(&secret);
+        let probe = script::probe(&prefix)?;
+        let link = Link::start(target, move || script::command(Call::Text, &probe, None));
+        let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
+        let caller = Arc::new(Caller { link, together, clock, deadline });
+        Ok(RedisStore(Arc::new(Inner {
+            caller,
+            runtime: Handle::current(),
+            is_cluster,
+            tags,
+            prefix,
+            open: Registry::default(),
+        })))
+    }
+}
+
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}

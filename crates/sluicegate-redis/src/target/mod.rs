@@ -1,0 +1,198 @@
+//! Where Redis is: one server, a Sentinel group, a Cluster, or a connection that the application brings.
+
+mod sentinel;
+mod url;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
+use redis::cluster::ClusterClientBuilder;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
+    PushKind, RedisError, RedisFuture, Value,
+};
+
+use self::sentinel::sentinel;
+use crate::link::Connection;
+use crate::tls::Tls;
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn Connection>, RedisError>> + Send>>;
+
+/// Where Redis is.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Standalone {
+        info: Box<ConnectionInfo>,
+        tls: Tls,
+    },
+    Sentinel {
+        sentinels: Vec<ConnectionAddr>,
+        master: String,
+        info: Box<ConnectionInfo>,
+        tls: Tls,
+    },
+    Cluster {
+        nodes: Vec<ConnectionInfo>,
+        tls: Tls,
+    },
+    Given(Arc<dyn Fn() -> Connecting + Send + Sync>),
+    #[cfg(feature = "deadpool")]
+    Pool {
+        pool: Arc<dyn Connection>,
+        is_cluster: bool,
+    },
+}
+
+impl Target {
+    pub(crate) fn is_cluster(&self) -> bool {
+        match self {
+            Self::Cluster { .. } => true,
+            #[cfg(feature = "deadpool")]
+            Self::Pool { is_cluster, .. } => *is_cluster,
+            _ => false,
+        }
+    }
+
+    /// How long it may take to connect. Sentinels are asked one after the other, and some may hang; of a cluster, one
+    /// node may.
+    pub(crate) fn connects_within(&self) -> Duration {
+        let seconds = match self {
+            Self::Standalone { .. } | Self::Given(_) => 1,
+            Self::Sentinel { sentinels, .. } => 1 + sentinels.len() as u64,
+            Self::Cluster { .. } => 3,
+            #[cfg(feature = "deadpool")]
+            Self::Pool { .. } => 3,
+        };
+        Duration::from_secs(seconds)
+    }
+
+    /// Makes a new connection. The caller bounds the time.
+    ///
+    /// With RESP3 the client says when the peer has closed it, although nobody is using it: a server's `timeout`, a proxy.
+    /// What cannot speak it is spoken to in RESP2; then the first request after that finds out, and fails.
+    pub(crate) async fn connect(&self, closed: Closed) -> Result<Arc<dyn Connection>, RedisError> {
+        match self.connect_by(ProtocolVersion::RESP3, closed.clone()).await {
+            Err(error) if knows_resp2_only(&error) => self.connect_by(ProtocolVersion::RESP2, closed).await,
+            result => result,
+        }
+    }
+
+    async fn connect_by(
+        &self,
+        protocol: ProtocolVersion,
+        closed: Closed,
+    ) -> Result<Arc<dyn Connection>, RedisError> {
+        let mut config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        if protocol == ProtocolVersion::RESP3 {
+            config = config.set_push_sender(move |push| closed.heard(&push));
+        }
+        match self {
+            Self::Standalone { info, tls } => {
+                let redis = info.redis_settings().clone().set_protocol(protocol);
+                let client = tls.client((**info).clone().set_redis_settings(redis))?;
+                Ok(Arc::new(Shared(client.get_multiplexed_async_connection_with_config(&config).await?)))
+            }
+            Self::Sentinel { sentinels, master, info, tls } => {
+                let mut client = tls.of_master(sentinel(sentinels, master, info, protocol)?).build()?;
+                // It asks the sentinels anew, and checks by ROLE that what they name is a master.
+                Ok(Arc::new(Shared(client.get_async_connection_with_config(&config).await?)))
+            }
+            Self::Cluster { nodes, tls } => {
+                // A call that is sent again may be charged twice, so the client gets one retry, and no long waits. With
+                // RESP3 it replaces by itself the connection to a node that was closed while idle.
+                let builder = ClusterClientBuilder::new(nodes.iter().cloned());
+                let client = tls
+                    .of_cluster(builder)
+                    .use_protocol(protocol)
+                    .tcp_settings(tcp())
+                    .retries(1)
+                    .min_retry_wait(2)
+                    .max_retry_wait(10)
+                    .connection_timeout(Duration::from_millis(500))
+                    .build()?;
+                Ok(Arc::new(Shared(client.get_async_connection().await?)))
+            }
+            Self::Given(connect) => connect().await,
+            // It connects when it is asked for a connection.
+            #[cfg(feature = "deadpool")]
+            Self::Pool { pool, .. } => Ok(Arc::clone(pool)),
+        }
+    }
+
+    /// A connection that the application makes.
+    pub(crate) fn given<C, F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+        F: Future<Output = Result<C, RedisError>> + Send + 'static,
+    {
+        Self::Given(Arc::new(move || {
+            let connecting = connect();
+            Box::pin(async move { Ok(Arc::new(Shared(connecting.await?)) as Arc<dyn Connection>) })
+        }))
+    }
+}
+
+/// Told once when the peer has closed a connection.
+#[derive(Clone)]
+pub(crate) struct Closed(Arc<dyn Fn() + Send + Sync>);
+
+impl Closed {
+    pub(crate) fn new(tell: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    fn heard(&self, push: &PushInfo) -> Result<(), SendError> {
+        if push.kind == PushKind::Disconnection {
+            (self.0)();
+        }
+        Ok(())
+    }
+}
+
+/// Redis before 6 and some proxies do not know `HELLO`, or not with a 3 behind it.
+fn knows_resp2_only(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::RESP3NotSupported
+        || error.code() == Some("NOPROTO")
+        || error.detail().is_some_and(|detail| detail.to_ascii_lowercase().contains("unknown command"))
+}
+
+/// A connection whose clones share one socket.
+struct Shared<C>(C);
+
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for Shared<C> {
+    fn send(&self, command: Cmd) -> RedisFuture<'static, Value> {
+        let mut connection = self.0.clone();
+        // The cluster client hands over what a server refused, `NOSCRIPT` among it, as a value.
+        Box::pin(async move { connection.req_packed_command(&command).await?.extract_error() })
+    }
+}
+
+/// Small packets go at once, and a peer that is gone is noticed within seconds.
+fn tcp() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(5))
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Standalone { info, .. } => info.addr().fmt(f),
+            Self::Sentinel { master, sentinels, .. } => {
+                write!(f, "master {master} of {} sentinels", sentinels.len())
+            }
+            Self::Cluster { nodes, .. } => write!(f, "cluster of {} known nodes", nodes.len()),
+            Self::Given(_) => f.write_str("the application's own connection"),
+            #[cfg(feature = "deadpool")]
+            Self::Pool { .. } => f.write_str("the application's own pool"),
+        }
+    }
+}
+
+const _: fn() = || {
+    fn shared<C: ConnectionLike + Clone + Send + Sync>() {}
+    shared::<MultiplexedConnection>();
+};

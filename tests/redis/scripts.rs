@@ -1,0 +1,181 @@
+//! Two scripts decide about the same keys, the short one several requests at a time: nobody is to notice.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use sluicegate_core::{
+    Clock, Decision, Key, ManualClock, MemoryStore, Mode, Policy, RateLimiter, Store, Verdict,
+};
+use sluicegate_redis::RedisStore;
+
+use crate::deployments::standalone;
+
+const DAY_US: u64 = 86_400_000_000;
+
+/// xorshift64*: reproducible.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % bound
+    }
+}
+
+async fn redis(prefix: &str, clock: &ManualClock) -> Arc<dyn Store> {
+    let builder = RedisStore::builder().prefix(prefix).clock(clock.clone()).deadline(Duration::from_secs(20));
+    let store = builder.connect(&standalone().url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    store.into()
+}
+
+/// The same policies on a store; the last one has a queue, so that its asks are for the long script.
+fn limiters(store: &Arc<dyn Store>) -> Vec<RateLimiter> {
+    let policies = [
+        Policy::gcra("one", "7/s"),
+        Policy::token_bucket("two", "100/min burst 300").and("7919/d").named("day"),
+        Policy::leaky_bucket("three", "1000/h burst 3"),
+        Policy::gcra("four", "1/d"),
+        Policy::sliding_counter("five", "1000000/d"),
+    ];
+    policies.map(|policy| RateLimiter::new(Arc::clone(store), policy.build().unwrap()).unwrap()).into()
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    limiter: usize,
+    key: Key,
+    cost: u64,
+    mode: Mode,
+}
+
+fn part(random: &mut Random, modes: u64, now_us: u64) -> Part {
+    let cost = [0, 1, 1, 1, 2, 3, 7, 8, 300, 301, 1 << 40][usize::try_from(random.below(11)).unwrap()];
+    let mode = match random.below(modes) {
+        0..=3 => Mode::Spend,
+        4 => Mode::Peek,
+        5 => Mode::Charge,
+        6 => Mode::Refund { spent_us: None },
+        7 => Mode::Refund { spent_us: Some(now_us.saturating_sub(random.below(2_000_000))) },
+        8 => Mode::Reserve { longest: Duration::from_micros(random.below(DAY_US)) },
+        _ => Mode::Reset,
+    };
+    // What was charged shuts a key out for so long that nothing else would be seen.
+    let cost = if mode == Mode::Charge { cost % 10 } else { cost };
+    let limiter = usize::try_from(random.below(4)).unwrap();
+    Part { limiter, key: Key::from(random.below(2)), cost, mode }
+}
+
+fn ask(limiters: &[RateLimiter], parts: &[Part]) -> Verdict {
+    let each = parts.iter().map(|part| (&limiters[part.limiter], &part.key, part.cost, Some(part.mode)));
+    RateLimiter::decide_all(each)
+}
+
+fn shown(decision: &Decision) -> String {
+    format!("{:?} {:?} {:?}", decision.outcome(), decision.delay(), decision.standings())
+}
+
+fn moved(random: &mut Random, clock: &ManualClock, back_us: u64) {
+    let now_us = clock.now_us();
+    let now_us = match random.below(8) {
+        0..=1 => now_us,
+        2..=3 => now_us + random.below(200_000),
+        4 => now_us + random.below(DAY_US / 24),
+        5 => now_us + random.below(DAY_US * 2),
+        6 => now_us - random.below(500_000),
+        _ => now_us - random.below(back_us),
+    };
+    clock.set(Duration::from_micros(now_us));
+}
+
+/// On one thread requests are sent in the order of the calls, the first by itself and the others together.
+#[tokio::test]
+async fn requests_that_share_a_call_are_decided_one_after_the_other_as_memory_does() {
+    let clock = ManualClock::new();
+    let memory = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let store = redis("together", &clock).await;
+    let (ours, reference) = (limiters(&store), limiters(&memory.into()));
+    for seed in 1..=25_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        clock.set(Duration::from_secs(1_800_000_000 + 86_400_000 * seed));
+        let mut trace = format!("seed {seed}");
+        for _ in 0..60 {
+            moved(&mut random, &clock, 500_000);
+            let now_us = clock.now_us();
+            // Several at once of those that share a call, or one of any kind. What charges goes by a task of its own: either
+            // all do, or none does.
+            let (count, modes) = if random.below(2) == 0 { (1 + random.below(12), 5) } else { (1, 10) };
+            let charges = count > 1 && random.below(3) == 0;
+            let requests: Vec<Vec<Part>> = (0..count)
+                .map(|_| {
+                    let mut parts: Vec<Part> = Vec::new();
+                    for _ in 0..=random.below(3) {
+                        let next = part(&mut random, modes, now_us);
+                        // Asks for the same bucket are the long script's business.
+                        let is_twin = |part: &Part| (part.limiter, &part.key) == (next.limiter, &next.key);
+                        if count == 1 || !parts.iter().any(is_twin) {
+                            parts.push(next);
+                        }
+                    }
+                    if charges {
+                        (parts[0].mode, parts[0].cost) = (Mode::Charge, parts[0].cost % 10);
+                    }
+                    parts
+                })
+                .collect();
+            trace.push_str(&format!("\n{now_us}: {requests:?}"));
+            let mut verdicts: Vec<Verdict> = requests.iter().map(|parts| ask(&ours, parts)).collect();
+            let mut waker = Context::from_waker(Waker::noop());
+            let early: Vec<_> = verdicts
+                .iter_mut()
+                .map(|verdict| match std::pin::Pin::new(verdict).poll(&mut waker) {
+                    Poll::Ready(answer) => Some(answer),
+                    Poll::Pending => None,
+                })
+                .collect();
+            for ((parts, verdict), early) in requests.iter().zip(verdicts).zip(early) {
+                let answer = match early {
+                    Some(answer) => answer,
+                    None => verdict.await,
+                };
+                let reference = ask(&reference, parts).await.expect("memory answers");
+                let answer = answer.unwrap_or_else(|error| panic!("{error:?}\n{trace}"));
+                assert_eq!(shown(&answer), shown(&reference), "{parts:?}\n{trace}");
+            }
+        }
+    }
+}
+
+/// Clocks that are set, and values that are not ours, are the long script's business; the short one is to leave them to it.
+#[tokio::test]
+async fn both_scripts_decide_the_same_whatever_the_clock_does() {
+    let clock = ManualClock::new();
+    let (short, long) = (redis("short", &clock).await, redis("long", &clock).await);
+    let (short, long) = (limiters(&short), limiters(&long));
+    for seed in 1..=25_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        clock.set(Duration::from_secs(1_800_000_000 + 8_640_000 * seed));
+        let mut trace = format!("seed {seed}");
+        for step in 0..80_u64 {
+            moved(&mut random, &clock, DAY_US);
+            let now_us = clock.now_us();
+            let mut parts = vec![part(&mut random, 10, now_us)];
+            // What spends nothing writes the state again only in the long one: a clock that is set back finds it younger.
+            parts[0].cost = parts[0].cost.max(1);
+            trace.push_str(&format!("\n{now_us}: {parts:?}"));
+            // A second ask, for a bucket of the long script's, takes the first one along.
+            let mut both = parts.clone();
+            both.push(Part { limiter: 4, key: Key::from(step + 1_000 * seed), cost: 1, mode: Mode::Peek });
+            let ours = ask(&short, &parts).await.expect("the store answers");
+            let theirs = ask(&long, &both).await.expect("the store answers");
+            let ours = format!("{} {:?}", ours.is_allowed(), ours.standings());
+            let quotas = long[parts[0].limiter].policy().quotas().len();
+            let theirs = format!("{} {:?}", theirs.is_allowed(), &theirs.standings()[..quotas]);
+            assert_eq!(ours, theirs, "{trace}");
+        }
+    }
+}
