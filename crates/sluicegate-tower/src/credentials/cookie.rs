@@ -16,12 +16,13 @@ use crate::path::hex;
 ///
 /// A value has one bucket however it is spelled: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
 /// value counts as missing. A request with two different values is refused with 400, for some frameworks read the first
-/// of them and axum's the last. For the rest, see [`ApiKey`](super::ApiKey): who throws cookies away gets a new bucket
+/// of them and axum's the last: see [`first_of_several`](Self::first_of_several). For the rest, see [`ApiKey`](super::ApiKey): who throws cookies away gets a new bucket
 /// with each new session.
 #[derive(Clone)]
 pub struct Cookie {
     name: Box<str>,
     digest: Digest,
+    takes_first: bool,
 }
 
 impl Cookie {
@@ -40,7 +41,15 @@ impl Cookie {
                 ),
             ));
         }
-        Ok(Self { name: name.into(), digest: Digest::of("cookie", name) })
+        Ok(Self { name: name.into(), digest: Digest::of("cookie", name), takes_first: false })
+    }
+
+    /// Takes the first of several different values instead of refusing the request. Only for applications that read the
+    /// first as well: otherwise a client gets a new bucket with each value that it puts in front of its session's.
+    #[must_use]
+    pub fn first_of_several(mut self) -> Self {
+        self.takes_first = true;
+        self
     }
 
     /// The bucket of a value of this cookie: to peek at it or to reset it.
@@ -69,6 +78,7 @@ impl Cookie {
         });
         let first = values.next();
         if let Some(first) = &first
+            && !self.takes_first
             && values.any(|other| unquoted(&other) != unquoted(first))
         {
             let reason = format!("the cookie {} is there with different values", self.name);

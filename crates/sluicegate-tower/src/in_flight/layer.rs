@@ -15,6 +15,7 @@ use crate::client_ip::PeerIp;
 use crate::headers::{Headers, RATELIMIT, RATELIMIT_POLICY, forbid_caching};
 use crate::in_flight::{Held, InFlightProblem, LimitInFlight};
 use crate::key::{KeyExtractor, MissingKey};
+use crate::layer::mark::Unserved;
 use crate::limit::OnMissingKey;
 use crate::refusal::{Reason, Refusal, Respond};
 
@@ -52,7 +53,8 @@ use crate::refusal::{Reason, Refusal, Respond};
 /// ```
 ///
 /// # Where to put it
-/// Around a [`RateLimitLayer`](crate::RateLimitLayer), which has spent by the time that a layer inside of it refuses.
+/// Around a [`RateLimitLayer`](crate::RateLimitLayer), so that what is refused here is not asked there. Inside of one it works
+/// as well: what the limits around it have spent is given back.
 ///
 /// # Upgrades
 /// The body of a response that switches protocols ends at once, and this layer cannot see the connection after that.
@@ -199,6 +201,8 @@ impl<R> Shared<R> {
         }
         let mut response = self.answer(Reason::Exceeded(&decision), parts);
         self.mark(response.headers_mut(), 0);
+        // Limits around this one give back what they spent.
+        response.extensions_mut().insert(Unserved);
         response
     }
 

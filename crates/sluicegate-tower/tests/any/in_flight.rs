@@ -191,6 +191,20 @@ async fn what_other_layers_said_stays() {
 }
 
 #[tokio::test]
+async fn limits_around_it_give_back_what_they_spent_on_a_request_that_it_refused() {
+    let limiter = limiter(Policy::gcra("calls", "5/h"));
+    let rate = RateLimitLayer::new(Limit::new(limiter.clone()).key(by_header()));
+    let in_flight = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
+    let service = ServiceBuilder::new().layer(rate).layer(in_flight).service_fn(hello);
+    let first = send(&service, "ada").await;
+    assert_eq!(send(&service, "ada").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 4);
+    drop(first);
+    assert_eq!(send(&service, "ada").await.status(), StatusCode::OK);
+    assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 3);
+}
+
+#[tokio::test]
 async fn fields_and_answers_can_be_chosen() {
     let uploads = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
     let service = uploads.headers(Headers::None).respond(GrpcStatus::new()).layer(service_fn(hello));

@@ -169,6 +169,10 @@ fn b36_a_cookie_is_found_by_its_name() {
     ] {
         assert_eq!(of(lines).unwrap_err().reject(), Some(StatusCode::BAD_REQUEST), "{lines:?}");
     }
+    // One that reads the first one says so.
+    let first = session.clone().first_of_several();
+    let several = from("203.0.113.5", &[("cookie", "a=b; session=s1; session=s2")]);
+    assert_eq!(found(&first, &several), Ok(session.key_of("s1")));
     let missing = from("203.0.113.5", &[("cookie", "a=b")]);
     assert_eq!(found(&session.or(PeerIp::new()), &missing), Ok(address("203.0.113.5")));
 }
