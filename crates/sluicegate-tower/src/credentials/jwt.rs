@@ -28,7 +28,8 @@ const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
 /// key. Subjects of different issuers are different, and only a digest of them is kept.
 ///
 /// Verifying takes its time, microseconds with HS256 and up to a millisecond with the others, for every token that
-/// somebody makes up: put a limit by address in front, in a layer of its own.
+/// somebody makes up. Put a limit by address in front, in a layer of its own, and let the limit with this key reject who
+/// has none: that stays spent there. What it refuses for want of units is given back, and so bounds nothing.
 ///
 /// Keys that change are several extractors: `BearerJwt::rs256(new)?.or(BearerJwt::rs256(old)?)`.
 ///
