@@ -18,7 +18,10 @@ impl Target {
             "redis" | "rediss" => Ok(Self::Standalone { info: Box::new(info(url, url)?), tls }),
             "redis+cluster" | "rediss+cluster" => {
                 let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
-                let (login, hosts, _) = split(rest);
+                let (login, hosts, path) = split(rest);
+                if !matches!(path, "" | "0") {
+                    return Err(refused(url, "a Cluster has database 0 only, and no master's name"));
+                }
                 let nodes = hosts.split(',').map(|host| info(&format!("{plain}://{login}{host}"), url));
                 Ok(Self::Cluster { nodes: nodes.collect::<Result<_, _>>()?, tls })
             }
@@ -154,6 +157,7 @@ mod tests {
             "redis+sentinel://ada:hunter2@a,b",
             "redis+sentinel://ada:hunter2@a,b/main/x",
             "redis+cluster://ada:hunter2@a:7000,b:x",
+            "redis+cluster://ada:hunter2@a:7000/3",
             "redis+cluster://ada:hunter2@",
             "redis+cluster://ada:hunter2@a@b:x",
         ] {
