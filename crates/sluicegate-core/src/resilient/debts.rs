@@ -54,17 +54,16 @@ impl Debts {
         self.count.store(keys.len(), Ordering::Relaxed);
     }
 
-    /// Strikes off up to so many units, and says how many: what was given back before it was debited.
-    pub(super) fn strike(&self, policy: &Opened, key: &Key, units: u64) -> u64 {
+    /// Strikes off up to so many units: what was given back before it was debited.
+    pub(super) fn strike(&self, policy: &Opened, key: &Key, units: u64) {
         if self.count() == 0 {
-            return 0;
+            return;
         }
         let mut keys = self.lock();
         let debt = keys.get_mut(key).and_then(|owed| owed.iter_mut().find(|debt| debt.policy.is(policy)));
-        let Some(debt) = debt else { return 0 };
-        let struck = debt.units.min(units);
-        debt.units -= struck;
-        struck
+        if let Some(debt) = debt {
+            debt.units = debt.units.saturating_sub(units);
+        }
     }
 
     /// Under another policy from now on, the one that replaces theirs; or forgotten, if that one starts everybody afresh.

@@ -18,7 +18,8 @@ pin_project! {
     /// it waits for its turn, the turn is given back. Dropped while the inner service works, what was spent stays spent.
     ///
     /// # Panics
-    /// When polled again after it was ready.
+    /// When polled again after it was ready, and when it has to wait for a turn outside of a tokio runtime that has its
+    /// timer enabled.
     pub struct CallFuture<S, Req>
     where
         S: Service<Req>,

@@ -24,6 +24,10 @@ pin_project! {
     /// Dropped before the decision, it may have spent or not, as [`Store`](sluicegate_core::Store) says. Dropped while it
     /// waits for its turn, the turn is given back. Dropped while the inner service works, what was spent stays spent:
     /// otherwise clients could dodge their limit by hanging up.
+    ///
+    /// # Panics
+    /// When polled again after it was ready, and when it has to wait for a turn outside of a tokio runtime that has its
+    /// timer enabled.
     pub struct ResponseFuture<S, B, R>
     where
         S: Service<Request<B>>,
