@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::decision::Decision;
-use crate::error::{ConfigError, StoreError};
+use crate::error::{ConfigError, ConfigErrorKind, StoreError};
 use crate::key::KeyRef;
 use crate::policy::Policy;
 
@@ -90,9 +90,14 @@ impl Opened {
         &self.policy
     }
 
-    /// What the store prepared, to be kept, if it was a store that prepares a `T`.
-    pub fn prepared_shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        Arc::clone(&self.prepared).downcast().ok()
+    /// What the store prepared for a policy that is replaced, to be kept; for [`Store::open`].
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] when it was opened on a store that does not prepare a `T`: another one.
+    pub fn replaced<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, ConfigError> {
+        let problem = "the replaced policy was opened on another store";
+        let foreign = |_| ConfigError::new(ConfigErrorKind::Store, problem);
+        Arc::clone(&self.prepared).downcast().map_err(foreign)
     }
 
     /// What the store prepared, if it was a store that prepares a `T`.

@@ -281,13 +281,7 @@ impl Inner {
 impl Store for Inner {
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
-        let predecessor = match replaced.map(|opened| opened.prepared_shared::<Buckets>()) {
-            Some(None) => {
-                let problem = "the replaced policy was opened on another store";
-                return Err(ConfigError::new(ConfigErrorKind::Store, problem));
-            }
-            buckets => buckets.flatten().zip(inherit),
-        };
+        let predecessor = replaced.map(Opened::replaced::<Buckets>).transpose()?.zip(inherit);
         self.open.open(policy, replaced, |policy| Buckets::new(self, policy, predecessor.as_ref()))
     }
 

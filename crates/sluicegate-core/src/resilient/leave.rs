@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::breaker::Pass;
-use super::{PARTS, State};
+use super::{State, each};
 use crate::error::StoreError;
 
 /// Leave to ask some parts of the store. Dropped without a result, it makes room for others.
@@ -55,7 +55,7 @@ impl State {
     pub(super) fn leave(self: &Arc<Self>, parts: u64) -> Option<Leave> {
         let mut leave = Leave { state: Arc::clone(self), passes: SmallVec::new() };
         let now_us = self.now_us();
-        for part in (0..PARTS).filter(|part| parts >> part & 1 == 1) {
+        for part in each(parts) {
             leave.passes.push((part, self.breakers[part].admit(&self.settings, now_us)?));
         }
         Some(leave)

@@ -27,7 +27,7 @@ use self::status::Counts;
 pub use self::status::ResilientStatus;
 use crate::clock::Clock;
 use crate::decision::Decision;
-use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
+use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::policy::{OnOutage, Policy};
 use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
@@ -90,6 +90,11 @@ struct State {
 /// As many parts as a store may name: the bits of [`Store::parts`].
 const PARTS: usize = 64;
 
+/// The parts that these bits name.
+fn each(parts: u64) -> impl Iterator<Item = usize> {
+    (0..PARTS).filter(move |part| parts >> part & 1 == 1)
+}
+
 /// A policy, opened on the store and, for its share, on the fallback.
 struct Prepared {
     store: Opened,
@@ -137,22 +142,15 @@ impl From<Resilient> for Arc<dyn Store> {
 impl Store for Front {
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         let state = &self.0;
-        let replaced = match replaces {
-            None => None,
-            Some((opened, inherit)) => match opened.prepared::<Prepared>() {
-                Some(prepared) => Some((prepared, inherit)),
-                None => {
-                    let problem = "the replaced policy was opened on another store";
-                    return Err(ConfigError::new(ConfigErrorKind::Store, problem));
-                }
-            },
-        };
+        let (replaced, inherit) = replaces.unzip();
+        let old = replaced.map(Opened::replaced::<Prepared>).transpose()?;
+        let old = old.as_deref().zip(inherit);
         let share = match policy.on_outage() {
             OnOutage::Local => Some(policy.share(policy.name(), 1, state.replicas)?),
             OnOutage::Allow | OnOutage::Deny => None,
         };
-        let store = state.store.open(Arc::clone(&policy), replaced.map(|(old, how)| (&old.store, how)))?;
-        let old_share = replaced.and_then(|(old, how)| Some((old.share.as_ref()?, how)));
+        let store = state.store.open(Arc::clone(&policy), old.map(|(old, how)| (&old.store, how)))?;
+        let old_share = old.and_then(|(old, how)| Some((old.share.as_ref()?, how)));
         let share = share.map(|share| state.fallback.open(Arc::new(share), old_share)).transpose()?;
         let opened = Opened::new(policy, Arc::new(Prepared { store, share }));
         if let Some((old, how)) = replaces {
@@ -199,11 +197,6 @@ impl Store for Front {
             }
         }
     }
-
-    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        _ = asks;
-        1
-    }
 }
 
 /// An ask that outlives the call.
@@ -237,8 +230,7 @@ impl State {
 
     /// Whether the store is asked for these parts.
     fn asks(&self, parts: u64) -> bool {
-        let of_them = |part: &usize| parts >> part & 1 == 1;
-        (0..PARTS).filter(of_them).all(|part| self.breakers[part].state() == BreakerState::Closed)
+        each(parts).all(|part| self.breakers[part].state() == BreakerState::Closed)
     }
 
     /// The longest that one of the parts is left alone from now.

@@ -115,16 +115,12 @@ impl Inner {
 impl Store for Inner {
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
-        let old = replaced.and_then(Opened::prepared::<Vec<Bucket>>);
-        if replaced.is_some() && old.is_none() {
-            let problem = "the replaced policy was opened on another store";
-            return Err(ConfigError::new(ConfigErrorKind::Store, problem));
-        }
+        let old = replaced.map(Opened::replaced::<Vec<Bucket>>).transpose()?;
         let generation = match inherit {
             None => String::new(),
             // Perhaps there was a reset before.
             Some(Inherit::AsIs) => {
-                old.and_then(|old| old.first()).map_or("", |old| &old.generation).to_owned()
+                old.as_ref().and_then(|old| old.first()).map_or("", |old| &old.generation).to_owned()
             }
             // Every instance that replaces by the same policy finds the same new names.
             Some(Inherit::Reset) => self.tags.tag(Key::from(policy.to_string()).as_ref())[..8].to_owned(),
