@@ -71,6 +71,7 @@ mod extract;
 mod generic;
 mod headers;
 mod in_flight;
+mod inner;
 mod key;
 mod layer;
 mod limit;

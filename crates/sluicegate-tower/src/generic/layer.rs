@@ -1,7 +1,6 @@
 //! The layer and the service: [`CallLimitLayer`] and [`CallLimit`].
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,6 +9,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::generic::{Admission, Admitted, CallError, CallFuture, CallMeter, WithCost};
+use crate::inner::{inner_accessors, take_ready};
 
 /// Puts a limit in front of any service: jobs, database queries, messages. For HTTP, [`RateLimitLayer`] answers
 /// refused requests with a response; here a refusal is a [`CallError`].
@@ -91,20 +91,7 @@ pub struct CallLimit<S, M> {
 }
 
 impl<S, M> CallLimit<S, M> {
-    /// The service behind the limit.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The service behind the limit.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The service behind the limit.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
+    inner_accessors!("The service behind the limit.");
 }
 
 impl<S, M, Req> Service<Req> for CallLimit<S, M>
@@ -127,9 +114,7 @@ where
             Admitted::Go(_) => CallFuture::calling(self.inner.call(request)),
             Admitted::Refuse(refused) => CallFuture::refused(refused.into()),
             Admitted::Wait(admission) => {
-                // Only the polled value is known to be ready, so it goes into the future and its clone stays here.
-                let next = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, next);
+                let ready = take_ready(&mut self.inner);
                 CallFuture::waiting(admission, ready, request)
             }
         }

@@ -1,7 +1,6 @@
 //! The service: [`LimitInFlight`].
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -13,6 +12,7 @@ use tower_service::Service;
 use crate::in_flight::future::{Entry, Next};
 use crate::in_flight::layer::Shared;
 use crate::in_flight::{Held, HeldPermit, InFlightFuture, InFlightProblem};
+use crate::inner::{inner_accessors, take_ready};
 use crate::refusal::Respond;
 
 /// A service that has so many requests of a key under way at once; made by [`InFlightLayer`](crate::InFlightLayer).
@@ -28,20 +28,7 @@ impl<S, R> LimitInFlight<S, R> {
         Self { inner, shared }
     }
 
-    /// The service behind the limit.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The service behind the limit.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The service behind the limit.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
+    inner_accessors!("The service behind the limit.");
 }
 
 impl<S: Clone, R> Clone for LimitInFlight<S, R> {
@@ -79,9 +66,7 @@ where
             }
             Next::Refuse(response) => InFlightFuture::refused(response),
             Next::Wait(entry) => {
-                // Only the polled value is known to be ready, so it goes into the future and its clone stays here.
-                let next = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, next);
+                let ready = take_ready(&mut self.inner);
                 InFlightFuture::waiting(entry, parts, body, ready, Arc::clone(&self.shared))
             }
         }

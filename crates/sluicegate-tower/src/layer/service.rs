@@ -1,13 +1,13 @@
 //! The service: [`RateLimit`].
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use tower_service::Service;
 
+use crate::inner::{inner_accessors, take_ready};
 use crate::layer::future::{Passed, ResponseFuture};
 use crate::layer::gate::{Gate, Next};
 use crate::layer::shared::Shared;
@@ -28,20 +28,7 @@ impl<S, R> RateLimit<S, R> {
         Self { inner, shared }
     }
 
-    /// The service behind the limits.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The service behind the limits.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The service behind the limits.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
+    inner_accessors!("The service behind the limits.");
 }
 
 impl<S: fmt::Debug, R> fmt::Debug for RateLimit<S, R> {
@@ -81,9 +68,7 @@ where
             }
             Next::Refuse(response) => ResponseFuture::refused(response),
             Next::Wait(step) => {
-                // Only the polled value is known to be ready, so it goes into the future and its clone stays here.
-                let next = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, next);
+                let ready = take_ready(&mut self.inner);
                 ResponseFuture::waiting(step, gate, parts, body, ready, Arc::clone(&self.shared))
             }
         }

@@ -1,13 +1,13 @@
 //! The service: [`Outgoing`].
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tower_service::Service;
 
 use crate::generic::CallError;
+use crate::inner::{inner_accessors, take_ready};
 use crate::outgoing::future::{Departure, Next};
 use crate::outgoing::layer::Shared;
 use crate::outgoing::{HttpWire, OutgoingFuture, Wire};
@@ -25,20 +25,7 @@ impl<S, W> Outgoing<S, W> {
         Self { inner, shared }
     }
 
-    /// The client.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The client.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The client.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
+    inner_accessors!("The client.");
 }
 
 impl<S: Clone, W> Clone for Outgoing<S, W> {
@@ -73,9 +60,7 @@ where
             Next::Go => OutgoingFuture::calling(self.inner.call(request), departure.key, &self.shared),
             Next::Fail(failure) => OutgoingFuture::failed(failure, &self.shared),
             Next::Wait => {
-                // Only the polled value is known to be ready, so it goes into the future and its clone stays here.
-                let next = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, next);
+                let ready = take_ready(&mut self.inner);
                 OutgoingFuture::waiting(departure, ready, request, &self.shared)
             }
         }

@@ -16,7 +16,8 @@ use sluicegate_tower::{CallError, CallLimit, CallLimitLayer, CallMeter};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{Strict, broken, limiter, slow};
+use crate::strict::Strict;
+use crate::support::{broken, limiter, slow};
 
 #[derive(Clone)]
 struct Job {

@@ -8,5 +8,7 @@ mod grpc;
 mod in_flight;
 mod outgoing;
 mod readiness;
+#[path = "../strict/mod.rs"]
+mod strict;
 mod support;
 mod upgrades;

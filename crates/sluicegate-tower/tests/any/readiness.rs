@@ -10,7 +10,8 @@ use sluicegate_tower::{CallLimitLayer, InFlightLayer, OutgoingLayer, key_fn};
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceExt};
 
-use crate::support::{Body, Strict, limiter, slow};
+use crate::strict::Strict;
+use crate::support::{Body, limiter, slow};
 
 fn request() -> Request<()> {
     Request::get("https://api.example.org/").body(()).unwrap()

@@ -10,8 +10,9 @@ use sluicegate_core::{Policy, Store};
 use sluicegate_tower::{Headers, Limit, Meter, RateLimitLayer, Tiers};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::readiness::{Slow, Strict, passes_in_every_order};
+use crate::readiness::{Slow, passes_in_every_order};
 use crate::remote::Remote;
+use crate::strict::Strict;
 use crate::support::{Body, by_header, paused_store};
 
 /// What a layer may have besides one limit; a bit each.

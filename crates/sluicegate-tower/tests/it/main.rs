@@ -25,6 +25,8 @@ mod remote;
 mod shadow;
 mod stacked;
 mod stores;
+#[path = "../strict/mod.rs"]
+mod strict;
 mod support;
 mod tiers;
 mod waiting;

@@ -2,59 +2,18 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, Ready, ready};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::future::{Ready, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::{Constant, Extraction, KeyExtractor, Limit, RateLimitLayer, key_fn};
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
+use crate::strict::Strict;
 use crate::support::{Body, Handler, by_header, from, on, paused_store, send, store};
-
-/// Panics when it is called without being ready. A clone is not ready, and takes two polls to be.
-#[derive(Default)]
-pub(crate) struct Strict {
-    polls: usize,
-    calls: Arc<AtomicUsize>,
-}
-
-impl Clone for Strict {
-    fn clone(&self) -> Self {
-        Self { polls: 0, calls: Arc::clone(&self.calls) }
-    }
-}
-
-impl Service<Request<()>> for Strict {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.polls += 1;
-        if self.polls < 2 {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _request: Request<()>) -> Self::Future {
-        assert!(self.polls >= 2, "called without being ready");
-        self.polls = 0;
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async {
-            tokio::task::yield_now().await;
-            Ok(Response::new(Full::from("ok")))
-        })
-    }
-}
 
 /// Sends requests one after another, from clones made before and after the poll, and many at once. All must pass.
 pub(crate) async fn passes_in_every_order<S>(mut service: S)
