@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use sluicegate::{Decided, Header, KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
-use tokio::net::TcpListener;
+use sluicegate_examples::listen;
 
 #[derive(Clone)]
 struct App {
@@ -84,15 +84,7 @@ Ctrl-C ends it."
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().init();
-    let port = match std::env::var("PORT") {
-        Ok(port) => {
-            port.parse().map_err(|_| format!("PORT is {port:?}, and must be a number from 0 to 65535"))?
-        }
-        Err(_) => 3000,
-    };
-    let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(|error| {
-        format!("cannot listen on 127.0.0.1:{port}: {error}; PORT=3001 chooses another port")
-    })?;
+    let listener = listen().await?;
     println!("{}", guide(listener.local_addr()?));
     axum::serve(listener, app().into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(async { _ = tokio::signal::ctrl_c().await })

@@ -15,7 +15,7 @@ use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use sluicegate::{ApiKey, ConfigError, KeyExtractor, Limit, MemoryStore, Meter, PeerIp, Policy};
 use sluicegate::{RateLimitExt, RateLimitLayer};
-use tokio::net::TcpListener;
+use sluicegate_examples::listen;
 
 const LONGEST_PROMPT_BYTES: usize = 2048;
 const LONGEST_ANSWER_TOKENS: usize = 256;
@@ -86,12 +86,7 @@ Ctrl-C ends it."
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().init();
-    let port = std::env::var("PORT").map_or(Ok(3000), |port| {
-        port.parse().map_err(|_| format!("PORT is {port:?}, and must be a number from 0 to 65535"))
-    })?;
-    let listener = TcpListener::bind(("127.0.0.1", port)).await.map_err(|error| {
-        format!("cannot listen on 127.0.0.1:{port}: {error}; PORT=3001 chooses another port")
-    })?;
+    let listener = listen().await?;
     println!("{}", guide(listener.local_addr()?));
     let app = app(&MemoryStore::new(), Duration::from_millis(100))?;
     Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
