@@ -59,8 +59,7 @@ fn part(random: &mut Random, modes: u64, now_us: u64) -> Part {
         0..=3 => Mode::Spend,
         4 => Mode::Peek,
         5 => Mode::Charge,
-        6 => Mode::Refund { spent_us: None },
-        7 => Mode::Refund { spent_us: Some(now_us.saturating_sub(random.below(2_000_000))) },
+        6 | 7 => Mode::Refund,
         8 => Mode::Reserve { longest: Duration::from_micros(random.below(DAY_US)) },
         _ => Mode::Reset,
     };

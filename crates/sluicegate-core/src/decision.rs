@@ -6,6 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::policy::{Policy, PolicyQuota};
+use crate::receipt::{Receipt, Trace};
 
 /// What a limiter decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,15 +36,33 @@ pub enum Basis {
 ///
 /// The numbers on the decision itself are those of the quota that decided: the one that refuses longest, or, when
 /// all allow, the one with the fewest units left. Waits are rounded up, what remains is rounded down.
-#[derive(Clone, Debug)]
+///
+/// A clone says the same, and has no [receipt](Self::take_receipt): what was spent is given back once.
+#[derive(Debug)]
 pub struct Decision {
     outcome: Outcome,
     deciding: u8,
     basis: Basis,
+    /// A bit per ask whose receipt was not taken; none in a clone.
+    receipts: u16,
+    /// One per standing, or none.
+    traces: Option<Box<[Trace]>>,
     at_us: u64,
     delay_us: u64,
     standings: Standings,
     policies: Option<Arc<[Arc<Policy>]>>,
+}
+
+impl Clone for Decision {
+    fn clone(&self) -> Self {
+        Self {
+            receipts: 0,
+            traces: None,
+            standings: self.standings.clone(),
+            policies: self.policies.clone(),
+            ..*self
+        }
+    }
 }
 
 /// Four quotas fit without an allocation; a request with more of them costs one.
@@ -56,6 +75,7 @@ pub struct Standing {
     remaining: u64,
     reset_after_us: u64,
     available_after_us: u64,
+    spent: u32,
     policy: u8,
     quota: u8,
     passed: bool,
@@ -73,7 +93,21 @@ impl Standing {
         reset_after_us: u64,
         available_after_us: u64,
     ) -> Self {
-        Self { limit, remaining, reset_after_us, available_after_us, policy, quota, passed }
+        Self { limit, remaining, reset_after_us, available_after_us, spent: 0, policy, quota, passed }
+    }
+
+    /// The same, of a quota of which `cost` units were spent. For authors of stores.
+    #[inline]
+    #[must_use]
+    pub fn spending(mut self, cost: u64) -> Self {
+        // What is above that is spent, and is not given back.
+        self.spent = u32::try_from(cost).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// Units that the decision has spent of it, as far as they took effect.
+    pub fn spent(&self) -> u64 {
+        self.spent.into()
     }
 
     /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
@@ -133,7 +167,18 @@ impl Decision {
     pub(crate) fn single(outcome: Outcome, at_us: u64, delay_us: u64, standing: Standing) -> Self {
         let mut standings = SmallVec::new();
         standings.push(standing);
-        Self { outcome, deciding: 0, basis: Basis::Store, at_us, delay_us, standings, policies: None }
+        let (basis, receipts) = (Basis::Store, u16::MAX);
+        Self {
+            outcome,
+            deciding: 0,
+            basis,
+            receipts,
+            traces: None,
+            at_us,
+            delay_us,
+            standings,
+            policies: None,
+        }
     }
 
     fn of(outcome: Outcome, at_us: u64, delay_us: u64, standings: Standings) -> Self {
@@ -145,7 +190,35 @@ impl Decision {
         };
         let deciding = (0_u8..).zip(&standings).min_by_key(|(_, standing)| strictness(standing));
         let deciding = deciding.map_or(0, |(index, _)| index);
-        Self { outcome, deciding, basis: Basis::Store, at_us, delay_us, standings, policies: None }
+        let (basis, receipts) = (Basis::Store, u16::MAX);
+        Self { outcome, deciding, basis, receipts, traces: None, at_us, delay_us, standings, policies: None }
+    }
+
+    /// The same, with what each quota's bucket was like before: one trace per standing. For authors of stores.
+    #[must_use]
+    pub fn with_traces(mut self, traces: impl Into<Box<[Trace]>>) -> Self {
+        self.traces = Some(traces.into());
+        self
+    }
+
+    /// What the ask at this place has spent, to give it back; once. `None` if it has spent nothing, if the receipt was
+    /// taken, and from a clone.
+    pub fn take_receipt(&mut self, ask: usize) -> Option<Receipt> {
+        let bit = u32::try_from(ask).ok().and_then(|ask| 1_u16.checked_shl(ask))?;
+        if !self.is_allowed() || self.receipts & bit == 0 {
+            return None;
+        }
+        self.receipts &= !bit;
+        let own = || self.standings.iter().enumerate().filter(|(_, standing)| standing.policy_index() == ask);
+        if own().all(|(_, standing)| standing.spent == 0) {
+            return None;
+        }
+        let traces = self.traces.as_deref().unwrap_or_default();
+        Some(Receipt::new(
+            self.spent_us(),
+            own().map(|(_, standing)| standing.spent()),
+            own().filter_map(|(index, _)| traces.get(index).copied()),
+        ))
     }
 
     /// This decision as it stands `by` later, if nothing else was decided: all waits are shorter.
@@ -174,10 +247,22 @@ impl Decision {
     /// This decision, if its asks had stood at these places among others.
     #[cfg(feature = "resilient")]
     pub(crate) fn of_asks(mut self, places: &[u8]) -> Self {
+        // A decision of one ask may be shown as one of many.
+        self.receipts = u16::MAX;
         for standing in &mut self.standings {
             standing.policy = places.get(standing.policy_index()).copied().unwrap_or(standing.policy);
         }
         self
+    }
+
+    /// This decision, of its first `count` asks: where the others were about the same buckets.
+    #[must_use]
+    pub fn of_first(mut self, count: usize) -> Self {
+        if self.standings.iter().all(|standing| standing.policy_index() < count) {
+            return self;
+        }
+        self.standings.retain(|standing| standing.policy_index() < count);
+        Self { traces: None, ..Self::of(self.outcome, self.at_us, self.delay_us, self.standings) }
     }
 
     /// Sets the policies that its standings refer to, one per ask.
@@ -206,6 +291,7 @@ impl Decision {
             self.delay_us.saturating_add(inner.delay_us),
             self.standings.iter().copied().chain(shifted).collect(),
         );
+        merged.receipts = 0;
         merged.basis = if self.basis == Basis::Store { inner.basis } else { self.basis };
         if let (Some(outer), Some(inner)) = (&self.policies, &inner.policies) {
             merged.set_policies(outer.iter().chain(inner.iter()).cloned().collect());
@@ -229,8 +315,7 @@ impl Decision {
         Duration::from_micros(if self.is_allowed() { self.delay_us } else { 0 })
     }
 
-    /// When what an allowed request spent began to count, in microseconds of the store's clock: what a refund later
-    /// refers to, see [`RateLimiter::refund_of`](crate::RateLimiter::refund_of).
+    /// When what an allowed request spent began to count, in microseconds of the store's clock.
     pub fn spent_us(&self) -> u64 {
         self.at_us.saturating_add(self.delay_us)
     }

@@ -40,6 +40,7 @@ mod limiter;
 mod memory;
 mod policy;
 mod quota;
+mod receipt;
 mod registry;
 #[cfg(feature = "resilient")]
 mod resilient;
@@ -53,10 +54,11 @@ pub use self::decision::{Basis, Decision, Outcome, Standing};
 pub use self::error::{BoxError, ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 pub use self::in_flight::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Permit};
 pub use self::key::{AsKey, Key, KeyRef};
-pub use self::limiter::RateLimiter;
+pub use self::limiter::{Change, Limiters, RateLimiter};
 pub use self::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
 pub use self::policy::{MAX_BUCKETS, OnExceeded, OnOutage, Policy, PolicyBuilder, PolicyQuota};
 pub use self::quota::{IntoQuota, Quota};
+pub use self::receipt::{Receipt, Trace};
 pub use self::registry::Registry;
 #[cfg(feature = "resilient")]
 pub use self::resilient::{BreakerSettings, BreakerState, Resilient, ResilientBuilder, ResilientStatus};

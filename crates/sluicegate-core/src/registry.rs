@@ -13,13 +13,15 @@ use crate::store::Opened;
 /// Equal policies share what was prepared; a different one under a name in use is refused, for it would take over
 /// buckets that are not its own. A name is free again when the last limiter that used it is gone.
 pub struct Registry<T> {
-    open: Mutex<HashMap<String, Open<T>>>,
+    /// Of each name those that are still in use, the youngest last.
+    open: Mutex<HashMap<String, Vec<Open<T>>>>,
 }
 
 type Open<T> = (Arc<Policy>, Weak<T>);
 
 impl<T: Send + Sync + 'static> Registry<T> {
-    /// Opens a policy: with what was prepared for an equal one, or with what `prepare` makes.
+    /// Opens a policy: with what was prepared for an equal one, or with what `prepare` makes. A replacement that is dropped
+    /// unused leaves the policy that it was to replace where it was.
     ///
     /// # Errors
     /// What `prepare` returns; and when the name is in use for a different policy, unless it is the one `replaced`.
@@ -30,24 +32,21 @@ impl<T: Send + Sync + 'static> Registry<T> {
         prepare: impl FnOnce(&Arc<Policy>) -> Result<T, ConfigError>,
     ) -> Result<Opened, ConfigError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, policies| {
+            policies.retain(|(_, prepared)| prepared.strong_count() > 0);
+            !policies.is_empty()
+        });
+        let policies = open.entry(policy.name().to_owned()).or_default();
         let current =
-            open.get(policy.name()).and_then(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
+            policies.iter().rev().find_map(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
         match (current, replaced) {
             // Another limiter of the same policy may have been replaced by this one already.
             (Some((current, prepared)), replaced)
-                if *current == policy && replaced.is_none_or(|old| !old.has(&prepared)) =>
+                if policy.is_like(current) && replaced.is_none_or(|old| !old.has(&prepared)) =>
             {
-                return Ok(Opened::new(policy, prepared));
+                return Ok(Opened::new(Arc::clone(current), prepared));
             }
-            (Some((current, _)), None) => {
-                return Err(ConfigError::new(
-                    ConfigErrorKind::NameTaken,
-                    format!(
-                        "the name {:?} is taken on this store by another policy ({current}): give this one ({policy}) another name, or replace that one",
-                        policy.name()
-                    ),
-                ));
-            }
+            (Some((current, _)), None) => return Err(name_taken(&policy, current)),
             (_, Some(replaced)) if replaced.policy().name() != policy.name() => {
                 return Err(ConfigError::new(
                     ConfigErrorKind::Policy,
@@ -61,10 +60,19 @@ impl<T: Send + Sync + 'static> Registry<T> {
             _ => {}
         }
         let prepared = Arc::new(prepare(&policy)?);
-        open.retain(|_, (_, prepared)| prepared.strong_count() > 0);
-        open.insert(policy.name().to_owned(), (Arc::clone(&policy), Arc::downgrade(&prepared)));
+        policies.push((Arc::clone(&policy), Arc::downgrade(&prepared)));
         Ok(Opened::new(policy, prepared))
     }
+}
+
+pub(crate) fn name_taken(policy: &Policy, current: &Policy) -> ConfigError {
+    ConfigError::new(
+        ConfigErrorKind::NameTaken,
+        format!(
+            "the name {:?} is taken on this store by another policy ({current}): give this one ({policy}) another name, or replace that one",
+            policy.name()
+        ),
+    )
 }
 
 impl<T> Default for Registry<T> {
@@ -76,6 +84,6 @@ impl<T> Default for Registry<T> {
 impl<T> fmt::Debug for Registry<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_set().entries(open.values().map(|(policy, _)| policy.to_string())).finish()
+        f.debug_set().entries(open.values().flatten().map(|(policy, _)| policy.to_string())).finish()
     }
 }

@@ -11,15 +11,19 @@ use std::time::Duration;
 use crate::decision::Decision;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError};
 use crate::key::KeyRef;
+use crate::limiter::Limiters;
 use crate::policy::Policy;
+use crate::receipt::Receipt;
 
 /// Where state lives, and who decides.
 ///
 /// # Contract
 /// - `decide` admits no more than the policies' algorithms define, under any concurrency.
 /// - All spending asks of one call are granted together or not at all; a call that is not granted changes nothing.
-/// - `decide` starts its work when it is called. Dropping the verdict does not undo what was spent, and what was
-///   asked to be given back is given back.
+/// - `decide` starts its work when it is called, and finishes it: a verdict that is dropped, polled or not, undoes and
+///   prevents nothing.
+/// - Several asks for one bucket in one call see each other, in their order.
+/// - A decision that spends says how much took effect, by [`Standing::spending`](crate::Standing::spending).
 /// - A request's future may be dropped at any time, so nothing may be held between `decide` and the verdict.
 pub trait Store: Send + Sync + 'static {
     /// Prepares a policy: checks that this store can keep it exactly, and compiles what can be compiled once.
@@ -40,17 +44,25 @@ pub trait Store: Send + Sync + 'static {
         _ = asks;
         1
     }
+
+    /// The handles of this store, one per name: a field that starts as its default.
+    fn limiters(&self) -> &Limiters;
 }
 
-/// How the keys of a replaced policy start under the new one. A quota inherits from the one with the same id; one
-/// without an id from the one without, if there is just one such quota on either side; others start afresh. A key that
-/// would be at rest by now, had its policy stayed, is at rest under the new one. The entries of a sliding log are
-/// inherited as one. A memory store follows a key through up to 32 replacements between two of its requests.
+/// How the keys of a replaced policy start under the new one, once, when they are next asked for.
 ///
-/// The strategies are Bucket4j's (`TokensInheritanceStrategy`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A quota inherits from the one with the same rule; if there is none, from the one with the same id; if there is none,
+/// from the one that has counted most. A quota whose rule stays is not touched at all. A memory store follows a key
+/// through up to 32 replacements between two of its requests.
+///
+/// All but [`Spent`](Self::Spent) are Bucket4j's (`TokensInheritanceStrategy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Inherit {
+    /// With the units that were spent: 50 of 100 become 50 of 10, a debt of 40. Nobody gains by the replacement, whatever
+    /// the old and the new algorithm. A debt under a sliding counter or log is forgotten after its periods.
+    #[default]
+    Spent,
     /// Afresh: everybody has the whole new burst.
     Reset,
     /// With the units that remained, at most the new burst.
@@ -122,6 +134,7 @@ pub struct Ask<'a> {
     /// One per quota, if they are not the same.
     costs: &'a [u64],
     mode: Mode,
+    receipt: Option<&'a Receipt>,
 }
 
 /// What is to be done with the cost.
@@ -133,16 +146,20 @@ pub enum Mode {
     /// Say whether it would fit, and spend nothing.
     Peek,
     /// Spend it, if it fits now or its turn comes within `longest`; [`Decision::delay`] says when.
+    ///
+    /// Of several limits that are asked together, those that the turn does not wait for hold the cost until then: it counts
+    /// in full, and does not drain. They hold at most half of a key's burst, or one unit.
     Reserve {
         /// The longest wait.
         longest: Duration,
     },
-    /// Give it back, as far as it still counts.
-    Refund {
-        /// When it was spent, as [`Decision::spent_us`] says; `None` if that is not known, and for a turn that has not
-        /// come yet.
-        spent_us: Option<u64>,
-    },
+    /// Give it back, as far as it still counts; with the [`Receipt`] of what was spent, exactly that.
+    Refund,
+    /// Give up the turn of the receipt, which has not come. It is taken back if no later turn depends on it, and otherwise
+    /// the ask does not pass.
+    Return,
+    /// The turn of the receipt has come: what was held for it is spent now.
+    Depart,
     /// Spend it whether it fits or not: what does not fit is a debt.
     Charge,
     /// Forget the key; the cost does not matter.
@@ -150,18 +167,16 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// How long ago what is given back was spent; 0 if that is not known.
-    pub(crate) fn spent_ago_us(self, now_us: u64) -> u64 {
-        match self {
-            Self::Refund { spent_us: Some(spent_us) } => now_us.saturating_sub(spent_us),
-            _ => 0,
-        }
-    }
-
     /// Whether it spends only if there is room.
     #[inline]
     pub fn spends(self) -> bool {
         matches!(self, Self::Spend | Self::Reserve { .. })
+    }
+
+    /// Whether it is a question, that may be answered with a refusal, and not the report of something that has happened.
+    #[inline]
+    pub fn asks(self) -> bool {
+        self.spends() || self == Self::Peek
     }
 }
 
@@ -169,7 +184,32 @@ impl<'a> Ask<'a> {
     /// An ask for `cost` units of `key`'s bucket.
     #[inline]
     pub fn new(policy: &'a Opened, key: KeyRef<'a>, cost: u64, mode: Mode) -> Self {
-        Self { policy, key, cost, costs: &[], mode }
+        Self { policy, key, cost, costs: &[], mode, receipt: None }
+    }
+
+    /// The same ask, of a policy as another store has prepared it: for stores around stores.
+    #[must_use]
+    pub fn on<'b>(self, policy: &'b Opened) -> Ask<'b>
+    where
+        'a: 'b,
+    {
+        Ask { policy, ..self }
+    }
+
+    /// The same ask with a cost of its own for each quota, in their order: for what one of them still counts and another
+    /// has forgotten. [`cost`](Self::cost) is the highest then.
+    #[must_use]
+    pub fn with_costs(mut self, costs: &'a [u64]) -> Self {
+        self.cost = costs.iter().copied().max().unwrap_or(self.cost);
+        self.costs = costs;
+        self
+    }
+
+    /// The same ask about what this receipt says was spent; the cost is part of that.
+    #[must_use]
+    pub fn of(mut self, receipt: &'a Receipt) -> Self {
+        self.receipt = Some(receipt);
+        self
     }
 
     /// The policy, as the store prepared it.
@@ -184,19 +224,15 @@ impl<'a> Ask<'a> {
         self.key
     }
 
-    /// The same ask with a cost of its own for each quota, in their order: for what one of them still counts and another
-    /// has forgotten. [`cost`](Self::cost) is the highest then.
-    #[must_use]
-    pub fn with_costs(mut self, costs: &'a [u64]) -> Self {
-        self.cost = costs.iter().copied().max().unwrap_or(self.cost);
-        self.costs = costs;
-        self
-    }
-
     /// How many units.
     #[inline]
     pub fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// One cost per quota; empty if they are all the same.
+    pub fn costs(&self) -> &'a [u64] {
+        self.costs
     }
 
     /// How many units of the quota at this place in the policy.
@@ -214,6 +250,12 @@ impl<'a> Ask<'a> {
     pub fn mode(&self) -> Mode {
         self.mode
     }
+
+    /// What it is about that was spent before, if that is known.
+    #[inline]
+    pub fn receipt(&self) -> Option<&'a Receipt> {
+        self.receipt
+    }
 }
 
 type Pending = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
@@ -221,7 +263,7 @@ type Pending = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>
 /// A decision, or the promise of one: a future that is ready at once when the store is in memory.
 ///
 /// # Cancel safety
-/// Dropping it gives nothing back: what the store spent stays spent.
+/// Dropping it gives nothing back and prevents nothing: what was asked is done, polled or not.
 #[must_use = "a verdict says whether the request may go on"]
 pub struct Verdict(Answer);
 

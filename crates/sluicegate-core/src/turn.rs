@@ -5,16 +5,17 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep};
 
+use crate::decision::Decision;
 use crate::key::Key;
 use crate::limiter::RateLimiter;
 
-/// A reserved turn: a future that is ready when the turn has come.
+/// A reserved turn: a future that is ready when the turn has come, with the decision as it stands then.
 ///
 /// # Cancel safety
 /// A turn that is dropped before it came is given back: those of this process who wait behind it for the same key,
@@ -27,6 +28,7 @@ pub struct Turn {
     places: SmallVec<[Place; 1]>,
     place: Arc<Waiting>,
     has_come: bool,
+    decision: Option<Decision>,
 }
 
 /// One limiter's queue that a turn stands in.
@@ -45,8 +47,9 @@ struct Waiting {
 }
 
 impl Turn {
-    /// The turn that an allowed decision of these limiters, with these costs, has reserved `delay` from now.
-    pub fn new(delay: Duration, limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Self {
+    /// The turn that an allowed decision of these limiters, with these costs, has reserved.
+    pub fn new(decision: Decision, limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Self {
+        let delay = decision.delay();
         let places: SmallVec<[Place; 1]> =
             limits.into_iter().map(|(limiter, key, cost)| Place { limiter, key, cost }).collect();
         // tokio caps what cannot be represented at some thirty years.
@@ -60,14 +63,22 @@ impl Turn {
         for Place { limiter, key, .. } in &places {
             limiter.queues().enter(key, &place);
         }
-        Self { sleep: Box::pin(tokio::time::sleep_until(departs)), places, place, has_come: false }
+        Self {
+            sleep: Box::pin(tokio::time::sleep_until(departs)),
+            places,
+            place,
+            has_come: false,
+            decision: Some(decision),
+        }
     }
 }
 
 impl Future for Turn {
-    type Output = ();
+    type Output = Decision;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    /// # Panics
+    /// When polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
         let departs = {
             let mut slot = self.place.slot();
             slot.1 = Some(cx.waker().clone());
@@ -76,9 +87,11 @@ impl Future for Turn {
         if self.sleep.deadline() != departs {
             self.sleep.as_mut().reset(departs);
         }
-        let poll = self.sleep.as_mut().poll(cx);
-        self.has_come = poll.is_ready();
-        poll
+        ready!(self.sleep.as_mut().poll(cx));
+        self.has_come = true;
+        let decision = self.decision.take().expect("a turn is polled until it has come, once");
+        let delay = decision.delay();
+        Poll::Ready(decision.later(delay))
     }
 }
 
@@ -188,13 +201,13 @@ impl RateLimiter {
         key: impl Into<Key>,
         cost: u64,
         longest: Duration,
-    ) -> Result<crate::Decision, crate::StoreError> {
+    ) -> Result<Decision, crate::StoreError> {
         let key = key.into();
         let decision = self.reserve(&key, cost, longest).await?;
-        if !decision.delay().is_zero() {
-            Turn::new(decision.delay(), [(self.clone(), key, cost)]).await;
+        if decision.delay().is_zero() {
+            return Ok(decision);
         }
-        Ok(decision)
+        Ok(Turn::new(decision, [(self.clone(), key, cost)]).await)
     }
 }
 
@@ -219,7 +232,7 @@ mod tests {
 
     async fn turn(limiter: &RateLimiter, cost: u64) -> Turn {
         let decision = limiter.reserve("ada", cost, Duration::from_secs(60)).await.unwrap();
-        Turn::new(decision.delay(), [(limiter.clone(), "ada".into(), cost)])
+        Turn::new(decision, [(limiter.clone(), "ada".into(), cost)])
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,6 +14,8 @@ pub(crate) struct Cell {
     pub(crate) rule: Rule,
     pub(crate) mode: Mode,
     pub(crate) cost: u64,
+    /// When what is given back was spent, if that is known.
+    pub(crate) spent_us: Option<u64>,
     /// The ask that it belongs to, and the quota of that ask's policy.
     pub(crate) at: (u8, u8),
 }
@@ -25,12 +27,12 @@ impl Cell {
         name.push('{');
         name.push_str(tag);
         name.push('}');
-        Self { name, tag_at: bucket.stem.len(), rule: bucket.rule, mode, cost, at }
+        Self { name, tag_at: bucket.stem.len(), rule: bucket.rule, mode, cost, spent_us: None, at }
     }
 
     /// Whether it is carried out whatever the bucket holds, if nothing beside it is refused.
     pub(crate) fn must_happen(&self) -> bool {
-        matches!(self.mode, Mode::Refund { .. } | Mode::Charge | Mode::Reset)
+        !self.mode.asks()
     }
 
     /// Nothing is given back, and nothing refused: it says where the bucket stands.
@@ -40,7 +42,7 @@ impl Cell {
 
     /// The same cost, given back as far as it still counts of what was spent then.
     pub(crate) fn refund(&self, spent_us: Option<u64>) -> Self {
-        Self { mode: Mode::Refund { spent_us }, ..self.clone() }
+        Self { mode: Mode::Refund, spent_us, ..self.clone() }
     }
 
     /// The key of its state.

@@ -88,7 +88,7 @@ pub(crate) fn command(call: Call, cells: &[Cell], time: Option<u64>) -> Cmd {
     };
     let mut orders = Vec::with_capacity(80 * cells.len());
     for cell in cells {
-        let (mode, span_us) = mode(cell.mode);
+        let (mode, span_us) = mode(cell);
         let numbers = numbers(&cell.rule);
         #[expect(clippy::cast_precision_loss, reason = "as where Lua would read them")]
         let all =
@@ -99,12 +99,12 @@ pub(crate) fn command(call: Call, cells: &[Cell], time: Option<u64>) -> Cmd {
     command
 }
 
-fn mode(mode: Mode) -> (u64, u64) {
-    match mode {
+fn mode(cell: &Cell) -> (u64, u64) {
+    match cell.mode {
         Mode::Peek => (1, 0),
         Mode::Reserve { longest } => (2, u64::try_from(longest.as_micros()).unwrap_or(u64::MAX)),
         // 0 is a moment long ago: the script takes it for one that is not known.
-        Mode::Refund { spent_us } => (3, spent_us.unwrap_or(0)),
+        Mode::Refund => (3, cell.spent_us.unwrap_or(0)),
         Mode::Charge => (4, 0),
         Mode::Reset => (5, 0),
         // `Mode` may grow; a store that does not know a mode must not spend more than was meant.
@@ -177,6 +177,11 @@ pub(crate) fn decision(reply: &Value, cells: &[Cell]) -> Result<Decision, StoreE
             said.reset_after_us,
             said.available_after_us,
         )
+        .spending(if said.passed && (cell.mode.spends() || cell.mode == Mode::Charge) {
+            cell.cost
+        } else {
+            0
+        })
     });
     let outcome = if said.iter().all(|said| said.passed) {
         Outcome::Allowed

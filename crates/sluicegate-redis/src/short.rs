@@ -116,7 +116,8 @@ impl Reply {
         let standings = cells.iter().zip(&looks).map(|(cell, (before, opens_us))| {
             let rule = &cell.rule;
             let after = match cell.mode {
-                Mode::Spend | Mode::Charge if granted => rule.spend(*before, now_us, now_us, cell.cost),
+                Mode::Spend if granted => rule.spend(*before, now_us, now_us, cell.cost),
+                Mode::Charge if granted => rule.charge(*before, now_us, cell.cost).0,
                 _ => *before,
             };
             let (passed, remaining) = (*opens_us <= now_us, rule.remaining(after, now_us));
@@ -135,6 +136,7 @@ impl Reply {
                 reset_us,
                 available_us.saturating_sub(now_us),
             )
+            .spending(if granted && cell.mode != Mode::Peek { cell.cost } else { 0 })
         });
         Some(Decision::new(outcome, now_us, 0, standings))
     }

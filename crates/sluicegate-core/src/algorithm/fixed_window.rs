@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, State};
+use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Fixed window: at most `limit` units per window.
@@ -29,7 +29,7 @@ pub struct FixedWindow {
     period_us: NonZeroU64,
     burst: u64,
     aligned: bool,
-    /// The count at which a debt saturates.
+    /// The count above which a charge is forgotten.
     ceiling: u64,
 }
 
@@ -52,8 +52,14 @@ impl FixedWindow {
                 format!("a burst of {burst} takes longer than ten years to refill at {}", quota.quota),
             ));
         }
-        let ceiling = EXACT.min((DEBT_HORIZON_US / period_us).saturating_mul(limit.get()));
-        Ok(Self { limit, period_us, burst, aligned, ceiling })
+        let rule = Self { limit, period_us, burst, aligned, ceiling: 0 };
+        Ok(rule.with_debt(quota.most_debt()))
+    }
+
+    pub(super) fn with_debt(mut self, units: u64) -> Self {
+        let exact = EXACT.min((DEBT_HORIZON_US / self.period_us).saturating_mul(self.limit.get()));
+        self.ceiling = units.min(exact);
+        self
     }
 
     /// Units that each border gives back.
@@ -76,7 +82,7 @@ impl FixedWindow {
         self.aligned
     }
 
-    /// The count at which a debt saturates.
+    /// The count above which a charge is forgotten.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
@@ -142,9 +148,15 @@ impl FixedWindow {
 
     pub(super) fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
         let mut window = self.window(state, at_us);
-        window.used = window.used.saturating_add(cost).min(self.ceiling);
+        window.used = window.used.saturating_add(cost).min(EXACT);
         window.closed = at_us > now_us || Self::is_over(&window, now_us);
         self.state(window)
+    }
+
+    /// Spends at once up to the ceiling; says how many units took effect.
+    pub(super) fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+        let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).used));
+        (self.spend(state, now_us, now_us, added), added)
     }
 
     pub(super) fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
@@ -155,6 +167,43 @@ impl FixedWindow {
         }
         window.used = window.used.saturating_sub(cost);
         self.state(window)
+    }
+
+    /// Each border since has given `limit` units back, those first that came first.
+    pub(super) fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+        let mut window = self.window(state, now_us);
+        let spent_in_us = self.window(spent.after, spent.at_us).start_us;
+        let borders = window.start_us.saturating_sub(spent_in_us) / self.period_us;
+        let drained = borders.saturating_mul(self.limit.get());
+        let leaked = drained.saturating_sub(spent.found.saturating_sub(spent.given_since));
+        let given = give.min(spent.cost.saturating_sub(leaked)).min(window.used);
+        window.used = window.used.saturating_sub(given);
+        (self.state(window), given)
+    }
+
+    /// Whoever came later: a count forgets the order.
+    pub(super) fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
+        let mut window = self.window(state, turn.at_us);
+        if window.start_us != self.window(turn.after, turn.at_us).start_us {
+            return None;
+        }
+        window.used = window.used.saturating_sub(turn.cost);
+        Some(self.state(window))
+    }
+
+    /// The window of another limit, if it has the same borders: its start and its count stay.
+    pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
+        let alike = self.period_us == from.period_us && self.aligned == from.aligned;
+        alike.then(|| {
+            if state.until_us <= now_us { State::REST } else { self.state(from.window(state, now_us)) }
+        })
+    }
+
+    /// Units counted, with those of the windows that turns ahead have used up.
+    pub(super) fn outstanding(&self, state: State, now_us: u64) -> u64 {
+        let window = self.window(state, now_us);
+        let ahead = window.start_us.saturating_sub(now_us).div_ceil(self.period_us.get());
+        window.used.saturating_add(ahead.saturating_mul(self.limit.get()))
     }
 
     pub(super) fn remaining(&self, state: State, now_us: u64) -> u64 {

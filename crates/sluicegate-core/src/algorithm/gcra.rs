@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, State};
+use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Generic cell rate algorithm: one theoretical arrival time per key, nothing to refill in the background.
@@ -30,11 +30,14 @@ pub struct Gcra {
     burst: u64,
     /// `burst * spacing`: the level at which nothing more fits.
     full: u64,
-    /// The level at which a debt saturates.
+    /// The level above which a charge is forgotten.
     ceiling: u64,
     /// The level up to which nothing is delayed; above it, a leaky bucket that shapes spaces its output.
     undelayed: u64,
 }
+
+/// The highest level that is exact; beyond it, a state still says when it is back at rest.
+const LEVEL_MAX: u64 = 2 * EXACT - 1;
 
 /// What became of a cost that was to be spent at once.
 pub(crate) struct SpentNow {
@@ -67,8 +70,15 @@ impl Gcra {
                 ),
             ));
         }
-        let ceiling = (2 * EXACT - 1).min(longest(DEBT_HORIZON_US));
+        let debt = quota.most_debt().saturating_mul(spacing.get());
+        let ceiling = debt.min(LEVEL_MAX).min(longest(DEBT_HORIZON_US));
         Ok(Self { unit_us, ticks, spacing, burst: quota.burst.get(), full, ceiling, undelayed: u64::MAX })
+    }
+
+    pub(super) fn with_debt(mut self, units: u64) -> Self {
+        let exact = LEVEL_MAX.min((DEBT_HORIZON_US / self.unit_us).saturating_mul(self.ticks.get()));
+        self.ceiling = units.saturating_mul(self.spacing.get()).min(exact);
+        self
     }
 
     /// Makes it a leaky bucket that spaces its output once more than `units` are in it.
@@ -97,7 +107,7 @@ impl Gcra {
         self.burst
     }
 
-    /// The level, in parts, at which a debt saturates.
+    /// The level, in parts, above which a charge is forgotten.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
@@ -139,7 +149,26 @@ impl Gcra {
             return 0;
         }
         let ahead = self.whole_units(state.until_us.saturating_sub(now));
-        ahead.saturating_mul(self.ticks.get()).saturating_sub(state.aux).min(self.ceiling)
+        ahead.saturating_mul(self.ticks.get()).saturating_sub(state.aux).min(LEVEL_MAX)
+    }
+
+    /// The state whose level is lower by so many parts, exact however far ahead it reaches.
+    #[inline]
+    fn lowered(&self, state: State, now_us: u64, parts: u64) -> State {
+        let aux = state.aux.saturating_add(parts);
+        let units = aux / self.ticks;
+        let until_us = state.until_us.saturating_sub(units.saturating_mul(self.unit_us.get()));
+        if until_us <= self.floor(now_us) {
+            return State::REST;
+        }
+        State { until_us, aux: aux.saturating_sub(units.saturating_mul(self.ticks.get())) }
+    }
+
+    /// When the level of a state has sunk to `target` parts, in microseconds; exact however far ahead it reaches.
+    #[inline]
+    fn sinks_to_us(&self, state: State, target: u64) -> u64 {
+        let units = target.saturating_add(state.aux) / self.ticks;
+        state.until_us.saturating_sub(units.saturating_mul(self.unit_us.get()))
     }
 
     #[inline]
@@ -165,6 +194,10 @@ impl Gcra {
             return None;
         }
         let level = self.level(state, now_us);
+        if level == LEVEL_MAX {
+            // Turns are out further ahead than a level can say.
+            return None;
+        }
         let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
         let excess = after.saturating_sub(self.full);
         Some(if excess == 0 {
@@ -198,15 +231,11 @@ impl Gcra {
         if cost > self.burst {
             return Slot::at(NEVER);
         }
-        let level = self.level(state, now_us);
-        let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
-        let opens_us = match after.checked_sub(self.full) {
-            None | Some(0) => now_us,
-            Some(excess) => self.floor(now_us).saturating_add(self.drain_us(excess)),
-        };
-        let departs_us = match level.checked_sub(self.undelayed) {
-            None | Some(0) => opens_us,
-            Some(excess) => opens_us.max(self.floor(now_us).saturating_add(self.drain_us(excess))),
+        let room = self.full.saturating_sub(cost.saturating_mul(self.spacing.get()));
+        let opens_us = self.sinks_to_us(state, room).max(now_us);
+        let departs_us = match self.undelayed {
+            u64::MAX => opens_us,
+            undelayed => self.sinks_to_us(state, undelayed).max(opens_us),
         };
         Slot { opens_us, departs_us }
     }
@@ -217,8 +246,21 @@ impl Gcra {
         // microsecond, only when something else holds the departure back.
         let is_own_turn = self.undelayed != u64::MAX && at_us <= self.slot(state, now_us, cost).departs_us;
         let at_us = if is_own_turn { now_us } else { at_us };
-        let level = self.level(state, at_us).saturating_add(cost.saturating_mul(self.spacing.get()));
-        self.state(level.min(self.ceiling), at_us)
+        let level = self.level(state, at_us);
+        if level == LEVEL_MAX {
+            return state;
+        }
+        self.state(level.saturating_add(cost.saturating_mul(self.spacing.get())).min(LEVEL_MAX), at_us)
+    }
+
+    /// Spends at once up to the ceiling; says how many whole units took effect.
+    pub(super) fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+        let level = self.level(state, now_us);
+        let added = cost.saturating_mul(self.spacing.get()).min(self.ceiling.saturating_sub(level));
+        if added == 0 {
+            return (state, 0);
+        }
+        (self.state(level.saturating_add(added), now_us), added / self.spacing)
     }
 
     #[inline]
@@ -227,11 +269,29 @@ impl Gcra {
         // it would be without the cost.
         let leaked = ago_us.div_ceil(self.unit_us.get()).saturating_mul(self.ticks.get());
         let counts = cost.saturating_mul(self.spacing.get()).saturating_sub(leaked);
-        self.state(self.level(state, now_us).saturating_sub(counts), now_us)
+        self.lowered(state, now_us, counts)
+    }
+
+    /// Units leak in the order in which they came: of the cost that came on top of `found`, less what was given back of
+    /// that since, nothing has leaked before those have.
+    pub(super) fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+        let passed_us = self.floor(now_us).saturating_sub(self.floor(spent.at_us));
+        let drained = self.whole_units(passed_us).saturating_mul(self.ticks.get());
+        let leaked = drained.saturating_sub(spent.found.saturating_sub(spent.given_since));
+        let left = spent.cost.saturating_mul(self.spacing.get()).saturating_sub(leaked);
+        let given = give.saturating_mul(self.spacing.get()).min(left);
+        (self.lowered(state, now_us, given), given)
     }
 
     pub(super) fn used(&self, state: State, now_us: u64) -> u64 {
         self.level(state, now_us).div_ceil(self.spacing.get())
+    }
+
+    /// The state with the same units in it, counted by another rate: `level` of them, of which `per_unit` are a unit.
+    pub(super) fn state_of(&self, level: u64, per_unit: u64, now_us: u64) -> State {
+        let parts =
+            (u128::from(level) * u128::from(self.spacing.get())).div_ceil(u128::from(per_unit.max(1)));
+        self.state(u64::try_from(parts).unwrap_or(u64::MAX).min(LEVEL_MAX), now_us)
     }
 
     #[inline]

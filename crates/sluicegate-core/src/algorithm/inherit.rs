@@ -27,6 +27,10 @@ impl Units {
         Self { parts: self.parts.saturating_add(self.per_unit.saturating_mul(units.into())), ..self }
     }
 
+    fn minus(self, units: u64) -> Self {
+        Self { parts: self.parts.saturating_sub(self.per_unit.saturating_mul(units.into())), ..self }
+    }
+
     /// Rounded down, towards debt.
     fn floor(self) -> i128 {
         self.parts.div_euclid(self.per_unit)
@@ -51,6 +55,8 @@ impl Inherit {
     pub fn units(self, available: Units, old: u64, new: u64) -> Option<Units> {
         let units = match self {
             Self::Reset => return None,
+            // `Rule::converted` does that in finer measures.
+            Self::Spent => available.plus(new).minus(old),
             Self::Proportional => available.scaled(new, old),
             Self::Additive => available.plus(new.saturating_sub(old)),
             Self::AsIs => available,
@@ -83,7 +89,42 @@ impl Rule {
                 let level = missing(available.in_parts(rule.spacing().get()), full);
                 rule.state(level.min(rule.ceiling()), now_us)
             }
-            _ => self.charge(State::REST, now_us, available.missing_of(self.capacity())),
+            _ => self.spend(State::REST, now_us, now_us, available.missing_of(self.capacity())),
+        }
+    }
+
+    /// The state of a key under this rule that has `state` under another one: what was spent stays spent, whatever the
+    /// ceiling. Not for the sliding log, whose units [`outstanding`](Self::outstanding) of the others start as one entry.
+    ///
+    /// Between two GCRA, the level counts on by the new spacing, rounded up: the arrival time itself would be another number
+    /// of units. Windows of the same borders, and counters of the same period, go on as they are. Everything else
+    /// starts with the units that were counted, rounded up.
+    #[must_use]
+    pub fn converted(&self, from: &Self, state: State, now_us: u64) -> State {
+        let carried = match (self, from) {
+            _ if self == from => Some(state),
+            (Self::Gcra(new), Self::Gcra(old)) => {
+                Some(new.state_of(old.level(state, now_us), old.spacing().get(), now_us))
+            }
+            (Self::FixedWindow(new), Self::FixedWindow(old)) => new.carried(old, state, now_us),
+            (Self::SlidingCounter(new), Self::SlidingCounter(old)) => new.carried(old, state, now_us),
+            _ => None,
+        };
+        carried.unwrap_or_else(|| self.holding(from.outstanding(state, now_us), now_us))
+    }
+
+    /// The state of a key that has spent so many units at `now_us`, whatever the ceiling.
+    #[must_use]
+    pub fn holding(&self, units: u64, now_us: u64) -> State {
+        if units == 0 { State::REST } else { self.spend(State::REST, now_us, now_us, units) }
+    }
+
+    /// The units that are counted, rounded up, with those of turns that are given out ahead.
+    pub fn outstanding(&self, state: State, now_us: u64) -> u64 {
+        match self {
+            Self::FixedWindow(rule) => rule.outstanding(state, now_us),
+            Self::SlidingCounter(rule) => rule.outstanding(state, now_us),
+            rule => rule.used(state, now_us),
         }
     }
 }
@@ -106,7 +147,7 @@ mod tests {
     fn proportional_shares_round_towards_debt_and_keep_the_fraction() {
         let old = gcra(6);
         for (charged, whole, parts_of_8) in [(6, 1, 1), (11, -2, 5)] {
-            let state = old.charge(State::REST, 0, charged);
+            let (state, _) = old.charge(State::REST, 0, charged);
             let kept = Inherit::Proportional.units(old.available(state, 3_000_000), 6, 3).unwrap();
             assert_eq!(kept.floor(), whole);
             assert_eq!(kept.in_parts(8) - whole * 8, parts_of_8);

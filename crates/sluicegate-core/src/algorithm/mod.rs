@@ -105,6 +105,24 @@ impl Slot {
     }
 }
 
+/// What a cost found when it was spent, and left behind: what it takes to give exactly that back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "stores put it together")]
+pub struct Spent {
+    /// When it began to count, in microseconds of the store's clock.
+    pub at_us: u64,
+    /// Units that were spent, as far as they took effect and were not given back since.
+    pub cost: u64,
+    /// The level that it found ([`Rule::level`]).
+    pub found: u64,
+    /// How much was given back to the bucket since, by [`Rule::give_back`].
+    pub given_since: u64,
+    /// The state before.
+    pub before: State,
+    /// The state after.
+    pub after: State,
+}
+
 /// One quota under one algorithm, reduced to the integers that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -171,10 +189,33 @@ impl Rule {
         dispatch!(self, rule => rule.spend(state, now_us, at_us, cost), log => state)
     }
 
-    /// The state after `cost` was spent whether it fits or not: what does not fit is a debt.
+    /// The state after `cost` was spent whether it fits or not, and how many units of it took effect: what does not fit
+    /// is a debt, up to [`debt_ceiling`](Self::debt_ceiling).
     #[inline]
-    pub fn charge(&self, state: State, now_us: u64, cost: u64) -> State {
-        self.spend(state, now_us, now_us, cost)
+    pub fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+        dispatch!(self, rule => rule.charge(state, now_us, cost), log => (state, 0))
+    }
+
+    /// The same rule with another ceiling for debts, in units; at least its capacity.
+    pub(crate) fn with_debt(self, units: u64) -> Self {
+        let units = units.max(self.capacity());
+        match self {
+            Self::Gcra(rule) => Self::Gcra(rule.with_debt(units)),
+            Self::FixedWindow(rule) => Self::FixedWindow(rule.with_debt(units)),
+            Self::SlidingCounter(rule) => Self::SlidingCounter(rule.with_debt(units)),
+            Self::SlidingLog(rule) => Self::SlidingLog(rule.with_debt(units)),
+        }
+    }
+
+    /// The units above which a charge is forgotten: ten bursts or ten limits, whichever is more, or what the policy says,
+    /// as far as that is exact.
+    pub fn debt_ceiling(&self) -> u64 {
+        match self {
+            Self::Gcra(rule) => rule.ceiling() / rule.spacing(),
+            Self::FixedWindow(rule) => rule.ceiling(),
+            Self::SlidingCounter(rule) => rule.ceiling(),
+            Self::SlidingLog(rule) => rule.ceiling(),
+        }
     }
 
     /// The state after `cost`, spent `ago_us` before, was given back as far as it still counts; never better than at
@@ -182,6 +223,32 @@ impl Rule {
     #[inline]
     pub fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
         dispatch!(self, rule => rule.refund(state, now_us, ago_us, cost), log => state)
+    }
+
+    /// The state after up to `give` units of what was spent were given back, and how much that was, in the measure of
+    /// [`level`](Self::level). Units drain in the order in which they came, so nothing comes back that has drained.
+    pub fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+        dispatch!(self, rule => rule.give_back(state, now_us, spent, give), log => (state, 0))
+    }
+
+    /// The state without a turn that has not come; `None` if a later one may depend on it.
+    pub fn take_back(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
+        let state = match self {
+            Self::Gcra(_) => (state == turn.after).then_some(turn.before),
+            Self::FixedWindow(rule) => rule.take_back(state, turn),
+            Self::SlidingCounter(rule) => rule.take_back(state, turn),
+            Self::SlidingLog(_) => None,
+        };
+        state.map(|state| if state.until_us <= now_us { State::REST } else { state })
+    }
+
+    /// How full the bucket is, in the finest measure of its rule: parts of a unit under GCRA, whole units otherwise.
+    #[inline]
+    pub fn level(&self, state: State, now_us: u64) -> u64 {
+        match self {
+            Self::Gcra(rule) => rule.level(state, now_us),
+            rule => rule.used(state, now_us),
+        }
     }
 
     /// How many units would pass now, rounded down.
@@ -273,6 +340,11 @@ impl Checked {
         }
     }
 
+    /// Units above which a charge is forgotten, unless the policy says otherwise.
+    fn most_debt(&self) -> u64 {
+        self.limit.max(self.burst).get().saturating_mul(10)
+    }
+
     fn inexact(&self, reason: impl std::fmt::Display) -> ConfigError {
         ConfigError::new(
             ConfigErrorKind::Inexact,
@@ -361,8 +433,9 @@ mod tests {
         for algorithm in ALL {
             let rule = Rule::new(algorithm, Quota::per_second(3)).unwrap();
             for now in [0, 1, u64::MAX / 2, u64::MAX] {
-                let mut state = rule.charge(State::REST, now, u64::MAX);
-                state = rule.charge(state, now, u64::MAX);
+                let (mut state, taken) = rule.charge(State::REST, now, u64::MAX);
+                assert_eq!(taken, 30, "{algorithm}");
+                state = rule.charge(state, now, u64::MAX).0;
                 assert_eq!(rule.slot(state, now, u64::MAX).opens_us, NEVER, "{algorithm}");
                 let _ = (rule.slot(state, 0, 1), rule.remaining(state, 0), rule.reset_after_us(state, now));
                 let _ = rule.refund(rule.spend(state, now, u64::MAX, 1), now, 0, u64::MAX);

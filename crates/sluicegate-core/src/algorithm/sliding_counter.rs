@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::{Checked, NEVER, Slot, State};
+use super::{Checked, NEVER, Slot, Spent, State};
 use crate::error::ConfigError;
 
 /// Sliding window counter: the previous window's count, weighted by how much of it still overlaps, and this one's.
@@ -27,7 +27,7 @@ pub struct SlidingCounter {
     unit_us: NonZeroU64,
     /// The period in units.
     period: NonZeroU64,
-    /// The count at which a debt saturates.
+    /// The count above which a charge is forgotten.
     ceiling: u64,
 }
 
@@ -49,8 +49,18 @@ impl SlidingCounter {
             return Err(quota.inexact(format_args!("a sliding counter counts to {}", COUNT_MAX / 2)));
         }
         let (unit_us, period) = quota.unit(|period| limit.saturating_mul(period.get()))?;
-        let ceiling = COUNT_MAX.min((super::EXACT / period).saturating_mul(2)).max(limit);
-        Ok(Self { limit, period_us: quota.period_us, unit_us, period, ceiling })
+        let rule = Self { limit, period_us: quota.period_us, unit_us, period, ceiling: 0 };
+        Ok(rule.with_debt(quota.most_debt()))
+    }
+
+    pub(super) fn with_debt(mut self, units: u64) -> Self {
+        self.ceiling = units.min(self.most()).max(self.limit);
+        self
+    }
+
+    /// The highest count that is exact.
+    fn most(&self) -> u64 {
+        COUNT_MAX.min((super::EXACT / self.period).saturating_mul(2)).max(self.limit)
     }
 
     /// Units per period.
@@ -68,7 +78,7 @@ impl SlidingCounter {
         self.unit_us
     }
 
-    /// The count at which a debt saturates.
+    /// The count above which a charge is forgotten.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
     }
@@ -154,9 +164,58 @@ impl SlidingCounter {
 
     pub(super) fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
         let mut window = self.window(state, at_us);
-        window.current = window.current.saturating_add(cost).min(self.ceiling);
+        window.current = window.current.saturating_add(cost).min(self.most());
         window.closed = at_us > now_us || Self::is_over(&window, now_us);
         self.state(&window)
+    }
+
+    /// Spends at once up to the ceiling; says how many units took effect.
+    pub(super) fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+        let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).current));
+        (self.spend(state, now_us, now_us, added), added)
+    }
+
+    /// In full from the count of its own window, while that is one of the two.
+    pub(super) fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+        let mut window = self.window(state, now_us);
+        let given = Self::take(&mut window, self.start_of(spent), self.period_us, give.min(spent.cost));
+        given.map_or((state, 0), |given| (self.state(&window), given))
+    }
+
+    pub(super) fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
+        let mut window = self.window(state, turn.at_us);
+        Self::take(&mut window, self.start_of(turn), self.period_us, turn.cost)?;
+        Some(self.state(&window))
+    }
+
+    fn start_of(&self, spent: &Spent) -> u64 {
+        self.window(spent.after, spent.at_us).start_us
+    }
+
+    /// Takes units from the count of the window that began at `start_us`; says how many were there.
+    fn take(window: &mut Window, start_us: u64, period_us: NonZeroU64, units: u64) -> Option<u64> {
+        let count = if window.start_us == start_us {
+            &mut window.current
+        } else if window.start_us == start_us.saturating_add(period_us.get()) {
+            &mut window.previous
+        } else {
+            return None;
+        };
+        let taken = units.min(*count);
+        *count = count.saturating_sub(taken);
+        Some(taken)
+    }
+
+    /// The counts under another limit, if the windows are the same.
+    pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
+        (self.period_us == from.period_us).then(|| if state.until_us <= now_us { State::REST } else { state })
+    }
+
+    /// Units counted, with those of the windows that turns ahead have used up.
+    pub(super) fn outstanding(&self, state: State, now_us: u64) -> u64 {
+        let window = self.window(state, now_us);
+        let ahead = window.start_us.saturating_sub(now_us).div_ceil(self.period_us.get());
+        self.counted(&window, now_us).saturating_add(ahead.saturating_mul(self.limit))
     }
 
     pub(super) fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {

@@ -22,6 +22,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 pub struct SlidingLog {
     limit: u64,
     period_us: NonZeroU64,
+    ceiling: u64,
 }
 
 impl SlidingLog {
@@ -39,7 +40,17 @@ impl SlidingLog {
                 ),
             ));
         }
-        Ok(Self { limit, period_us: quota.period_us })
+        Ok(Self { limit, period_us: quota.period_us, ceiling: quota.most_debt() })
+    }
+
+    pub(super) fn with_debt(mut self, units: u64) -> Self {
+        self.ceiling = units;
+        self
+    }
+
+    /// The sum above which a charge is forgotten.
+    pub fn ceiling(&self) -> u64 {
+        self.ceiling
     }
 
     /// Units per period.

@@ -7,7 +7,7 @@ use super::Inner;
 use crate::algorithm::{Rule, State};
 use crate::error::ConfigError;
 use crate::policy::{Policy, PolicyQuota};
-use crate::store::{Inherit, Mode};
+use crate::store::{Ask, Inherit};
 
 /// The buckets of one policy, one per quota.
 pub(super) struct Buckets {
@@ -131,8 +131,8 @@ impl Bucket {
     }
 
     /// Whether what an ask gives back was spent from a bucket that was forgotten when this one began afresh.
-    pub(super) fn never_had(&self, mode: Mode) -> bool {
-        matches!(mode, Mode::Refund { spent_us: Some(spent_us) } if spent_us < self.began_us)
+    pub(super) fn never_had(&self, ask: &Ask<'_>) -> bool {
+        ask.receipt().is_some_and(|receipt| receipt.at_us() < self.began_us)
     }
 
     /// Notes that a state reaches to `until_us`, beyond what a full burst would.

@@ -62,7 +62,8 @@ impl Inner {
                 let reset_after_us = rule.reset_after_us(spent.state, now_us);
                 let (capacity, passed) = (gcra.burst(), spent.passed);
                 let standing =
-                    Standing::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us);
+                    Standing::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us)
+                        .spending(if passed { ask.cost() } else { 0 });
                 let outcome = if spent.passed { Outcome::Allowed } else { Outcome::Denied };
                 return Verdict::ready(Ok(Decision::single(outcome, now_us, 0, standing)));
             }
@@ -81,7 +82,7 @@ impl Inner {
             reset_after_us: rule.reset_after_us(state, now_us),
         };
         let slot_of = |cost| rule.slot(state, now_us, cost);
-        let standing = standing((0, 0), bucket, ask.mode(), passed, slot, reading, now_us, slot_of);
+        let standing = standing((0, 0), bucket, ask, passed, slot, reading, now_us, slot_of);
         let delay_us = delay(ask.mode(), slot, now_us);
         Verdict::ready(Ok(Decision::single(outcome(passed, slot), now_us, delay_us, standing)))
     }
@@ -118,7 +119,7 @@ impl Inner {
             let place = &mut places[cell.place];
             let reading = place.reading(cell, now_us);
             let slot_of = |cost| place.slot(cell, now_us, cost);
-            standing(cell.at, cell.bucket, cell.ask.mode(), passed, slot, reading, now_us, slot_of)
+            standing(cell.at, cell.bucket, &cell.ask, passed, slot, reading, now_us, slot_of)
         });
         let standings: SmallVec<[Standing; 4]> = standings.collect();
         let refused = judged.iter().filter(|(_, passed)| !passed).max_by_key(|(slot, _)| slot.opens_us);

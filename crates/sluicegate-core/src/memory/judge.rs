@@ -14,7 +14,7 @@ pub(super) fn passes(bucket: &Bucket, mode: Mode, slot: Slot, now_us: u64) -> bo
     match mode {
         Mode::Spend | Mode::Peek => slot.opens_us <= now_us,
         Mode::Reserve { longest } => slot.opens_us != NEVER && turn_us(bucket, longest, slot) <= now_us,
-        Mode::Refund { .. } | Mode::Charge | Mode::Reset => true,
+        Mode::Refund | Mode::Return | Mode::Depart | Mode::Charge | Mode::Reset => true,
     }
 }
 
@@ -30,6 +30,11 @@ pub(super) fn delay(mode: Mode, slot: Slot, now_us: u64) -> u64 {
     if mode.spends() { slot.departs_us.saturating_sub(now_us) } else { 0 }
 }
 
+/// How long ago what is given back was spent; 0 if that is not known.
+pub(super) fn spent_ago_us(ask: &Ask<'_>, now_us: u64) -> u64 {
+    ask.receipt().map_or(0, |receipt| now_us.saturating_sub(receipt.at_us()))
+}
+
 /// The state after the ask, if it changes anything.
 #[inline]
 pub(super) fn change(
@@ -42,11 +47,11 @@ pub(super) fn change(
     let rule = &bucket.rule;
     let after = match ask.mode() {
         Mode::Spend | Mode::Reserve { .. } => rule.spend(state, now_us, departs_us, ask.cost()),
-        Mode::Charge => rule.charge(state, now_us, ask.cost()),
-        mode if bucket.never_had(mode) => return None,
-        mode @ Mode::Refund { .. } => rule.refund(state, now_us, mode.spent_ago_us(now_us), ask.cost()),
+        Mode::Charge => rule.charge(state, now_us, ask.cost()).0,
+        Mode::Refund if bucket.never_had(ask) => return None,
+        Mode::Refund => rule.refund(state, now_us, spent_ago_us(ask, now_us), ask.cost()),
         Mode::Reset => State::REST,
-        Mode::Peek => return None,
+        Mode::Peek | Mode::Return | Mode::Depart => return None,
     };
     if ask.mode() == Mode::Charge || departs_us > now_us {
         bucket.reaches(after.until_us);
@@ -73,13 +78,14 @@ pub(super) struct Reading {
 pub(super) fn standing(
     at: (u8, u8),
     bucket: &Bucket,
-    mode: Mode,
+    ask: &Ask<'_>,
     passed: bool,
     slot: Slot,
     reading: Reading,
     now_us: u64,
     slot_of: impl FnOnce(u64) -> Slot,
 ) -> Standing {
+    let mode = ask.mode();
     let available_us = match mode {
         _ if passed && reading.remaining < bucket.capacity => slot_of(reading.remaining + 1).opens_us,
         _ if passed || slot.opens_us == NEVER => now_us,
@@ -87,5 +93,7 @@ pub(super) fn standing(
         _ => slot.opens_us,
     };
     let available_after_us = available_us.saturating_sub(now_us);
+    let spent = if passed && (mode.spends() || mode == Mode::Charge) { ask.cost() } else { 0 };
     Standing::new(at, passed, bucket.capacity, reading.remaining, reading.reset_after_us, available_after_us)
+        .spending(spent)
 }

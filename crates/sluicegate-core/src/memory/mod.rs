@@ -21,6 +21,7 @@ use crate::algorithm::SlidingLog;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::KeyRef;
+use crate::limiter::Limiters;
 use crate::policy::Policy;
 use crate::registry::Registry;
 use crate::store::{Ask, Inherit, Opened, Store, Verdict};
@@ -78,6 +79,7 @@ struct Inner {
     wide: OnceLock<Wide>,
     logs: OnceLock<Logs>,
     open: Registry<Buckets>,
+    limiters: Limiters,
     salts: AtomicU64,
 }
 
@@ -119,6 +121,7 @@ impl MemoryStore {
             wide: OnceLock::new(),
             logs: OnceLock::new(),
             open: Registry::default(),
+            limiters: Limiters::default(),
             salts: AtomicU64::new(0),
         }))
     }
@@ -288,6 +291,10 @@ impl Store for Inner {
     #[inline]
     fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
         self.decide_now(asks)
+    }
+
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::MutexGuard;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Home};
-use super::judge::{Reading, change};
+use super::judge::{Reading, change, spent_ago_us};
 use super::logs::Shard;
 use super::table;
 use crate::algorithm::{Rule, Slot, State, Units};
@@ -85,10 +85,10 @@ impl Place<'_> {
                 match ask.mode() {
                     Mode::Spend | Mode::Reserve { .. } => shard.spend(hash, rule, now_us, departs_us, cost),
                     Mode::Charge => shard.spend(hash, rule, now_us, now_us, cost),
-                    mode if bucket.never_had(mode) => {}
-                    mode @ Mode::Refund { .. } => shard.refund(hash, now_us, mode.spent_ago_us(now_us), cost),
+                    Mode::Refund if bucket.never_had(&ask) => {}
+                    Mode::Refund => shard.refund(hash, now_us, spent_ago_us(&ask, now_us), cost),
                     Mode::Reset => shard.reset(hash),
-                    Mode::Peek => {}
+                    Mode::Peek | Mode::Return | Mode::Depart => {}
                 }
                 bucket.reaches(now_us.saturating_add(shard.reset_after_us(hash, now_us)));
             }
@@ -130,7 +130,7 @@ impl Place<'_> {
             (place, rule) => {
                 let known = place.state(hash);
                 let state = if known.until_us > now_us {
-                    rule.charge(known, now_us, spent)
+                    rule.spend(known, now_us, now_us, spent)
                 } else {
                     rule.state_with(kept, replaced_us)
                 };

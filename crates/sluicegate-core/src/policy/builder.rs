@@ -21,6 +21,10 @@ pub struct PolicyBuilder {
     pub(super) on_outage: OnOutage,
     pub(super) is_shadow: bool,
     pub(super) is_hidden: bool,
+    pub(super) gives_back: bool,
+    pub(super) version: Option<u64>,
+    /// The highest debt in units; as the rule has it by default.
+    pub(super) debt: Option<u64>,
 }
 
 impl PolicyBuilder {
@@ -33,6 +37,9 @@ impl PolicyBuilder {
             on_outage: OnOutage::default(),
             is_shadow: false,
             is_hidden: false,
+            gives_back: false,
+            version: None,
+            debt: None,
         }
     }
 
@@ -76,6 +83,30 @@ impl PolicyBuilder {
         self
     }
 
+    /// Keeps account of what is given back, so that a refund by [`RateLimiter::refund_of`] gives back all that has not
+    /// drained, however full the bucket was: for budgets that are estimated and settled. Costs a second word per key in
+    /// memory. Without it, whatever has leaked since counts against the refund. Layers with a `Meter` or
+    /// `refund_if` switch it on by themselves.
+    pub fn refunds(mut self) -> Self {
+        self.gives_back = true;
+        self
+    }
+
+    /// The highest debt that a [charge](RateLimiter::charge) leaves, in units; at least the burst. Use above it is forgotten.
+    /// Default: ten bursts or ten limits, whichever is more.
+    pub fn debt_up_to(mut self, units: u64) -> Self {
+        self.debt = Some(units);
+        self
+    }
+
+    /// Gives the policy a version, for deployments on a store that instances share: where instances disagree about the
+    /// policy of this name, the highest version decides for all of them. Without versions, a key has what each of the
+    /// policies allows by itself, and what passes under one counts under all.
+    pub fn version(mut self, version: u64) -> Self {
+        self.version = Some(version);
+        self
+    }
+
     /// Checks the parts and puts them together.
     ///
     /// # Errors
@@ -99,6 +130,7 @@ impl PolicyBuilder {
         for (id, quota) in &self.quotas {
             let quota = quota.clone().map_err(|error| self.wrap(&error))?;
             let rule = Rule::new(self.algorithm, quota).map_err(|error| self.wrap(&error))?;
+            let rule = self.debt.map_or(rule, |units| rule.with_debt(units));
             let label = match id {
                 Some(id) => {
                     check_name("quota id", id)?;
@@ -122,6 +154,9 @@ impl PolicyBuilder {
             on_outage: self.on_outage,
             is_shadow: self.is_shadow,
             is_hidden: self.is_hidden,
+            gives_back: self.gives_back,
+            version: self.version,
+            debt: self.debt,
         })
     }
 

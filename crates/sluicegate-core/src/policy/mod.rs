@@ -67,6 +67,9 @@ pub struct Policy {
     on_outage: OnOutage,
     is_shadow: bool,
     is_hidden: bool,
+    gives_back: bool,
+    version: Option<u64>,
+    debt: Option<u64>,
 }
 
 /// One quota of a policy.
@@ -174,6 +177,26 @@ impl Policy {
     /// Whether it is kept from clients: enforced, and not in header fields or bodies.
     pub fn is_hidden(&self) -> bool {
         self.is_hidden
+    }
+
+    /// Whether the store keeps account of what is given back, so that refunds are exact.
+    #[inline]
+    pub fn gives_back(&self) -> bool {
+        self.gives_back
+    }
+
+    /// Its version, if it has one: on a store that several instances share, the highest decides.
+    pub fn version(&self) -> Option<u64> {
+        self.version
+    }
+
+    pub(crate) fn with_refunds(&self) -> Self {
+        Self { gives_back: true, ..self.clone() }
+    }
+
+    /// Whether both decide alike; what one of them remembers for refunds aside.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self == other || self.with_refunds() == other.with_refunds()
     }
 }
 

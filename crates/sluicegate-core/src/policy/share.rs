@@ -52,6 +52,9 @@ impl Policy {
             on_outage: self.on_outage,
             is_shadow: self.is_shadow,
             is_hidden: self.is_hidden,
+            gives_back: self.gives_back,
+            version: self.version,
+            debt: self.debt.map(part),
         }
         .build()
     }

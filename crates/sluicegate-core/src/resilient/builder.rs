@@ -12,6 +12,7 @@ use super::status::Counts;
 use super::{Front, PARTS, Resilient, State};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::limiter::Limiters;
 use crate::memory::MemoryStore;
 use crate::store::Store;
 
@@ -90,6 +91,7 @@ impl ResilientBuilder {
     pub(super) fn into_store(self) -> Resilient {
         let Self { store, replicas, fallback, deadline, settings, clock } = self;
         Resilient(Arc::new(Front(Arc::new(State {
+            limiters: Limiters::default(),
             store,
             fallback: fallback.into(),
             replicas,

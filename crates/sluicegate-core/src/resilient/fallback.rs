@@ -18,7 +18,7 @@ impl State {
     /// Decides without the store, which could not answer for the reason given.
     pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
         let on_outage = |ask: &Ask<'_>| ask.policy().policy().on_outage();
-        let refuses = |ask: &Ask<'_>| on_outage(ask) == OnOutage::Deny && asks_for_leave(ask.mode());
+        let refuses = |ask: &Ask<'_>| on_outage(ask) == OnOutage::Deny && ask.mode().asks();
         if asks.iter().any(|ask| ask.mode() == Mode::Reset) {
             // Who resets a key wants it to be so everywhere, and has to know that it is not.
             return Err(reason);
@@ -30,7 +30,7 @@ impl State {
             .zip(asks)
             .filter_map(|(index, ask)| {
                 let share = ask.policy().prepared::<Prepared>()?.share.as_ref()?;
-                Some((index, Ask::new(share, ask.key(), ask.cost(), ask.mode())))
+                Some((index, ask.on(share)))
             })
             .collect();
         let decision = if local.is_empty() {
@@ -77,7 +77,7 @@ impl State {
             };
             if counts {
                 self.debts.add(ask.policy(), ask.key().to_key(), ask.cost());
-            } else if matches!(ask.mode(), Mode::Refund { .. }) {
+            } else if ask.mode() == Mode::Refund {
                 self.debts.strike(ask.policy(), &ask.key().to_key(), ask.cost());
             }
         }
@@ -108,9 +108,4 @@ impl State {
 /// Whether the quotas, whole, ever let the cost pass at once.
 fn fits_from_rest(ask: &Ask<'_>) -> bool {
     ask.policy().policy().quotas().iter().all(|quota| ask.cost() <= quota.rule().capacity())
-}
-
-/// Whether the ask is a question, and not the report of something that has happened.
-pub(super) fn asks_for_leave(mode: Mode) -> bool {
-    mode.spends() || mode == Mode::Peek
 }

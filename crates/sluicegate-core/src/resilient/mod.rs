@@ -20,7 +20,6 @@ use self::breaker::Breaker;
 pub use self::breaker::BreakerState;
 pub use self::builder::ResilientBuilder;
 use self::debts::Debts;
-use self::fallback::asks_for_leave;
 use self::leave::Leave;
 pub use self::settings::BreakerSettings;
 use self::status::Counts;
@@ -29,7 +28,9 @@ use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::key::Key;
+use crate::limiter::Limiters;
 use crate::policy::{OnOutage, Policy};
+use crate::receipt::Receipt;
 use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 
 /// Puts a breaker and a fallback around a store, so that its outage is not one of the service.
@@ -73,6 +74,7 @@ pub struct Resilient(Arc<Front>);
 struct Front(Arc<State>);
 
 struct State {
+    limiters: Limiters,
     store: Arc<dyn Store>,
     fallback: Arc<dyn Store>,
     replicas: u64,
@@ -140,6 +142,10 @@ impl From<Resilient> for Arc<dyn Store> {
 }
 
 impl Store for Front {
+    fn limiters(&self) -> &Limiters {
+        &self.0.limiters
+    }
+
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         let state = &self.0;
         let (replaced, inherit) = replaces.unzip();
@@ -166,7 +172,7 @@ impl Store for Front {
             let Some(prepared) = ask.policy().prepared::<Prepared>() else {
                 return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
             };
-            inner.push(Ask::new(&prepared.store, ask.key(), ask.cost(), ask.mode()));
+            inner.push(ask.on(&prepared.store));
         }
         let Some(leave) = state.leave(state.store.parts(&inner)) else {
             let reason = "it has failed too often, and is left alone for a moment";
@@ -176,7 +182,7 @@ impl Store for Front {
         match state.store.decide(&inner).now() {
             Ok(result) => Verdict::ready(state.decided(asks, leave, result)),
             Err(verdict) => {
-                let reports = asks.iter().any(|ask| !asks_for_leave(ask.mode()));
+                let reports = asks.iter().any(|ask| !ask.mode().asks());
                 let asks: SmallVec<[Kept; 1]> = asks.iter().map(Kept::new).collect();
                 let state = Arc::clone(state);
                 let answer = async move {
@@ -204,16 +210,32 @@ struct Kept {
     policy: Opened,
     key: Key,
     cost: u64,
+    costs: SmallVec<[u64; 2]>,
     mode: Mode,
+    receipt: Option<Receipt>,
 }
 
 impl Kept {
     fn new(ask: &Ask<'_>) -> Self {
-        Self { policy: ask.policy().clone(), key: ask.key().to_key(), cost: ask.cost(), mode: ask.mode() }
+        Self {
+            policy: ask.policy().clone(),
+            key: ask.key().to_key(),
+            cost: ask.cost(),
+            costs: ask.costs().into(),
+            mode: ask.mode(),
+            receipt: ask.receipt().map(Receipt::copied),
+        }
     }
 
     fn ask(&self) -> Ask<'_> {
-        Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode)
+        let mut ask = Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode);
+        if !self.costs.is_empty() {
+            ask = ask.with_costs(&self.costs);
+        }
+        match &self.receipt {
+            Some(receipt) => ask.of(receipt),
+            None => ask,
+        }
     }
 }
 

@@ -225,7 +225,7 @@ fn what_was_spent_before_a_reset_makes_no_room_after_it() {
     for (algorithm, how) in ALL.into_iter().flat_map(|algorithm| HOW.map(|how| (algorithm, how))) {
         let (store, clock) = store();
         let limiter = limiter(&store, "p", algorithm, Quota::per_hour(100));
-        let before = answer(limiter.check_cost("k", 10));
+        let mut before = answer(limiter.check_cost("k", 10)).take_receipt(0).expect("it is allowed");
         // Not in the same microsecond; the second one begins where the first left off.
         for how in [how, Inherit::AsIs] {
             clock.advance(us(1));
@@ -234,7 +234,7 @@ fn what_was_spent_before_a_reset_makes_no_room_after_it() {
         clock.advance(us(1));
         let _ = answer(limiter.charge("k", 50));
         let left = remaining(&limiter, "k");
-        let _ = answer(limiter.refund_of(&before, "k", 10));
+        let _ = answer(limiter.refund_of(&mut before, "k", 10));
         if how == Inherit::Reset {
             assert_eq!((left, remaining(&limiter, "k")), (50, 50), "{algorithm}");
         } else {

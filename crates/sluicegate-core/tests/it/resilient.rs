@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use sluicegate_core::conformance::Conformance;
 use sluicegate_core::{
-    Ask, Basis, BreakerSettings, BreakerState, ConfigError, Decision, Inherit, Key, ManualClock, MemoryStore,
-    OnOutage, Opened, Outcome, Policy, RateLimiter, Resilient, ResilientBuilder, Store, StoreError,
-    StoreErrorKind, Verdict,
+    Ask, Basis, BreakerSettings, BreakerState, ConfigError, Decision, Inherit, Key, Limiters, ManualClock,
+    MemoryStore, OnOutage, Opened, Outcome, Policy, RateLimiter, Resilient, ResilientBuilder, Store,
+    StoreError, StoreErrorKind, Verdict,
 };
 
 const WORKS: u8 = 0;
@@ -23,9 +23,14 @@ struct Flaky {
     store: Arc<dyn Store>,
     mood: AtomicU8,
     calls: AtomicU32,
+    limiters: Limiters,
 }
 
 impl Store for Flaky {
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         self.store.open(policy, replaces)
     }
@@ -60,8 +65,12 @@ impl Scene {
     fn new(configure: impl FnOnce(ResilientBuilder) -> ResilientBuilder) -> Self {
         let clock = ManualClock::new();
         let memory = || MemoryStore::builder().clock(clock.clone()).build().unwrap();
-        let flaky =
-            Arc::new(Flaky { store: memory().into(), mood: AtomicU8::new(WORKS), calls: AtomicU32::new(0) });
+        let flaky = Arc::new(Flaky {
+            store: memory().into(),
+            mood: AtomicU8::new(WORKS),
+            calls: AtomicU32::new(0),
+            limiters: Limiters::default(),
+        });
         let builder = Resilient::builder(Arc::clone(&flaky) as Arc<dyn Store>);
         let builder = builder.fallback(memory()).clock(clock.clone()).replicas(4);
         let settings = BreakerSettings::new().ramp(Duration::ZERO);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::RedisError;
 use redis::aio::ConnectionLike;
-use sluicegate_core::{Clock, ConfigError, ConfigErrorKind, Registry};
+use sluicegate_core::{Clock, ConfigError, ConfigErrorKind, Limiters, Registry};
 use tokio::runtime::Handle;
 
 use super::{Inner, RedisStore};
@@ -153,6 +153,7 @@ impl RedisStoreBuilder {
             tags,
             prefix,
             open: Registry::default(),
+            limiters: Limiters::default(),
         })))
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::{
-    Ask, ConfigError, ConfigErrorKind, Inherit, Key, MAX_BUCKETS, Opened, Policy, Registry, Store,
-    StoreError, StoreErrorKind, Verdict,
+    Ask, ConfigError, ConfigErrorKind, Inherit, Key, Limiters, MAX_BUCKETS, Opened, Policy, Receipt,
+    Registry, Store, StoreError, StoreErrorKind, Verdict,
 };
 use tokio::runtime::Handle;
 
@@ -33,6 +33,7 @@ struct Inner {
     tags: Tags,
     prefix: String,
     open: Registry<Vec<Bucket>>,
+    limiters: Limiters,
 }
 
 impl RedisStore {
@@ -97,7 +98,9 @@ impl Inner {
                 if cells.len() == MAX_BUCKETS {
                     return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
                 }
-                cells.push(Cell::new(bucket, &tag, ask.mode(), ask.cost_of(quota), (policy, quota)));
+                let mut cell = Cell::new(bucket, &tag, ask.mode(), ask.cost_of(quota), (policy, quota));
+                cell.spent_us = ask.receipt().map(Receipt::at_us);
+                cells.push(cell);
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
@@ -113,13 +116,17 @@ impl Inner {
 }
 
 impl Store for Inner {
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
         let old = replaced.map(Opened::replaced::<Vec<Bucket>>).transpose()?;
         let generation = match inherit {
             None => String::new(),
             // Perhaps there was a reset before.
-            Some(Inherit::AsIs) => {
+            Some(Inherit::AsIs | Inherit::Spent) => {
                 old.as_ref().and_then(|old| old.first()).map_or("", |old| &old.generation).to_owned()
             }
             // Every instance that replaces by the same policy finds the same new names.

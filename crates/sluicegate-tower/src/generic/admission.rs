@@ -47,7 +47,7 @@ pub(crate) struct Admission {
 
 enum Step {
     Verdict(Verdict),
-    Turn(Turn, Decision),
+    Turn(Turn),
 }
 
 impl Admission {
@@ -83,10 +83,7 @@ impl Admission {
                         Admitted::Wait(waiting) => self.step = waiting.step,
                     }
                 }
-                Step::Turn(turn, decision) => {
-                    ready!(Pin::new(turn).poll(cx));
-                    return Poll::Ready(Ok(Some(decision.clone())));
-                }
+                Step::Turn(turn) => return Pin::new(turn).poll(cx).map(|decision| Ok(Some(decision))),
             }
         }
     }
@@ -112,9 +109,9 @@ fn judge(limiter: &RateLimiter, key: Key, cost: u64, result: Result<Decision, St
     if !decision.is_allowed() {
         return Admitted::Refuse(Refused::Limited(Box::new(decision)));
     }
-    let turn = Turn::new(decision.delay(), [(limiter.clone(), key.clone(), cost)]);
+    let turn = Turn::new(decision, [(limiter.clone(), key.clone(), cost)]);
     let limiter = limiter.clone();
-    Admitted::Wait(Box::new(Admission { limiter, key, cost, step: Step::Turn(turn, decision) }))
+    Admitted::Wait(Box::new(Admission { limiter, key, cost, step: Step::Turn(turn) }))
 }
 
 /// Nobody has decided: the policy says what happens then, unless the store has said so for it.

@@ -1,9 +1,8 @@
 //! What one request asks of the limiters that it is subject to.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use sluicegate_core::{Decision, Key, Mode, OnOutage, RateLimiter, Turn, Verdict};
+use sluicegate_core::{Change, Decision, Key, OnOutage, RateLimiter, Receipt, Turn, Verdict};
 use smallvec::SmallVec;
 
 use crate::layer::plan::Slot;
@@ -45,12 +44,12 @@ impl Asks {
     }
 
     /// Waits for the turn that they have reserved.
-    pub(crate) fn turn(&self, slots: &[Slot], delay: Duration) -> Turn {
+    pub(crate) fn turn(&self, slots: &[Slot], decision: Decision) -> Turn {
         let limits = self.0.iter().map(|asked| {
             let limiter = slots[asked.slot].limiter.clone();
             (limiter, asked.key.clone(), asked.cost)
         });
-        Turn::new(delay, limits)
+        Turn::new(decision, limits)
     }
 
     /// The decision with the names of its policies.
@@ -70,20 +69,27 @@ impl Asks {
         self.0.iter().any(|asked| plan.policies[asked.slot].on_outage() == OnOutage::Deny)
     }
 
-    /// Gives back so many units of what each ask has spent, and says where that leaves the keys if that is known at once.
-    /// What nothing is given back of is asked as well, for where it stands.
+    /// Gives back what the asks in the places that `is_given_back` says have spent, and says where that leaves the keys if
+    /// that is known at once.
     pub(crate) fn give_back<R>(
         &self,
         shared: &Shared<R>,
-        decision: &Decision,
-        units: &[u64],
+        decision: &mut Decision,
+        is_given_back: impl Fn(usize) -> bool,
     ) -> Option<Decision> {
-        let mode = Mode::Refund { spent_us: Some(decision.spent_us()) };
-        let asks = self.0.iter().zip(units);
-        let asks =
-            asks.map(|(asked, &units)| (&shared.slots[asked.slot].limiter, &asked.key, units, Some(mode)));
+        let mut receipts: SmallVec<[Option<Receipt>; 1]> = (0..self.0.len())
+            .map(|index| is_given_back(index).then(|| decision.take_receipt(index)).flatten())
+            .collect();
+        if receipts.iter().all(Option::is_none) {
+            return None;
+        }
+        let changes = self.0.iter().zip(&mut receipts).map(|(asked, receipt)| {
+            let change =
+                receipt.as_mut().map_or(Change::Nothing, |receipt| Change::Refund(receipt, asked.cost));
+            (&shared.slots[asked.slot].limiter, &asked.key, change)
+        });
         // The store begins with it at once; nobody has to wait for its answer.
-        let mut decision = RateLimiter::decide_all(asks).now().ok()?.ok()?;
+        let mut decision = RateLimiter::change_all(changes).now().ok()?.ok()?;
         self.label(shared, &mut decision);
         Some(decision)
     }

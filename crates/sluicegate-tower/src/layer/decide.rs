@@ -76,9 +76,9 @@ impl Gate {
             self.try_out(shared);
             return self.pass(shared, decision);
         }
-        let turn = self.asks.turn(&shared.slots, delay);
+        let turn = self.asks.turn(&shared.slots, decision);
         match shared.queue.enter() {
-            Some(place) => Next::Wait(Box::new(Step::Turn(turn, decision, place))),
+            Some(place) => Next::Wait(Box::new(Step::Turn(turn, place))),
             None => {
                 // A turn that is dropped is given back.
                 drop(turn);
@@ -96,9 +96,9 @@ impl Gate {
         self.go(shared, Some(decision))
     }
 
-    fn go<R, B>(&mut self, shared: &Shared<R>, decision: Option<Decision>) -> Next<B> {
+    fn go<R, B>(&mut self, shared: &Shared<R>, mut decision: Option<Decision>) -> Next<B> {
         let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
-        let meter = shared.meters.then(|| Meter::of_request(shared, &asks, decision.as_ref(), &trials));
+        let meter = shared.meters.then(|| Meter::of_request(shared, &asks, decision.as_mut(), &trials));
         Next::Go(Some(Box::new(Marked { asks, decision, trials, meter })))
     }
 

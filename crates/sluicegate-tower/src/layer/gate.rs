@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use http::Response;
 use http::request::Parts;
-use sluicegate_core::{Decision, Key, Turn, Verdict};
+use sluicegate_core::{Key, Turn, Verdict};
 
 use crate::key::{Extraction, MissingKey};
 use crate::layer::asks::{Asked, Asks};
@@ -38,7 +38,7 @@ pub(crate) enum Step {
     Tier(Choice, u64),
     Key(Extraction, Wanted),
     Verdict(Verdict),
-    Turn(Turn, Decision, #[expect(dead_code, reason = "held for as long as the turn is waited for")] Place),
+    Turn(Turn, #[expect(dead_code, reason = "held for as long as the turn is waited for")] Place),
 }
 
 /// Of which limiter how much is asked, once the key is known.
@@ -103,11 +103,10 @@ impl Gate {
                     let result = ready!(Pin::new(verdict).poll(cx));
                     self.decided(shared, parts, result)
                 }
-                Step::Turn(turn, decision, _) => {
-                    ready!(Pin::new(turn).poll(cx));
+                Step::Turn(turn, _) => {
+                    let decision = ready!(Pin::new(turn).poll(cx));
                     // Not before: a client that hangs up while it waits has spent nothing.
                     self.try_out(shared);
-                    let decision = decision.clone().later(decision.delay());
                     self.pass(shared, decision)
                 }
             };

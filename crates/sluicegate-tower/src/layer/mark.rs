@@ -67,25 +67,21 @@ impl Marked {
     /// Gives back what was spent in the slots that `is_given_back` says. The decision then says where that leaves the
     /// keys, if that is known at once.
     fn give_back<R>(&mut self, shared: &Shared<R>, is_given_back: impl Fn(usize) -> bool) {
-        let units = |index: usize, slot: usize, cost: u64| match &self.meter {
-            _ if !is_given_back(slot) => 0,
+        let asked = self.asks.iter().map(|asked| asked.slot);
+        let slots: SmallVec<[usize; 4]> = asked.chain(self.trials.iter().map(|trial| trial.slot)).collect();
+        let after = match (&self.meter, &mut self.decision) {
             // What the handler has settled is what there is to give back.
-            Some(meter) => meter.take(index),
-            None => cost,
-        };
-        let asks = self.asks.iter().enumerate();
-        let asked: SmallVec<[u64; 4]> =
-            asks.map(|(index, asked)| units(index, asked.slot, asked.cost)).collect();
-        for (index, trial) in (asked.len()..).zip(&self.trials) {
-            match units(index, trial.slot, trial.cost) {
-                0 => {}
-                units => trial.give_back(units),
+            (Some(meter), _) => meter.give_back(|index| is_given_back(slots[index])),
+            (None, Some(decision)) => {
+                self.asks.give_back(shared, decision, |index| is_given_back(slots[index]))
             }
+            (None, None) => None,
+        };
+        for trial in self.trials.iter().filter(|trial| is_given_back(trial.slot)) {
+            trial.give_back();
         }
-        if let Some(decision) = &mut self.decision
-            && asked.iter().any(|&units| units > 0)
-            && let Some(after) = self.asks.give_back(shared, decision, &asked)
-        {
+        if let (Some(decision), Some(mut after)) = (&mut self.decision, after) {
+            self.asks.label(shared, &mut after);
             *decision = after;
         }
     }

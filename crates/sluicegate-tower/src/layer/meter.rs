@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Extensions;
-use sluicegate_core::{Decision, Key, Mode, Policy, RateLimiter, StoreError};
+use sluicegate_core::{Change, Decision, Key, Policy, RateLimiter, Receipt, StoreError, Verdict};
+use smallvec::SmallVec;
 
 use crate::layer::asks::Asks;
 use crate::layer::shared::Shared;
@@ -46,16 +46,23 @@ struct Account {
     /// The name of the limit, if it has one of its own.
     name: Option<Arc<str>>,
     key: Key,
-    spent_us: Option<u64>,
-    spent: AtomicU64,
-    is_shadow: bool,
+    entries: Mutex<Entries>,
+    /// A policy that is only tried out: charged as well, and answers nothing.
+    trial: Option<Arc<Trial>>,
+}
+
+/// What an account has spent, and by which receipts that is given back.
+struct Entries {
+    spent: u64,
+    /// Of the request and of each charge that was answered, in that order.
+    receipts: SmallVec<[Receipt; 1]>,
 }
 
 /// How an account changes.
-#[derive(Clone, Copy)]
-enum Change {
+enum Entry {
     Charge(u64),
-    Refund(u64),
+    /// Units of these receipts, which the account has no longer.
+    Refund(SmallVec<[(Receipt, u64); 1]>),
 }
 
 impl Meter {
@@ -77,8 +84,7 @@ impl Meter {
 
     /// Units that the request has spent so far, of the limit that it has spent most of.
     pub fn spent(&self) -> u64 {
-        // Relaxed: an account is one number and guards nothing else.
-        self.accounts().iter().map(|account| account.spent.load(Ordering::Relaxed)).max().unwrap_or(0)
+        self.accounts().iter().map(|account| account.entries().spent).max().unwrap_or(0)
     }
 
     /// Spends `units` more of each limit, whether they fit or not: what does not fit is a debt that later requests wait
@@ -121,24 +127,27 @@ impl Meter {
     pub(crate) fn of_request<R>(
         shared: &Shared<R>,
         asks: &Asks,
-        decision: Option<&Decision>,
+        mut decision: Option<&mut Decision>,
         trials: &[Arc<Trial>],
     ) -> Self {
         let plan = shared.plan();
-        let account = |slot: usize, key: &Key, (spent, spent_us): (u64, Option<u64>), is_shadow: bool| {
+        let account = |slot: usize, key: &Key, spent, receipt: Option<Receipt>, trial| {
             Arc::new(Account {
                 limiter: shared.slots[slot].limiter.clone(),
                 policy: Arc::clone(&plan.policies[slot]),
                 name: shared.limits[shared.slots[slot].limit].name.clone(),
                 key: key.clone(),
-                spent_us,
-                spent: AtomicU64::new(spent),
-                is_shadow,
+                entries: Mutex::new(Entries { spent, receipts: receipt.into_iter().collect() }),
+                trial,
             })
         };
-        let spent_us = decision.map(Decision::spent_us);
-        let asked = asks.iter().map(|asked| account(asked.slot, &asked.key, (asked.cost, spent_us), false));
-        let tried = trials.iter().map(|trial| account(trial.slot, &trial.key, trial.spent(), true));
+        let asked = asks.iter().enumerate().map(|(index, asked)| {
+            let receipt = decision.as_mut().and_then(|decision| decision.take_receipt(index));
+            account(asked.slot, &asked.key, asked.cost, receipt, None)
+        });
+        let tried = trials.iter().map(|trial| {
+            account(trial.slot, &trial.key, trial.cost, trial.take_receipt(), Some(Arc::clone(trial)))
+        });
         Self::from_accounts(asked.chain(tried).collect())
     }
 
@@ -153,9 +162,16 @@ impl Meter {
         extensions.insert(both);
     }
 
-    /// Takes all that was spent out of the account in this place, to be given back.
-    pub(crate) fn take(&self, index: usize) -> u64 {
-        self.accounts().get(index).map_or(0, |account| account.spent.swap(0, Ordering::Relaxed))
+    /// Gives back all that was spent of the accounts in these places. Says where that leaves the keys of those that are
+    /// enforced, if that is known at once.
+    pub(crate) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) -> Option<Decision> {
+        let accounts = self.accounts().iter().enumerate();
+        let changes: Vec<_> = accounts
+            .map(|(index, account)| account.refund(if is_given_back(index) { u64::MAX } else { 0 }))
+            .collect();
+        let any = changes.iter().any(|entry| matches!(entry, Entry::Refund(parts) if !parts.is_empty()));
+        let (verdict, enforced) = if any { self.ask(changes) } else { return None };
+        Some(verdict?.now().ok()?.ok()?.of_first(enforced.len()))
     }
 
     fn from_accounts(accounts: Vec<Arc<Account>>) -> Self {
@@ -168,66 +184,118 @@ impl Meter {
 
     fn change(
         &self,
-        changes: Vec<Change>,
+        changes: Vec<Entry>,
     ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
-        let all = self.accounts().iter().cloned().zip(changes);
-        let (shadows, enforced): (Vec<_>, Vec<_>) = all.partition(|(account, _)| account.is_shadow);
-        for one in &shadows {
-            // The store begins with it at once; nobody waits for its answer.
-            drop(RateLimiter::decide_all([ask(one)]));
-        }
-        let verdict = (!enforced.is_empty()).then(|| RateLimiter::decide_all(enforced.iter().map(ask)));
+        let (verdict, enforced) = self.ask(changes);
         // Those that decide now, which may have replaced those that the request was checked against.
         let policies = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
         async move {
             let Some(verdict) = verdict else { return Ok(None) };
             match verdict.await {
                 Ok(mut decision) => {
+                    for (index, (account, _)) in enforced.iter().enumerate() {
+                        account.entries().receipts.extend(decision.take_receipt(index));
+                    }
+                    let mut decision = decision.of_first(enforced.len());
                     decision.set_policies(policies);
                     Ok(Some(decision))
                 }
                 Err(error) => {
-                    for (account, change) in enforced {
+                    for (account, charged) in enforced {
                         // A refund that was given and is given again would let more pass than the policy allows.
-                        if let Change::Charge(units) = change {
-                            account.refund(units);
-                        }
+                        let mut entries = account.entries();
+                        entries.spent = entries.spent.saturating_sub(charged);
                     }
                     Err(error)
                 }
             }
         }
     }
-}
 
-fn ask((account, change): &(Arc<Account>, Change)) -> (&RateLimiter, &Key, u64, Option<Mode>) {
-    let (units, mode) = match *change {
-        Change::Charge(units) => (units, Mode::Charge),
-        Change::Refund(units) => (units, Mode::Refund { spent_us: account.spent_us }),
-    };
-    (&account.limiter, &account.key, units, Some(mode))
+    /// Asks the store for these changes, one per account: those in shadow by themselves. Says which accounts are enforced,
+    /// with what they are charged.
+    fn ask(&self, changes: Vec<Entry>) -> (Option<Verdict>, Vec<(Arc<Account>, u64)>) {
+        let mut enforced: Vec<_> = Vec::with_capacity(changes.len());
+        for (account, mut entry) in self.accounts().iter().zip(changes) {
+            if account.trial.is_some() {
+                // The store begins with it at once; nobody waits for its answer.
+                drop(RateLimiter::change_all(account.changes(&mut entry)));
+            } else {
+                enforced.push((account, entry));
+            }
+        }
+        // The first change of each account, whose standings are those that its policy's place in the decision shows.
+        let verdict = (!enforced.is_empty()).then(|| {
+            let (mut first, mut more) = (Vec::with_capacity(enforced.len()), Vec::new());
+            for (account, entry) in &mut enforced {
+                let mut changes = account.changes(entry);
+                first.extend(changes.next());
+                more.extend(changes);
+            }
+            RateLimiter::change_all(first.into_iter().chain(more))
+        });
+        let charged = |entry: &Entry| if let Entry::Charge(units) = entry { *units } else { 0 };
+        (verdict, enforced.iter().map(|(account, entry)| (Arc::clone(account), charged(entry))).collect())
+    }
 }
 
 impl Account {
-    fn charge(&self, units: u64) -> Change {
-        let more = |spent: u64| Some(spent.saturating_add(units));
-        // Relaxed, here and below: an account is one number and guards nothing else.
-        let _ = self.spent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        Change::Charge(units)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refund(&self, units: u64) -> Change {
-        let less = |spent: u64| Some(spent.saturating_sub(units));
-        let before = self.spent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        Change::Refund(units.min(before.unwrap_or(0)))
+    fn charge(&self, units: u64) -> Entry {
+        let mut entries = self.entries();
+        entries.spent = entries.spent.saturating_add(units);
+        Entry::Charge(units)
     }
 
-    fn settle(&self, actual: u64) -> Change {
-        let before = self.spent.swap(actual, Ordering::Relaxed);
-        match actual.checked_sub(before) {
-            Some(more) => Change::Charge(more),
-            None => Change::Refund(before - actual),
+    fn refund(&self, units: u64) -> Entry {
+        // The verdict of a trial may have come since the request began.
+        let known = self.trial.as_ref().and_then(|trial| trial.take_receipt());
+        let mut entries = self.entries();
+        entries.receipts.extend(known);
+        let mut left = units.min(entries.spent);
+        entries.spent -= left;
+        let mut parts = SmallVec::new();
+        // The youngest first: of those the least has drained.
+        while left > 0
+            && let Some(mut receipt) = entries.receipts.pop()
+        {
+            let part = left.min(receipt.cost());
+            left -= part;
+            if let Some(rest) = receipt.split(part) {
+                entries.receipts.push(rest);
+            }
+            parts.push((receipt, part));
         }
+        Entry::Refund(parts)
+    }
+
+    fn settle(&self, actual: u64) -> Entry {
+        let spent = self.entries().spent;
+        match actual.checked_sub(spent) {
+            Some(more) => self.charge(more),
+            None => self.refund(spent - actual),
+        }
+    }
+
+    /// What the store is asked for; at least one thing, so that it says where the key stands.
+    fn changes<'a>(
+        &'a self,
+        entry: &'a mut Entry,
+    ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, Change<'a>)> + 'a {
+        let mut all = SmallVec::<[Change<'a>; 1]>::new();
+        match entry {
+            Entry::Charge(units) => all.push(Change::Charge(*units)),
+            Entry::Refund(parts) => {
+                all.extend(parts.iter_mut().map(|(receipt, units)| Change::Refund(receipt, *units)));
+            }
+        }
+        if all.is_empty() {
+            all.push(Change::Nothing);
+        }
+        all.into_iter().map(|change| (&self.limiter, &self.key, change))
     }
 }
 
@@ -235,7 +303,7 @@ impl fmt::Debug for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let accounts = self.accounts().iter();
         f.debug_map()
-            .entries(accounts.map(|account| (account.policy.name(), account.spent.load(Ordering::Relaxed))))
+            .entries(accounts.map(|account| (account.policy.name(), account.entries().spent)))
             .finish()
     }
 }

@@ -51,13 +51,13 @@ impl Shadows {
     pub(crate) fn watch(&self, trial: &Arc<Trial>, policy: &Arc<Policy>, verdict: Verdict) {
         let slot = trial.slot;
         match verdict.now() {
-            Ok(result) => self.0[slot].count(trial, policy, &result),
+            Ok(result) => self.0[slot].count(trial, policy, result),
             Err(pending) => match Handle::try_current() {
                 Ok(runtime) => {
                     let (counts, trial, policy) =
                         (Arc::clone(&self.0), Arc::clone(trial), Arc::clone(policy));
                     // It ends when the store answers or its deadline is over.
-                    drop(runtime.spawn(async move { counts[slot].count(&trial, &policy, &pending.await) }));
+                    drop(runtime.spawn(async move { counts[slot].count(&trial, &policy, pending.await) }));
                 }
                 Err(_) => add(&self.0[slot].unknown),
             },
@@ -79,9 +79,8 @@ impl Shadows {
 }
 
 impl Counts {
-    fn count(&self, trial: &Trial, policy: &Policy, result: &Result<Decision, StoreError>) {
-        let decision = result.as_ref().ok().filter(|decision| decision.is_allowed());
-        trial.is_known(decision.map(Decision::spent_us));
+    fn count(&self, trial: &Trial, policy: &Policy, mut result: Result<Decision, StoreError>) {
+        trial.is_known(result.as_mut().ok());
         match result {
             Ok(decision) if decision.basis() == Basis::Outage => add(&self.unknown),
             Err(_) => add(&self.unknown),

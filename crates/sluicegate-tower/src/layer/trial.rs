@@ -1,8 +1,9 @@
 //! What one request asked of a policy that is only tried out.
 
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluicegate_core::{Key, Mode, RateLimiter};
+use sluicegate_core::{Decision, Key, RateLimiter, Receipt};
 
 use crate::layer::asks::Asked;
 use crate::layer::plan::Slot;
@@ -18,14 +19,13 @@ pub(crate) struct Trial {
 }
 
 /// The verdict may come after the response.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum State {
     Asked,
-    /// Nothing is known yet, and so much is to be given back if it was spent.
-    GivenBack(u64),
-    /// When it was spent.
-    Spent(u64),
-    /// It was refused, or given back.
+    /// Nothing is known yet, and it is to be given back if it was spent.
+    GivenBack,
+    Spent(Receipt),
+    /// It was refused, or given back, or is the meter's.
     Over,
 }
 
@@ -35,43 +35,48 @@ impl Trial {
         Self { slot, limiter, key, cost, state: Mutex::new(State::Asked) }
     }
 
-    /// Takes note of when it was spent, if it was.
-    pub(crate) fn is_known(&self, spent_us: Option<u64>) {
+    /// Takes note of what was spent, if it was.
+    pub(crate) fn is_known(&self, decision: Option<&mut Decision>) {
+        let receipt = decision.and_then(|decision| decision.take_receipt(0));
         let mut state = self.state();
-        if let (State::GivenBack(units), Some(spent_us)) = (*state, spent_us) {
-            self.refund(units, spent_us);
-        }
-        *state = match (*state, spent_us) {
-            (State::Asked, Some(spent_us)) => State::Spent(spent_us),
+        *state = match (&*state, receipt) {
+            (State::Asked, Some(receipt)) => State::Spent(receipt),
+            (State::GivenBack, Some(receipt)) => {
+                self.refund(receipt);
+                State::Over
+            }
             _ => State::Over,
         };
     }
 
-    /// Gives so many units back, now or when it is known that they were spent.
-    pub(crate) fn give_back(&self, units: u64) {
+    /// Gives it back, now or when it is known that it was spent.
+    pub(crate) fn give_back(&self) {
         let mut state = self.state();
-        if let State::Spent(spent_us) = *state {
-            self.refund(units, spent_us);
-        }
-        *state = match *state {
-            State::Asked => State::GivenBack(units),
-            _ => State::Over,
+        *state = match mem::replace(&mut *state, State::Over) {
+            State::Asked => State::GivenBack,
+            State::Spent(receipt) => {
+                self.refund(receipt);
+                State::Over
+            }
+            over => over,
         };
     }
 
-    /// Units that it has spent as far as is known, and when that was.
-    pub(crate) fn spent(&self) -> (u64, Option<u64>) {
-        match *self.state() {
-            State::Asked => (self.cost, None),
-            State::Spent(spent_us) => (self.cost, Some(spent_us)),
-            State::GivenBack(_) | State::Over => (0, None),
+    /// Hands over what it has spent, as far as is known.
+    pub(crate) fn take_receipt(&self) -> Option<Receipt> {
+        let mut state = self.state();
+        match mem::replace(&mut *state, State::Over) {
+            State::Spent(receipt) => Some(receipt),
+            other => {
+                *state = other;
+                None
+            }
         }
     }
 
-    fn refund(&self, units: u64, spent_us: u64) {
-        let mode = Mode::Refund { spent_us: Some(spent_us) };
+    fn refund(&self, mut receipt: Receipt) {
         // The store begins with it at once; nobody has to wait for its answer.
-        drop(RateLimiter::decide_all([(&self.limiter, &self.key, units, Some(mode))]));
+        drop(self.limiter.refund_of(&mut receipt, &self.key, self.cost));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -81,13 +81,13 @@ impl Departure {
                 Step::Nothing => {}
                 Step::Hold(sleep) => ready!(sleep.as_mut().poll(cx)),
                 Step::Turn(admission) => {
-                    let decision = ready!(admission.poll(cx))?;
+                    let mut decision = ready!(admission.poll(cx))?;
                     if shared.holds.until(&self.key, Instant::now()).is_none() {
                         return Poll::Ready(Ok(()));
                     }
                     // The server has had enough in the meantime: this turn is of no use.
                     self.step = Step::Nothing;
-                    self.give_back(shared, decision.as_ref());
+                    self.give_back(shared, decision.as_mut());
                 }
             }
             match self.begin(shared) {
@@ -98,10 +98,11 @@ impl Departure {
         }
     }
 
-    fn give_back<W>(&self, shared: &Shared<W>, decision: Option<&Decision>) {
-        if let (Some(limiter), Some(decision)) = (&shared.limiter, decision) {
+    fn give_back<W>(&self, shared: &Shared<W>, decision: Option<&mut Decision>) {
+        let receipt = decision.and_then(|decision| decision.take_receipt(0));
+        if let (Some(limiter), Some(mut receipt)) = (&shared.limiter, receipt) {
             // The store begins with it at once; nobody has to wait for its answer.
-            drop(limiter.refund_of(decision, &self.key, 1));
+            drop(limiter.refund_of(&mut receipt, &self.key, 1));
         }
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::{
-    Ask, BoxError, ConfigError, Decision, Inherit, Key, OnOutage, Opened, Outcome, Policy, Standing, Store,
-    StoreErrorKind, Verdict,
+    Ask, BoxError, ConfigError, Decision, Inherit, Key, Limiters, OnOutage, Opened, Outcome, Policy,
+    Standing, Store, StoreErrorKind, Verdict,
 };
 use sluicegate_core::{Basis, RateLimiter};
 use sluicegate_tower::{CallError, CallLimit, CallLimitLayer, CallMeter};
@@ -117,9 +117,13 @@ async fn while_the_store_cannot_be_reached_the_policy_decides() {
 }
 
 /// A store that says of every decision that nobody made it.
-struct Outage(Outcome);
+struct Outage(Outcome, Limiters);
 
 impl Store for Outage {
+    fn limiters(&self) -> &Limiters {
+        &self.1
+    }
+
     fn open(&self, policy: Arc<Policy>, _: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         Ok(Opened::new(policy, Arc::new(())))
     }
@@ -137,7 +141,7 @@ async fn a_decision_that_nobody_made_is_an_outage() {
         (Outcome::Allowed, OnOutage::Deny, false),
         (Outcome::Denied, OnOutage::Local, false),
     ] {
-        let store: Arc<dyn Store> = Arc::new(Outage(outcome));
+        let store: Arc<dyn Store> = Arc::new(Outage(outcome, Limiters::default()));
         let (service, _) = printer(Policy::gcra("pages", "1/h").on_outage(action).on(store).unwrap());
         match print(&service, job("ada", 1)).await {
             Ok(_) => assert!(passes, "{outcome:?} {action:?}"),

@@ -11,8 +11,8 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use sluicegate_core::{
-    Ask, Clock, ConfigError, Inherit, MemoryStore, Opened, Policy, PolicyBuilder, RateLimiter, Store,
-    StoreError, StoreErrorKind, Verdict,
+    Ask, Clock, ConfigError, Inherit, Limiters, MemoryStore, Opened, Policy, PolicyBuilder, RateLimiter,
+    Store, StoreError, StoreErrorKind, Verdict,
 };
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -37,10 +37,15 @@ pub(crate) fn limiter(policy: PolicyBuilder) -> RateLimiter {
 
 /// A store that gives no answer, now or once the task has been polled again.
 pub(crate) struct Broken {
-    pub(crate) at_once: bool,
+    at_once: bool,
+    limiters: Limiters,
 }
 
 impl Store for Broken {
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
     fn open(&self, policy: Arc<Policy>, _: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         Ok(Opened::new(policy, Arc::new(())))
     }
@@ -58,13 +63,17 @@ impl Store for Broken {
 }
 
 pub(crate) fn broken(policy: PolicyBuilder, at_once: bool) -> RateLimiter {
-    policy.on(Arc::new(Broken { at_once }) as Arc<dyn Store>).unwrap()
+    policy.on(Arc::new(Broken { at_once, limiters: Limiters::default() }) as Arc<dyn Store>).unwrap()
 }
 
 /// A store in memory whose answers take another poll.
-pub(crate) struct Slow(pub(crate) Arc<dyn Store>);
+pub(crate) struct Slow(Arc<dyn Store>, Limiters);
 
 impl Store for Slow {
+    fn limiters(&self) -> &Limiters {
+        &self.1
+    }
+
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         self.0.open(policy, replaces)
     }
@@ -81,7 +90,7 @@ impl Store for Slow {
 /// The policy on a store in memory whose answers take another poll, and whose time is tokio's.
 pub(crate) fn slow(policy: PolicyBuilder) -> RateLimiter {
     let store = MemoryStore::builder().capacity(1_000).clock(Paused(Instant::now())).build().unwrap();
-    policy.on(Arc::new(Slow((&store).into())) as Arc<dyn Store>).unwrap()
+    policy.on(Arc::new(Slow((&store).into(), Limiters::default())) as Arc<dyn Store>).unwrap()
 }
 
 /// Which protocol a server speaks.

@@ -3,13 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use sluicegate_core::{
-    Ask, ConfigError, Inherit, MemoryStore, Opened, Policy, Store, StoreError, StoreErrorKind, Verdict,
+    Ask, ConfigError, Inherit, Limiters, MemoryStore, Opened, Policy, Store, StoreError, StoreErrorKind,
+    Verdict,
 };
 
 /// A memory store whose answers come late, or not at all.
 pub(crate) struct Remote {
     memory: Arc<dyn Store>,
     fails: Mutex<Option<StoreErrorKind>>,
+    limiters: Limiters,
 }
 
 impl Remote {
@@ -22,7 +24,7 @@ impl Remote {
 
     /// A store that answers late, until it is told to lose its answers.
     pub(crate) fn breakable(memory: &MemoryStore) -> Arc<Self> {
-        Arc::new(Self { memory: memory.into(), fails: Mutex::default() })
+        Arc::new(Self { memory: memory.into(), fails: Mutex::default(), limiters: Limiters::default() })
     }
 
     pub(crate) fn fail(&self, with: Option<StoreErrorKind>) {
@@ -31,6 +33,10 @@ impl Remote {
 }
 
 impl Store for Remote {
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         self.memory.open(policy, replaces)
     }

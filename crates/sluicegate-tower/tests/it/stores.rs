@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_core::{
-    Ask, Basis, ConfigError, Decision, Inherit, OnOutage, Opened, Outcome, Policy, PolicyBuilder, Resilient,
-    Store, StoreErrorKind, Verdict,
+    Ask, Basis, ConfigError, Decision, Inherit, Limiters, OnOutage, Opened, Outcome, Policy, PolicyBuilder,
+    Resilient, Store, StoreErrorKind, Verdict,
 };
 use sluicegate_tower::{Constant, Limit, RateLimitLayer, Reason, Refusal};
 use tower::Layer;
@@ -53,9 +53,13 @@ async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides
 }
 
 /// A store whose every decision says that nobody could make it.
-struct Dark(Arc<dyn Store>);
+struct Dark(Arc<dyn Store>, Limiters);
 
 impl Store for Dark {
+    fn limiters(&self) -> &Limiters {
+        &self.1
+    }
+
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         self.0.open(policy, replaces)
     }
@@ -72,7 +76,7 @@ impl Store for Dark {
 
 fn in_the_dark(policy: PolicyBuilder) -> Limit {
     let (store, _) = store();
-    by_header(policy.on(Arc::new(Dark((&store).into())) as Arc<dyn Store>).unwrap())
+    by_header(policy.on(Arc::new(Dark((&store).into(), Limiters::default())) as Arc<dyn Store>).unwrap())
 }
 
 #[tokio::test]
@@ -95,9 +99,13 @@ async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
 }
 
 /// A store that answers for this process alone.
-struct Alone(Arc<dyn Store>);
+struct Alone(Arc<dyn Store>, Limiters);
 
 impl Store for Alone {
+    fn limiters(&self) -> &Limiters {
+        &self.1
+    }
+
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         self.0.open(policy, replaces)
     }
@@ -110,7 +118,9 @@ impl Store for Alone {
 #[tokio::test]
 async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
     let (store, _) = store();
-    let alone = Policy::gcra("api", "1/min").on(Arc::new(Alone((&store).into())) as Arc<dyn Store>).unwrap();
+    let alone = Policy::gcra("api", "1/min")
+        .on(Arc::new(Alone((&store).into(), Limiters::default())) as Arc<dyn Store>)
+        .unwrap();
     let service = RateLimitLayer::new(by_header(alone)).layer(Handler::default());
     assert_eq!(fields(&send(&service, from("ada")).await).len(), 5);
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);

@@ -1,0 +1,96 @@
+//! What a decision has spent, to be given back at most once: [`Receipt`].
+
+use smallvec::SmallVec;
+
+use crate::algorithm::State;
+
+/// What one allowed ask has spent of its policy's quotas: the token by which it is given back.
+///
+/// It cannot be cloned, and what was given back by it is gone from it, whether the store's answer arrives or not: a refund
+/// whose reply was lost is never sent again.
+#[derive(Debug)]
+pub struct Receipt {
+    at_us: u64,
+    costs: SmallVec<[u64; 2]>,
+    traces: SmallVec<[Trace; 1]>,
+}
+
+/// What a quota's bucket was like when a cost was spent from it. For authors of stores.
+///
+/// It is kept for policies that give back, and for turns that have not come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "stores put it together")]
+pub struct Trace {
+    /// How full the bucket was when the cost came, in the measure of [`Rule::level`](crate::algorithm::Rule::level).
+    pub found: u64,
+    /// How much had been given back to the bucket since its birth, in the same measure.
+    pub given: u64,
+    /// Which bucket of the key that was: another one after it was at rest, or was forgotten. 0 where that is not kept.
+    pub birth: u64,
+    /// The state before.
+    pub before: State,
+    /// The state after.
+    pub after: State,
+    /// Whether the cost is held for a turn, and not spent yet.
+    pub held: bool,
+}
+
+impl Receipt {
+    pub(crate) fn new(
+        at_us: u64,
+        costs: impl IntoIterator<Item = u64>,
+        traces: impl IntoIterator<Item = Trace>,
+    ) -> Self {
+        Self { at_us, costs: costs.into_iter().collect(), traces: traces.into_iter().collect() }
+    }
+
+    /// When the cost began to count, in microseconds of the store's clock: at the decision, or at the turn that it waited
+    /// for.
+    pub fn at_us(&self) -> u64 {
+        self.at_us
+    }
+
+    /// The units of this quota that took effect and were not given back by this receipt.
+    pub fn cost_of(&self, quota: u8) -> u64 {
+        self.costs.get(usize::from(quota)).copied().unwrap_or(0)
+    }
+
+    /// The highest of [`cost_of`](Self::cost_of).
+    pub fn cost(&self) -> u64 {
+        self.costs.iter().copied().max().unwrap_or(0)
+    }
+
+    /// What the bucket of this quota was like, where that is kept.
+    pub fn trace(&self, quota: u8) -> Option<&Trace> {
+        self.traces.get(usize::from(quota))
+    }
+
+    /// Whether a part of it is held for a turn that has not come.
+    pub fn is_held(&self) -> bool {
+        self.traces.iter().any(|trace| trace.held)
+    }
+
+    /// The same receipt, for a call that goes on; never for a second one.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn copied(&self) -> Self {
+        Self { at_us: self.at_us, costs: self.costs.clone(), traces: self.traces.clone() }
+    }
+
+    /// Leaves up to `cost` units in this receipt, and says what is over.
+    #[must_use = "what is not kept cannot be given back"]
+    pub fn split(&mut self, cost: u64) -> Option<Self> {
+        let rest = self.costs.iter().map(|own| own.saturating_sub(cost));
+        let rest = Self { at_us: self.at_us, costs: rest.collect(), traces: self.traces.clone() };
+        for own in &mut self.costs {
+            *own = (*own).min(cost);
+        }
+        (rest.cost() > 0).then_some(rest)
+    }
+
+    /// Takes out `cost` units, or as many as there are.
+    pub(crate) fn spend(&mut self, cost: u64) {
+        for left in &mut self.costs {
+            *left = left.saturating_sub(cost);
+        }
+    }
+}
