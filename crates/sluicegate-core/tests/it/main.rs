@@ -4,6 +4,7 @@ mod bad_input;
 mod bounded;
 mod concurrency;
 mod exact;
+mod handles;
 mod in_flight;
 mod invariants;
 mod model;

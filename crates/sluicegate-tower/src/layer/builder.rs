@@ -141,6 +141,9 @@ impl<R> RateLimitLayerBuilder<R> {
         check(&self.limits).map_err(|problem| ConfigError::new(ConfigErrorKind::Layer, problem))?;
         let Self { limits, respond, settings } = self;
         let Settings { door, style, queue, extensions, meters } = settings;
+        for limiter in limits.iter().filter(|limit| meters || limit.gives_back()).flat_map(Limit::limiters) {
+            limiter.keep_accounts()?;
+        }
         let mut shared = Shared::new(limits, respond);
         shared.door = (!door.is_empty()).then(|| Box::new(door));
         (shared.style, shared.queue, shared.extensions, shared.meters) = (style, queue, extensions, meters);

@@ -42,7 +42,7 @@ impl<R> Shared<R> {
             slots.extend(limiters.map(|limiter| Slot { limiter, limit: index }));
         }
         Self {
-            refunds: limits.iter().any(|limit| limit.refund_if.is_some()),
+            refunds: limits.iter().any(Limit::gives_back),
             plans: Plans::new(&slots),
             shadows: Shadows::new(slots.len()),
             limits: limits.into(),

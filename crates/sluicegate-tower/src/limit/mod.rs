@@ -87,6 +87,11 @@ impl Limit {
         }
     }
 
+    /// Whether what a request has spent may be given back by its response.
+    pub(crate) fn gives_back(&self) -> bool {
+        self.refund_if.is_some()
+    }
+
     /// Whose bucket a request spends from. Default: [`PeerIp`].
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = Box::new(key);

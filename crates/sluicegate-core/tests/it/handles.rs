@@ -1,0 +1,115 @@
+//! One handle per policy name and store: whoever opens a name that is open gets the handle that is there.
+
+use sluicegate_core::{Algorithm, ConfigErrorKind, Inherit, MemoryStore, Policy, Quota, RateLimiter, Store};
+
+use crate::support::{ALL, answer, limiter, store};
+
+fn policy(algorithm: Algorithm, quota: Quota) -> Policy {
+    Policy::builder("p", algorithm, quota).build().expect("the policy is good")
+}
+
+/// Seen: 5 of 5 spent, replaced by 6/min through one handle, and 5 more passed through the other.
+#[test]
+fn a_replacement_is_seen_by_everybody_who_names_the_policy() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let one = limiter(&store, "p", algorithm, Quota::per_minute(5));
+        let other = limiter(&store, "p", algorithm, Quota::per_minute(5));
+        assert!(answer(one.check_cost("k", 5)).is_allowed());
+        one.replace(policy(algorithm, Quota::per_minute(6)), Inherit::default()).expect("it fits");
+        assert!(one.is(&other) && other.policy().quotas()[0].quota() == Quota::per_minute(6));
+        let passed = (0..10).filter(|_| answer(other.check("k")).is_allowed()).count();
+        assert!(passed <= 1, "{algorithm}: {passed} of the one that is left");
+    }
+}
+
+/// Seen: a `replace` before an attribute's first request made that route answer 500.
+#[test]
+fn the_policy_that_opened_a_name_finds_the_one_that_has_replaced_it() {
+    let (store, _) = store();
+    let first = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(5));
+    first.replace(policy(Algorithm::SlidingLog, Quota::per_hour(7)), Inherit::Reset).expect("it fits");
+    for declared in
+        [policy(Algorithm::Gcra, Quota::per_minute(5)), policy(Algorithm::SlidingLog, Quota::per_hour(7))]
+    {
+        let late = RateLimiter::new(&store, declared).expect("it is the policy of that name");
+        assert!(late.is(&first));
+        assert_eq!(late.policy().quotas()[0].quota(), Quota::per_hour(7));
+    }
+    let error = RateLimiter::new(&store, policy(Algorithm::Gcra, Quota::per_minute(6))).unwrap_err();
+    assert_eq!(error.kind(), ConfigErrorKind::NameTaken);
+    assert!(
+        error.to_string().contains("7/h (sliding-log)") && error.to_string().contains("6/min (gcra)"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_name_is_free_when_its_last_handle_is_gone() {
+    let (store, _) = store();
+    let first = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(5));
+    let clone = first.clone();
+    drop(first);
+    assert!(RateLimiter::new(&store, policy(Algorithm::Gcra, Quota::per_minute(6))).is_err());
+    drop(clone);
+    assert!(RateLimiter::new(&store, policy(Algorithm::Gcra, Quota::per_minute(6))).is_ok());
+}
+
+#[test]
+fn a_store_lists_its_policies_by_name() {
+    let (store, _) = store();
+    let names = |store: &MemoryStore| -> Vec<String> {
+        let store: std::sync::Arc<dyn Store> = store.into();
+        store.limiters().all().iter().map(|limiter| limiter.policy().name().to_owned()).collect()
+    };
+    let open =
+        ["mail", "api", "login"].map(|name| limiter(&store, name, Algorithm::Gcra, Quota::per_minute(5)));
+    assert_eq!(names(&store), ["api", "login", "mail"]);
+    let shared: std::sync::Arc<dyn Store> = (&store).into();
+    assert!(shared.limiters().get("mail").is_some_and(|found| found.is(&open[0])));
+    drop(open);
+    assert!(names(&store).is_empty() && shared.limiters().get("mail").is_none());
+}
+
+#[test]
+fn accounts_are_kept_for_everybody_as_soon_as_somebody_needs_them() {
+    let (store, _) = store();
+    let plain = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(5));
+    assert!(answer(plain.check_cost("k", 3)).is_allowed() && !plain.policy().gives_back());
+    let giving = Policy::gcra("p", "5/min").refunds().on(&store).expect("it is the same policy");
+    assert!(giving.is(&plain) && plain.policy().gives_back());
+    assert_eq!(answer(plain.peek("k")).remaining(), 2, "what was spent stays spent");
+    assert!(limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(5)).policy().gives_back());
+}
+
+#[test]
+fn a_receipt_is_taken_once_and_what_was_given_back_is_gone_from_it() {
+    let (store, _) = store();
+    let limiter =
+        limiter(&store, "p", Algorithm::FixedWindow(sluicegate_core::Anchor::Epoch), Quota::per_minute(9));
+    let mut decision = answer(limiter.check_cost("k", 6));
+    assert!(decision.clone().take_receipt(0).is_none(), "a clone has none");
+    let mut receipt = decision.take_receipt(0).expect("it has spent");
+    assert!(decision.take_receipt(0).is_none() && decision.take_receipt(1).is_none());
+    for (give, left) in [(4, 7), (4, 9), (4, 9)] {
+        assert_eq!(answer(limiter.refund_of(&mut receipt, "k", give)).remaining(), left);
+    }
+    let _ = answer(limiter.check_cost("k", 9));
+    assert_eq!(answer(limiter.refund_of(&mut receipt, "k", 9)).remaining(), 0, "those are not its own");
+    assert!(answer(limiter.peek("other")).take_receipt(0).is_none(), "a look has spent nothing");
+    assert!(answer(limiter.check("k")).take_receipt(0).is_none(), "nor has a refusal");
+}
+
+/// Seen: one `settle(u64::MAX)` locked a key out for thirty years.
+#[test]
+fn no_charge_reaches_further_than_ten_bursts() {
+    for algorithm in ALL {
+        let (store, clock) = store();
+        let limiter = limiter(&store, "p", algorithm, Quota::per_minute(10));
+        for _ in 0..3 {
+            let _ = answer(limiter.charge("k", u64::MAX));
+        }
+        clock.advance(std::time::Duration::from_secs(11 * 60));
+        assert!(answer(limiter.check("k")).is_allowed(), "{algorithm}");
+    }
+}
