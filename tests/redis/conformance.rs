@@ -31,6 +31,7 @@ async fn the_memory_store_passes_its_own_suite() {
     suite.all_or_nothing().await;
     for seed in 1..=30 {
         suite.same_decisions_as_memory(seed, 15).await;
+        suite.same_refunds_as_memory(seed, 15).await;
     }
 }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use crate::{
     Algorithm, Anchor, Clock, Decision, Drain, Key, ManualClock, MemoryStore, Outcome, Policy, Quota,
-    RateLimiter, Refill, Store, Verdict,
+    RateLimiter, Receipt, Refill, Store, Verdict,
 };
 
 /// Every algorithm with every setting.
@@ -147,6 +147,57 @@ impl Conformance {
                 let (ours, reference) =
                     (ours.expect("the store answers"), reference.expect("memory answers"));
                 assert_eq!(summary(&ours), summary(&reference), "{trace}");
+            }
+        }
+    }
+
+    /// Random traces in which what was spent is given back, in part or in whole, soon or late, twice or never, and turns
+    /// are given up: the store gives back exactly as the memory store does.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_refunds_as_memory(&self, seed: u64, traces: usize) {
+        let memory = MemoryStore::builder().clock(self.clock.clone()).log_entries(1 << 22).build();
+        let memory = memory.expect("the settings are possible");
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        for _ in 0..traces {
+            let policy = self.random_policy(&mut random);
+            let policy = if random.below(2) == 0 { policy } else { policy.with_refunds() };
+            let reference = RateLimiter::new(&memory, policy.clone()).expect("the store can keep it");
+            let limiters = [self.open(&policy), reference];
+            let mut trace = format!("seed {seed}, {policy}, gives back: {}", policy.gives_back());
+            let mut spent: Vec<(Key, [Receipt; 2])> = Vec::new();
+            for _ in 0..60 {
+                let step = Step::random(&mut random, &policy, &self.clock, &mut trace);
+                let about = (random.below(2) == 0 && !spent.is_empty()).then(|| {
+                    let index = usize::try_from(random.below(spent.len() as u64)).unwrap_or(0);
+                    spent.swap_remove(index)
+                });
+                let mut found = match about {
+                    None => [step.ask(&limiters[0]).await, step.ask(&limiters[1]).await],
+                    Some((key, mut receipts)) => {
+                        let is_turn = receipts[0].at_us() > self.clock.now_us();
+                        let what = if is_turn { "give up the turn of" } else { "give back" };
+                        // Writing to a string cannot fail.
+                        let _ = write!(trace, " .. no: {what} {} of {key:?}", step.cost);
+                        let mut found = Vec::new();
+                        for (limiter, receipt) in limiters.iter().zip(&mut receipts) {
+                            found.push(match is_turn {
+                                true => RateLimiter::give_up([(limiter, &key, &*receipt)]).await,
+                                false => limiter.refund_of(receipt, &key, step.cost).await,
+                            });
+                        }
+                        if !is_turn {
+                            spent.push((key, receipts));
+                        }
+                        found.try_into().expect("there are two limiters")
+                    }
+                }
+                .map(|decision| decision.expect("the store answers"));
+                assert_eq!(summary(&found[0]), summary(&found[1]), "{trace}");
+                if let [Some(ours), Some(reference)] = found.each_mut().map(|found| found.take_receipt(0)) {
+                    spent.push((step.key, [ours, reference]));
+                }
             }
         }
     }

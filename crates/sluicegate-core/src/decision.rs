@@ -46,7 +46,7 @@ pub struct Decision {
     /// A bit per ask whose receipt was not taken; none in a clone.
     receipts: u16,
     /// One per standing, or none.
-    traces: Option<Box<[Trace]>>,
+    traces: Option<Box<SmallVec<[Trace; 1]>>>,
     at_us: u64,
     delay_us: u64,
     standings: Standings,
@@ -196,8 +196,8 @@ impl Decision {
 
     /// The same, with what each quota's bucket was like before: one trace per standing. For authors of stores.
     #[must_use]
-    pub fn with_traces(mut self, traces: impl Into<Box<[Trace]>>) -> Self {
-        self.traces = Some(traces.into());
+    pub fn with_traces(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
+        self.traces = Some(Box::new(traces.into_iter().collect()));
         self
     }
 
@@ -213,7 +213,7 @@ impl Decision {
         if own().all(|(_, standing)| standing.spent == 0) {
             return None;
         }
-        let traces = self.traces.as_deref().unwrap_or_default();
+        let traces = self.traces.as_deref().map_or(&[][..], |traces| traces);
         Some(Receipt::new(
             self.spent_us(),
             own().map(|(_, standing)| standing.spent()),

@@ -233,7 +233,7 @@ impl RateLimiter {
 
     /// Gives up a turn that has not come. The decision is allowed if the store takes it back; otherwise a later turn may
     /// depend on it, and it stays.
-    #[cfg(feature = "tokio")]
+    #[cfg(any(feature = "tokio", feature = "conformance"))]
     pub(crate) fn give_up<'a>(turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>) -> Verdict {
         Self::about(turns, Mode::Return)
     }
@@ -244,7 +244,7 @@ impl RateLimiter {
         Self::about(turns, Mode::Depart)
     }
 
-    #[cfg(feature = "tokio")]
+    #[cfg(any(feature = "tokio", feature = "conformance"))]
     fn about<'a>(turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>, mode: Mode) -> Verdict {
         let turns: SmallVec<[_; 2]> = turns
             .into_iter()

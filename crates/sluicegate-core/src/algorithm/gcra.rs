@@ -289,8 +289,8 @@ impl Gcra {
 
     /// The state with the same units in it, counted by another rate: `level` of them, of which `per_unit` are a unit.
     pub(super) fn state_of(&self, level: u64, per_unit: u64, now_us: u64) -> State {
-        let parts =
-            (u128::from(level) * u128::from(self.spacing.get())).div_ceil(u128::from(per_unit.max(1)));
+        let parts = u128::from(level).saturating_mul(u128::from(self.spacing.get()));
+        let parts = parts.div_ceil(u128::from(per_unit.max(1)));
         self.state(u64::try_from(parts).unwrap_or(u64::MAX).min(LEVEL_MAX), now_us)
     }
 

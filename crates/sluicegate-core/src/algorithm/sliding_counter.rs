@@ -208,7 +208,11 @@ impl SlidingCounter {
 
     /// The counts under another limit, if the windows are the same.
     pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
-        (self.period_us == from.period_us).then(|| if state.until_us <= now_us { State::REST } else { state })
+        (self.period_us == from.period_us).then_some(if state.until_us <= now_us {
+            State::REST
+        } else {
+            state
+        })
     }
 
     /// Units counted, with those of the windows that turns ahead have used up.
