@@ -1,4 +1,4 @@
-#![doc = include_str!("../../../README.md")]
+#![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 /// Pages to read: no code.
@@ -24,11 +24,12 @@ pub use sluicegate_axum::{Decided, KeyFromExtractor, NotLimited, RateLimitExt, k
 pub use sluicegate_core::algorithm;
 pub use sluicegate_core::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Permit};
 pub use sluicegate_core::{
-    Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Clock, ConfigError,
-    ConfigErrorKind, Decision, Drain, Inherit, IntoQuota, Key, KeyRef, MAX_BUCKETS, ManualClock, MemoryStats,
-    MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, OnOutage, Opened, Outcome, Policy, PolicyBuilder,
-    PolicyQuota, Quota, RateLimiter, Refill, Resilient, ResilientBuilder, ResilientStatus, Standing, Store,
-    StoreError, StoreErrorKind, SystemClock, Turn, Verdict,
+    Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Change, Clock,
+    ConfigError, ConfigErrorKind, Decision, Drain, Inherit, IntoQuota, Key, KeyRef, Limiters, MAX_BUCKETS,
+    ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, OnOutage, Opened, Outcome,
+    Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Receipt, Refill, Registry, Resilient,
+    ResilientBuilder, ResilientStatus, Standing, Store, StoreError, StoreErrorKind, SystemClock, Trace, Turn,
+    Verdict,
 };
 #[cfg(feature = "redis-deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]
