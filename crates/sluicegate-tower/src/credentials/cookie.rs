@@ -12,11 +12,15 @@ use super::{Digest, one_of};
 use crate::key::{Extraction, KeyExtractor, MissingKey};
 use crate::path::hex;
 
+/// Browsers keep less than 200 for a site.
+const MAX_COOKIES: usize = 512;
+
 /// One bucket per value of a cookie, such as a session's.
 ///
 /// A value has one bucket however it is spelled: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
 /// value counts as missing. A request with two different values is refused with 400, for some frameworks read the first
-/// of them and axum's the last: see [`first_of_several`](Self::first_of_several). For the rest, see [`ApiKey`](super::ApiKey): who throws cookies away gets a new bucket
+/// of them and axum's the last: see [`first_of_several`](Self::first_of_several). A request with more than 512 cookies is
+/// refused with 400 as well, so that reading them stays cheap. For the rest, see [`ApiKey`](super::ApiKey): who throws cookies away gets a new bucket
 /// with each new session.
 #[derive(Clone)]
 pub struct Cookie {
@@ -54,7 +58,7 @@ impl Cookie {
 
     /// The bucket of a value of this cookie: to peek at it or to reset it.
     pub fn key_of(&self, value: impl AsRef<[u8]>) -> Key {
-        self.digest.key(unquoted(&decoded(value.as_ref())))
+        self.digest.key(&plain(value.as_ref()))
     }
 
     /// Whether a request shows one of these values of the cookie.
@@ -70,30 +74,50 @@ impl Cookie {
     fn find(&self, parts: &Parts) -> Result<Key, MissingKey> {
         // HTTP/2 clients may send a line for each cookie.
         let lines = parts.headers.get_all(COOKIE).iter();
-        let cookies = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
-        let mut values = cookies.filter_map(|cookie| {
-            let (name, value) = cookie.split_at(cookie.iter().position(|&byte| byte == b'=')?);
-            let is_ours = *decoded(name.trim_ascii()) == *self.name.as_bytes();
-            is_ours.then(|| decoded(value[1..].trim_ascii()))
-        });
-        let first = values.next();
-        if let Some(first) = &first
-            && !self.takes_first
-            && values.any(|other| unquoted(&other) != unquoted(first))
-        {
-            let reason = format!("the cookie {} is there with different values", self.name);
-            return Err(MissingKey::new(reason).rejecting(StatusCode::BAD_REQUEST));
+        let mut cookies = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
+        let mut first: Option<Cow<'_, [u8]>> = None;
+        for cookie in cookies.by_ref().take(MAX_COOKIES) {
+            let Some(value) = self.value(cookie) else { continue };
+            match &first {
+                None => first = Some(value),
+                Some(first) if self.takes_first || value == *first => {}
+                Some(_) => return Err(self.refused("is there with different values".into())),
+            }
+        }
+        // What is not looked at must not hide a session, nor a second value.
+        if cookies.next().is_some() {
+            return Err(self.refused(format!("comes with too many others: send at most {MAX_COOKIES}")));
         }
         match first {
-            Some(value) if !unquoted(&value).is_empty() => Ok(self.digest.key(unquoted(&value))),
+            Some(value) if !value.is_empty() => Ok(self.digest.key(&value)),
             _ => Err(MissingKey::new(format!("the cookie {} is missing", self.name))),
         }
+    }
+
+    /// The plain value of a cookie, if it is ours.
+    fn value<'a>(&self, cookie: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let (name, value) = cookie.split_at(cookie.iter().position(|&byte| byte == b'=')?);
+        let is_ours = *decoded(name.trim_ascii()) == *self.name.as_bytes();
+        is_ours.then(|| plain(value[1..].trim_ascii()))
+    }
+
+    fn refused(&self, problem: String) -> MissingKey {
+        MissingKey::new(format!("the cookie {} {problem}", self.name)).rejecting(StatusCode::BAD_REQUEST)
     }
 }
 
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Extraction {
         self.find(parts).into()
+    }
+}
+
+/// A value in its one spelling. Quotes are taken off here, once for each value: a value of nothing but quotes that was
+/// unquoted for each comparison took seconds.
+fn plain(value: &[u8]) -> Cow<'_, [u8]> {
+    match decoded(value) {
+        Cow::Borrowed(value) => Cow::Borrowed(unquoted(value)),
+        Cow::Owned(value) => Cow::Owned(unquoted(&value).to_vec()),
     }
 }
 

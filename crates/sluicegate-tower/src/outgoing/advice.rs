@@ -20,6 +20,9 @@ const UNIX_SECONDS: u64 = 1_000_000_000;
 /// And from here on, one in milliseconds.
 const UNIX_MILLIS: u64 = 1_000_000_000_000;
 
+/// A longer field is not read: a server that has so many quotas is none that a client can heed.
+const MAX_FIELD: usize = 16 * 1024;
+
 /// How long a server asks not to be called after this response, if it does. `now` is the time since the Unix epoch; where
 /// the response has a date of its own, times of day are relative to that, for the server's clock may be off.
 pub(crate) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration) -> Option<Duration> {
@@ -54,7 +57,7 @@ fn retry_after(value: &HeaderValue, now: Duration) -> Option<Duration> {
 }
 
 /// What the field of the draft says, if it can be read: the longest wait of all quotas of which nothing is left. A field
-/// that is not quite right is ignored as a whole.
+/// that is not quite right, or very long, is ignored as a whole.
 fn ratelimit(headers: &HeaderMap) -> Option<Option<Duration>> {
     let mut text = Vec::new();
     for line in headers.get_all(RATELIMIT) {
@@ -62,6 +65,9 @@ fn ratelimit(headers: &HeaderMap) -> Option<Option<Duration>> {
             text.extend_from_slice(b", ");
         }
         text.extend_from_slice(line.as_bytes());
+        if text.len() > MAX_FIELD {
+            return None;
+        }
     }
     let list: List = Parser::new(&text).parse().ok().filter(|list: &List| !list.is_empty())?;
     let mut longest = None;
@@ -177,6 +183,8 @@ mod tests {
         ] {
             assert_eq!(seconds(200, &[("ratelimit", value)]), None, "{value}");
         }
+        let long: &'static str = format!(r#""{}";r=0;t=30"#, "x".repeat(MAX_FIELD)).leak();
+        assert_eq!(seconds(200, &[("ratelimit", long)]), None);
     }
 
     #[test]

@@ -177,6 +177,22 @@ fn b36_a_cookie_is_found_by_its_name() {
     assert_eq!(found(&session.or(PeerIp::new()), &missing), Ok(address("203.0.113.5")));
 }
 
+/// Skipping them instead would let a client hide its session, and be nobody, behind cookies that are of no use.
+#[test]
+fn a_request_with_more_cookies_than_are_looked_at_is_refused() {
+    let session = Cookie::new("session").unwrap();
+    let many = |cookies: usize| format!("session=s1{}", "; a=b".repeat(cookies - 1));
+    let of = |extractor: &Cookie, line: &str| found(extractor, &from("203.0.113.5", &[("cookie", line)]));
+    assert_eq!(of(&session, &many(512)), Ok(session.key_of("s1")));
+    for extractor in [session.clone(), session.first_of_several()] {
+        for line in [many(513), "a=b;".repeat(513)] {
+            let refused = of(&extractor, &line).unwrap_err();
+            assert_eq!(refused.reject(), Some(StatusCode::BAD_REQUEST));
+            assert!(refused.reason().ends_with("send at most 512"), "{}", refused.reason());
+        }
+    }
+}
+
 /// An extractor that fails is one that finds nothing: the next one, or what the limit says, decides.
 #[test]
 fn b38_an_extractor_that_fails_leaves_it_to_the_next() {
