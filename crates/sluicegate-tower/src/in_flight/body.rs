@@ -5,22 +5,37 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::Extensions;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use sluicegate_core::Permit;
 
+/// The most bytes that go to the server in one piece. A server that copies what it sends, as one with TLS may, copies
+/// what it was given: of a body in one piece that is all of it, and nothing would be left to hold the permit.
+const PIECE: usize = 64 * 1024;
+
 pin_project! {
-    /// The body of a response that counts as in flight until it has ended, has failed or is dropped.
+    /// The body of a response that counts as in flight until it has ended, has failed or is dropped, and until the server
+    /// has let go of its data: see [`InFlightLayer`](crate::InFlightLayer).
     ///
-    /// In all else it is the body inside.
+    /// In all else it is the body inside. Its data comes in pieces of at most 64 KiB; data of another type than
+    /// [`Bytes`] is copied.
     #[derive(Debug, Default)]
     pub struct Held<B> {
         #[pin]
         body: B,
+        // What the body has handed out and the server has not yet been given.
+        rest: Bytes,
         permit: Option<HeldPermit>,
     }
+}
+
+/// Data with the permit that it is sent under.
+struct Data {
+    bytes: Bytes,
+    #[expect(dead_code, reason = "held for as long as the data")]
+    permit: HeldPermit,
 }
 
 /// The permit of a request, for what goes on after its response: it is held until the last clone is dropped.
@@ -37,10 +52,10 @@ pub struct HeldPermit {
 
 impl<B> Held<B> {
     pub(crate) fn new(body: B, permit: Option<HeldPermit>) -> Self {
-        Self { body, permit }
+        Self { body, rest: Bytes::new(), permit }
     }
 
-    /// Whether it still holds its permit.
+    /// Whether it still holds its permit. Data that it has handed out holds it as well.
     pub fn is_holding(&self) -> bool {
         self.permit.is_some()
     }
@@ -54,29 +69,64 @@ impl<B: From<Bytes>> From<Bytes> for Held<B> {
 }
 
 impl<B: Body> Body for Held<B> {
-    type Data = B::Data;
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.project();
         let mut body = this.body;
-        let frame = ready!(body.as_mut().poll_frame(cx));
-        // Servers may not ask for more once a body says that it has ended.
-        if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
-            *this.permit = None;
+        if this.rest.is_empty() {
+            let frame = ready!(body.as_mut().poll_frame(cx));
+            let as_bytes =
+                |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
+            match frame.map(|frame| frame.map(as_bytes)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => *this.rest = data,
+                    Err(trailers) => {
+                        if body.is_end_stream() {
+                            *this.permit = None;
+                        }
+                        return Poll::Ready(Some(Ok(trailers)));
+                    }
+                },
+                ended => {
+                    *this.permit = None;
+                    return Poll::Ready(ended);
+                }
+            }
         }
-        Poll::Ready(frame)
+        let piece = this.rest.split_to(this.rest.len().min(PIECE));
+        // Servers may not ask for more once a body says that it has ended.
+        let ended = this.rest.is_empty() && body.is_end_stream();
+        let permit = if ended { this.permit.take() } else { this.permit.clone() };
+        let piece = match permit {
+            Some(permit) => Bytes::from_owner(Data { bytes: piece, permit }),
+            None => piece,
+        };
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (inside, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inside.lower().saturating_add(rest));
+        if let Some(upper) = inside.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
+    }
+}
+
+impl AsRef<[u8]> for Data {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -21,8 +21,9 @@ use crate::refusal::{Reason, Refusal, Respond};
 
 /// Limits how many requests of a key are under way at once.
 ///
-/// A request is under way until the body of its response has ended or is dropped: slow downloads and streams of events
-/// count for as long as they last. One too many is refused with 429, or waits if [`wait_up_to`](Self::wait_up_to) says so.
+/// A request is under way until the body of its response has ended or is dropped, and until the server has let go of its
+/// data: slow downloads and streams of events count for as long as they last, and so does a file in memory that is
+/// handed over at once. One too many is refused with 429, or waits if [`wait_up_to`](Self::wait_up_to) says so.
 /// Responses say where the key stands in the fields of the rate limit draft, with the unit `concurrent-requests`; what is
 /// there already stays.
 ///
@@ -55,6 +56,9 @@ use crate::refusal::{Reason, Refusal, Respond};
 /// # Where to put it
 /// Around a [`RateLimitLayer`](crate::RateLimitLayer), so that what is refused here is not asked there. Inside of one it works
 /// as well: what the limits around it have spent is given back.
+///
+/// Inside of a cache: each piece of data holds the permit, so a layer around this one that keeps the data of responses
+/// keeps their permits. One that copies them, as compression does, lets go of them early.
 ///
 /// # Upgrades
 /// The body of a response that switches protocols ends at once, and this layer cannot see the connection after that.

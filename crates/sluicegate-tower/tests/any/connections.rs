@@ -22,16 +22,16 @@ use tower::{Layer, ServiceBuilder, service_fn};
 use crate::support::{Protocol, limiter, serve};
 
 /// Sends requests over one connection.
-enum Client {
+pub(crate) enum Client {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Client {
-    async fn connect(address: std::net::SocketAddr, protocol: Protocol) -> Self {
+    pub(crate) async fn connect(address: std::net::SocketAddr, protocol: Protocol) -> Self {
         let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
         match protocol {
-            Protocol::Http1 => {
+            Protocol::Http1 | Protocol::Http1Copying => {
                 let (client, connection) = http1::handshake(io).await.unwrap();
                 tokio::spawn(connection);
                 Self::Http1(client)
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    async fn send(&mut self, body: Bytes) -> Response<Incoming> {
+    pub(crate) async fn send(&mut self, body: Bytes) -> Response<Incoming> {
         let request = Request::post("http://localhost/").body(Full::new(body)).unwrap();
         match self {
             Self::Http1(client) => {

@@ -4,6 +4,8 @@
 
 mod calls;
 mod connections;
+mod downloads;
+mod growth;
 mod grpc;
 mod in_flight;
 mod outgoing;

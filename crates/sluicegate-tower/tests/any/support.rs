@@ -94,9 +94,11 @@ pub(crate) fn slow(policy: PolicyBuilder) -> RateLimiter {
 }
 
 /// Which protocol a server speaks.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Protocol {
     Http1,
+    /// Over a transport that takes one buffer at a time, as TLS may: hyper copies what it sends.
+    Http1Copying,
     Http2,
 }
 
@@ -116,8 +118,9 @@ where
             tokio::spawn(async move {
                 // A client that goes away is no failure of the server.
                 let _ = match protocol {
-                    Protocol::Http1 => {
-                        let connection = hyper::server::conn::http1::Builder::new();
+                    Protocol::Http1 | Protocol::Http1Copying => {
+                        let mut connection = hyper::server::conn::http1::Builder::new();
+                        connection.writev(matches!(protocol, Protocol::Http1));
                         connection.serve_connection(io, service).with_upgrades().await
                     }
                     Protocol::Http2 => {
