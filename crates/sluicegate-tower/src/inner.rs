@@ -1,12 +1,12 @@
 //! What all services of ours have in common: the service inside of them.
 
-use std::mem;
-
-/// Takes the inner service along for a call that comes later. Only the value that was polled is known to be ready, so it
-/// goes, and its clone stays here.
-pub(crate) fn take_ready<S: Clone>(inner: &mut S) -> S {
-    let next = inner.clone();
-    mem::replace(inner, next)
+/// A clone of the inner service for a call that comes later, and that has to poll it ready first.
+///
+/// The value that was polled ready goes, for readiness can be a permit, a place or a connection: a request that waits
+/// must not keep it from those that do not have to. A `ConcurrencyLimit` inside was once used up by requests that waited.
+pub(crate) fn for_later<S: Clone>(inner: &mut S) -> S {
+    *inner = inner.clone();
+    inner.clone()
 }
 
 /// The ways to the inner service, which is in the field `inner`; the text says what it is.

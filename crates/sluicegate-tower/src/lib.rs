@@ -75,10 +75,12 @@ mod inner;
 mod key;
 mod layer;
 mod limit;
+mod lookup;
 #[cfg(feature = "outgoing")]
 mod outgoing;
 mod path;
 mod predicate;
+mod queue;
 mod refusal;
 mod route;
 

@@ -12,6 +12,7 @@ use sluicegate_core::{
 
 use crate::generic::error::CallError;
 use crate::layer::shared::OnceASecond;
+use crate::queue::{Place, Queue};
 
 /// What a limiter's answer means for a call.
 pub(crate) enum Admitted {
@@ -26,6 +27,8 @@ pub(crate) enum Admitted {
 pub(crate) enum Refused {
     Limited(Box<Decision>),
     Store(StoreError),
+    /// Its turn would come after this long.
+    QueueFull(Duration),
 }
 
 impl<E> From<Refused> for CallError<E> {
@@ -33,6 +36,7 @@ impl<E> From<Refused> for CallError<E> {
         match refused {
             Refused::Limited(decision) => Self::Limited(decision),
             Refused::Store(error) => Self::Store(error),
+            Refused::QueueFull(wait) => Self::QueueFull(wait),
         }
     }
 }
@@ -52,8 +56,15 @@ enum Step {
 
 impl Admission {
     /// Asks the limiter, and goes as far as it can without waiting. With a longest wait, the call waits for up to that;
-    /// without, as its policy says.
-    pub(crate) fn begin(limiter: &RateLimiter, key: Key, cost: u64, longest: Option<Duration>) -> Admitted {
+    /// without, as its policy says. It waits in this queue, where it may have a place already.
+    pub(crate) fn begin(
+        limiter: &RateLimiter,
+        key: Key,
+        cost: u64,
+        longest: Option<Duration>,
+        queue: &Queue,
+        place: &mut Option<Place>,
+    ) -> Admitted {
         if cost == 0 {
             // A key in debt has no room even for nothing.
             return Admitted::Go(None);
@@ -63,7 +74,7 @@ impl Admission {
             None => limiter.check_cost(&key, cost),
         };
         match verdict.now() {
-            Ok(result) => judge(limiter, key, cost, result),
+            Ok(result) => judge(limiter, key, cost, result, queue, place),
             Err(verdict) => {
                 let limiter = limiter.clone();
                 Admitted::Wait(Box::new(Self { limiter, key, cost, step: Step::Verdict(verdict) }))
@@ -72,12 +83,17 @@ impl Admission {
     }
 
     /// Waits for the verdict, and then for the turn.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Decision>, Refused>> {
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        queue: &Queue,
+        place: &mut Option<Place>,
+    ) -> Poll<Result<Option<Decision>, Refused>> {
         loop {
             match &mut self.step {
                 Step::Verdict(verdict) => {
                     let result = ready!(Pin::new(verdict).poll(cx));
-                    match judge(&self.limiter, self.key.clone(), self.cost, result) {
+                    match judge(&self.limiter, self.key.clone(), self.cost, result, queue, place) {
                         Admitted::Go(decision) => return Poll::Ready(Ok(decision)),
                         Admitted::Refuse(refused) => return Poll::Ready(Err(refused)),
                         Admitted::Wait(waiting) => self.step = waiting.step,
@@ -89,7 +105,14 @@ impl Admission {
     }
 }
 
-fn judge(limiter: &RateLimiter, key: Key, cost: u64, result: Result<Decision, StoreError>) -> Admitted {
+fn judge(
+    limiter: &RateLimiter,
+    key: Key,
+    cost: u64,
+    result: Result<Decision, StoreError>,
+    queue: &Queue,
+    place: &mut Option<Place>,
+) -> Admitted {
     let decision = match result {
         Ok(decision) if decision.basis() == Basis::Outage => {
             let error = StoreError::new(StoreErrorKind::Unavailable);
@@ -109,7 +132,12 @@ fn judge(limiter: &RateLimiter, key: Key, cost: u64, result: Result<Decision, St
     if !decision.is_allowed() {
         return Admitted::Refuse(Refused::Limited(Box::new(decision)));
     }
+    let delay = decision.delay();
     let turn = Turn::new(decision, [(limiter.clone(), key.clone(), cost)]);
+    if !queue.enter(place) {
+        // A turn that is dropped is given back.
+        return Admitted::Refuse(Refused::QueueFull(delay));
+    }
     let limiter = limiter.clone();
     Admitted::Wait(Box::new(Admission { limiter, key, cost, step: Step::Turn(turn) }))
 }

@@ -30,6 +30,9 @@ pub enum CallError<E> {
     /// The other side asked to be left alone for this long from now, which is longer than the call may wait; it was not
     /// made. Only calls that go out fail so.
     HeldOff(Duration),
+    /// It would have had to wait for this long, and as many calls as may wait do so already; it has spent nothing, and
+    /// the service was not called.
+    QueueFull(Duration),
     /// The service was called, and failed.
     Inner(E),
 }
@@ -44,7 +47,7 @@ impl<E> CallError<E> {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Limited(decision) => decision.retry_after(),
-            Self::HeldOff(wait) => Some(*wait),
+            Self::HeldOff(wait) | Self::QueueFull(wait) => Some(*wait),
             Self::Store(_) | Self::Inner(_) => None,
         }
     }
@@ -88,6 +91,7 @@ impl<E> CallError<E> {
             Self::Limited(decision) => CallError::Limited(decision),
             Self::Store(error) => CallError::Store(error),
             Self::HeldOff(wait) => CallError::HeldOff(wait),
+            Self::QueueFull(wait) => CallError::QueueFull(wait),
             Self::Inner(error) => return error.into(),
         };
         refusal.into()
@@ -102,6 +106,7 @@ impl CallError<Infallible> {
             Self::Limited(decision) => CallError::Limited(decision),
             Self::Store(error) => CallError::Store(error),
             Self::HeldOff(wait) => CallError::HeldOff(wait),
+            Self::QueueFull(wait) => CallError::QueueFull(wait),
             Self::Inner(never) => match never {},
         }
     }
@@ -121,6 +126,10 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
             },
             Self::Store(_) => f.write_str("the rate limiter gave no answer"),
             Self::HeldOff(wait) => write!(f, "the server asked not to be called for another {wait:?}"),
+            Self::QueueFull(wait) => write!(
+                f,
+                "too many calls are waiting for their turn, which would come in {wait:?}: try again then, or raise longest_queue"
+            ),
             Self::Inner(error) => error.fmt(f),
         }
     }
@@ -131,7 +140,7 @@ impl<E: Error + 'static> Error for CallError<E> {
         match self {
             Self::Store(error) => Some(error),
             Self::Inner(error) => error.source(),
-            Self::Limited(_) | Self::HeldOff(_) => None,
+            Self::Limited(_) | Self::HeldOff(_) | Self::QueueFull(_) => None,
         }
     }
 }

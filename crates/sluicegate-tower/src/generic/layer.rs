@@ -8,13 +8,16 @@ use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::generic::future::Waiting;
 use crate::generic::{Admission, Admitted, CallError, CallFuture, CallMeter, WithCost};
-use crate::inner::{inner_accessors, take_ready};
+use crate::inner::{for_later, inner_accessors};
+use crate::queue::Queue;
 
 /// Puts a limit in front of any service: jobs, database queries, messages. For HTTP, [`RateLimitLayer`] answers
 /// refused requests with a response; here a refusal is a [`CallError`].
 ///
-/// A policy that waits makes calls wait their turn, first come, first served. While the store cannot be reached, calls
+/// A policy that waits makes calls wait their turn, first come, first served, and at most
+/// [`longest_queue`](Self::longest_queue) of them at once. While the store cannot be reached, calls
 /// pass or fail as the policy says.
 ///
 /// ```
@@ -44,12 +47,13 @@ use crate::inner::{inner_accessors, take_ready};
 pub struct CallLimitLayer<M> {
     limiter: RateLimiter,
     meter: Arc<M>,
+    queue: Queue,
 }
 
 impl<M> CallLimitLayer<M> {
     /// A limit with buckets by the keys of `meter`: a closure from a request to its key, or a [`CallMeter`].
     pub fn new(limiter: RateLimiter, meter: M) -> Self {
-        Self { limiter, meter: Arc::new(meter) }
+        Self { limiter, meter: Arc::new(meter), queue: Queue::default() }
     }
 
     /// How many units a call spends. Default: what the [`CallMeter`] says, which for a closure is 1.
@@ -57,13 +61,27 @@ impl<M> CallLimitLayer<M> {
     where
         C: Fn(&Req) -> u64 + Send + Sync + 'static,
     {
-        CallLimitLayer::new(self.limiter, WithCost { meter: self.meter, cost })
+        let Self { limiter, meter, queue } = self;
+        CallLimitLayer { limiter, meter: Arc::new(WithCost { meter, cost }), queue }
+    }
+
+    /// How many calls may wait for their turn at once, in all services of this layer together. One that comes when this
+    /// many wait fails at once with [`CallError::QueueFull`], and has spent nothing. Default: 10,000.
+    #[must_use]
+    pub fn longest_queue(mut self, calls: usize) -> Self {
+        self.queue = Queue::up_to(calls);
+        self
+    }
+
+    /// How many calls wait now: for their turn, or after that for the service inside to be ready.
+    pub fn waiting(&self) -> usize {
+        self.queue.waiting()
     }
 }
 
 impl<M> Clone for CallLimitLayer<M> {
     fn clone(&self) -> Self {
-        Self { limiter: self.limiter.clone(), meter: Arc::clone(&self.meter) }
+        Self { limiter: self.limiter.clone(), meter: Arc::clone(&self.meter), queue: self.queue.clone() }
     }
 }
 
@@ -71,7 +89,8 @@ impl<S, M> Layer<S> for CallLimitLayer<M> {
     type Service = CallLimit<S, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        CallLimit { inner, limiter: self.limiter.clone(), meter: Arc::clone(&self.meter) }
+        let Self { limiter, meter, queue } = self.clone();
+        CallLimit { inner, limiter, meter, queue }
     }
 }
 
@@ -83,11 +102,13 @@ impl<M> fmt::Debug for CallLimitLayer<M> {
 
 /// A service behind a limit; made by [`CallLimitLayer`].
 ///
-/// It is ready when the inner service is; waiting for a turn happens in the future of the call.
+/// It is ready when the inner service is. Waiting for a turn happens in the future of the call, which gives up that
+/// readiness for as long as it waits.
 pub struct CallLimit<S, M> {
     inner: S,
     limiter: RateLimiter,
     meter: Arc<M>,
+    queue: Queue,
 }
 
 impl<S, M> CallLimit<S, M> {
@@ -109,13 +130,14 @@ where
 
     fn call(&mut self, request: Req) -> Self::Future {
         let (key, cost) = (self.meter.key(&request), self.meter.cost(&request));
-        match Admission::begin(&self.limiter, key, cost, None) {
+        let mut place = None;
+        match Admission::begin(&self.limiter, key, cost, None, &self.queue, &mut place) {
             // Decided at once, so the value that was polled ready is called here, and nothing is cloned.
             Admitted::Go(_) => CallFuture::calling(self.inner.call(request)),
             Admitted::Refuse(refused) => CallFuture::refused(refused.into()),
             Admitted::Wait(admission) => {
-                let ready = take_ready(&mut self.inner);
-                CallFuture::waiting(admission, ready, request)
+                let waiting = Waiting { admission: Some(admission), place, queue: self.queue.clone() };
+                CallFuture::waiting(waiting, for_later(&mut self.inner), request)
             }
         }
     }
@@ -123,13 +145,15 @@ where
 
 impl<S: Clone, M> Clone for CallLimit<S, M> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), limiter: self.limiter.clone(), meter: Arc::clone(&self.meter) }
+        let Self { inner, limiter, meter, queue } = self;
+        let (inner, limiter, meter) = (inner.clone(), limiter.clone(), Arc::clone(meter));
+        Self { inner, limiter, meter, queue: queue.clone() }
     }
 }
 
 impl<S: fmt::Debug, M> fmt::Debug for CallLimit<S, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { inner, limiter, meter: _ } = self;
+        let Self { inner, limiter, .. } = self;
         f.debug_struct("CallLimit").field("inner", inner).field("limiter", limiter).finish_non_exhaustive()
     }
 }

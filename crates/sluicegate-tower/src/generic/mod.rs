@@ -6,7 +6,7 @@ mod future;
 mod layer;
 mod meter;
 
-pub(crate) use self::admission::{Admission, Admitted};
+pub(crate) use self::admission::{Admission, Admitted, Refused};
 pub use self::error::CallError;
 pub use self::future::CallFuture;
 pub use self::layer::{CallLimit, CallLimitLayer};

@@ -18,11 +18,14 @@ use crate::in_flight::service::carry;
 use crate::in_flight::{Held, HeldPermit};
 use crate::key::{Extraction, MissingKey};
 use crate::limit::OnMissingKey;
+use crate::lookup::Lookup;
+use crate::queue::Place;
 use crate::refusal::Respond;
 
 /// What a request has to wait for.
 pub(crate) enum Entry {
-    Key(Extraction),
+    /// With the place of a request that waits for its key.
+    Key(Lookup<Extraction>, Option<Place>),
     Permit(Acquire, Pin<Box<Sleep>>),
 }
 
@@ -40,7 +43,7 @@ impl Entry {
     pub(crate) fn begin<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts) -> Next<B> {
         match shared.key.extract(parts).now() {
             Ok(found) => found_key(shared, parts, found),
-            Err(pending) => Next::Wait(Box::new(Self::Key(pending))),
+            Err(pending) => Next::Wait(Box::new(Self::Key(Lookup::new(pending), None))),
         }
     }
 
@@ -52,10 +55,10 @@ impl Entry {
     ) -> Poll<Next<B>> {
         loop {
             let next = match self {
-                Self::Key(extraction) => {
-                    let found = ready!(Pin::new(extraction).poll(cx));
-                    found_key(shared, parts, found)
-                }
+                Self::Key(lookup, place) => match ready!(lookup.poll(cx, &shared.waits, place)) {
+                    Ok(found) => found_key(shared, parts, found),
+                    Err(reason) => Next::Refuse(shared.unserved(reason, parts)),
+                },
                 Self::Permit(acquire, sleep) => {
                     // The permit first: one that comes with the last moment is not refused.
                     if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
@@ -126,9 +129,11 @@ pin_project! {
     }
 }
 
-/// A request whose key or permit has not come.
+/// A request that the inner service cannot be called with yet.
 struct Waiting<S, B, R> {
-    entry: Box<Entry>,
+    /// What it waits for before it is let through. After that, it waits for the inner service to be ready.
+    entry: Option<Box<Entry>>,
+    permit: Option<HeldPermit>,
     parts: Parts,
     body: B,
     service: S,
@@ -146,7 +151,8 @@ where
         service: S,
         shared: Arc<Shared<R>>,
     ) -> Self {
-        let waiting = Some(Box::new(Waiting { entry, parts, body, service, shared }));
+        let (entry, permit) = (Some(entry), None);
+        let waiting = Some(Box::new(Waiting { entry, permit, parts, body, service, shared }));
         Self { state: State::Waiting { waiting } }
     }
 
@@ -172,19 +178,24 @@ where
             let following = match state.as_mut().project() {
                 StateProj::Waiting { waiting } => {
                     let pending = waiting.as_mut().expect("a waiting request is replaced when its wait ends");
-                    let next = ready!(pending.entry.poll(cx, &pending.shared, &pending.parts));
-                    let Some(waiting) = waiting.take() else { continue };
-                    let Waiting { parts, body, mut service, shared, .. } = *waiting;
-                    match next {
-                        Next::Go(permit) => {
-                            let request = Request::from_parts(carry(parts, permit.as_ref()), body);
-                            State::Calling { inner: service.call(request), permit, shared }
-                        }
-                        Next::Refuse(response) => State::Refused { response: Some(response) },
-                        Next::Wait(_) => {
-                            unreachable!("`Entry::poll` returns when nothing is left to wait for")
+                    let Waiting { entry, permit, parts, service, shared, .. } = &mut **pending;
+                    if let Some(waited) = entry {
+                        match ready!(waited.poll(cx, shared, parts)) {
+                            Next::Go(found) => (*entry, *permit) = (None, found),
+                            Next::Refuse(response) => {
+                                state.set(State::Refused { response: Some(response) });
+                                continue;
+                            }
+                            Next::Wait(_) => {
+                                unreachable!("`Entry::poll` returns when nothing is left to wait for")
+                            }
                         }
                     }
+                    ready!(service.poll_ready(cx))?;
+                    let Some(waiting) = waiting.take() else { continue };
+                    let Waiting { permit, parts, body, mut service, shared, .. } = *waiting;
+                    let request = Request::from_parts(carry(parts, permit.as_ref()), body);
+                    State::Calling { inner: service.call(request), permit, shared }
                 }
                 StateProj::Calling { inner, permit, shared } => {
                     let mut response = ready!(inner.poll(cx))?;

@@ -17,6 +17,7 @@ use crate::in_flight::{Held, InFlightProblem, LimitInFlight};
 use crate::key::{KeyExtractor, MissingKey};
 use crate::layer::mark::Unserved;
 use crate::limit::OnMissingKey;
+use crate::lookup::Waits;
 use crate::refusal::{Reason, Refusal, Respond};
 
 /// Limits how many requests of a key are under way at once.
@@ -76,6 +77,8 @@ pub(crate) struct Shared<R> {
     pub(crate) in_flight: InFlight,
     pub(crate) key: Arc<dyn KeyExtractor>,
     pub(crate) longest: Option<Duration>,
+    /// For keys; permits are waited for in the queue of the `InFlight`.
+    pub(crate) waits: Waits,
     on_missing_key: OnMissingKey,
     respond: Arc<R>,
     headers: Headers,
@@ -92,6 +95,7 @@ impl InFlightLayer {
             in_flight,
             key: Arc::new(PeerIp::new()),
             longest: None,
+            waits: Waits::default(),
             on_missing_key: OnMissingKey::Share,
             respond: Arc::new(InFlightProblem::new()),
             headers: Headers::Ietf,
@@ -125,6 +129,15 @@ impl<R> InFlightLayer<R> {
         self
     }
 
+    /// How long a request may wait for a key that has to be looked up, as with
+    /// [`Extraction::pending`](crate::Extraction::pending). After that it is refused with 503, and so is one that comes when
+    /// 10,000 wait for their keys. Default: 5 s.
+    #[must_use]
+    pub fn longest_lookup(mut self, longest: Duration) -> Self {
+        self.shared.waits.longest_lookup = longest;
+        self
+    }
+
     /// Whether responses carry the fields of the draft; there are no others for this. Default: [`Headers::Ietf`].
     #[must_use]
     pub fn headers(mut self, headers: Headers) -> Self {
@@ -136,10 +149,11 @@ impl<R> InFlightLayer<R> {
     /// name and the permits of the [`InFlight`]. Default: [`InFlightProblem`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
-        let Shared { in_flight, key, longest, on_missing_key, respond: _, headers, policies, warned } =
+        let Shared { in_flight, key, longest, waits, on_missing_key, respond: _, headers, policies, warned } =
             self.shared;
         let respond = Arc::new(respond);
-        let shared = Shared { in_flight, key, longest, on_missing_key, respond, headers, policies, warned };
+        let shared =
+            Shared { in_flight, key, longest, waits, on_missing_key, respond, headers, policies, warned };
         InFlightLayer { shared }
     }
 }
@@ -170,6 +184,7 @@ impl<R> Clone for Shared<R> {
             in_flight: self.in_flight.clone(),
             key: Arc::clone(&self.key),
             longest: self.longest,
+            waits: self.waits.clone(),
             on_missing_key: self.on_missing_key,
             respond: Arc::clone(&self.respond),
             headers: self.headers,
@@ -203,9 +218,17 @@ impl<R> Shared<R> {
         if let Some(policies) = &self.policies {
             decision.set_policies(Arc::clone(policies));
         }
-        let mut response = self.answer(Reason::Exceeded(&decision), parts);
+        let mut response = self.unserved(Reason::Exceeded(&decision), parts);
         self.mark(response.headers_mut(), 0);
-        // Limits around this one give back what they spent.
+        response
+    }
+
+    /// The refusal of a request for a reason that is not its client's: limits around this one give back what they spent.
+    pub(crate) fn unserved<B>(&self, reason: Reason<'_>, parts: &Parts) -> Response<Held<B>>
+    where
+        R: Respond<B>,
+    {
+        let mut response = self.answer(reason, parts);
         response.extensions_mut().insert(Unserved);
         response
     }

@@ -12,12 +12,13 @@ use tower_service::Service;
 use crate::in_flight::future::{Entry, Next};
 use crate::in_flight::layer::Shared;
 use crate::in_flight::{Held, HeldPermit, InFlightFuture, InFlightProblem};
-use crate::inner::{inner_accessors, take_ready};
+use crate::inner::{for_later, inner_accessors};
 use crate::refusal::Respond;
 
 /// A service that has so many requests of a key under way at once; made by [`InFlightLayer`](crate::InFlightLayer).
 ///
-/// It is ready when the inner service is; waiting for a permit happens in the response future.
+/// It is ready when the inner service is. Waiting for a permit happens in the response future, which gives up that readiness
+/// for as long as it waits.
 pub struct LimitInFlight<S, R = InFlightProblem> {
     inner: S,
     shared: Arc<Shared<R>>,
@@ -66,8 +67,8 @@ where
             }
             Next::Refuse(response) => InFlightFuture::refused(response),
             Next::Wait(entry) => {
-                let ready = take_ready(&mut self.inner);
-                InFlightFuture::waiting(entry, parts, body, ready, Arc::clone(&self.shared))
+                let service = for_later(&mut self.inner);
+                InFlightFuture::waiting(entry, parts, body, service, Arc::clone(&self.shared))
             }
         }
     }

@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use sluicegate_core::{ConfigError, ConfigErrorKind, MAX_BUCKETS, RateLimiter};
 
 use crate::headers::{Headers, LegacyReset, Style};
 use crate::layer::RateLimitLayer;
-use crate::layer::queue::Queue;
 use crate::layer::shared::Shared;
 use crate::limit::Limit;
+use crate::lookup::Waits;
 use crate::predicate::Door;
+use crate::queue::Queue;
 use crate::refusal::problem::ProblemJson;
 
 /// Collects the settings of a [`RateLimitLayer`].
@@ -26,7 +28,7 @@ pub struct RateLimitLayerBuilder<R = ProblemJson> {
 struct Settings {
     door: Door,
     style: Style,
-    queue: Queue,
+    waits: Waits,
     extensions: bool,
     meters: bool,
 }
@@ -36,7 +38,7 @@ impl RateLimitLayerBuilder {
         let settings = Settings {
             door: Door::default(),
             style: Style::default(),
-            queue: Queue::default(),
+            waits: Waits::default(),
             extensions: true,
             meters: false,
         };
@@ -102,12 +104,31 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// How many requests may wait for their turn at once, in all services of this layer together. Who comes when so many
-    /// wait is refused with 503 at once, and what it has spent is given back. Default: 10,000.
+    /// How many requests may wait at once, in all services of this layer together: for a key or a tier that has to be
+    /// looked up, and for their turn. A request that comes when this many wait is refused with 503 at once, and what it
+    /// has spent is given back. Default: 10,000.
     ///
-    /// A waiting request keeps its head, its body and its connection.
+    /// A waiting request keeps its head, its body and its connection, but not the readiness of the service inside: that
+    /// is polled once the turn has come, and until it is ready the request keeps its place.
+    ///
+    /// # Clients that have left
+    /// A server drops the request of a client that has left, and its place is free. Over HTTP/1, hyper does not notice
+    /// that a client has left as long as it has bytes of a next request: a client that pipelines two requests and hangs
+    /// up keeps one place for each of its connections until the turn has come. So bound how many places one client
+    /// takes, with an [`InFlightLayer`](crate::InFlightLayer) of a few permits around this layer and with the longest
+    /// wait of the policy, or put a proxy in front that does not pipeline. Over HTTP/2, a stream that is reset is noticed
+    /// at once.
     pub fn longest_queue(mut self, requests: usize) -> Self {
-        self.settings.queue.longest = requests;
+        self.settings.waits.queue = Queue::up_to(requests);
+        self
+    }
+
+    /// How long a request may wait for each key and each tier that has to be looked up, as with
+    /// [`Extraction::pending`](crate::Extraction::pending) and [`Limit::tiered_async`](crate::Limit::tiered_async). After
+    /// that it is refused with 503 and has spent nothing; where its policy is only tried out, it goes on without.
+    /// Default: 5 s.
+    pub fn longest_lookup(mut self, longest: Duration) -> Self {
+        self.settings.waits.longest_lookup = longest;
         self
     }
 
@@ -140,13 +161,13 @@ impl<R> RateLimitLayerBuilder<R> {
     pub fn build(self) -> Result<RateLimitLayer<R>, ConfigError> {
         check(&self.limits).map_err(|problem| ConfigError::new(ConfigErrorKind::Layer, problem))?;
         let Self { limits, respond, settings } = self;
-        let Settings { door, style, queue, extensions, meters } = settings;
+        let Settings { door, style, waits, extensions, meters } = settings;
         for limiter in limits.iter().filter(|limit| meters || limit.gives_back()).flat_map(Limit::limiters) {
             limiter.keep_accounts()?;
         }
         let mut shared = Shared::new(limits, respond);
         shared.door = (!door.is_empty()).then(|| Box::new(door));
-        (shared.style, shared.queue, shared.extensions, shared.meters) = (style, queue, extensions, meters);
+        (shared.style, shared.waits, shared.extensions, shared.meters) = (style, waits, extensions, meters);
         Ok(RateLimitLayer::of(shared))
     }
 }

@@ -77,14 +77,12 @@ impl Gate {
             return self.pass(shared, decision);
         }
         let turn = self.asks.turn(&shared.slots, decision);
-        match shared.queue.enter() {
-            Some(place) => Next::Wait(Box::new(Step::Turn(turn, place))),
-            None => {
-                // A turn that is dropped is given back.
-                drop(turn);
-                refuse(shared, parts, Reason::QueueFull(delay))
-            }
+        if shared.waits.queue.enter(&mut self.place) {
+            return Next::Wait(Box::new(Step::Turn(turn)));
         }
+        // A turn that is dropped is given back.
+        drop(turn);
+        refuse(shared, parts, Reason::QueueFull(delay))
     }
 
     /// On to the inner service. A layer that shows nothing does not even hold on to what was decided.

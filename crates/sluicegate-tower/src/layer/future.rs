@@ -22,12 +22,12 @@ pin_project! {
     ///
     /// # Cancel safety
     /// Dropped before the decision, it may have spent or not, as [`Store`](sluicegate_core::Store) says. Dropped while it
-    /// waits for its turn, the turn is given back. Dropped while the inner service works, what was spent stays spent:
-    /// otherwise clients could dodge their limit by hanging up.
+    /// waits for its turn, the turn is given back. Dropped when the turn has come, be the inner service ready or not, what
+    /// was spent stays spent: otherwise clients could dodge their limit by hanging up.
     ///
     /// # Panics
-    /// When polled again after it was ready, and when it has to wait for a turn outside of a tokio runtime that has its
-    /// timer enabled.
+    /// When polled again after it was ready, and when it has to wait for a key, a tier or a turn outside of a tokio
+    /// runtime that has its timer enabled.
     pub struct ResponseFuture<S, B, R>
     where
         S: Service<Request<B>>,
@@ -47,9 +47,11 @@ pin_project! {
     }
 }
 
-/// A request that has not been decided, or whose turn has not come.
+/// A request that the inner service cannot be called with yet.
 struct Waiting<S, B, R> {
-    step: Box<Step>,
+    /// What it waits for before it is let through. After that, it waits for the inner service to be ready.
+    step: Option<Box<Step>>,
+    marked: Option<Box<Marked>>,
     gate: Gate,
     parts: Parts,
     body: B,
@@ -75,7 +77,8 @@ where
         service: S,
         shared: Arc<Shared<R>>,
     ) -> Self {
-        let waiting = Some(Box::new(Waiting { step, gate, parts, body, service, shared }));
+        let (step, marked) = (Some(step), None);
+        let waiting = Some(Box::new(Waiting { step, marked, gate, parts, body, service, shared }));
         Self { state: State::Waiting { waiting } }
     }
 
@@ -132,24 +135,26 @@ where
             match state.as_mut().project() {
                 StateProj::Waiting { waiting } => {
                     let pending = waiting.as_mut().expect("a waiting request is replaced when its wait ends");
-                    let Waiting { step, gate, parts, shared, .. } = &mut **pending;
-                    let next = ready!(gate.poll(step, cx, shared, parts));
+                    let Waiting { step, marked, gate, parts, service, shared, .. } = &mut **pending;
+                    if let Some(waited) = step {
+                        match ready!(gate.poll(waited, cx, shared, parts)) {
+                            // A turn that has come leaves its queue here, whenever the inner service is ready.
+                            Next::Go(found) => (*step, *marked) = (None, found),
+                            Next::Refuse(response) => {
+                                state.set(State::Refused { response: Some(response) });
+                                continue;
+                            }
+                            Next::Wait(_) => {
+                                unreachable!("`Gate::poll` returns when nothing is left to wait for")
+                            }
+                        }
+                    }
+                    ready!(service.poll_ready(cx))?;
                     let Some(waiting) = waiting.take() else { continue };
-                    let Waiting { step, parts, body, mut service, shared, .. } = *waiting;
-                    // The turn has come or is not wanted: it leaves its queue before the inner service is called.
-                    drop(step);
-                    let following = match next {
-                        Next::Go(marked) => {
-                            let mut request = Request::from_parts(parts, body);
-                            let passed = Passed::enter(marked, &mut request, &shared);
-                            State::Calling { inner: service.call(request), passed }
-                        }
-                        Next::Refuse(response) => State::Refused { response: Some(response) },
-                        Next::Wait(_) => {
-                            unreachable!("`Gate::poll` returns when nothing is left to wait for")
-                        }
-                    };
-                    state.set(following);
+                    let Waiting { marked, parts, body, mut service, shared, .. } = *waiting;
+                    let mut request = Request::from_parts(parts, body);
+                    let passed = Passed::enter(marked, &mut request, &shared);
+                    state.set(State::Calling { inner: service.call(request), passed });
                 }
                 StateProj::Calling { inner, passed } => {
                     let mut response = ready!(inner.poll(cx))?;

@@ -13,12 +13,13 @@ use crate::key::{Extraction, MissingKey};
 use crate::layer::asks::{Asked, Asks};
 use crate::layer::decide::refuse;
 use crate::layer::mark::Marked;
-use crate::layer::queue::Place;
 use crate::layer::shared::Shared;
 use crate::layer::trial::Trial;
 use crate::limit::OnMissingKey;
 use crate::limit::conditions::{Asking, Choice};
+use crate::lookup::Lookup;
 use crate::predicate::Entry;
+use crate::queue::Place;
 use crate::refusal::{Reason, Respond};
 
 /// The limits that a request was found to be subject to, so far.
@@ -28,6 +29,8 @@ pub(crate) struct Gate {
     /// What is asked of policies that are only tried out, and then what was.
     pub(crate) tried: Vec<Asked>,
     pub(crate) trials: Vec<Arc<Trial>>,
+    /// The place of a request that has to wait, for as long as it is not called.
+    pub(crate) place: Option<Place>,
     /// The limit that comes next.
     next: usize,
 }
@@ -35,10 +38,10 @@ pub(crate) struct Gate {
 /// What has to be waited for.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Tier(Choice, u64),
-    Key(Extraction, Wanted),
+    Tier(Lookup<Choice>, u64),
+    Key(Lookup<Extraction>, Wanted),
     Verdict(Verdict),
-    Turn(Turn, #[expect(dead_code, reason = "held for as long as the turn is waited for")] Place),
+    Turn(Turn),
 }
 
 /// Of which limiter how much is asked, once the key is known.
@@ -89,21 +92,31 @@ impl Gate {
     ) -> Poll<Next<B>> {
         loop {
             let next = match step {
-                Step::Tier(choice, cost) => {
-                    let tier = ready!(Pin::new(choice).poll(cx));
-                    let next = self.ask(shared, parts, Asking::of(tier, *cost));
+                Step::Tier(lookup, cost) => {
+                    let next = match ready!(lookup.poll(cx, &shared.waits, &mut self.place)) {
+                        Ok(tier) => self.ask(shared, parts, Asking::of(tier, *cost)),
+                        Err(reason) => {
+                            let tries_out = shared.only_tries_out(&shared.limits[self.next]);
+                            self.not_found(shared, parts, reason, tries_out)
+                        }
+                    };
                     next.unwrap_or_else(|| self.go_on(shared, parts))
                 }
-                Step::Key(extraction, wanted) => {
-                    let found = ready!(Pin::new(extraction).poll(cx));
-                    let next = self.found(shared, parts, *wanted, found);
+                Step::Key(lookup, wanted) => {
+                    let next = match ready!(lookup.poll(cx, &shared.waits, &mut self.place)) {
+                        Ok(found) => self.found(shared, parts, *wanted, found),
+                        Err(reason) => {
+                            let tries_out = shared.plan().policies[wanted.slot].is_shadow();
+                            self.not_found(shared, parts, reason, tries_out)
+                        }
+                    };
                     next.unwrap_or_else(|| self.go_on(shared, parts))
                 }
                 Step::Verdict(verdict) => {
                     let result = ready!(Pin::new(verdict).poll(cx));
                     self.decided(shared, parts, result)
                 }
-                Step::Turn(turn, _) => {
+                Step::Turn(turn) => {
                     let decision = ready!(Pin::new(turn).poll(cx));
                     // Not before: a client that hangs up while it waits has spent nothing.
                     self.try_out(shared);
@@ -131,7 +144,7 @@ impl Gate {
                 let wanted = Wanted { slot: limit.first_slot + limiter, cost };
                 match limit.key.extract(parts).now() {
                     Ok(found) => self.found(shared, parts, wanted, found),
-                    Err(pending) => Some(Next::Wait(Box::new(Step::Key(pending, wanted)))),
+                    Err(pending) => Some(Next::Wait(Box::new(Step::Key(Lookup::new(pending), wanted)))),
                 }
             }
             Asking::Nothing => {
@@ -146,7 +159,9 @@ impl Gate {
                 let missing = MissingKey::new("the request is in no known tier");
                 Some(refuse(shared, parts, Reason::MissingKey(&missing, status)))
             }
-            Asking::Choosing { choice, cost } => Some(Next::Wait(Box::new(Step::Tier(choice, cost)))),
+            Asking::Choosing { choice, cost } => {
+                Some(Next::Wait(Box::new(Step::Tier(Lookup::new(choice), cost))))
+            }
         }
     }
 
@@ -180,5 +195,16 @@ impl Gate {
         }
         self.next += 1;
         None
+    }
+    /// The next limit's key or tier did not come. A limit that is only tried out refuses nobody for that.
+    fn not_found<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        reason: Reason<'_>,
+        tries_out: bool,
+    ) -> Option<Next<B>> {
+        self.next += 1;
+        (!tries_out).then(|| refuse(shared, parts, reason))
     }
 }

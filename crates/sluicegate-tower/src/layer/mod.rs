@@ -8,7 +8,6 @@ mod gate;
 pub(crate) mod mark;
 mod meter;
 pub(crate) mod plan;
-mod queue;
 mod service;
 mod shadow;
 pub(crate) mod shared;
@@ -91,9 +90,10 @@ impl<R> RateLimitLayer<R> {
         shadows.map(|(slot, policy)| self.shared.shadows.count_of(slot, policy)).collect()
     }
 
-    /// How many requests wait for their turn now.
+    /// How many requests wait now: for a key, for a tier, for their turn, or after that for the service inside to be
+    /// ready.
     pub fn waiting(&self) -> usize {
-        self.shared.queue.waiting()
+        self.shared.waits.queue.waiting()
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::inner::{inner_accessors, take_ready};
+use crate::inner::{for_later, inner_accessors};
 use crate::layer::future::{Passed, ResponseFuture};
 use crate::layer::gate::{Gate, Next};
 use crate::layer::shared::Shared;
@@ -17,7 +17,8 @@ use crate::refusal::problem::ProblemJson;
 /// A service behind limits; made by [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// Works for every request and response body. A denial is a response, never an error, and the inner service is then not
-/// called. It is ready when the inner service is; waiting for a turn happens in the response future.
+/// called. It is ready when the inner service is. Waiting for a turn happens in the response future, which gives up that
+/// readiness for as long as it waits.
 pub struct RateLimit<S, R = ProblemJson> {
     inner: S,
     shared: Arc<Shared<R>>,
@@ -68,8 +69,8 @@ where
             }
             Next::Refuse(response) => ResponseFuture::refused(response),
             Next::Wait(step) => {
-                let ready = take_ready(&mut self.inner);
-                ResponseFuture::waiting(step, gate, parts, body, ready, Arc::clone(&self.shared))
+                let service = for_later(&mut self.inner);
+                ResponseFuture::waiting(step, gate, parts, body, service, Arc::clone(&self.shared))
             }
         }
     }

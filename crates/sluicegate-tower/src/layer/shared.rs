@@ -8,9 +8,9 @@ use sluicegate_core::StoreError;
 
 use crate::headers::Style;
 use crate::layer::plan::{Current, Plans, Slot};
-use crate::layer::queue::Queue;
 use crate::layer::shadow::Shadows;
 use crate::limit::Limit;
+use crate::lookup::Waits;
 use crate::predicate::Door;
 
 pub(crate) struct Shared<R> {
@@ -27,7 +27,7 @@ pub(crate) struct Shared<R> {
     pub(crate) meters: bool,
     /// Whether a limit gives back by the response.
     pub(crate) refunds: bool,
-    pub(crate) queue: Queue,
+    pub(crate) waits: Waits,
     pub(crate) shadows: Shadows,
     plans: Plans,
     outage: OnceASecond,
@@ -52,7 +52,7 @@ impl<R> Shared<R> {
             respond,
             extensions: true,
             meters: false,
-            queue: Queue::default(),
+            waits: Waits::default(),
             outage: OnceASecond::default(),
         }
     }

@@ -16,6 +16,7 @@ use tower_service::Service;
 use crate::generic::{Admission, Admitted, CallError};
 use crate::outgoing::Wire;
 use crate::outgoing::layer::Shared;
+use crate::queue::Place;
 
 /// A call before it is made.
 pub(crate) struct Departure {
@@ -23,6 +24,8 @@ pub(crate) struct Departure {
     /// The last moment at which it may be made.
     latest: Instant,
     step: Step,
+    /// The place of a call that has to wait, for as long as it is not made.
+    place: Option<Place>,
 }
 
 /// What it waits for.
@@ -32,6 +35,8 @@ enum Step {
     Hold(Pin<Box<Sleep>>),
     /// Its turn under a limit of ours.
     Turn(Box<Admission>),
+    /// The client, for its turn has come. With what was spent on it.
+    Client(Option<Decision>),
 }
 
 /// What a step led to.
@@ -49,7 +54,7 @@ impl Departure {
         let now = Instant::now();
         // What cannot be represented is a long time.
         let latest = now.checked_add(longest).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30));
-        Self { key, latest, step: Step::Nothing }
+        Self { key, latest, step: Step::Nothing, place: None }
     }
 
     /// Goes as far as it can without waiting: first until the server can be called, then for a turn, so that those who
@@ -60,13 +65,23 @@ impl Departure {
             if until > self.latest {
                 return Next::Fail(CallError::HeldOff(until - now));
             }
+            if !shared.queue.enter(&mut self.place) {
+                return Next::Fail(CallError::QueueFull(until - now));
+            }
             self.step = Step::Hold(Box::pin(tokio::time::sleep_until(until)));
             return Next::Wait;
         }
-        let Some(limiter) = &shared.limiter else { return Next::Go };
+        let Some(limiter) = &shared.limiter else {
+            self.step = Step::Client(None);
+            return Next::Go;
+        };
         let longest = self.latest.saturating_duration_since(now);
-        match Admission::begin(limiter, self.key.clone(), 1, Some(longest)) {
-            Admitted::Go(_) => Next::Go,
+        let key = self.key.clone();
+        match Admission::begin(limiter, key, 1, Some(longest), &shared.queue, &mut self.place) {
+            Admitted::Go(decision) => {
+                self.step = Step::Client(decision);
+                Next::Go
+            }
             Admitted::Refuse(refused) => Next::Fail(refused.into()),
             Admitted::Wait(admission) => {
                 self.step = Step::Turn(admission);
@@ -75,21 +90,30 @@ impl Departure {
         }
     }
 
+    /// Waits until the call may be made. Asked again, it says whether that is still so.
     fn poll<W>(&mut self, cx: &mut Context<'_>, shared: &Shared<W>) -> Poll<Result<(), Failure>> {
         loop {
             match &mut self.step {
                 Step::Nothing => {}
                 Step::Hold(sleep) => ready!(sleep.as_mut().poll(cx)),
                 Step::Turn(admission) => {
-                    let mut decision = ready!(admission.poll(cx))?;
-                    if shared.holds.until(&self.key, Instant::now()).is_none() {
+                    let decision = ready!(admission.poll(cx, &shared.queue, &mut self.place))?;
+                    self.step = Step::Client(decision);
+                    continue;
+                }
+                Step::Client(decision) => {
+                    if !is_held(shared, &self.key) {
                         return Poll::Ready(Ok(()));
                     }
                     // The server has had enough in the meantime: this turn is of no use.
-                    self.step = Step::Nothing;
-                    self.give_back(shared, decision.as_mut());
+                    let receipt = decision.as_mut().and_then(|decision| decision.take_receipt(0));
+                    if let (Some(limiter), Some(mut receipt)) = (&shared.limiter, receipt) {
+                        // The store begins with it at once; nobody has to wait for its answer.
+                        drop(limiter.refund_of(&mut receipt, &self.key, 1));
+                    }
                 }
             }
+            self.step = Step::Nothing;
             match self.begin(shared) {
                 Next::Go => return Poll::Ready(Ok(())),
                 Next::Fail(failure) => return Poll::Ready(Err(failure)),
@@ -97,21 +121,21 @@ impl Departure {
             }
         }
     }
-
-    fn give_back<W>(&self, shared: &Shared<W>, decision: Option<&mut Decision>) {
-        let receipt = decision.and_then(|decision| decision.take_receipt(0));
-        if let (Some(limiter), Some(mut receipt)) = (&shared.limiter, receipt) {
-            // The store begins with it at once; nobody has to wait for its answer.
-            drop(limiter.refund_of(&mut receipt, &self.key, 1));
-        }
-    }
 }
+
+/// Whether the server wants to be left alone.
+fn is_held<W>(shared: &Shared<W>, key: &Key) -> bool {
+    shared.holds.until(key, Instant::now()).is_some()
+}
+
+const REPLACED: &str = "a waiting call is replaced when its wait ends";
 
 pin_project! {
     /// The response of an [`Outgoing`](crate::Outgoing).
     ///
     /// # Cancel safety
-    /// Dropped while it waits, no call is made and its turn is given back. Dropped later, what the server says about its
+    /// Dropped while it waits for its turn, no call is made and the turn is given back. Dropped when the turn has come and
+    /// the client is not ready, no call is made and what was spent stays spent. Dropped later, what the server says about its
     /// limits is lost with the response.
     ///
     /// # Panics
@@ -159,7 +183,7 @@ where
 
 impl<S, Req, W> Future for OutgoingFuture<S, Req, W>
 where
-    S: Service<Req>,
+    S: Service<Req> + Clone,
     W: Wire<Req, S::Response>,
 {
     type Output = Result<S::Response, CallError<S::Error>>;
@@ -171,9 +195,15 @@ where
             let following = match state.as_mut().project() {
                 StateProj::Waiting { departure, call } => match ready!(departure.poll(cx, this.shared)) {
                     Ok(()) => {
-                        let (mut service, request) =
-                            call.take().expect("a waiting call is replaced when its wait ends");
-                        State::Calling { inner: service.call(request), key: departure.key.clone() }
+                        let (client, _) = call.as_mut().expect(REPLACED);
+                        ready!(client.poll_ready(cx)).map_err(CallError::Inner)?;
+                        if is_held(this.shared, &departure.key) {
+                            // The server has had enough while the client was not ready. Others may have it now.
+                            *client = client.clone();
+                            continue;
+                        }
+                        let (mut client, request) = call.take().expect(REPLACED);
+                        State::Calling { inner: client.call(request), key: departure.key.clone() }
                     }
                     Err(failure) => State::Failed { failure: Some(failure) },
                 },

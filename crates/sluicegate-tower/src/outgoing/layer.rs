@@ -12,6 +12,7 @@ use tower_layer::Layer;
 use crate::outgoing::advice::asked_wait;
 use crate::outgoing::holds::Holds;
 use crate::outgoing::{HttpWire, Outgoing, Wire, WireFn};
+use crate::queue::Queue;
 
 /// Makes a client wait: for its turn under a limit of ours, and for as long as a server asks to be left alone.
 ///
@@ -20,6 +21,7 @@ use crate::outgoing::{HttpWire, Outgoing, Wire, WireFn};
 ///   next call waits until there is. Fields that are malformed, or were kept by a cache, are ignored.
 /// - A call that would have to wait longer than [`longest_wait`](Self::longest_wait) fails at once with
 ///   [`CallError::HeldOff`](crate::CallError::HeldOff) or [`CallError::Limited`](crate::CallError::Limited).
+/// - At most [`longest_queue`](Self::longest_queue) calls wait at once.
 ///
 /// What a server said is heeded for up to an hour, and of up to 1,024 hosts.
 ///
@@ -72,6 +74,7 @@ pub(crate) struct Shared<W> {
     pub(crate) wire: Arc<W>,
     pub(crate) limiter: Option<RateLimiter>,
     pub(crate) longest: Duration,
+    pub(crate) queue: Queue,
     heeded: Duration,
     clock: Arc<dyn Clock>,
     pub(crate) holds: Arc<Holds>,
@@ -121,6 +124,7 @@ impl<W> OutgoingLayer<W> {
                 wire: Arc::new(wire),
                 limiter: None,
                 longest: Duration::from_secs(30),
+                queue: Queue::default(),
                 heeded: Duration::from_secs(3_600),
                 clock: Arc::new(SystemClock::new()),
                 holds: Arc::default(),
@@ -143,6 +147,15 @@ impl<W> OutgoingLayer<W> {
         self
     }
 
+    /// How many calls may wait at once, to all hosts and in all services of this layer together. One that comes when this
+    /// many wait fails at once with [`CallError::QueueFull`](crate::CallError::QueueFull), and has spent nothing.
+    /// Default: 10,000.
+    #[must_use]
+    pub fn longest_queue(mut self, calls: usize) -> Self {
+        self.shared.queue = Queue::up_to(calls);
+        self
+    }
+
     /// How long the word of a server counts, for some ask to be left alone for years. Default: an hour.
     #[must_use]
     pub fn heed_up_to(mut self, longest: Duration) -> Self {
@@ -156,6 +169,11 @@ impl<W> OutgoingLayer<W> {
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.shared.clock = Arc::new(clock);
         self
+    }
+
+    /// How many calls wait now: for the server, for their turn, or after that for the client to be ready.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.waiting()
     }
 }
 
@@ -203,6 +221,7 @@ impl<W> Clone for Shared<W> {
             wire: Arc::clone(&self.wire),
             limiter: self.limiter.clone(),
             longest: self.longest,
+            queue: self.queue.clone(),
             heeded: self.heeded,
             clock: Arc::clone(&self.clock),
             holds: Arc::clone(&self.holds),

@@ -7,14 +7,15 @@ use std::task::{Context, Poll};
 use tower_service::Service;
 
 use crate::generic::CallError;
-use crate::inner::{inner_accessors, take_ready};
+use crate::inner::{for_later, inner_accessors};
 use crate::outgoing::future::{Departure, Next};
 use crate::outgoing::layer::Shared;
 use crate::outgoing::{HttpWire, OutgoingFuture, Wire};
 
 /// A client that waits; made by [`OutgoingLayer`](crate::OutgoingLayer).
 ///
-/// It is ready when the client is; waiting happens in the future of the call.
+/// It is ready when the client is. Waiting happens in the future of the call, which gives up that readiness for as long as
+/// it waits.
 pub struct Outgoing<S, W = HttpWire> {
     inner: S,
     shared: Arc<Shared<W>>,
@@ -60,8 +61,8 @@ where
             Next::Go => OutgoingFuture::calling(self.inner.call(request), departure.key, &self.shared),
             Next::Fail(failure) => OutgoingFuture::failed(failure, &self.shared),
             Next::Wait => {
-                let ready = take_ready(&mut self.inner);
-                OutgoingFuture::waiting(departure, ready, request, &self.shared)
+                let client = for_later(&mut self.inner);
+                OutgoingFuture::waiting(departure, client, request, &self.shared)
             }
         }
     }

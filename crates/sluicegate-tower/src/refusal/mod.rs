@@ -42,9 +42,12 @@ pub enum Reason<'a> {
     /// The store could not be reached, and a policy refuses then
     /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. With the error, if the store has handed it on.
     Outage(Option<&'a StoreError>),
-    /// It would have had to wait so long for its turn, and as many requests as may wait do so already: 503. It has
-    /// spent nothing.
+    /// It would have had to wait this long for its turn, or no one knows how long for its key, which is 0 here; and as
+    /// many requests as may wait do so already: 503. It has spent nothing.
     QueueFull(Duration),
+    /// Its key or its tier was looked up, and did not come [within this time](crate::RateLimitLayerBuilder::longest_lookup):
+    /// 503. It has spent nothing.
+    LookupTimeout(Duration),
     /// The layer [denies](crate::RateLimitLayerBuilder::deny) such requests: 403.
     Blocked,
 }
@@ -64,7 +67,11 @@ impl<'a> Refusal<'a> {
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.reason {
             Reason::Exceeded(decision) | Reason::Impossible(decision) => Some(decision),
-            Reason::MissingKey(..) | Reason::Outage(_) | Reason::QueueFull(_) | Reason::Blocked => None,
+            Reason::MissingKey(..)
+            | Reason::Outage(_)
+            | Reason::QueueFull(_)
+            | Reason::LookupTimeout(_)
+            | Reason::Blocked => None,
         }
     }
 
@@ -86,7 +93,9 @@ impl<'a> Refusal<'a> {
             Reason::Exceeded(_) => StatusCode::TOO_MANY_REQUESTS,
             Reason::Impossible(_) | Reason::Blocked => StatusCode::FORBIDDEN,
             Reason::MissingKey(_, status) => status,
-            Reason::Outage(_) | Reason::QueueFull(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::Outage(_) | Reason::QueueFull(_) | Reason::LookupTimeout(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -95,7 +104,7 @@ impl<'a> Refusal<'a> {
         match self.reason {
             Reason::Exceeded(decision) | Reason::Impossible(decision) => retry_after(decision),
             // An outage has no known end; a second keeps clients from hammering.
-            Reason::Outage(_) => Some(1),
+            Reason::Outage(_) | Reason::LookupTimeout(_) => Some(1),
             Reason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
             Reason::MissingKey(..) | Reason::Blocked => None,
         }
@@ -111,6 +120,7 @@ impl<'a> Refusal<'a> {
             Reason::MissingKey(missing, _) => Detail::Text(missing.reason()),
             Reason::Outage(_) => Detail::Text("the rate limiter gave no answer"),
             Reason::QueueFull(_) => Detail::Text("too many requests are waiting for their turn"),
+            Reason::LookupTimeout(_) => Detail::Text("it could not be found out in time which limit applies"),
             Reason::Blocked => Detail::Text("requests like this one are not accepted"),
         }
     }
@@ -158,7 +168,9 @@ pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>
     } else if let Some(seconds) = refusal.retry_after_seconds() {
         come_back_after(response.headers_mut(), seconds);
     }
-    if shared.extensions && matches!(refusal.reason, Reason::Outage(_) | Reason::QueueFull(_)) {
+    let unserved =
+        matches!(refusal.reason, Reason::Outage(_) | Reason::QueueFull(_) | Reason::LookupTimeout(_));
+    if shared.extensions && unserved {
         response.extensions_mut().insert(Unserved);
     }
     response

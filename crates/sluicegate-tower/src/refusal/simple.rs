@@ -38,6 +38,7 @@ impl<B: From<Bytes>> Respond<B> for SimpleJson {
             Reason::MissingKey(..) => "KEY_MISSING",
             Reason::Outage(_) => "UNAVAILABLE",
             Reason::QueueFull(_) => "QUEUE_FULL",
+            Reason::LookupTimeout(_) => "LOOKUP_TIMEOUT",
             Reason::Blocked => "FORBIDDEN",
         });
         body.push_str(r#"","message":"#);
