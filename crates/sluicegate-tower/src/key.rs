@@ -90,7 +90,8 @@ impl Extraction {
         Self(Found::Ready(Err(MissingKey::new(reason))))
     }
 
-    /// A key that has to be waited for.
+    /// A key that has to be waited for. A layer waits for as long as its `longest_lookup` says, and then refuses the
+    /// request with 503.
     pub fn pending(future: impl Future<Output = Result<Key, MissingKey>> + Send + 'static) -> Self {
         Self(Found::Pending(Box::pin(future)))
     }

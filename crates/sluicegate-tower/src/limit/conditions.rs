@@ -79,7 +79,8 @@ impl Limit {
     }
 
     /// As [`tiered`](Self::tiered), where the tier has to be looked up: `choose` takes what it needs from the request
-    /// and returns a future. The request waits for it, so what it asks needs a deadline of its own.
+    /// and returns a future. The request waits for it, for as long as
+    /// [`longest_lookup`](crate::RateLimitLayerBuilder::longest_lookup) says.
     pub fn tiered_async<F, T, N>(tiers: Tiers, choose: F) -> Self
     where
         F: Fn(&Parts) -> T + Send + Sync + 'static,

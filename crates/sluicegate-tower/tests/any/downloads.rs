@@ -90,7 +90,7 @@ async fn data_holds_the_permit_when_its_body_is_gone() {
 #[tokio::test]
 async fn a_large_piece_of_data_goes_out_in_small_ones_and_none_is_lost() {
     let in_flight = InFlight::new("downloads", 1).unwrap();
-    let text: Vec<u8> = (0..200_000_u32).map(|index| index as u8).collect();
+    let text: Vec<u8> = (0..=u8::MAX).cycle().take(200_000).collect();
     let trailers = HeaderMap::from_iter([("x-sum".parse().unwrap(), HeaderValue::from_static("7"))]);
     // Data that is not `Bytes`.
     let (large, last) = (Cursor::new(text.clone()), Cursor::new(b"last".to_vec()));

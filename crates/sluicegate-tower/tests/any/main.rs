@@ -9,8 +9,11 @@ mod growth;
 mod grpc;
 mod in_flight;
 mod outgoing;
+mod pipelining;
+mod queues;
 mod readiness;
 #[path = "../strict/mod.rs"]
 mod strict;
 mod support;
 mod upgrades;
+mod waits;

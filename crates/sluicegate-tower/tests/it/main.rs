@@ -14,6 +14,7 @@ mod hidden;
 mod inputs;
 mod keys;
 mod log;
+mod lookups;
 mod meter;
 mod meter_reach;
 mod missing_keys;

@@ -1,0 +1,188 @@
+//! How many calls may wait at once, and what the next one is told.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::{Ready, pending, ready};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use sluicegate_core::{InFlight, Policy, RateLimiter};
+use sluicegate_tower::{
+    CallError, CallLimitLayer, Constant, Extraction, InFlightLayer, KeyExtractor, Limit, OutgoingLayer,
+    RateLimitLayer,
+};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::Instant;
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::support::{Body, limiter, slow};
+
+fn to(host: &str) -> Request<()> {
+    Request::get(format!("https://{host}/")).body(()).unwrap()
+}
+
+fn host(_: &Request<()>) -> &'static str {
+    "host"
+}
+
+fn ok(_: Request<()>) -> Ready<Result<Response<()>, Infallible>> {
+    ready(Ok(Response::new(())))
+}
+
+/// One a second, and a wait of up to a minute.
+fn one_a_second(limiter: fn(sluicegate_core::PolicyBuilder) -> RateLimiter) -> RateLimiter {
+    limiter(Policy::gcra("jobs", "1/s").wait_up_to(Duration::from_secs(60)))
+}
+
+/// One call goes, two wait, and those that come then are told when they would have gone; when those two have gone, the
+/// next one waits a second.
+async fn two_wait_at_most<S>(service: S, waiting: impl Fn() -> usize)
+where
+    S: Service<Request<()>, Error = CallError<Infallible>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Response: Send,
+{
+    let start = Instant::now();
+    let mut calls = JoinSet::new();
+    for _ in 0..3 {
+        calls.spawn(service.clone().oneshot(to("a")));
+    }
+    for _ in 0..4 {
+        yield_now().await;
+    }
+    assert_eq!(waiting(), 2);
+    for _ in 0..50 {
+        let Err(refused) = service.clone().oneshot(to("a")).await else { panic!("the third one waits") };
+        assert!(refused.is_refusal() && refused.source().is_none() && refused.decision().is_none());
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(3)));
+        assert_eq!(
+            refused.to_string(),
+            "too many calls are waiting for their turn, which would come in 3s: try again then, or raise longest_queue"
+        );
+        let boxed = refused.into_box().downcast::<CallError<Infallible>>().unwrap();
+        assert!(matches!(*boxed, CallError::QueueFull(_)));
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO, "refused at once");
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    assert_eq!((start.elapsed().as_secs(), waiting()), (2, 0));
+    assert!(service.oneshot(to("a")).await.is_ok());
+    assert_eq!(start.elapsed().as_secs(), 3, "those that were refused took no turn");
+}
+
+/// Any number of them once waited.
+#[tokio::test(start_paused = true)]
+async fn calls_that_would_be_too_many_to_wait_fail_at_once() {
+    for limiter in [limiter, slow] {
+        let layer = CallLimitLayer::new(one_a_second(limiter), host).longest_queue(2);
+        two_wait_at_most(layer.layer(service_fn(ok)), || layer.waiting()).await;
+        let layer = OutgoingLayer::new().limit(one_a_second(limiter)).longest_queue(2);
+        two_wait_at_most(layer.layer(service_fn(ok)), || layer.waiting()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_layer_and_their_services_have_one_queue() {
+    let layer = CallLimitLayer::new(one_a_second(limiter), host).longest_queue(1);
+    // A cost leaves the queue as it is.
+    let costly = layer.clone().cost(|_: &Request<()>| 1);
+    let _gone = layer.layer(service_fn(ok)).oneshot(to("a")).await;
+    let mut service = layer.layer(service_fn(ok));
+    let waits = service.ready().await.unwrap().call(to("a"));
+    assert_eq!((layer.waiting(), costly.waiting()), (1, 1));
+    for service in [layer.clone().layer(service_fn(ok)), service] {
+        assert!(matches!(service.oneshot(to("a")).await, Err(CallError::QueueFull(_))));
+    }
+    assert!(matches!(costly.layer(service_fn(ok)).oneshot(to("a")).await, Err(CallError::QueueFull(_))));
+    drop(waits);
+    assert_eq!(layer.waiting(), 0, "a call that is dropped leaves the queue");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_calls_wait_by_default() {
+    let policy = || Policy::gcra("jobs", "1000/s burst 1").wait_up_to(Duration::from_secs(60));
+    let calls = CallLimitLayer::new(limiter(policy()), host);
+    let mut service = calls.layer(service_fn(ok));
+    let mut waiting: Vec<_> = (0..=10_000).map(|_| service.call(to("a"))).collect();
+    assert_eq!(calls.waiting(), 10_000);
+    assert!(matches!(service.call(to("a")).await, Err(CallError::QueueFull(_))));
+    // From the back, so that nobody has to move up.
+    while waiting.pop().is_some() {}
+    let outgoing = OutgoingLayer::new().limit(limiter(policy()));
+    let mut client = outgoing.layer(service_fn(ok));
+    let mut waiting: Vec<_> = (0..=10_000).map(|_| client.call(to("a"))).collect();
+    assert_eq!(outgoing.waiting(), 10_000);
+    assert!(matches!(client.call(to("a")).await, Err(CallError::QueueFull(_))));
+    while waiting.pop().is_some() {}
+}
+
+/// A server that answers each call with 429 and ten seconds.
+fn full(_: Request<()>) -> Ready<Result<Response<()>, Infallible>> {
+    let response = Response::builder().status(429).header("retry-after", "10").body(()).unwrap();
+    ready(Ok(response))
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_for_a_server_count_and_keep_their_place_for_their_turn() {
+    let layer = OutgoingLayer::new().limit(one_a_second(limiter)).longest_queue(2);
+    layer.layer(service_fn(full)).oneshot(to("a")).await.unwrap();
+    let client = layer.layer(service_fn(ok));
+    let start = Instant::now();
+    let mut calls = JoinSet::new();
+    for _ in 0..2 {
+        calls.spawn(client.clone().oneshot(to("a")));
+    }
+    yield_now().await;
+    assert_eq!(layer.waiting(), 2);
+    for host in ["a", "A:443"] {
+        let refused = client.clone().oneshot(to(host)).await.unwrap_err();
+        assert!(matches!(refused, CallError::QueueFull(wait) if wait == Duration::from_secs(10)));
+    }
+    assert!(client.clone().oneshot(to("b")).await.is_ok(), "a call that need not wait needs no place");
+    // Who comes as the wait ends finds the queue full, and takes the place of nobody in it.
+    tokio::time::advance(Duration::from_millis(10_001)).await;
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    assert_eq!((start.elapsed().as_secs(), layer.waiting()), (11, 0));
+}
+
+/// Asks a directory that never answers.
+struct Never;
+
+impl KeyExtractor for Never {
+    fn extract(&self, _: &http::request::Parts) -> Extraction {
+        Extraction::pending(pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_flight_whose_key_does_not_come_is_answered_in_time() {
+    let hello = || service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(Body::default()))));
+    let in_flight = InFlight::new("uploads", 9).unwrap();
+    for (longest, waited) in [(None, 5), (Some(Duration::from_secs(2)), 2)] {
+        let mut layer = InFlightLayer::new(in_flight.clone()).key(Never).wait_up_to(Duration::from_secs(60));
+        if let Some(longest) = longest {
+            layer = layer.longest_lookup(longest);
+        }
+        // What a limit around it has spent is given back.
+        let rate = limiter(Policy::gcra("api", "9/h"));
+        let around = RateLimitLayer::new(Limit::new(rate.clone()).key(Constant::new("all")));
+        let start = Instant::now();
+        let refused = around.layer(layer.layer(hello())).oneshot(Request::new(())).await.unwrap();
+        assert_eq!((refused.status(), start.elapsed().as_secs()), (StatusCode::SERVICE_UNAVAILABLE, waited));
+        assert_eq!(["retry-after", "cache-control"].map(|name| &refused.headers()[name]), ["1", "no-store"]);
+        assert_eq!(rate.peek("all").await.unwrap().remaining(), 9);
+    }
+    assert_eq!(in_flight.keys(), 0);
+    // And at most 10,000 wait for their keys.
+    let layer = InFlightLayer::new(in_flight).key(Never);
+    let mut requests: Vec<_> =
+        (0..10_000).map(|_| Box::pin(layer.layer(hello()).oneshot(Request::new(())))).collect();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(requests.iter_mut().all(|request| request.as_mut().poll(&mut cx).is_pending()));
+    let start = Instant::now();
+    let refused = layer.layer(hello()).oneshot(Request::new(())).await.unwrap();
+    assert_eq!((refused.status(), start.elapsed()), (StatusCode::SERVICE_UNAVAILABLE, Duration::ZERO));
+    drop(requests);
+    assert_eq!(layer.layer(hello()).oneshot(Request::new(())).await.unwrap().status(), 503);
+    assert_eq!(start.elapsed().as_secs(), 5, "their places are free");
+}
