@@ -223,7 +223,7 @@ impl<R> Shared<R> {
         response
     }
 
-    /// The refusal of a request for a reason that is not its client's: limits around this one give back what they spent.
+    /// The refusal of a request after which limits around this layer give back what they spent.
     pub(crate) fn unserved<B>(&self, reason: Reason<'_>, parts: &Parts) -> Response<Held<B>>
     where
         R: Respond<B>,

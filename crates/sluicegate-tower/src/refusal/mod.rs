@@ -42,8 +42,8 @@ pub enum Reason<'a> {
     /// The store could not be reached, and a policy refuses then
     /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. With the error, if the store has handed it on.
     Outage(Option<&'a StoreError>),
-    /// It would have had to wait this long for its turn, or no one knows how long for its key, which is 0 here; and as
-    /// many requests as may wait do so already: 503. It has spent nothing.
+    /// It has to wait, and as many requests as may wait do so already: 503. With the wait for its turn; 0 if it is a key
+    /// or a tier that has to be looked up. It has spent nothing.
     QueueFull(Duration),
     /// Its key or its tier was looked up, and did not come [within this time](crate::RateLimitLayerBuilder::longest_lookup):
     /// 503. It has spent nothing.

@@ -25,7 +25,7 @@ fn hello(_: Request<Incoming>) -> Ready<Result<Response<Body>, Infallible>> {
 }
 
 /// Places that a client keeps which has sent two requests over each of its connections, and has left.
-async fn places_of_who_left(most_in_flight: u64) -> usize {
+async fn places_kept_by_a_client_that_left(most_in_flight: u64) -> usize {
     let limiter = limiter(Policy::gcra("mail", "1/h").wait_up_to(Duration::from_secs(86_400)));
     assert!(limiter.check("ada").await.unwrap().is_allowed());
     let key = || Header::new("x-key").unwrap();
@@ -60,6 +60,6 @@ async fn places_of_who_left(most_in_flight: u64) -> usize {
 
 #[tokio::test]
 async fn of_a_client_that_pipelines_and_leaves_no_more_requests_wait_than_it_may_have_in_flight() {
-    assert_eq!(places_of_who_left(100).await, 5, "hyper notices now: say so in the docs");
-    assert_eq!(places_of_who_left(2).await, 2);
+    assert_eq!(places_kept_by_a_client_that_left(100).await, 5, "hyper notices now: say so in the docs");
+    assert_eq!(places_kept_by_a_client_that_left(2).await, 2);
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt::Debug;
 use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -242,6 +242,23 @@ async fn a_service_that_fails_to_be_ready_after_the_wait_fails_the_request() {
     assert_eq!(inner(fails_after_its_wait(outgoing, &gated).await), Some("the service is gone"));
     let in_flight = InFlightLayer::new(InFlight::new("free", 9).unwrap()).key(SlowForA).layer(gated.clone());
     assert_eq!(fails_after_its_wait(in_flight, &gated).await, Some("the service is gone"));
+}
+
+/// Otherwise a client would have a turn for nothing whenever the service is busy.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_when_its_turn_has_come_has_spent_whether_the_service_is_ready_or_not() {
+    let gated = Gated::default();
+    let waits = limiter(waits());
+    assert!(waits.check("a").await.unwrap().is_allowed());
+    let layer = RateLimitLayer::new(Limit::new(waits.clone()).key(by_host()));
+    let mut service = layer.layer(gated.clone());
+    gated.is(Some(Ok(())));
+    let mut request = Box::pin(service.ready().await.unwrap().call(to("a")));
+    gated.is(None);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(request);
+    assert_eq!((layer.waiting(), waits.peek("a").await.unwrap().remaining()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
