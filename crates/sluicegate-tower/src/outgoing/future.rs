@@ -36,12 +36,13 @@ enum Step {
     /// Its turn under a limit of ours.
     Turn(Box<Admission>),
     /// The client, for its turn has come. With what was spent on it.
-    Client(Option<Decision>),
+    Client(Option<Box<Decision>>),
 }
 
 /// What a step led to.
 pub(crate) enum Next {
-    Go,
+    /// With what was spent on it.
+    Go(Option<Decision>),
     Fail(Failure),
     Wait,
 }
@@ -71,17 +72,11 @@ impl Departure {
             self.step = Step::Hold(Box::pin(tokio::time::sleep_until(until)));
             return Next::Wait;
         }
-        let Some(limiter) = &shared.limiter else {
-            self.step = Step::Client(None);
-            return Next::Go;
-        };
+        let Some(limiter) = &shared.limiter else { return Next::Go(None) };
         let longest = self.latest.saturating_duration_since(now);
         let key = self.key.clone();
         match Admission::begin(limiter, key, 1, Some(longest), &shared.queue, &mut self.place) {
-            Admitted::Go(decision) => {
-                self.step = Step::Client(decision);
-                Next::Go
-            }
+            Admitted::Go(decision) => Next::Go(decision),
             Admitted::Refuse(refused) => Next::Fail(refused.into()),
             Admitted::Wait(admission) => {
                 self.step = Step::Turn(admission);
@@ -98,7 +93,7 @@ impl Departure {
                 Step::Hold(sleep) => ready!(sleep.as_mut().poll(cx)),
                 Step::Turn(admission) => {
                     let decision = ready!(admission.poll(cx, &shared.queue, &mut self.place))?;
-                    self.step = Step::Client(decision);
+                    self.step = Step::Client(decision.map(Box::new));
                     continue;
                 }
                 Step::Client(decision) => {
@@ -115,7 +110,10 @@ impl Departure {
             }
             self.step = Step::Nothing;
             match self.begin(shared) {
-                Next::Go => return Poll::Ready(Ok(())),
+                Next::Go(decision) => {
+                    self.step = Step::Client(decision.map(Box::new));
+                    return Poll::Ready(Ok(()));
+                }
                 Next::Fail(failure) => return Poll::Ready(Err(failure)),
                 Next::Wait => {}
             }

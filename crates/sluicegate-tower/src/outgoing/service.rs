@@ -58,7 +58,7 @@ where
         let mut departure = Departure::new(self.shared.wire.key(&request), self.shared.longest);
         match departure.begin(&self.shared) {
             // Nothing to wait for, so the value that was polled ready is called here, and nothing is cloned.
-            Next::Go => OutgoingFuture::calling(self.inner.call(request), departure.key, &self.shared),
+            Next::Go(_) => OutgoingFuture::calling(self.inner.call(request), departure.key, &self.shared),
             Next::Fail(failure) => OutgoingFuture::failed(failure, &self.shared),
             Next::Wait => {
                 let client = for_later(&mut self.inner);
