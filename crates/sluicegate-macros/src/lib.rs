@@ -147,7 +147,7 @@ use proc_macro::TokenStream;
 ///     Router::new().route("/login", post(login)).route("/search", post(search)).layer(limits.clone());
 ///
 /// // While it serves:
-/// limits.limiter("login")?.replace(Policy::gcra("login", "2/min").build()?, Inherit::AsIs)?;
+/// limits.limiter("login")?.replace(Policy::gcra("login", "2/min").build()?, Inherit::Spent)?;
 /// # Ok(())
 /// # }
 /// ```

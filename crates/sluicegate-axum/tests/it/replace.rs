@@ -42,3 +42,21 @@ async fn each_limit_of_a_handler_has_its_limiter_once_it_is_made() {
     let text = limits.limiter("search.al").unwrap_err().to_string();
     assert!(text.contains(r#"["search.address", "search.all"]"#), "{text}");
 }
+
+#[rate_limited("3/min", name = "it.replace.login", crate = sluicegate_axum)]
+async fn log_in_by_mail() {}
+
+/// Opened before and after, on routers of their own: one name on one store is one limiter.
+#[tokio::test]
+async fn a_replacement_holds_for_all_handlers_and_routers_that_name_the_limit() {
+    let store = store();
+    let first = RateLimits::new(&store).open(login).unwrap();
+    let narrower = Policy::gcra("it.replace.login", "1/min").build().unwrap();
+    first.limiter("it.replace.login").unwrap().replace(narrower, Inherit::Reset).unwrap();
+    let second = RateLimits::new(&store).open(log_in_by_mail).unwrap();
+    let app = Router::new()
+        .nest("/first", Router::new().route("/", get(login)).layer(first))
+        .nest("/second", Router::new().route("/", get(log_in_by_mail)).layer(second));
+    assert_eq!(statuses(&app, "/first", 1).await, [200]);
+    assert_eq!(statuses(&app, "/second", 1).await, [429]);
+}
