@@ -174,13 +174,13 @@ impl RateLimits {
         self.0.made_of(attribute, true).ok().map(|made| made.layer.clone())
     }
 
-    /// With other settings. What was opened is made anew, on the buckets that it has.
+    /// With other settings. Limits that were made are made anew, on the buckets that they have.
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = self.0.settings.clone();
         change(&mut settings);
         let shared = Shared::new(settings);
         for made in self.0.made.load().values() {
-            // What fails now is logged, and fails again at the first request.
+            // A failure is logged now, and comes again at the first request.
             _ = shared.made_of(made.attribute, true);
         }
         // Relaxed: as in `open`.

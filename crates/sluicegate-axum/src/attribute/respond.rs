@@ -1,4 +1,4 @@
-//! Who answers a refused request: the router's responder, or the handler's fallback.
+//! The answer to a refused request: from the router's responder, or from the handler's fallback.
 
 use std::fmt;
 use std::sync::Arc;

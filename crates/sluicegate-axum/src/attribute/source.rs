@@ -54,7 +54,7 @@ impl Attribute {
 
     /// Tells who asks that this is the attribute; the response is for nobody.
     pub(super) fn answer(&'static self, asked: &Asked) -> Response {
-        // Whoever answers first is the attribute itself: code that wraps it asks it once.
+        // The attribute answers once: code that wraps it does not change that.
         _ = asked.set(self);
         Response::default()
     }

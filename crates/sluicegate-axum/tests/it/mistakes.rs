@@ -1,4 +1,4 @@
-//! What the compiler cannot know: each is logged with what to do, once, and a client learns nothing of it.
+//! Mistakes that the compiler cannot know: each is logged with what to do, once, and a client learns nothing of it.
 
 use axum::Router;
 use axum::routing::get;
