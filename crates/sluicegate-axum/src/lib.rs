@@ -42,7 +42,7 @@ mod from_parts;
 pub use sluicegate_macros::rate_limited;
 
 #[cfg(feature = "macros")]
-pub use self::attribute::{BoxRespond, RateLimits};
+pub use self::attribute::{Attributed, BoxRespond, RateLimits};
 pub use self::decided::{Decided, NotLimited};
 pub use self::ext::RateLimitExt;
 pub use self::from_parts::{KeyFromExtractor, key_from_extractor};
@@ -51,13 +51,13 @@ pub use self::from_parts::{KeyFromExtractor, key_from_extractor};
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod __private {
-    pub use axum::extract::{FromRequest, FromRequestParts, Request};
+    pub use axum::extract::State;
     pub use axum::response::Response;
     pub use sluicegate_core::{Algorithm, OnOutage, Policy};
     pub use sluicegate_tower::{Limit, OnMissingKey};
 
     pub use crate::attribute::{
-        Answer, Attribute, Direct, Fallible, IntoKey, Limited, Limits, Skip, Via, any, check_future,
-        check_response, reject, run,
+        Arguments, Attribute, Direct, Draft, Extracting, Fallback, Fallible, IntoKey, Limited, NoState, Skip,
+        Source, Via, any, check_future, check_response, reject, response,
     };
 }

@@ -5,9 +5,11 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
 
+use crate::quota::QuotaSource;
 use crate::words::nearest;
 
-const PARAMETERS: [&str; 12] = [
+const PARAMETERS: [&str; 14] = [
+    "quota",
     "name",
     "algorithm",
     "key",
@@ -17,6 +19,7 @@ const PARAMETERS: [&str; 12] = [
     "on_exceeded",
     "on_missing_key",
     "on_outage",
+    "fallback",
     "shadow",
     "hidden",
     "crate",
@@ -25,7 +28,7 @@ const PARAMETERS: [&str; 12] = [
 /// One attribute's arguments.
 #[derive(Default)]
 pub(crate) struct Args {
-    pub(crate) quotas: Vec<LitStr>,
+    pub(crate) quotas: Vec<QuotaSource>,
     pub(crate) name: Option<LitStr>,
     pub(crate) algorithm: Option<LitStr>,
     pub(crate) key: Option<Expr>,
@@ -35,6 +38,7 @@ pub(crate) struct Args {
     pub(crate) on_exceeded: Option<LitStr>,
     pub(crate) on_missing_key: Option<Lit>,
     pub(crate) on_outage: Option<LitStr>,
+    pub(crate) fallback: Option<Expr>,
     pub(crate) shadow: Option<()>,
     pub(crate) hidden: Option<()>,
     pub(crate) crate_path: Option<Path>,
@@ -66,7 +70,7 @@ impl Parse for Args {
 impl Args {
     fn one(&mut self, input: ParseStream<'_>) -> Result<()> {
         if input.peek(LitStr) {
-            self.quotas.push(input.parse()?);
+            self.quotas.push(QuotaSource::Text(input.parse()?));
             return Ok(());
         }
         if input.peek(Lit) {
@@ -79,6 +83,10 @@ impl Args {
         }
         let word = input.call(Ident::parse_any)?;
         match &*word.to_string() {
+            "quota" => {
+                self.quotas.push(value(&word, input, "LOGIN")?);
+                Ok(())
+            }
             "name" => set(&mut self.name, &word, text(&word, input, "\"login\"")?),
             "algorithm" => set(&mut self.algorithm, &word, text(&word, input, "\"sliding-counter\"")?),
             "key" => set(&mut self.key, &word, value(&word, input, "Header::new(\"x-api-key\")")?),
@@ -88,6 +96,7 @@ impl Args {
             "on_exceeded" => set(&mut self.on_exceeded, &word, text(&word, input, "\"wait 5s\"")?),
             "on_missing_key" => set(&mut self.on_missing_key, &word, value(&word, input, "401")?),
             "on_outage" => set(&mut self.on_outage, &word, text(&word, input, "\"allow\"")?),
+            "fallback" => set(&mut self.fallback, &word, value(&word, input, "busy")?),
             "shadow" => set(&mut self.shadow, &word, flag(&word, input)?),
             "hidden" => set(&mut self.hidden, &word, flag(&word, input)?),
             "crate" => {

@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use proc_macro2::Span;
 use sluicegate_core::{Algorithm, ConfigError, MAX_BUCKETS, OnOutage, Policy, Quota};
-use syn::ext::IdentExt;
 use syn::{Error, Expr, Lit, LitStr, Result};
 
 use crate::args::Args;
+use crate::quota::QuotaSource;
 use crate::values::{MissingKey, on_missing_key, on_outage, wait};
 
 /// A limit that has been found good.
 pub(crate) struct Limit {
-    pub(crate) name: String,
+    /// The one that is given; otherwise it is made from the path of the handler, which only the compiler knows.
+    pub(crate) name: Option<LitStr>,
+    /// Where to report what is wrong with the name.
     pub(crate) name_span: Span,
     pub(crate) algorithm: LitStr,
-    pub(crate) quotas: Vec<LitStr>,
+    pub(crate) quotas: Vec<QuotaSource>,
     pub(crate) wait: Option<Duration>,
     pub(crate) on_outage: Option<OnOutage>,
     pub(crate) is_shadow: bool,
@@ -33,12 +35,14 @@ const ALGORITHM: &str = "gcra";
 /// Checks one attribute of the function `function`; all mistakes are reported together.
 pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
     let mut mistakes = Mistakes::default();
-    let (name, name_span) =
-        mistakes.note(name(args.name.as_ref(), function)).unwrap_or_else(|| (String::new(), function.span()));
+    if let Some(name) = &args.name {
+        mistakes.note(check_name(name));
+    }
     let algorithm = args.algorithm.unwrap_or_else(|| LitStr::new(ALGORITHM, Span::call_site()));
-    let policy = mistakes.note(policy(&algorithm, &args.quotas));
-    if let (Some(policy), Some(cost)) = (policy, &args.cost) {
-        mistakes.note(cost_of(cost, &policy));
+    let texts: Vec<&LitStr> = args.quotas.iter().filter_map(QuotaSource::text).collect();
+    let policy = mistakes.note(policy(&algorithm, &texts)).flatten();
+    if let Some(cost) = &args.cost {
+        mistakes.note(cost_of(cost, policy.as_ref()));
     }
     if let Some(Expr::Closure(closure)) = &args.key {
         mistakes.note::<()>(Err(Error::new_spanned(
@@ -47,8 +51,8 @@ pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
         )));
     }
     let limit = Limit {
-        name,
-        name_span,
+        name_span: args.name.as_ref().map_or_else(|| function.span(), LitStr::span),
+        name: args.name,
         algorithm,
         quotas: args.quotas,
         wait: args.on_exceeded.and_then(|text| mistakes.note(wait(&text))).flatten(),
@@ -75,13 +79,15 @@ pub(crate) fn together(limits: &[Limit]) -> Result<()> {
         ));
     }
     for (index, limit) in limits.iter().enumerate() {
-        if limits[..index].iter().any(|earlier| earlier.name == limit.name) {
+        let name = limit.name.as_ref().map(LitStr::value);
+        if limits[..index].iter().any(|earlier| earlier.name.as_ref().map(LitStr::value) == name) {
+            let problem = match &name {
+                Some(name) => format!("two limits of this handler are called {name:?}"),
+                None => "two limits of this handler have no name".to_owned(),
+            };
             return Err(Error::new(
                 limit.name_span,
-                format!(
-                    "two limits of this handler are called {:?}: give each a name of its own with `name = \"..\"`",
-                    limit.name
-                ),
+                format!("{problem}: give each a name of its own with `name = \"..\"`"),
             ));
         }
     }
@@ -112,20 +118,15 @@ impl Mistakes {
     }
 }
 
-fn name(given: Option<&LitStr>, function: &syn::Ident) -> Result<(String, Span)> {
-    let (name, span) = match given {
-        Some(given) => (given.value(), given.span()),
-        None => (function.unraw().to_string(), function.span()),
-    };
-    match Policy::gcra(&*name, Quota::per_second(1)).build() {
-        Ok(_) => Ok((name, span)),
-        Err(error) if given.is_some() => Err(Error::new(span, error)),
-        Err(error) => Err(Error::new(span, format!("{error}; or name the limit with `name = \"..\"`"))),
+fn check_name(given: &LitStr) -> Result<()> {
+    match Policy::gcra(given.value(), Quota::per_second(1)).build() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::new(given.span(), error)),
     }
 }
 
-/// The policy that the quotas make, under any name: its mistakes are reported where they stand.
-fn policy(algorithm_text: &LitStr, quotas: &[LitStr]) -> Result<Policy> {
+/// The policy that the quotas make whose text is known, under any name: its mistakes are reported where they stand.
+fn policy(algorithm_text: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
     let algorithm: Algorithm =
         algorithm_text.value().parse().map_err(|error| Error::new(algorithm_text.span(), error))?;
     let builder = |quota: &str| Policy::builder(NAMELESS, algorithm, quota);
@@ -134,7 +135,7 @@ fn policy(algorithm_text: &LitStr, quotas: &[LitStr]) -> Result<Policy> {
         mistakes.note(builder(&quota.value()).build().map_err(|error| at(quota, &error)));
     }
     let Some((first, others)) = quotas.split_first() else {
-        return Err(Error::new(Span::call_site(), "the quota is missing"));
+        return Ok(None);
     };
     mistakes.none_or(())?;
     let mut together = builder(&first.value());
@@ -155,7 +156,7 @@ fn policy(algorithm_text: &LitStr, quotas: &[LitStr]) -> Result<Policy> {
             return Err(Error::new(quota.span(), format!("{:?} {problem} {advice}", quota.value())));
         }
     }
-    together.build().map_err(|error| at(first, &error))
+    together.build().map(Some).map_err(|error| at(first, &error))
 }
 
 /// The name does not matter here, and messages do not show it.
@@ -172,8 +173,8 @@ fn at(quota: &LitStr, error: &ConfigError) -> Error {
     Error::new(quota.span(), problem)
 }
 
-/// A number can be checked here; any other expression is checked when the limit is made.
-fn cost_of(cost: &Expr, policy: &Policy) -> Result<()> {
+/// A number can be checked here, by the quotas whose text is known; all else is checked when the limit is made.
+fn cost_of(cost: &Expr, policy: Option<&Policy>) -> Result<()> {
     let number = match cost {
         Expr::Lit(literal) => match &literal.lit {
             Lit::Int(number) => number.base10_parse::<u64>()?,
@@ -185,7 +186,8 @@ fn cost_of(cost: &Expr, policy: &Policy) -> Result<()> {
     if number == 0 {
         return Err(Error::new_spanned(cost, "a cost of 0 would let every request pass: use at least 1"));
     }
-    match policy.quotas().iter().find(|quota| quota.rule().capacity() < number) {
+    let quotas = policy.into_iter().flat_map(Policy::quotas);
+    match quotas.into_iter().find(|quota| quota.rule().capacity() < number) {
         Some(quota) => Err(Error::new_spanned(
             cost,
             format!(

@@ -1,10 +1,11 @@
 //! The function that an attribute stands on.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    Attribute, Error, FnArg, GenericParam, Ident, PatType, Result, Signature, Token, Type, Visibility, token,
+    Attribute, Error, FnArg, GenericParam, Ident, PatType, Receiver, ReceiverKind, Result, Signature, Token,
+    Type, Visibility, token,
 };
 
 use crate::check::Mistakes;
@@ -48,10 +49,12 @@ impl Handler {
     /// Whether it can be a handler as far as its signature shows; all mistakes are reported together.
     pub(crate) fn check(&self) -> Result<()> {
         let mut mistakes = Mistakes::default();
-        if let Some(receiver) = self.signature.receiver() {
+        if let Some(receiver) = self.signature.receiver()
+            && is_exclusive(receiver)
+        {
             mistakes.note::<()>(Err(Error::new_spanned(
                 receiver,
-                "a method cannot be an axum handler: make it a function, and take what it needs with `State(..)`",
+                "a handler shares its state with all others: take `&self`, which is the router's state",
             )));
         }
         if self.signature.asyncness.is_none() {
@@ -74,6 +77,13 @@ impl Handler {
         mistakes.none_or(())
     }
 
+    /// Whether it can only be in an `impl`: it has a receiver, or says `Self` outside of items of its own.
+    pub(crate) fn is_method(&self) -> bool {
+        self.signature.receiver().is_some()
+            || says_self(self.signature.to_token_stream(), &[])
+            || says_self(self.body.clone(), &ITEMS)
+    }
+
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &PatType> {
         self.signature.inputs.iter().filter_map(|argument| match argument {
             FnArg::Typed(argument) => Some(argument),
@@ -81,6 +91,40 @@ impl Handler {
         })
     }
 }
+
+fn is_exclusive(receiver: &Receiver) -> bool {
+    match &receiver.kind {
+        ReceiverKind::Reference(_, _, exclusive) => exclusive.is_some(),
+        ReceiverKind::Typed(_, ty) => {
+            matches!(&**ty, Type::Reference(reference) if reference.mutability.is_some())
+        }
+        _ => false,
+    }
+}
+
+/// Whether the tokens say `Self`, but for items that begin with one of these words.
+fn says_self(tokens: TokenStream, items: &[&str]) -> bool {
+    let mut tokens = tokens.into_iter();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(word) if word == "Self" => return true,
+            TokenTree::Ident(word) if items.iter().any(|item| word == item) => {
+                // Up to the end of the item: its body, or a semicolon.
+                _ = tokens.find(|token| match token {
+                    TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+                    TokenTree::Punct(punct) => punct.as_char() == ';',
+                    _ => false,
+                });
+            }
+            TokenTree::Group(group) if says_self(group.stream(), items) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Inside of a function's body these have a `Self` of their own.
+const ITEMS: [&str; 4] = ["impl", "trait", "struct", "enum"];
 
 fn check_argument(ty: &Type) -> Result<()> {
     match ty {

@@ -31,8 +31,12 @@
 
 mod args;
 mod check;
+mod draft;
 mod expand;
 mod handler;
+mod own;
+mod quota;
+mod split;
 mod values;
 mod words;
 
@@ -74,21 +78,23 @@ use proc_macro::TokenStream;
 ///
 /// It behaves as `.rate_limit(..)` on the handler's route does: the same decisions, header fields and refusals, before
 /// any extractor of the handler runs. The store comes from the router: `.with_rate_limits(&store)`, after its routes.
-/// Without it the handler answers 500 and says so. Quotas, names, algorithms and costs are checked by the compiler.
+/// Without it the handler answers 500 and logs that. Quotas, names, algorithms and costs are checked by the compiler.
 ///
 /// # Parameters
 /// | parameter | what it says | default |
 /// |---|---|---|
 /// | `"5/min"`, `"10/s burst 20"` | the quota; of several, all must have room | required |
-/// | `name = "login"` | the policy's name in header fields, logs and the store | the function's name |
+/// | `quota = LOGIN` | a quota from a constant, text or `Quota`; or `quota = env("LOGIN_LIMIT")` from the environment | |
+/// | `name = "login"` | the policy's name in header fields, logs and the store | the function's path, `shop.users.login` |
 /// | `algorithm = "sliding-counter"` | one of `Algorithm`'s names | `"gcra"`, as in the README |
 /// | `key = Header::new("x-api-key")` | whose bucket: a `KeyExtractor`, or a `Result` of one; `?` may be used | `PeerIp` |
 /// | `cost = 2` | units that a request spends: a number, a constant, or a closure from the request's `Parts` | 1 |
 /// | `only_if = \|parts\| ..` | to which requests the limit applies | all |
 /// | `refund_if = \|head\| ..` | which responses give the request its units back | none |
-/// | `on_exceeded = "wait 5s"` | `"deny"`, or how long a request may wait for its turn | `"deny"` |
+/// | `on_exceeded = "wait 5s"` | `"deny"`, or how long a request may wait for its turn, an hour at most | `"deny"` |
 /// | `on_missing_key = 401` | `"share"` one bucket, `"skip"` the limit, or refuse with a status | `"share"` |
 /// | `on_outage = "allow"` | `"local"`, `"allow"` or `"deny"` while the store cannot be reached | `"local"` |
+/// | `fallback = path::to::busy` | a handler that answers what the limits decide against | the refusal |
 /// | `shadow` | decide, count and log, and enforce nothing | |
 /// | `hidden` | keep the limit out of header fields and bodies | |
 /// | `crate = other::path` | where `sluicegate` is found | `::sluicegate` |
@@ -108,8 +114,79 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// # Names
-/// Handlers whose policies are equal, name included, share their buckets, on one store. A name that is in use there for
-/// a different policy is a mistake: the handler answers 500 and says so.
+/// By default a limit is called as its handler is, with its module and crate: `shop::users::create` makes
+/// `shop.users.create`. A path with more than 64 letters loses its front to a hash of the whole, and one with letters that
+/// a name cannot have gets that hash too. A `name = ".."` keeps the buckets of a store across a rename of the function.
+///
+/// Handlers whose policies are equal share their buckets, on one store, if a `name` says so. These are mistakes: two
+/// policies under one name, and two functions of one name in one module, such as methods of two types, without a `name`.
+/// The handler that comes second answers a plain 500, and the log names both; with `RateLimits::open` it is an error when
+/// the router is built.
+///
+/// # Quotas from elsewhere
+/// A constant is checked when the limit is made, and so is `quota = env("LOGIN_LIMIT")`, which is read once, then; with
+/// `env("LOGIN_LIMIT", "5/min")` the variable need not be set. `RateLimits::open` makes the limit when the router is
+/// built, and its error names variable and value. `RateLimits::limiter` has the `RateLimiter` of a limit, to replace its
+/// policy at run time.
+///
+/// ```
+/// use axum::{Router, routing::post};
+/// use sluicegate::{ConfigError, Inherit, MemoryStore, Policy, RateLimits, rate_limited};
+///
+/// const SEARCH: &str = "100/min";
+///
+/// #[rate_limited(quota = env("LOGIN_LIMIT", "5/min"), name = "login")]
+/// async fn login() {}
+///
+/// #[rate_limited(quota = SEARCH)]
+/// async fn search() {}
+///
+/// # fn main() -> Result<(), ConfigError> {
+/// let limits = RateLimits::new(&MemoryStore::new()).open(login)?.open(search)?;
+/// let app: Router =
+///     Router::new().route("/login", post(login)).route("/search", post(search)).layer(limits.clone());
+///
+/// // While it serves:
+/// limits.limiter("login")?.replace(Policy::gcra("login", "2/min").build()?, Inherit::Spent)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Another answer
+/// A `fallback` is an `async fn` as handlers are, with extractors of its own: the state, the body, and
+/// `Decided` with what was decided. It answers a request that the handler's limits decide against; one without a key, and
+/// one that an outage refuses, keep their refusal. Its response gets the header fields of the refusal that it does not have
+/// itself, without `Retry-After` if it is a success. A limit of the router around it sees the refusal, and gives its units
+/// back.
+///
+/// ```
+/// use axum::{extract::State, http::StatusCode};
+/// use sluicegate::{Decided, rate_limited};
+///
+/// #[derive(Clone)]
+/// struct Prices(&'static str);
+///
+/// #[rate_limited("10/min", fallback = last_known)]
+/// async fn prices(State(prices): State<Prices>) -> String {
+///     format!("{} fresh", prices.0)
+/// }
+///
+/// async fn last_known(State(prices): State<Prices>, Decided(decision): Decided) -> (StatusCode, String) {
+///     let wait = decision.retry_after().unwrap_or_default().as_secs();
+///     (StatusCode::OK, format!("{} stale, for {wait} s", prices.0))
+/// }
+/// # _ = axum::routing::get::<_, _, Prices>(prices);
+/// ```
+///
+/// A fallback's state is the one that the handler takes with its first `State<..>`; a handler that needs none takes
+/// `_: State<App>`. Without it the fallback has no state.
+///
+/// # Methods
+/// In an `impl` block, the router's state is the receiver: `get(Api::login)` calls `async fn login(&self, ..)` on the
+/// state, as `State<Api>` would find it; `self: Arc<Self>` and `self` work alike, and a function without a receiver is as
+/// one outside. A method that takes a type parameter of its `impl` and neither `self` nor `Self` has to say that it is in
+/// one: `where Self: Sized`. The parameters of the attribute name constants as `Api::LIMIT`, not as `Self::LIMIT`; only
+/// `fallback` may say `Self::busy`. Methods of traits cannot have limits.
 ///
 /// # With other attributes
 /// Those below `#[rate_limited]` apply to the handler's own code, behind the limit; those above see the handler as it
@@ -117,7 +194,7 @@ use proc_macro::TokenStream;
 /// `#[tracing::instrument]` work in both places, but for a `debug_handler` above a handler without arguments.
 ///
 /// # Limits of the attribute
-/// - It is for free functions that are `async`: not for methods, and not for closures, which take `.rate_limit(..)`.
+/// - It is for functions and methods that are `async`: not for closures, which take `.rate_limit(..)`, and not in traits.
 /// - The function's arguments become those of a handler behind a limit, so it can no longer be called by hand; keep
 ///   what tests call in a function of its own.
 /// - In a generic handler, the future must be `Send` for every type that the bounds allow, and the types `'static`.

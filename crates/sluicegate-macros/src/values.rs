@@ -15,6 +15,9 @@ pub(crate) enum MissingKey {
     Reject(u16),
 }
 
+/// A request holds its connection and its memory while it waits, and no client waits for longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
+
 /// `"deny"`, or how long to wait.
 pub(crate) fn wait(text: &LitStr) -> Result<Option<Duration>> {
     let value = text.value();
@@ -25,6 +28,12 @@ pub(crate) fn wait(text: &LitStr) -> Result<Option<Duration>> {
     let time = time.filter(|time| time.starts_with(|c: char| c.is_ascii_digit()) && !time.contains("burst"));
     // A wait is written as the period of a quota is.
     match time.and_then(|time| format!("1/{time}").parse::<Quota>().ok()) {
+        Some(quota) if quota.period() > LONGEST_WAIT => Err(Error::new(
+            text.span(),
+            format!(
+                "{value:?} keeps a request waiting for more than an hour: use at most \"wait 1h\", or \"deny\""
+            ),
+        )),
         Some(quota) => Ok(Some(quota.period())),
         None => Err(Error::new(
             text.span(),

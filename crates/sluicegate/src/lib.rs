@@ -18,7 +18,7 @@ pub mod docs {
 #[doc(hidden)]
 pub use sluicegate_axum::__private;
 #[cfg(feature = "macros")]
-pub use sluicegate_axum::{BoxRespond, RateLimits, rate_limited};
+pub use sluicegate_axum::{Attributed, BoxRespond, RateLimits, rate_limited};
 #[cfg(feature = "axum")]
 pub use sluicegate_axum::{Decided, KeyFromExtractor, NotLimited, RateLimitExt, key_from_extractor};
 pub use sluicegate_core::algorithm;

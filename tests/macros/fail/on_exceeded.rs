@@ -1,4 +1,4 @@
-//! Waits that are none.
+//! Waits that are none, or too long.
 
 use sluicegate::rate_limited;
 
@@ -19,5 +19,11 @@ async fn burst() {}
 
 #[rate_limited("5/min", on_exceeded = 5)]
 async fn number() {}
+
+#[rate_limited("5/min", on_exceeded = "wait 61min")]
+async fn too_long() {}
+
+#[rate_limited("5/min", on_exceeded = "wait 2d")]
+async fn days() {}
 
 fn main() {}

@@ -9,7 +9,7 @@ use axum::http::Request;
 use axum::routing::get;
 use sluicegate::{Header, MemoryStore, RateLimitExt, rate_limited};
 
-#[rate_limited("100/h", "3/min", "2/s")]
+#[rate_limited("100/h", "3/min", "2/s", name = "quotas")]
 async fn quotas() {}
 
 /// Three for everybody without a key, two for each key.

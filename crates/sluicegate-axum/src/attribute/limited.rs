@@ -1,33 +1,51 @@
-//! The extractor that is a whole handler behind its limits.
+//! The extractor in place of a handler's arguments, which are extracted behind its limits.
 
 use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
 
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::response::{IntoResponse, Response};
-use tower_layer::Layer;
-use tower_service::Service;
 
-use super::call::{Call, Limits};
+use super::arguments::{Arguments, Extracting};
+use super::source::Attribute;
 
-/// The response to a request: of the handler `L`, or of the limits in front of it.
-pub struct Limited<L> {
-    response: Response,
-    handler: PhantomData<fn() -> L>,
+/// How arguments are extracted from a request, with the router's state in it.
+pub(super) type Extract<A> = Box<dyn FnOnce(Request) -> Extracting<A> + Send>;
+
+/// Where a handler that is asked puts its attribute.
+pub(super) type Asked = Arc<OnceLock<&'static Attribute>>;
+
+/// A request whose arguments `A` are extracted once it is let through; `X` is the state for the handler's fallback.
+pub struct Limited<A, X = NoState>(pub(super) Handed<A, X>);
+
+/// What a handler is called with.
+#[expect(clippy::large_enum_variant, reason = "a question is rare, and for it every request would pay a box")]
+pub(super) enum Handed<A, X> {
+    Request {
+        request: Request,
+        extract: Extract<A>,
+        state: X,
+    },
+    /// No request: the handler is asked for its attribute, and runs nothing of its own.
+    Question(Asked),
 }
 
-impl<L> Limited<L> {
-    /// The response.
-    pub fn into_response(self) -> Response {
-        self.response
+impl<A, X> fmt::Debug for Limited<A, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Limited")
     }
 }
 
-impl<L> fmt::Debug for Limited<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Limited").field(&self.response).finish()
+/// The state of a fallback whose handler takes none: any router has it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct NoState;
+
+impl<S> FromRef<S> for NoState {
+    fn from_ref(_: &S) -> Self {
+        Self
     }
 }
 
@@ -40,20 +58,21 @@ impl<M> fmt::Debug for Via<M> {
     }
 }
 
-impl<L, S, M> FromRequest<S, Via<M>> for Limited<L>
+impl<A, X, S, M> FromRequest<S, Via<M>> for Limited<A, X>
 where
-    L: Limits<S, M>,
+    A: Arguments<S, M>,
+    X: FromRef<S>,
     S: Clone + Send + Sync + 'static,
 {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
-        let response = match L::attribute().layer(request.extensions()) {
-            // The handler's own code is always ready, and so is a limit in front of it.
-            Ok(layer) => layer.layer(Call::<L, S, M>::new(state.clone())).call(request).await?,
-            Err(mistake) => mistake.into_response(),
-        };
-        Ok(Self { response, handler: PhantomData })
+        let own = state.clone();
+        Ok(Self(Handed::Request {
+            request,
+            extract: Box::new(move |request| A::extract(request, own)),
+            state: X::from_ref(state),
+        }))
     }
 }
 

@@ -1,19 +1,22 @@
 //! The store that a router has for its handlers' limits: [`RateLimits`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use axum::Extension;
 use axum::body::Body;
 use axum::middleware::AddExtension;
-use axum::response::Response;
-use sluicegate_core::{ConfigError, ConfigErrorKind, Store};
-use sluicegate_tower::{ProblemJson, RateLimitLayer, RateLimitLayerBuilder, Refusal, Respond};
+use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter, Store};
+use sluicegate_tower::{ProblemJson, RateLimitLayer, RateLimitLayerBuilder, Respond};
 use tower_layer::Layer;
 
-use super::source::Attribute;
+use super::asked::{Attributed, ask};
+use super::made::Made;
+use super::respond::BoxRespond;
+use super::source::{Attribute, Variables};
 
 /// The store on which the `#[rate_limited]` handlers of a router keep their limits: a layer for that router.
 ///
@@ -35,95 +38,200 @@ use super::source::Attribute;
 /// let app: Router = Router::new().route("/search", get(search)).layer(limits);
 /// ```
 ///
-/// A handler's limit is made at its first request, and once for all clones of this layer.
+/// # Finding mistakes before the first request
+/// The compiler sees one handler at a time, and axum tells a layer nothing of the handlers behind it. So a handler's
+/// limit is made at its first request, unless it is [opened](Self::open) when the router is built. Then an environment
+/// variable that is wrong, a key that cannot be made, and two quotas under one name are errors at the start. At a
+/// request they are logged, and answered with a plain 500:
+///
+/// ```
+/// use axum::{Router, routing::post};
+/// use sluicegate_axum::{RateLimits, rate_limited};
+/// use sluicegate_core::{ConfigError, MemoryStore};
+///
+/// #[rate_limited(quota = env("LOGIN_LIMIT", "5/min"), name = "login", crate = sluicegate_axum)]
+/// async fn login() {}
+///
+/// #[rate_limited("10/h", name = "signup", crate = sluicegate_axum)]
+/// async fn sign_up() {}
+///
+/// fn app() -> Result<Router, ConfigError> {
+///     let limits = RateLimits::new(&MemoryStore::new()).open(login)?.open(sign_up)?;
+///     let routes = Router::new().route("/login", post(login)).route("/signup", post(sign_up));
+///     Ok(routes.layer(limits))
+/// }
+/// # app()?;
+/// # Ok::<(), ConfigError>(())
+/// ```
+///
+/// # Replacing a limit
+/// [`limiter`](Self::limiter) gives the [`RateLimiter`] of a limit by its name, to `replace` its policy, to `reset` a
+/// key or to `peek` at one while the service runs. Clones of this layer share their limiters.
 #[derive(Clone)]
 #[must_use = "it does nothing until it is put on a router as a layer"]
 pub struct RateLimits(Arc<Shared>);
 
 struct Shared {
     settings: Settings,
-    /// The layers made so far, by handler. Read by every request, so it takes no lock.
-    made: ArcSwap<HashMap<usize, RateLimitLayer<BoxRespond>>>,
-    /// Held while a layer is made; the handlers whose limit could not be made, and for which that was logged.
-    failed: Mutex<HashSet<usize>>,
+    /// The limits made so far, by handler. Read by every request, so it takes no lock.
+    made: ArcSwap<HashMap<usize, Arc<Made>>>,
+    /// Held while a limit is made; what was logged about those that could not be made.
+    failed: Mutex<HashMap<usize, String>>,
+    /// Whether handlers are opened when the router is built: then none should be missing.
+    is_listed: AtomicBool,
 }
 
 type Builder = RateLimitLayerBuilder<BoxRespond>;
 
 #[derive(Clone)]
-struct Settings {
-    store: Arc<dyn Store>,
-    respond: BoxRespond,
-    configure: Arc<dyn Fn(Builder) -> Builder + Send + Sync>,
+pub(super) struct Settings {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) variables: Variables,
+    pub(super) respond: BoxRespond,
+    pub(super) configure: Arc<dyn Fn(Builder) -> Builder + Send + Sync>,
 }
 
 impl RateLimits {
-    /// Limits on this store, in layers as [`RateLimitLayer::new`] makes them.
+    /// Limits on this store, in layers as [`RateLimitLayer::new`](sluicegate_tower::RateLimitLayer::new) makes them.
     pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
-        let respond = BoxRespond(Arc::new(ProblemJson::new()));
-        Self::with(Settings { store: store.into(), respond, configure: Arc::new(|layer| layer) })
+        let respond = BoxRespond::new(ProblemJson::new());
+        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let configure = Arc::new(|layer| layer);
+        Self(Arc::new(Shared::new(Settings { store: store.into(), variables, respond, configure })))
     }
 
     /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
     pub fn respond(self, respond: impl Respond<Body>) -> Self {
-        Self::with(Settings { respond: BoxRespond(Arc::new(respond)), ..self.0.settings.clone() })
+        self.with(|settings| settings.respond = BoxRespond::new(respond))
     }
 
     /// Settings that the layer of every handler gets, such as its [`headers`](RateLimitLayerBuilder::headers). Default:
-    /// those of [`RateLimitLayer::builder`].
+    /// those of [`RateLimitLayer::builder`](sluicegate_tower::RateLimitLayer::builder).
     pub fn configure<F>(self, configure: F) -> Self
     where
         F: Fn(RateLimitLayerBuilder<BoxRespond>) -> RateLimitLayerBuilder<BoxRespond> + Send + Sync + 'static,
     {
-        let before = Arc::clone(&self.0.settings.configure);
-        let configure = Arc::new(move |layer| configure(before(layer)));
-        Self::with(Settings { configure, ..self.0.settings.clone() })
+        self.with(|settings| {
+            let before = Arc::clone(&settings.configure);
+            settings.configure = Arc::new(move |layer| configure(before(layer)));
+        })
     }
 
-    fn with(settings: Settings) -> Self {
-        Self(Arc::new(Shared { settings, made: ArcSwap::default(), failed: Mutex::default() }))
+    /// Where `quota = env("LOGIN_LIMIT")` looks for `LOGIN_LIMIT`. Default: the environment of the process. A variable is
+    /// read when the handler's limit is made, and not again.
+    pub fn variables(self, variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.variables = Arc::new(variables))
     }
 
-    /// The layer that an attribute stands for: made now, if this is its handler's first request.
-    pub(super) fn layer_of(
-        &self,
-        attribute: &'static Attribute,
-    ) -> Result<RateLimitLayer<BoxRespond>, ConfigError> {
+    /// Makes the limits of a handler now, and not at its first request. Once a handler is opened, the first request to one
+    /// that is not is logged as a warning.
+    ///
+    /// # Errors
+    /// When a limit of the handler cannot be made: its name is taken by another handler's or by another policy of the
+    /// store, its quota, key or cost is wrong, or the store cannot keep it. The message names the handler.
+    pub fn open<T>(self, handler: impl Attributed<T>) -> Result<Self, ConfigError> {
+        let attribute = ask(handler).ok_or_else(|| {
+            ConfigError::new(
+                ConfigErrorKind::Layer,
+                "the handler does not answer which limits it has: put `#[rate_limited]` above attributes that wait before they call it",
+            )
+        })?;
+        // Relaxed: it is set before the router serves, and at worst a warning is missing.
+        self.0.is_listed.store(true, Ordering::Relaxed);
+        match self.0.made_of(attribute, false) {
+            Ok(_) => Ok(self),
+            Err(error) => {
+                Err(ConfigError::new(error.kind(), format!("{attribute} cannot be limited: {error}")))
+            }
+        }
+    }
+
+    /// The limiter of a limit that was made, by its name.
+    ///
+    /// # Errors
+    /// When no limit that was made has this name. The message names those that were.
+    pub fn limiter(&self, name: &str) -> Result<RateLimiter, ConfigError> {
+        let made = self.0.made.load();
+        let mut limiters = made.values().flat_map(|made| &made.limiters);
+        limiters.find(|limiter| limiter.policy().name() == name).cloned().ok_or_else(|| {
+            let mut names: Vec<String> = made.values().flat_map(|made| made.names()).collect();
+            names.sort_unstable();
+            ConfigError::new(
+                ConfigErrorKind::Layer,
+                format!(
+                    "no limit is called {name:?}, of those that were made ({names:?}): open its handler first"
+                ),
+            )
+        })
+    }
+
+    /// The layer that an attribute stands for, made now if this is its handler's first request. If it cannot be made, that
+    /// is logged.
+    pub(super) fn layer_of(&self, attribute: &'static Attribute) -> Option<RateLimitLayer<BoxRespond>> {
+        if let Some(made) = self.0.made.load().get(&attribute.id()) {
+            return Some(made.layer.clone());
+        }
+        self.0.made_of(attribute, true).ok().map(|made| made.layer.clone())
+    }
+
+    /// With other settings. Limits that were made are made anew, on the buckets that they have.
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = self.0.settings.clone();
+        change(&mut settings);
+        let shared = Shared::new(settings);
+        for made in self.0.made.load().values() {
+            // A failure is logged now, and comes again at the first request.
+            _ = shared.made_of(made.attribute, true);
+        }
+        // Relaxed: as in `open`.
+        shared.is_listed.store(self.0.is_listed.load(Ordering::Relaxed), Ordering::Relaxed);
+        Self(Arc::new(shared))
+    }
+}
+
+impl Shared {
+    fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            made: ArcSwap::default(),
+            failed: Mutex::default(),
+            is_listed: AtomicBool::new(false),
+        }
+    }
+
+    /// The limits of a handler: made now, if they are not yet. For a request, a failure is logged, once.
+    fn made_of(&self, attribute: &'static Attribute, is_logged: bool) -> Result<Arc<Made>, ConfigError> {
         let id = attribute.id();
-        if let Some(layer) = self.0.made.load().get(&id) {
-            return Ok(layer.clone());
-        }
-        let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         // Another request may have been first.
-        let made = self.0.made.load_full();
-        if let Some(layer) = made.get(&id) {
-            return Ok(layer.clone());
+        let made = self.made.load_full();
+        if let Some(made) = made.get(&id) {
+            return Ok(Arc::clone(made));
         }
-        match self.0.settings.make(attribute) {
-            Ok(layer) => {
-                let mut made = HashMap::clone(&made);
-                made.insert(id, layer.clone());
-                self.0.made.store(Arc::new(made));
-                Ok(layer)
+        let handler = attribute.path();
+        match Made::new(attribute, &self.settings, made.values().map(Arc::as_ref)) {
+            Ok(new) => {
+                // Relaxed: as in `open`.
+                if is_logged && self.is_listed.load(Ordering::Relaxed) {
+                    tracing::warn!(
+                        handler,
+                        "`#[rate_limited]`: others were opened with the router and this one was not: add `.open({handler})`"
+                    );
+                }
+                let (new, mut all) = (Arc::new(new), HashMap::clone(&made));
+                all.insert(id, Arc::clone(&new));
+                self.made.store(Arc::new(all));
+                Ok(new)
             }
             Err(error) => {
-                if failed.insert(id) {
-                    tracing::error!(handler = attribute.handler(), "`#[rate_limited]`: {error}");
+                let text = error.to_string();
+                if is_logged && failed.get(&id) != Some(&text) {
+                    tracing::error!(handler, "`#[rate_limited]`: {text}");
+                    failed.insert(id, text);
                 }
                 Err(error)
             }
         }
-    }
-}
-
-impl Settings {
-    fn make(&self, attribute: &Attribute) -> Result<RateLimitLayer<BoxRespond>, ConfigError> {
-        let mut limits = attribute.make(&self.store)?.into_iter();
-        let first = limits
-            .next()
-            .ok_or_else(|| ConfigError::new(ConfigErrorKind::Layer, "the attribute names no limit"))?;
-        let builder = limits.fold(RateLimitLayer::builder(first), |builder, limit| builder.and(limit));
-        (self.configure)(builder.respond(self.respond.clone())).build()
     }
 }
 
@@ -138,21 +246,5 @@ impl<S> Layer<S> for RateLimits {
 impl fmt::Debug for RateLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimits").field("handlers", &self.0.made.load().len()).finish_non_exhaustive()
-    }
-}
-
-/// Any responder, so that the handlers of all routers have layers of one type; made by [`RateLimits`].
-#[derive(Clone)]
-pub struct BoxRespond(Arc<dyn Respond<Body>>);
-
-impl Respond<Body> for BoxRespond {
-    fn respond(&self, refusal: &Refusal<'_>) -> Response {
-        self.0.respond(refusal)
-    }
-}
-
-impl fmt::Debug for BoxRespond {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BoxRespond")
     }
 }

@@ -1,11 +1,21 @@
 //! What `#[rate_limited]` expands to needs this at run time.
 
-mod call;
+mod arguments;
+mod asked;
+mod key;
 mod limited;
 mod limits;
+mod made;
+mod name;
+mod respond;
+mod run;
 mod source;
 
-pub use self::call::{Answer, Limits, any, check_future, check_response, run};
-pub use self::limited::{Limited, Skip, Via};
-pub use self::limits::{BoxRespond, RateLimits};
-pub use self::source::{Attribute, Direct, Fallible, IntoKey, reject};
+pub use self::arguments::{Arguments, Extracting};
+pub use self::asked::Attributed;
+pub use self::key::{Direct, Fallible, IntoKey, reject};
+pub use self::limited::{Limited, NoState, Skip, Via};
+pub use self::limits::RateLimits;
+pub use self::respond::BoxRespond;
+pub use self::run::{Fallback, any, check_future, check_response, response};
+pub use self::source::{Attribute, Draft, Source};

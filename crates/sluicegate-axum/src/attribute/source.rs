@@ -1,128 +1,182 @@
-//! What an attribute says, and the layer that it stands for.
+//! What an attribute says: a static that `#[rate_limited]` makes.
 
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::http::{Extensions, StatusCode};
-use axum::response::{IntoResponse, Response};
-use sluicegate_core::{ConfigError, Store};
-use sluicegate_tower::{KeyExtractor, Limit, OnMissingKey, RateLimitLayer};
+use axum::http::Extensions;
+use axum::response::Response;
+use sluicegate_core::{ConfigError, ConfigErrorKind, Quota, RateLimiter, Store};
+use sluicegate_tower::{Limit, RateLimitLayer};
 
-use super::limits::{BoxRespond, RateLimits};
+use super::limited::Asked;
+use super::limits::RateLimits;
+use super::name;
+use super::respond::BoxRespond;
 
-type MakeLimits = fn(&Arc<dyn Store>) -> Result<Vec<Limit>, ConfigError>;
-
-/// The limits of one handler, on whatever store its router has: a static that `#[rate_limited]` makes.
+/// The limits of one handler, on whatever store its router has.
 pub struct Attribute {
-    handler: &'static str,
-    limits: MakeLimits,
+    path: &'static str,
+    place: &'static str,
+    falls_back: bool,
+    drafts: &'static [Draft],
     /// Whether it was logged that a router has no store.
     warned: AtomicBool,
 }
 
 impl Attribute {
-    /// The limits of the function called `handler`.
-    pub const fn new(handler: &'static str, limits: MakeLimits) -> Self {
-        Self { handler, limits, warned: AtomicBool::new(false) }
+    /// The limits of the function with this path, which stands at this place in the source.
+    pub const fn new(
+        path: &'static str,
+        place: &'static str,
+        falls_back: bool,
+        drafts: &'static [Draft],
+    ) -> Self {
+        Self { path, place, falls_back, drafts, warned: AtomicBool::new(false) }
     }
 
-    /// The layer of this handler on the store that its router has.
-    pub(super) fn layer(
-        &'static self,
-        extensions: &Extensions,
-    ) -> Result<RateLimitLayer<BoxRespond>, Unlimited> {
-        let made = match extensions.get::<RateLimits>() {
-            Some(limits) => limits.layer_of(self).map_err(|error| error.to_string()),
-            None => Err(self.no_store()),
+    /// The layer of this handler on the store that its router has. Without one, it is logged what is wrong: that is for
+    /// who operates the service, and its clients learn nothing of it.
+    pub(super) fn layer(&'static self, extensions: &Extensions) -> Option<RateLimitLayer<BoxRespond>> {
+        let Some(limits) = extensions.get::<RateLimits>() else {
+            // Relaxed: at worst two threads log.
+            if !self.warned.swap(true, Ordering::Relaxed) {
+                tracing::error!(
+                    handler = self.path,
+                    "`#[rate_limited]`: its router has no store for limits: add `.with_rate_limits(&store)` after its routes"
+                );
+            }
+            return None;
         };
-        made.map_err(|problem| Unlimited { handler: self.handler, problem })
+        limits.layer_of(self)
+    }
+
+    /// Tells who asks that this is the attribute; the response is for nobody.
+    pub(super) fn answer(&'static self, asked: &Asked) -> Response {
+        // The attribute answers once: code that wraps it does not change that.
+        _ = asked.set(self);
+        Response::default()
     }
 
     /// The function's path.
-    pub(super) fn handler(&self) -> &'static str {
-        self.handler
+    pub(super) fn path(&self) -> &'static str {
+        self.path
     }
 
-    pub(super) fn make(&self, store: &Arc<dyn Store>) -> Result<Vec<Limit>, ConfigError> {
-        (self.limits)(store)
+    /// Whether another handler answers what the limits decide against.
+    pub(super) fn falls_back(&self) -> bool {
+        self.falls_back
+    }
+
+    pub(super) fn drafts(&self) -> &'static [Draft] {
+        self.drafts
+    }
+
+    /// The name that a limit has by default.
+    pub(super) fn default_name(&self) -> String {
+        name::of_path(self.path)
     }
 
     /// Tells handlers apart: statics that can change never share an address.
     pub(super) fn id(&'static self) -> usize {
         ptr::from_ref(self).addr()
     }
-
-    fn no_store(&self) -> String {
-        let problem = "its router has no store for limits: add `.with_rate_limits(&store)` after its routes";
-        // Relaxed: at worst two threads log.
-        if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::error!(handler = self.handler, "`#[rate_limited]`: {problem}");
-        }
-        problem.to_owned()
-    }
 }
 
-/// A handler whose limits cannot be kept, which is a mistake in the program: 500, and what to do.
-#[derive(Debug)]
-pub(super) struct Unlimited {
-    handler: &'static str,
-    problem: String,
-}
-
-impl IntoResponse for Unlimited {
-    fn into_response(self) -> Response {
-        let text = format!("the handler `{}` cannot be limited: {}", self.handler, self.problem);
-        (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
+/// Where it is, for an operator.
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` at {}", self.path, self.place)
     }
 }
 
 impl fmt::Debug for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Attribute").field(&self.handler).finish()
+        f.debug_tuple("Attribute").field(&self.path).finish()
     }
 }
 
-/// What `key = ..` takes. `M` only keeps the two implementations apart.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say whose bucket a request spends from",
-    label = "not a `KeyExtractor`, nor a `Result` of one",
-    note = "write `key = Header::new(\"x-api-key\")`, `key = key_fn(|parts| ..)`, or any other `KeyExtractor`"
-)]
-pub trait IntoKey<M> {
-    /// Puts the key on a limit.
+/// One limit of an attribute.
+#[derive(Debug)]
+pub struct Draft {
+    name: Option<&'static str>,
+    variables: &'static [&'static str],
+    make: MakeLimit,
+}
+
+type MakeLimit = fn(&Source<'_>, &str) -> Result<(RateLimiter, Limit), ConfigError>;
+
+impl Draft {
+    /// A limit with this name, or that of its handler, and the variables that `make` reads.
+    pub const fn new(
+        name: Option<&'static str>,
+        variables: &'static [&'static str],
+        make: MakeLimit,
+    ) -> Self {
+        Self { name, variables, make }
+    }
+
+    /// The name that the attribute gives it.
+    pub(super) fn name(&self) -> Option<&'static str> {
+        self.name
+    }
+
+    /// Makes it under a name. An error says which variables it read, and what they say.
+    pub(super) fn make(&self, source: &Source<'_>, name: &str) -> Result<(RateLimiter, Limit), ConfigError> {
+        (self.make)(source, name).map_err(|error| {
+            let set =
+                self.variables.iter().filter_map(|name| Some(format!("{name}={:?}", source.value(name)?)));
+            match &*set.collect::<Vec<_>>() {
+                [] => error,
+                set => ConfigError::new(
+                    error.kind(),
+                    format!("{error}; the environment says {}", set.join(" and ")),
+                ),
+            }
+        })
+    }
+}
+
+/// Looks up a variable of the environment.
+pub(super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// What a limit is made from.
+pub struct Source<'a> {
+    pub(super) store: &'a Arc<dyn Store>,
+    pub(super) variables: &'a Variables,
+}
+
+impl Source<'_> {
+    /// Where the limit is kept.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        self.store
+    }
+
+    /// The quota that a variable says, or the default if it is not set.
     ///
     /// # Errors
-    /// The one that the extractor was made with.
-    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError>;
-}
+    /// When there is neither, and when the text is no quota.
+    pub fn quota(&self, variable: &str, default: Option<&str>) -> Result<Quota, ConfigError> {
+        match (self.value(variable), default) {
+            (Some(text), _) => text.parse(),
+            (None, Some(default)) => default.parse(),
+            (None, None) => Err(ConfigError::new(
+                ConfigErrorKind::Quota,
+                format!(
+                    "the environment variable {variable} is not set: set it to a quota, such as {variable}=5/min"
+                ),
+            )),
+        }
+    }
 
-/// An extractor as it is.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Direct;
-
-/// An extractor whose making may fail.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Fallible;
-
-// Otherwise the compiler would only say what is missing to be a `KeyExtractor`.
-#[diagnostic::do_not_recommend]
-impl<K: KeyExtractor> IntoKey<Direct> for K {
-    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError> {
-        Ok(limit.key(self))
+    fn value(&self, variable: &str) -> Option<String> {
+        (self.variables)(variable)
     }
 }
 
-impl<K: KeyExtractor> IntoKey<Fallible> for Result<K, ConfigError> {
-    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError> {
-        Ok(limit.key(self?))
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
     }
-}
-
-/// Refuses requests without a key with this status, which the attribute has checked.
-pub fn reject(status: u16) -> OnMissingKey {
-    OnMissingKey::Reject(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST))
 }

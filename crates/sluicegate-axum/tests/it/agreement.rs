@@ -49,7 +49,7 @@ async fn both(Path(number): Path<u64>, decided: Option<Decided>) -> Result<Strin
 }
 
 fn by_layer(store: &MemoryStore) -> [MethodRouter; 3] {
-    let simple = Policy::gcra("simple", "5/min").on(store).unwrap();
+    let simple = Policy::gcra("it.agreement.simple", "5/min").on(store).unwrap();
     let full = Policy::sliding_counter("api.key", "100/h").and("10/min").on_outage(OnOutage::Deny);
     let full = Limit::new(full.on(store).unwrap())
         .key(Header::new("x-api-key").unwrap())
@@ -130,11 +130,11 @@ async fn behind_a_limit_of_the_router_both_are_merged_alike() {
     assert_saw(&seen, &[200, 400, 401, 418, 429]);
     let merged = |seen: &Seen| {
         let policies = seen.headers.get("ratelimit-policy").map(|line| line.to_str().unwrap().to_owned());
-        policies.is_some_and(|line| line.contains("\"api\"") && line.contains("\"simple\""))
+        policies.is_some_and(|line| line.contains("\"api\"") && line.contains("\"it.agreement.simple\""))
     };
     let refused =
         seen.iter().find(|seen| seen.status == StatusCode::TOO_MANY_REQUESTS && merged(seen)).unwrap();
-    assert!(refused.body.contains(r#""violated-policies":["simple"]"#), "{refused:?}");
+    assert!(refused.body.contains(r#""violated-policies":["it.agreement.simple"]"#), "{refused:?}");
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn settings_of_the_store_hold_for_all_handlers() {
     };
     let limits = RateLimits::new(&one).configure(|layer| layer.headers(Headers::Ietf)).respond(busy);
     let attribute = Router::new().route("/simple/{n}", get(simple)).layer(limits);
-    let limiter = Policy::gcra("simple", "5/min").on(&other).unwrap();
+    let limiter = Policy::gcra("it.agreement.simple", "5/min").on(&other).unwrap();
     let layer = RateLimitLayer::builder(limiter).headers(Headers::Ietf).respond(busy).build().unwrap();
     let layer = Router::new().route("/simple/{n}", get(plain).rate_limit(layer));
     for round in 0..8 {

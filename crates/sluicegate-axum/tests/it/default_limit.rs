@@ -46,6 +46,6 @@ async fn a_route_that_comes_after_the_default_is_under_its_own_limit_only() {
     assert_eq!(statuses(&app, "/", 5).await, [200, 200, 200, 200, 429]);
     assert_eq!(statuses(&app, "/health", 9).await, [200; 9]);
     let first = ask(&app, "/attributed").await;
-    assert_eq!(first.field("ratelimit-policy"), r#""attributed";q=3;w=60"#);
+    assert_eq!(first.field("ratelimit-policy"), r#""it.default_limit.attributed";q=3;w=60"#);
     assert_eq!(statuses(&app, "/attributed", 3).await, [200, 200, 429]);
 }

@@ -2,8 +2,17 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod agreement;
+mod conditional;
 mod default_limit;
+mod fallback;
+#[path = "../../../sluicegate-tower/tests/it/log.rs"]
+mod log;
+mod methods;
 mod mistakes;
+mod names;
+mod open;
+mod quotas;
+mod replace;
 mod several;
 mod stores;
 mod support;

@@ -1,15 +1,16 @@
-//! What cannot be known before the first request: each is a 500 that says what to do.
+//! Mistakes that the compiler cannot know: each is logged with what to do, once, and a client learns nothing of it.
 
 use axum::Router;
-use axum::http::StatusCode;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::Policy;
 use sluicegate_tower::Header;
+use tracing::subscriber::{DefaultGuard, set_default};
 
+use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
 
-#[rate_limited("2/min", crate = sluicegate_axum)]
+#[rate_limited("2/min", name = "login", crate = sluicegate_axum)]
 async fn login() {}
 
 const TOO_MUCH: u64 = 3;
@@ -20,19 +21,32 @@ async fn costly() {}
 #[rate_limited("2/min", key = Header::new("no header name"), crate = sluicegate_axum)]
 async fn keyless() {}
 
+pub(crate) fn logged() -> (Log, DefaultGuard) {
+    let log = Log::default();
+    (log.clone(), set_default(log))
+}
+
+/// What two requests to a handler without a limit make the log say.
 async fn problem(app: &Router, path: &str) -> String {
-    let seen = ask(app, path).await;
-    assert_eq!(seen.status, StatusCode::INTERNAL_SERVER_ERROR);
-    seen.body
+    let (log, _guard) = logged();
+    for _ in 0..2 {
+        let seen = ask(app, path).await;
+        assert_eq!((seen.status.as_u16(), &*seen.body), (500, ""));
+        assert!(seen.headers.keys().all(|name| name == "content-length"), "{seen:?}");
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("ERROR"), "{lines:?}");
+    lines[0].clone()
 }
 
 #[tokio::test]
-async fn without_a_store_the_handler_says_what_to_add() {
-    let text = "the handler `it::mistakes::login` cannot be limited: its router has no store for limits: add `.with_rate_limits(&store)` after its routes";
-    assert_eq!(problem(&Router::new().route("/", get(login)), "/").await, text);
-    // Routes that are added after the store do without it, as after every layer.
+async fn without_a_store_the_log_says_what_to_add() {
     let late = Router::new().with_rate_limits(store()).route("/", get(login));
-    assert_eq!(problem(&late, "/").await, text);
+    let text = problem(&late, "/").await;
+    for part in ["it::mistakes::login", "add `.with_rate_limits(&store)` after its routes"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -41,8 +55,7 @@ async fn a_name_in_use_for_another_policy_is_named_until_it_is_free() {
     let other = Policy::gcra("login", "9/min").on(&store).unwrap();
     let app = Router::new().route("/", get(login)).with_rate_limits(&store);
     let text = problem(&app, "/").await;
-    for part in ["`it::mistakes::login`", "\"login\" is taken", "login: 9/min (gcra)", "login: 2/min (gcra)"]
-    {
+    for part in ["it::mistakes::login", "\"login\" is taken", "login: 9/min (gcra)", "login: 2/min (gcra)"] {
         assert!(text.contains(part), "{text}");
     }
     drop(other);

@@ -7,7 +7,7 @@ use sluicegate_core::Policy;
 
 use crate::support::{request, send, statuses, store};
 
-#[rate_limited("2/min", crate = sluicegate_axum)]
+#[rate_limited("2/min", name = "login", crate = sluicegate_axum)]
 async fn login() {}
 
 #[rate_limited("2/min", name = "login", crate = sluicegate_axum)]

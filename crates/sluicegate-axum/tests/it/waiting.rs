@@ -52,6 +52,35 @@ async fn requests_pass_in_their_turn_and_those_that_would_wait_too_long_are_refu
     assert_eq!(*SEEN_MS.lock().unwrap(), passed, "the handler runs when its turn comes");
 }
 
+#[rate_limited("1/s burst 1", algorithm = "leaky-bucket", on_exceeded = "wait 1s", fallback = later, crate = sluicegate_axum)]
+async fn patient(body: String) -> String {
+    body
+}
+
+async fn later(body: String) -> String {
+    format!("{body}, later")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_answers_at_once_what_would_wait_too_long_and_the_handler_what_has_waited() {
+    let start = Instant::now();
+    let app = Router::new().route("/", get(patient)).with_rate_limits(store_on(Paused(start)));
+    let mut all = JoinSet::new();
+    for number in 0..3 {
+        let (app, mut request) = (app.clone(), request("/", 1, None));
+        *request.body_mut() = axum::body::Body::from(number.to_string());
+        all.spawn(
+            async move { (start.elapsed().as_millis(), send(&app, request).await.body, start.elapsed()) },
+        );
+    }
+    let mut answers = all.join_all().await;
+    answers.sort();
+    let at = |seconds: u64| Duration::from_secs(seconds);
+    let [now, waited, refused] =
+        [("0", at(0)), ("1", at(1)), ("2, later", at(0))].map(|(text, time)| (0, text.to_owned(), time));
+    assert_eq!(answers, [now, waited, refused]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_nobody_waits_for_is_given_back() {
     let start = Instant::now();

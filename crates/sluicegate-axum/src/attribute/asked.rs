@@ -1,0 +1,69 @@
+//! Handlers as values that can be asked for their limits: [`Attributed`].
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use super::limited::{Asked, Handed, Limited, Skip};
+use super::source::Attribute;
+
+/// A handler that has a `#[rate_limited]` attribute, for [`RateLimits::open`](super::RateLimits::open).
+///
+/// The attribute implements it; `T` is found by inference.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no handler with a `#[rate_limited]` attribute",
+    label = "not `#[rate_limited]`"
+)]
+pub trait Attributed<T>: sealed::Sealed<T> {}
+
+impl<H: sealed::Sealed<T>, T> Attributed<T> for H {}
+
+/// What the attribute of a handler says: the handler is called, answers that, and runs nothing of its own.
+pub(super) fn ask<H: Attributed<T>, T>(handler: H) -> Option<&'static Attribute> {
+    let asked = Asked::default();
+    handler.ask(Arc::clone(&asked));
+    asked.get().copied()
+}
+
+mod sealed {
+    use super::{Asked, Context, Future, Handed, Limited, Skip, Waker, pin};
+
+    #[expect(unnameable_types, reason = "whoever cannot name it cannot implement it")]
+    pub trait Sealed<T> {
+        fn ask(self, asked: Asked);
+    }
+
+    macro_rules! attributed {
+        ($($skip:ident)*) => {
+            impl<F, R, A, X> Sealed<($($skip,)* Limited<A, X>,)> for F
+            where
+                F: FnOnce($($skip,)* Limited<A, X>) -> R,
+                R: Future,
+            {
+                fn ask(self, asked: Asked) {
+                    let answer = self($($skip,)* Limited(Handed::Question(asked)));
+                    // Without a request there is nothing to wait for, and without an answer there is no attribute.
+                    _ = pin!(answer).poll(&mut Context::from_waker(Waker::noop()));
+                }
+            }
+        };
+    }
+
+    attributed!();
+    attributed!(Skip);
+    attributed!(Skip Skip);
+    attributed!(Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip);
+    attributed!(Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip Skip);
+}

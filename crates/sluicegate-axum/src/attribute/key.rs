@@ -1,0 +1,48 @@
+//! What `key` and `on_missing_key` take.
+
+use axum::http::StatusCode;
+use sluicegate_core::ConfigError;
+use sluicegate_tower::{KeyExtractor, Limit, OnMissingKey};
+
+/// What `key = ..` takes. `M` only keeps the two implementations apart.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say whose bucket a request spends from",
+    label = "not a `KeyExtractor`, nor a `Result` of one",
+    note = "write `key = Header::new(\"x-api-key\")`, `key = key_fn(|parts| ..)`, or any other `KeyExtractor`"
+)]
+pub trait IntoKey<M> {
+    /// Puts the key on a limit.
+    ///
+    /// # Errors
+    /// The one that the extractor was made with.
+    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError>;
+}
+
+/// An extractor as it is.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Direct;
+
+/// An extractor whose making may fail.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Fallible;
+
+// Otherwise the compiler would only say what is missing to be a `KeyExtractor`.
+#[diagnostic::do_not_recommend]
+impl<K: KeyExtractor> IntoKey<Direct> for K {
+    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError> {
+        Ok(limit.key(self))
+    }
+}
+
+impl<K: KeyExtractor> IntoKey<Fallible> for Result<K, ConfigError> {
+    fn put_on(self, limit: Limit) -> Result<Limit, ConfigError> {
+        Ok(limit.key(self?))
+    }
+}
+
+/// Refuses requests without a key with this status, which the attribute has checked.
+pub fn reject(status: u16) -> OnMissingKey {
+    OnMissingKey::Reject(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST))
+}

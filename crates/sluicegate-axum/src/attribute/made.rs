@@ -1,0 +1,89 @@
+//! The limits of one handler, made: its layer, and the limiters in it.
+
+use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter};
+use sluicegate_tower::RateLimitLayer;
+
+use super::limits::Settings;
+use super::respond::{BoxRespond, setting_aside};
+use super::source::{Attribute, Source};
+
+pub(super) struct Made {
+    pub(super) attribute: &'static Attribute,
+    pub(super) layer: RateLimitLayer<BoxRespond>,
+    pub(super) limiters: Vec<RateLimiter>,
+}
+
+impl Made {
+    /// Makes the limits of a handler; `others` are those of the same router.
+    pub(super) fn new<'a>(
+        attribute: &'static Attribute,
+        settings: &Settings,
+        others: impl Iterator<Item = &'a Self> + Clone,
+    ) -> Result<Self, ConfigError> {
+        let source = Source { store: &settings.store, variables: &settings.variables };
+        let (mut limiters, mut limits) = (Vec::<RateLimiter>::new(), Vec::new());
+        for draft in attribute.drafts() {
+            let name = match draft.name() {
+                Some(given) => given.to_owned(),
+                None => default_name(attribute, others.clone())?,
+            };
+            if limiters.iter().any(|limiter| limiter.policy().name() == name) {
+                return Err(taken(format!(
+                    "two limits of this handler are called {name:?}: give each a name of its own with `name = \"..\"`"
+                )));
+            }
+            let (limiter, limit) =
+                draft.make(&source, &name).map_err(|error| with_owner(error, &name, others.clone()))?;
+            limiters.push(limiter);
+            limits.push(limit);
+        }
+        let mut limits = limits.into_iter();
+        let first = limits
+            .next()
+            .ok_or_else(|| ConfigError::new(ConfigErrorKind::Layer, "the attribute names no limit"))?;
+        let builder = limits.fold(RateLimitLayer::builder(first), |builder, limit| builder.and(limit));
+        let respond = settings.respond.clone();
+        let respond = match attribute.falls_back() {
+            true => setting_aside(respond),
+            false => respond,
+        };
+        let layer = (settings.configure)(builder.respond(respond)).build()?;
+        Ok(Self { attribute, layer, limiters })
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.limiters.iter().map(|limiter| limiter.policy().name().to_owned())
+    }
+}
+
+/// The name of a limit that is given none. Functions of one name in one module, such as methods of two types, would
+/// share their buckets unasked.
+fn default_name<'a>(
+    attribute: &'static Attribute,
+    mut others: impl Iterator<Item = &'a Made>,
+) -> Result<String, ConfigError> {
+    let name = attribute.default_name();
+    let is_unnamed = |made: &&Made| made.attribute.drafts().iter().any(|draft| draft.name().is_none());
+    match others.find(|made| is_unnamed(made) && made.attribute.default_name() == name) {
+        Some(other) => Err(taken(format!(
+            "a limit of {attribute} and one of {} are both called {name:?}: give one of them a `name = \"..\"`",
+            other.attribute
+        ))),
+        None => Ok(name),
+    }
+}
+
+/// The store knows that a name is taken, and not by which handler.
+fn with_owner<'a>(error: ConfigError, name: &str, mut others: impl Iterator<Item = &'a Made>) -> ConfigError {
+    if error.kind() != ConfigErrorKind::NameTaken {
+        return error;
+    }
+    match others.find(|made| made.names().any(|other| other == name)) {
+        Some(other) => taken(format!("{error}; it is the limit of {}", other.attribute)),
+        None => error,
+    }
+}
+
+fn taken(message: String) -> ConfigError {
+    ConfigError::new(ConfigErrorKind::NameTaken, message)
+}

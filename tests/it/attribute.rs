@@ -1,0 +1,60 @@
+//! `#[rate_limited]` over sockets: the body of a real connection, which can be read once, and whoever answers reads it.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::any;
+use sluicegate::{Decided, RateLimits, rate_limited};
+
+use crate::support::{Client, field, serve, store};
+
+#[derive(Clone)]
+struct Api {
+    greeting: &'static str,
+}
+
+impl Api {
+    #[rate_limited("2/min", name = "stored", fallback = Self::later)]
+    async fn stored(&self, body: Bytes) -> String {
+        format!("{} {}", self.greeting, body.len())
+    }
+
+    async fn later(State(api): State<Self>, decided: Decided, body: Bytes) -> (StatusCode, String) {
+        let left = decided.0.remaining();
+        (StatusCode::ACCEPTED, format!("{} {}, later, {left} left", api.greeting, body.len()))
+    }
+
+    #[rate_limited("1/min", name = "unread", fallback = Self::busy)]
+    async fn unread() {}
+
+    async fn busy() -> StatusCode {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
+}
+
+#[tokio::test]
+async fn a_fallback_reads_the_body_or_leaves_it_and_the_connection_stays_open() {
+    let (store, _) = store();
+    let limits = RateLimits::new(&store).open(Api::stored).unwrap().open(Api::unread).unwrap();
+    let app = Router::new()
+        .route("/stored", any(Api::stored))
+        .route("/unread", any(Api::unread))
+        .layer(limits)
+        .with_state(Api { greeting: "hello" });
+    let mut client = Client::connect(serve(app).await).await;
+    for (path, status, body) in [
+        ("/stored", 200, "hello 30"),
+        ("/unread", 200, ""),
+        ("/unread", 503, ""),
+        ("/stored", 200, "hello 30"),
+        ("/stored", 202, "hello 30, later, 0 left"),
+        ("/unread", 503, ""),
+        ("/stored", 202, "hello 30, later, 0 left"),
+    ] {
+        let response = client.post(path).await;
+        assert_eq!((response.status().as_u16(), &**response.body()), (status, body.as_bytes()), "{path}");
+        assert_eq!(response.headers().contains_key("retry-after"), status == 503, "{path}");
+        assert!(field(&response, "ratelimit").contains(";r="), "{path}");
+    }
+}
