@@ -63,6 +63,12 @@ impl<T: Send + Sync + 'static> Registry<T> {
         policies.push((Arc::clone(&policy), Arc::downgrade(&prepared)));
         Ok(Opened::new(policy, prepared))
     }
+
+    /// What was prepared for all policies that are still in use, those that were replaced among them.
+    pub fn prepared(&self) -> Vec<Arc<T>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().flatten().filter_map(|(_, prepared)| prepared.upgrade()).collect()
+    }
 }
 
 pub(crate) fn name_taken(policy: &Policy, current: &Policy) -> ConfigError {

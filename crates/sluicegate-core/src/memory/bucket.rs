@@ -1,53 +1,62 @@
 //! A policy as the memory store prepares it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
 
 use super::Inner;
-use crate::algorithm::{Rule, State};
+use super::account::Account;
+use super::holds::Holds;
+use super::home::Home;
+use crate::algorithm::Rule;
 use crate::error::ConfigError;
-use crate::policy::{Policy, PolicyQuota};
+use crate::policy::Policy;
 use crate::store::{Ask, Inherit};
 
 /// The buckets of one policy, one per quota.
 pub(super) struct Buckets {
-    pub(super) policy: Arc<Policy>,
-    pub(super) each: Box<[Line]>,
+    policy: Arc<Policy>,
+    pub(super) each: Box<[Arc<Bucket>]>,
+    /// Whether there is a replaced policy whose keys may still matter.
+    has_older: AtomicBool,
+    /// The replacements that keys may have slept through, the youngest first.
+    older: ArcSwap<Vec<Arc<Replacement>>>,
 }
 
-/// A quota's bucket, and those of the policies before that it follows; the youngest first.
-pub(super) struct Line {
-    pub(super) bucket: Arc<Bucket>,
-    pub(super) older: Box<[Older]>,
-}
-
-/// One quota of one policy: its rule, and which states in the tables are its own.
+/// One quota of one policy: its rule, and the states of its keys.
 pub(super) struct Bucket {
     pub(super) rule: Rule,
+    /// Units that pass at once from rest.
     pub(super) capacity: u64,
     pub(super) home: Home,
-    /// Mixed into every key's hash, so that no two buckets share a state.
+    /// Where it comes in the order in which several are locked.
+    pub(super) number: u64,
+    /// Mixed into every key's hash.
     pub(super) salt: u64,
+    /// How many keys it is made for.
+    keys: usize,
+    /// Whether it keeps accounts.
+    pub(super) accounts: bool,
+    pub(super) holds: Holds,
+    births: AtomicU64,
     /// What was spent before this moment was never spent from this bucket; 0 if it has always been, or inherits.
     began_us: u64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
 }
 
-/// Where a bucket's states live. The order is that in which several are locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Home {
-    Narrow,
-    Wide,
-    Logs,
+/// A policy was replaced: which buckets start from which.
+pub(super) struct Replacement {
+    pub(super) heirs: Vec<Heir>,
+    pub(super) how: Inherit,
+    replaced_us: u64,
 }
 
-/// A bucket that was replaced by the next younger one, when, and what that one inherits.
-#[derive(Clone)]
-pub(super) struct Older {
+/// A bucket, and those of the policy before, of which it follows the most spent.
+pub(super) struct Heir {
     pub(super) bucket: Arc<Bucket>,
-    pub(super) how: Inherit,
-    pub(super) replaced_us: u64,
+    pub(super) follows: Vec<Arc<Bucket>>,
 }
 
 /// Replacements that a key may sleep through within the time in which its state matters; of one that slept longer,
@@ -61,73 +70,159 @@ impl Buckets {
         predecessor: Option<&(Arc<Self>, Inherit)>,
     ) -> Result<Self, ConfigError> {
         let now_us = store.clock.now_us();
-        let lines = policy.quotas().iter().map(|quota| {
-            let follows = predecessor
-                .filter(|(_, how)| *how != Inherit::Reset)
-                .and_then(|(from, how)| Some((&from.each[matching(&from.policy, policy, quota)?], how)));
-            let began_us = match (follows, predecessor) {
-                (Some((followed, _)), _) => followed.bucket.began_us,
-                (None, Some(_)) => now_us,
-                (None, None) => 0,
-            };
-            let bucket = Arc::new(Bucket::new(store, policy, *quota.rule(), began_us)?);
-            let inherited = follows.map(|(followed, how)| {
-                let youngest = Older { bucket: Arc::clone(&followed.bucket), how: *how, replaced_us: now_us };
-                let older = followed.alive(now_us).iter().cloned();
-                std::iter::once(youngest).chain(older).take(GENERATIONS).collect()
-            });
-            Ok(Line { bucket, older: inherited.unwrap_or_default() })
+        let (from, how) = match predecessor {
+            Some((from, how)) if *how != Inherit::Reset => (from, *how),
+            other => return Self::afresh(store, policy, if other.is_some() { now_us } else { 0 }),
+        };
+        let followed = following(&from.policy, policy);
+        let uses = |old: usize| followed.iter().flatten().filter(|other| **other == old).count();
+        let each = policy.quotas().iter().zip(&followed).map(|(quota, follows)| {
+            let began_us = follows.iter().map(|old| from.each[*old].began_us).max().unwrap_or(0);
+            match follows[..] {
+                [old] if uses(old) == 1 && from.each[old].serves(store, policy, quota.rule()) => {
+                    Ok(Arc::clone(&from.each[old]))
+                }
+                _ => Ok(Arc::new(Bucket::new(store, policy, *quota.rule(), began_us)?)),
+            }
         });
-        let each = lines.collect::<Result<_, ConfigError>>()?;
-        Ok(Self { policy: Arc::clone(policy), each })
+        let each: Box<[Arc<Bucket>]> = each.collect::<Result<_, ConfigError>>()?;
+        let heirs = each.iter().zip(&followed).map(|(bucket, follows)| Heir {
+            bucket: Arc::clone(bucket),
+            follows: follows.iter().map(|old| Arc::clone(&from.each[*old])).collect(),
+        });
+        let heirs: Vec<_> = heirs.filter(|heir| !heir.keeps()).collect();
+        let youngest = Arc::new(Replacement { heirs, how, replaced_us: now_us });
+        let before = from.older.load();
+        let older = std::iter::once(&youngest).chain(alive(&before, now_us));
+        let older: Vec<_> =
+            older.filter(|older| !older.heirs.is_empty()).take(GENERATIONS).cloned().collect();
+        Ok(Self::of(policy, each, older))
+    }
+
+    fn afresh(store: &Inner, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
+        let each = policy
+            .quotas()
+            .iter()
+            .map(|quota| Bucket::new(store, policy, *quota.rule(), began_us).map(Arc::new));
+        Ok(Self::of(policy, each.collect::<Result<_, _>>()?, Vec::new()))
+    }
+
+    fn of(policy: &Arc<Policy>, each: Box<[Arc<Bucket>]>, older: Vec<Arc<Replacement>>) -> Self {
+        Self {
+            policy: Arc::clone(policy),
+            each,
+            has_older: AtomicBool::new(!older.is_empty()),
+            older: ArcSwap::from_pointee(older),
+        }
+    }
+
+    /// Whether a key may have to be handed over.
+    #[inline]
+    pub(super) fn has_older(&self) -> bool {
+        // Relaxed: it is false only long after the last state that matters.
+        self.has_older.load(Ordering::Relaxed)
+    }
+
+    /// The replacements whose keys may still matter, the youngest first. Lets go of the others, and of their memory.
+    pub(super) fn older(&self, now_us: u64) -> Arc<Vec<Arc<Replacement>>> {
+        if !self.has_older() {
+            return Arc::default();
+        }
+        let older = self.older.load_full();
+        let count = alive(&older, now_us).len();
+        if count == older.len() {
+            return older;
+        }
+        let alive = Arc::new(older[..count].to_vec());
+        self.older.store(Arc::clone(&alive));
+        self.has_older.store(count > 0, Ordering::Relaxed);
+        alive
+    }
+
+    /// Its buckets, and those of the policies before that are still needed.
+    pub(super) fn all(&self) -> impl Iterator<Item = Arc<Bucket>> {
+        let older = self.older.load_full();
+        let older: Vec<_> =
+            older.iter().flat_map(|older| &older.heirs).flat_map(|heir| &heir.follows).cloned().collect();
+        self.each.iter().cloned().chain(older).collect::<Vec<_>>().into_iter()
     }
 }
 
-impl Line {
-    /// The older buckets that may still hold a state that matters.
-    pub(super) fn alive(&self, now_us: u64) -> &[Older] {
-        let count = self.older.iter().rposition(|older| older.is_alive(now_us)).map_or(0, |last| last + 1);
-        &self.older[..count]
-    }
+/// Those of the replacements of which a key may still have something to hand over.
+fn alive(older: &[Arc<Replacement>], now_us: u64) -> &[Arc<Replacement>] {
+    &older[..older.iter().rposition(|older| older.is_alive(now_us)).map_or(0, |last| last + 1)]
 }
 
-impl Older {
+impl Replacement {
     fn is_alive(&self, now_us: u64) -> bool {
-        let spent_us = self.replaced_us.saturating_add(self.bucket.rule.longest_spend_us());
-        now_us < spent_us.max(self.bucket.furthest_us.load(Ordering::Relaxed))
+        self.heirs.iter().flat_map(|heir| &heir.follows).any(|bucket| {
+            let spent_us = self.replaced_us.saturating_add(bucket.rule.longest_spend_us());
+            now_us < spent_us.max(bucket.furthest_us.load(Ordering::Relaxed))
+        })
     }
 }
 
-/// Which quota of the old policy a quota of the new one follows.
-fn matching(old: &Policy, new: &Policy, quota: &PolicyQuota) -> Option<usize> {
-    let anonymous =
-        |policy: &Policy| policy.quotas().iter().filter(|quota| quota.id().is_none()).count() == 1;
-    match quota.id() {
-        None if !anonymous(old) || !anonymous(new) => None,
-        id => old.quotas().iter().position(|old| old.id() == id),
+impl Heir {
+    /// Whether it is the bucket that it follows.
+    fn keeps(&self) -> bool {
+        matches!(&self.follows[..], [old] if Arc::ptr_eq(old, &self.bucket))
     }
+}
+
+/// Which quotas of the old policy each quota of the new one follows: the one with the same rule, else the one with the same
+/// id, else all, of which it follows the most spent.
+fn following(old: &Policy, new: &Policy) -> Vec<Vec<usize>> {
+    let (old, mut taken) = (old.quotas(), vec![false; old.quotas().len()]);
+    let mut same = |quota: &crate::policy::PolicyQuota| {
+        let alike = |at: &usize| !taken[*at] && old[*at].rule() == quota.rule();
+        let named = (0..old.len()).filter(alike).find(|at| old[*at].id() == quota.id());
+        let found = named.or_else(|| (0..old.len()).find(alike))?;
+        taken[found] = true;
+        Some(found)
+    };
+    let follows = new.quotas().iter().map(|quota| {
+        let id = || old.iter().position(|old| old.id().is_some() && old.id() == quota.id());
+        same(quota).or_else(id).map_or_else(|| (0..old.len()).collect(), |old| vec![old])
+    });
+    follows.collect()
 }
 
 impl Bucket {
     fn new(store: &Inner, policy: &Policy, rule: Rule, began_us: u64) -> Result<Self, ConfigError> {
-        // Whatever it needs is allocated now, so that no decision is the first.
-        let home = match rule {
-            Rule::SlidingLog(log) => {
-                store.check_log(policy, &log)?;
-                store.logs();
-                Home::Logs
-            }
-            _ if rule.fits_one_word() => {
-                store.narrow();
-                Home::Narrow
-            }
-            _ => {
-                store.wide();
-                Home::Wide
-            }
-        };
-        let (capacity, salt) = (rule.capacity(), store.fresh_salt());
-        Ok(Self { rule, capacity, home, salt, began_us, furthest_us: AtomicU64::new(0) })
+        let keys = store.keys_of(policy);
+        if let Rule::SlidingLog(log) = &rule {
+            store.check_log(policy, log)?;
+        }
+        // Allocated now, so that no decision is the first.
+        let home = Home::new(store, &rule, keys, policy.gives_back());
+        Ok(Self {
+            rule,
+            capacity: rule.capacity(),
+            home,
+            // Relaxed: it only has to be another number each time.
+            number: store.buckets.fetch_add(1, Ordering::Relaxed),
+            salt: store.fresh_salt(),
+            keys,
+            accounts: policy.gives_back(),
+            holds: Holds::new(keys),
+            births: AtomicU64::new(0),
+            began_us,
+            furthest_us: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether it is what a quota with that rule would get.
+    fn serves(&self, store: &Inner, policy: &Policy, rule: &Rule) -> bool {
+        self.rule == *rule && self.keys == store.keys_of(policy) && self.accounts == policy.gives_back()
+    }
+
+    /// The account of a key's bucket that leaves rest.
+    pub(super) fn new_account(&self) -> Account {
+        if !self.accounts {
+            return Account::default();
+        }
+        // Relaxed: it only has to be another number each time.
+        Account::born(self.births.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Whether what an ask gives back was spent from a bucket that was forgotten when this one began afresh.
@@ -141,13 +236,8 @@ impl Bucket {
         self.furthest_us.fetch_max(until_us, Ordering::Relaxed);
     }
 
-    /// How indebted a state is, for comparison with others when a set is full.
-    pub(super) fn fullness(&self, state: State, now_us: u64) -> u64 {
-        fullness(self.rule.used(state, now_us), self.capacity)
+    /// Keys that are not at rest, and the most that fit.
+    pub(super) fn fill(&self, now_us: u64) -> (usize, usize) {
+        (self.home.in_use(now_us), self.home.slots(self.keys))
     }
-}
-
-/// The used part of a capacity, in 1,024ths.
-pub(super) fn fullness(used: u64, capacity: u64) -> u64 {
-    used.saturating_mul(1_024) / capacity.max(1)
 }

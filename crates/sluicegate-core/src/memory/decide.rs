@@ -1,18 +1,24 @@
 //! One decision: find the buckets, lock their sets, judge, and spend from all or none.
 
+use std::sync::atomic::Ordering;
+
 use smallvec::SmallVec;
 
 use super::Inner;
-use super::bucket::{Bucket, Buckets, Home, Line, Older};
-use super::judge::{Reading, change, delay, outcome, passes, standing};
-use super::logs::Logs;
-use super::place::{Cell, Place, Places, Spot};
-use super::table::Table;
-use crate::algorithm::{Rule, Slot};
+use super::bucket::{Bucket, Buckets};
+use super::change::Effect;
+use super::handover::Handover;
+use super::holds::{Held, Hold};
+use super::home::{Copied, Home};
+use super::judge::{Judged, Reading, delay, standing};
+use super::place::{Cell, Places, Spot};
+use super::table::{Kept, Table};
+use crate::algorithm::Rule;
 use crate::decision::{Decision, Outcome, Standing};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::MAX_BUCKETS;
-use crate::store::{Ask, Inherit, Mode, Verdict};
+use crate::receipt::Trace;
+use crate::store::{Ask, Mode, Verdict};
 
 impl Inner {
     #[inline]
@@ -23,39 +29,49 @@ impl Inner {
                 Ok(buckets) => buckets,
                 Err(error) => return Verdict::ready(Err(error)),
             };
-            match &*buckets.each {
-                [Line { bucket, older }] if older.is_empty() => match bucket.home {
-                    Home::Narrow => return self.decide_single(self.narrow(), bucket, ask),
-                    Home::Wide => return self.decide_single(self.wide(), bucket, ask),
-                    Home::Logs => {}
-                },
-                _ => {}
+            if let [bucket] = &*buckets.each
+                && !buckets.has_older()
+                && ask.mode().asks()
+            {
+                let decision = match &bucket.home {
+                    Home::Narrow(table) => self.decide_single(table, bucket, ask),
+                    Home::Wide(table) => self.decide_single(table, bucket, ask),
+                    _ => None,
+                };
+                if let Some(decision) = decision {
+                    return Verdict::ready(Ok(decision));
+                }
             }
         }
         Verdict::ready(self.decide_all(asks))
     }
 
+    /// Decides one key in one bucket, where nothing is held and nobody gets a turn.
     #[inline]
     fn decide_single<const SLOTS: usize, const WORDS: usize>(
         &self,
-        table: &Table<SLOTS, WORDS>,
+        table: &Table<SLOTS, WORDS, false>,
         bucket: &Bucket,
         ask: &Ask<'_>,
-    ) -> Verdict {
+    ) -> Option<Decision> {
         let hash = self.hash(bucket.salt, ask.key());
         let index = table.set_of(hash);
         // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
         let before_us = if WORDS == 1 { self.clock.now_us() } else { 0 };
         let mut set = table.lock(index);
+        if bucket.holds.any() {
+            return None;
+        }
         let now_us = if WORDS == 1 { before_us } else { self.clock.now_us() };
         let found = set.find(hash);
-        let state = set.get(found);
-        let rule = &bucket.rule;
-        if let (Rule::Gcra(gcra), Mode::Spend) = (rule, ask.mode()) {
+        let state = set.get(found).state;
+        let (rule, mode, cost) = (&bucket.rule, ask.mode(), ask.cost());
+        let kept = |state| Kept { state, ..Kept::default() };
+        if let (Rule::Gcra(gcra), Mode::Spend) = (rule, mode) {
             // The same as below, from one look at the state instead of five.
-            if let Some(spent) = gcra.spend_now(state, now_us, ask.cost()) {
+            if let Some(spent) = gcra.spend_now(state, now_us, cost) {
                 if spent.passed {
-                    set.put(found, hash, spent.state, 0, now_us);
+                    set.put(found, hash, kept(spent.state), rule, now_us);
                 }
                 drop(set);
                 let (remaining, available_after_us) = gcra.after(&spent, now_us);
@@ -63,142 +79,185 @@ impl Inner {
                 let (capacity, passed) = (gcra.burst(), spent.passed);
                 let standing =
                     Standing::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us)
-                        .spending(if passed { ask.cost() } else { 0 });
+                        .spending(if passed { cost } else { 0 });
                 let outcome = if spent.passed { Outcome::Allowed } else { Outcome::Denied };
-                return Verdict::ready(Ok(Decision::single(outcome, now_us, 0, standing)));
+                return Some(Decision::single(outcome, now_us, 0, standing));
             }
         }
-        let slot = rule.slot(state, now_us, ask.cost());
-        let passed = passes(bucket, ask.mode(), slot, now_us);
-        let after = passed.then(|| change(bucket, state, ask, now_us, slot.departs_us)).flatten();
-        if let Some(after) = after {
-            let fullness = if WORDS == 1 { 0 } else { bucket.fullness(after, now_us) };
-            set.put(found, hash, after, fullness, now_us);
+        let judged = Judged::new(bucket, mode, rule.slot(state, now_us, cost), now_us);
+        let spends = judged.passed && mode.spends();
+        if spends && judged.slot.departs_us > now_us {
+            return None;
+        }
+        let state = if spends { rule.spend(state, now_us, now_us, cost) } else { state };
+        if spends {
+            set.put(found, hash, kept(state), rule, now_us);
         }
         drop(set);
-        let state = after.unwrap_or(state);
         let reading = Reading {
             remaining: rule.remaining(state, now_us),
             reset_after_us: rule.reset_after_us(state, now_us),
         };
         let slot_of = |cost| rule.slot(state, now_us, cost);
-        let standing = standing((0, 0), bucket, ask, passed, slot, reading, now_us, slot_of);
-        let delay_us = delay(ask.mode(), slot, now_us);
-        Verdict::ready(Ok(Decision::single(outcome(passed, slot), now_us, delay_us, standing)))
+        let standing = standing((0, 0), bucket, judged, &reading, now_us, slot_of);
+        let standing = standing.spending(if spends { cost } else { 0 });
+        Some(Decision::single(judged.outcome(), now_us, 0, standing))
     }
 
-    /// The general case: several asks, several quotas, logs, replaced policies.
+    /// The general case: several asks, several quotas, logs, replaced policies, accounts, turns, reports.
     fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
+        let older = self.older(asks.iter().filter_map(|ask| buckets_of(ask).ok()));
         let mut cells = self.cells(asks)?;
-        let mut heirs = self.heirs(asks, &cells);
-        let mut places = self.lock_all(&mut cells, &mut heirs);
+        let asked = (0_u8..).zip(asks).zip(&older);
+        let mut handovers: SmallVec<[Handover<'_>; 1]> =
+            asked.flat_map(|((at, ask), older)| self.handovers(ask, at, older)).collect();
+        let mut places = lock_all(&mut cells, &mut handovers);
         // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
         // would be entered later than its decision says, and a refund would not find it.
         let now_us = self.clock.now_us();
-        for heir in heirs.iter().rev() {
-            inherit(heir, &mut places, now_us);
+        handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
+        cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
+        let mut judged = judge(&cells, &mut places, now_us);
+        // All of a request goes on together, when the last of its turns has come.
+        let delays =
+            cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged.slot, now_us));
+        let departs_us = now_us.saturating_add(delays.max().unwrap_or(0));
+        if judged.iter().all(|judged| judged.passed) && departs_us > now_us {
+            refuse_holds(&cells, &mut judged, departs_us);
         }
-        let judged: SmallVec<[(Slot, bool); 4]> = (0..cells.len())
-            .map(|index| {
-                let cell = &cells[index];
-                let cost = cell.ask.cost().saturating_add(ahead(&cells[..index], cell));
-                let slot = places[cell.place].slot(cell, now_us, cost);
-                (slot, passes(cell.bucket, cell.ask.mode(), slot, now_us))
+        let granted = judged.iter().all(|judged| judged.passed);
+        let effects: SmallVec<[Effect; 4]> = (0..cells.len())
+            .map(|index| match &cells[index] {
+                _ if !granted => Effect::default(),
+                cell if holds(&cells, &judged, cell, departs_us) => self.hold(cell, now_us, departs_us),
+                cell => places[cell.place].change(cell, now_us, departs_us),
             })
             .collect();
-        let granted = judged.iter().all(|&(_, passed)| passed);
-        // All of a request goes on together, when the last of its turns has come.
-        let delays = cells.iter().zip(&judged).map(|(cell, (slot, _))| delay(cell.ask.mode(), *slot, now_us));
-        let delay_us = delays.max().unwrap_or(0);
-        if granted {
-            for cell in &cells {
-                places[cell.place].change(cell, now_us, now_us.saturating_add(delay_us));
-            }
-        }
-        let standings = cells.iter().zip(&judged).map(|(cell, &(slot, passed))| {
+        let standings = cells.iter().zip(&judged).zip(&effects).map(|((cell, judged), effect)| {
             let place = &mut places[cell.place];
             let reading = place.reading(cell, now_us);
             let slot_of = |cost| place.slot(cell, now_us, cost);
-            standing(cell.at, cell.bucket, &cell.ask, passed, slot, reading, now_us, slot_of)
+            standing(cell.at, cell.bucket, *judged, &reading, now_us, slot_of).spending(effect.spent)
         });
         let standings: SmallVec<[Standing; 4]> = standings.collect();
-        let refused = judged.iter().filter(|(_, passed)| !passed).max_by_key(|(slot, _)| slot.opens_us);
-        let outcome = refused.map_or(Outcome::Allowed, |&(slot, _)| outcome(false, slot));
-        Ok(Decision::new(outcome, now_us, delay_us, standings))
+        let refused = judged.iter().filter(|judged| !judged.passed).max_by_key(|judged| judged.slot.opens_us);
+        let outcome = refused.map_or(Outcome::Allowed, Judged::outcome);
+        let decision = Decision::new(outcome, now_us, departs_us - now_us, standings);
+        let is_told = departs_us > now_us || cells.iter().any(|cell| cell.bucket.accounts);
+        Ok(if granted && is_told && effects.iter().any(|effect| effect.spent > 0) {
+            decision.with_traces(effects.iter().map(|effect| effect.trace).collect::<Box<[Trace]>>())
+        } else {
+            decision
+        })
     }
 
     fn cells<'a>(&self, asks: &[Ask<'a>]) -> Result<Cells<'a>, StoreError> {
         let mut cells = Cells::new();
         for (policy, ask) in (0_u8..).zip(asks) {
-            for (quota, line) in (0_u8..).zip(&*buckets_of(ask)?.each) {
+            for (quota, bucket) in (0_u8..).zip(&*buckets_of(ask)?.each) {
                 if cells.len() == MAX_BUCKETS {
                     return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
                 }
-                cells.push(self.cell(&line.bucket, ask.of_quota(quota), (policy, quota)));
+                cells.push(self.cell(bucket, ask.of_quota(quota), (policy, quota)));
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
     }
 
-    /// Every bucket that may still have something to inherit, with the one that it follows; of each line the youngest
-    /// first.
-    ///
-    /// Asked once per decision: whether an old bucket still matters may change while it goes on.
-    fn heirs<'a>(&self, asks: &[Ask<'a>], cells: &[Cell<'a>]) -> Heirs<'a> {
-        let mut heirs = Heirs::new();
-        let lines = asks.iter().filter_map(|ask| buckets_of(ask).ok()).flat_map(|buckets| &*buckets.each);
-        for (cell, line) in cells.iter().zip(lines).filter(|(_, line)| !line.older.is_empty()) {
-            let now_us = self.clock.now_us();
-            let mut cell = *cell;
-            for Older { bucket, how, replaced_us } in line.alive(now_us) {
-                let older = self.cell(bucket, cell.ask, cell.at);
-                heirs.push(Heir { cell, older, how: *how, replaced_us: *replaced_us });
-                cell = older;
-            }
-        }
-        heirs
-    }
-
-    /// Locks every set and shard that is needed, each once, in one order.
-    fn lock_all(&self, cells: &mut [Cell<'_>], heirs: &mut [Heir<'_>]) -> Places<'_> {
-        let mut spots: SmallVec<[Spot; 4]> = cells.iter().map(|cell| cell.spot).collect();
-        spots.extend(heirs.iter().map(|heir| heir.older.spot));
-        spots.sort_unstable();
-        spots.dedup();
-        let place_of = |cell: &mut Cell<'_>| {
-            cell.place = spots.iter().position(|spot| *spot == cell.spot).unwrap_or_default();
-        };
-        cells.iter_mut().for_each(place_of);
-        heirs.iter_mut().for_each(|heir| {
-            place_of(&mut heir.cell);
-            place_of(&mut heir.older);
-        });
-        let locked = spots.iter().map(|&(home, index)| match home {
-            Home::Narrow => Place::Narrow(self.narrow().lock(index)),
-            Home::Wide => Place::Wide(self.wide().lock(index)),
-            Home::Logs => Place::Log(self.logs().lock(index)),
-        });
-        locked.collect()
-    }
-
-    fn cell<'a>(&self, bucket: &'a Bucket, ask: Ask<'a>, at: (u8, u8)) -> Cell<'a> {
+    pub(super) fn cell<'a>(&self, bucket: &'a Bucket, ask: Ask<'a>, at: (u8, u8)) -> Cell<'a> {
         let hash = self.hash(bucket.salt, ask.key());
-        let index = match bucket.home {
-            Home::Narrow => self.narrow().set_of(hash),
-            Home::Wide => self.wide().set_of(hash),
-            Home::Logs => Logs::shard_of(hash),
-        };
-        Cell { bucket, ask, hash, at, spot: (bucket.home, index), place: 0 }
+        Cell { bucket, ask, hash, at, spot: (bucket.number, bucket.home.index_of(hash)), place: 0 }
+    }
+
+    /// Holds what the ask spends until the request departs.
+    fn hold(&self, cell: &Cell<'_>, now_us: u64, departs_us: u64) -> Effect {
+        let (bucket, units) = (cell.bucket, cell.ask.cost());
+        // Relaxed: it only has to be another number each time.
+        let id = self.holds.fetch_add(1, Ordering::Relaxed);
+        let hold = Hold { id, units, until_us: departs_us };
+        let longest_us = bucket.rule.longest_spend_us();
+        let is_over = |hold: &Hold| hold.until_us.saturating_add(longest_us) <= now_us;
+        bucket.holds.add(cell.hash, hold, is_over);
+        bucket.reaches(departs_us.saturating_add(longest_us));
+        Effect { spent: units, trace: Trace { birth: hold.id, held: true, ..Trace::default() } }
     }
 }
 
-/// Moves what the older bucket remembers of the key into the younger one.
-fn inherit(heir: &Heir<'_>, places: &mut Places<'_>, now_us: u64) {
-    let Heir { cell, older, how, replaced_us } = heir;
-    let Some(available) = places[older.place].take(older, *replaced_us, now_us) else { return };
-    let spent = available.missing_of(older.bucket.capacity);
-    if let Some(kept) = how.units(available, older.bucket.capacity, cell.bucket.capacity) {
-        places[cell.place].adopt(cell, kept, spent, *replaced_us, now_us);
+/// Locks every set and shard that is needed, each once, in one order.
+fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Places<'a> {
+    let heirs = handovers.iter().flat_map(|handover| &handover.heirs);
+    let theirs = heirs.flat_map(|(heir, follows)| std::iter::once(heir).chain(follows));
+    let mut spots: SmallVec<[(Spot, &'a Home); 4]> =
+        cells.iter().chain(theirs).map(|cell| (cell.spot, &cell.bucket.home)).collect();
+    spots.sort_unstable_by_key(|(spot, _)| *spot);
+    spots.dedup_by_key(|(spot, _)| *spot);
+    let place = |cell: &mut Cell<'_>| {
+        cell.place = spots.iter().position(|(spot, _)| *spot == cell.spot).unwrap_or_default();
+    };
+    cells.iter_mut().for_each(place);
+    for (heir, follows) in handovers.iter_mut().flat_map(|handover| &mut handover.heirs) {
+        place(heir);
+        follows.iter_mut().for_each(place);
+    }
+    spots.iter().map(|((_, index), home)| home.lock(*index)).collect()
+}
+
+/// Judges each ask as if those before it had been carried out.
+fn judge(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
+    let mut undo: SmallVec<[(&Cell<'_>, Copied, Held); 1]> = SmallVec::new();
+    let judged = cells.iter().enumerate().map(|(index, cell)| {
+        let twins = |of: &'_ [Cell<'_>], is: fn(Mode) -> bool| {
+            let found = of.iter().filter(|twin| twin.is_twin_of(cell) && is(twin.ask.mode()));
+            found.fold(None, |sum: Option<u64>, twin| Some(sum.unwrap_or(0).saturating_add(twin.ask.cost())))
+        };
+        let (place, mode) = (&mut places[cell.place], cell.ask.mode());
+        // Spends of one bucket are one spend of all their units. Reports beside them have to be tried out.
+        let is_tried = cells.len() > 1 && twins(cells, |mode| !mode.asks()).is_some();
+        let ahead = if is_tried || !mode.asks() { None } else { twins(&cells[..index], Mode::spends) };
+        let cost = cell.ask.cost().saturating_add(ahead.unwrap_or(0));
+        let mut judged = Judged::new(cell.bucket, mode, place.slot(cell, now_us, cost), now_us);
+        if mode == Mode::Return && !place.can_return(cell, now_us) {
+            judged = Judged::refused_until(now_us);
+        }
+        if is_tried && judged.passed && twins(&cells[index + 1..], |_| true).is_some() {
+            undo.push((cell, place.copy(cell.hash, now_us), cell.bucket.holds.of(cell.hash)));
+            let delay_us = delay(mode, judged.slot, now_us);
+            place.change(cell, now_us, now_us.saturating_add(delay_us));
+        }
+        judged
+    });
+    let judged = judged.collect();
+    for (cell, copied, held) in undo.into_iter().rev() {
+        places[cell.place].restore(cell.hash, &copied, now_us);
+        cell.bucket.holds.restore(cell.hash, held);
+    }
+    judged
+}
+
+/// Whether an ask holds its units until the request departs, rather than spend them at that moment already: if all quotas
+/// of its policy could go sooner. Otherwise one waiting request would lock a bucket that others share.
+fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, departs_us: u64) -> bool {
+    let waits = |cell: &Cell<'_>| matches!(cell.ask.mode(), Mode::Reserve { .. });
+    let of_same_ask = cells.iter().zip(judged).filter(|(other, _)| other.at.0 == cell.at.0);
+    let is_sooner = || of_same_ask.clone().all(|(_, judged)| judged.slot.departs_us < departs_us);
+    cell.ask.mode().spends() && cell.ask.cost() > 0 && cells.iter().any(waits) && is_sooner()
+}
+
+/// Refuses the asks that would hold too much: of one key at most half of the burst, or one unit. They pass when nobody has
+/// to wait any more.
+fn refuse_holds(cells: &[Cell<'_>], judged: &mut [Judged], departs_us: u64) {
+    let holding: SmallVec<[bool; 4]> =
+        cells.iter().map(|cell| holds(cells, judged, cell, departs_us)).collect();
+    for (index, cell) in cells.iter().enumerate().filter(|(index, _)| holding[*index]) {
+        let twins =
+            cells[..index].iter().zip(&holding).filter(|(twin, holds)| **holds && twin.is_twin_of(cell));
+        let ahead = twins.fold(0, |sum: u64, (twin, _)| sum.saturating_add(twin.ask.cost()));
+        let held = cell.bucket.holds.units(cell.hash).saturating_add(ahead);
+        let most = (cell.bucket.capacity / 2).max(1);
+        let fits = held.saturating_add(cell.ask.cost()) <= most && (held > 0 || cell.bucket.holds.has_room());
+        if !fits {
+            judged[index] = Judged::refused_until(departs_us);
+        }
     }
 }
 
@@ -207,19 +266,3 @@ fn buckets_of<'a>(ask: &Ask<'a>) -> Result<&'a Buckets, StoreError> {
 }
 
 type Cells<'a> = SmallVec<[Cell<'a>; 4]>;
-
-/// A bucket, and the one that it follows.
-struct Heir<'a> {
-    cell: Cell<'a>,
-    older: Cell<'a>,
-    how: Inherit,
-    replaced_us: u64,
-}
-
-type Heirs<'a> = SmallVec<[Heir<'a>; 1]>;
-
-/// What earlier asks of the same call spend from the same state: it counts as if it were spent already.
-fn ahead(earlier: &[Cell<'_>], cell: &Cell<'_>) -> u64 {
-    let twins = earlier.iter().filter(|twin| twin.hash == cell.hash && twin.ask.mode().spends());
-    if cell.ask.mode().spends() { twins.fold(0, |sum, twin| sum.saturating_add(twin.ask.cost())) } else { 0 }
-}

@@ -1,20 +1,48 @@
-//! What an ask comes to: whether it passes, what it changes, and the numbers of the answer.
+//! What an ask comes to: whether it passes, and the numbers of the answer.
 
 use std::time::Duration;
 
 use super::bucket::Bucket;
-use crate::algorithm::{NEVER, Slot, State};
+use crate::algorithm::{NEVER, Slot};
 use crate::clock::micros;
 use crate::decision::{Outcome, Standing};
-use crate::store::{Ask, Mode};
+use crate::store::Mode;
 
-/// Whether the ask gets what it wants; those that only give or take do always.
-#[inline]
-pub(super) fn passes(bucket: &Bucket, mode: Mode, slot: Slot, now_us: u64) -> bool {
-    match mode {
-        Mode::Spend | Mode::Peek => slot.opens_us <= now_us,
-        Mode::Reserve { longest } => slot.opens_us != NEVER && turn_us(bucket, longest, slot) <= now_us,
-        Mode::Refund | Mode::Return | Mode::Depart | Mode::Charge | Mode::Reset => true,
+/// Whether an ask passes, and when it would.
+#[derive(Clone, Copy)]
+pub(super) struct Judged {
+    pub(super) passed: bool,
+    pub(super) slot: Slot,
+    /// When the same ask would pass.
+    pub(super) passes_us: u64,
+}
+
+impl Judged {
+    /// Whether the ask gets what it wants; those that only give or take do always.
+    #[inline]
+    pub(super) fn new(bucket: &Bucket, mode: Mode, slot: Slot, now_us: u64) -> Self {
+        let (passed, passes_us) = match mode {
+            Mode::Spend | Mode::Peek => (slot.opens_us <= now_us, slot.opens_us),
+            Mode::Reserve { longest } => {
+                let passes_us = turn_us(bucket, longest, slot);
+                (slot.opens_us != NEVER && passes_us <= now_us, passes_us)
+            }
+            Mode::Refund | Mode::Return | Mode::Depart | Mode::Charge | Mode::Reset => (true, now_us),
+        };
+        Self { passed, slot, passes_us }
+    }
+
+    /// One that will pass at `passes_us`, and not before.
+    pub(super) fn refused_until(passes_us: u64) -> Self {
+        Self { passed: false, slot: Slot { opens_us: passes_us, departs_us: passes_us }, passes_us }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.slot.opens_us {
+            _ if self.passed => Outcome::Allowed,
+            NEVER => Outcome::Impossible,
+            _ => Outcome::Denied,
+        }
     }
 }
 
@@ -30,70 +58,28 @@ pub(super) fn delay(mode: Mode, slot: Slot, now_us: u64) -> u64 {
     if mode.spends() { slot.departs_us.saturating_sub(now_us) } else { 0 }
 }
 
-/// How long ago what is given back was spent; 0 if that is not known.
-pub(super) fn spent_ago_us(ask: &Ask<'_>, now_us: u64) -> u64 {
-    ask.receipt().map_or(0, |receipt| now_us.saturating_sub(receipt.at_us()))
-}
-
-/// The state after the ask, if it changes anything.
-#[inline]
-pub(super) fn change(
-    bucket: &Bucket,
-    state: State,
-    ask: &Ask<'_>,
-    now_us: u64,
-    departs_us: u64,
-) -> Option<State> {
-    let rule = &bucket.rule;
-    let after = match ask.mode() {
-        Mode::Spend | Mode::Reserve { .. } => rule.spend(state, now_us, departs_us, ask.cost()),
-        Mode::Charge => rule.charge(state, now_us, ask.cost()).0,
-        Mode::Refund if bucket.never_had(ask) => return None,
-        Mode::Refund => rule.refund(state, now_us, spent_ago_us(ask, now_us), ask.cost()),
-        Mode::Reset => State::REST,
-        Mode::Peek | Mode::Return | Mode::Depart => return None,
-    };
-    if ask.mode() == Mode::Charge || departs_us > now_us {
-        bucket.reaches(after.until_us);
-    }
-    Some(after)
-}
-
-pub(super) fn outcome(passed: bool, slot: Slot) -> Outcome {
-    match slot.opens_us {
-        _ if passed => Outcome::Allowed,
-        NEVER => Outcome::Impossible,
-        _ => Outcome::Denied,
-    }
-}
-
 /// What is left to say of a key.
 pub(super) struct Reading {
     pub(super) remaining: u64,
     pub(super) reset_after_us: u64,
 }
 
+/// Where a quota stands after an ask; `slot_of` says when a cost would pass now.
 #[inline]
-#[expect(clippy::too_many_arguments, reason = "one place that turns all that was found into numbers")]
 pub(super) fn standing(
     at: (u8, u8),
     bucket: &Bucket,
-    ask: &Ask<'_>,
-    passed: bool,
-    slot: Slot,
-    reading: Reading,
+    judged: Judged,
+    reading: &Reading,
     now_us: u64,
     slot_of: impl FnOnce(u64) -> Slot,
 ) -> Standing {
-    let mode = ask.mode();
-    let available_us = match mode {
-        _ if passed && reading.remaining < bucket.capacity => slot_of(reading.remaining + 1).opens_us,
-        _ if passed || slot.opens_us == NEVER => now_us,
-        Mode::Reserve { longest } => turn_us(bucket, longest, slot),
-        _ => slot.opens_us,
+    let Judged { passed, slot, passes_us } = judged;
+    let available_us = match passed {
+        true if reading.remaining < bucket.capacity => slot_of(reading.remaining + 1).opens_us,
+        false if slot.opens_us != NEVER => passes_us,
+        _ => now_us,
     };
     let available_after_us = available_us.saturating_sub(now_us);
-    let spent = if passed && (mode.spends() || mode == Mode::Charge) { ask.cost() } else { 0 };
     Standing::new(at, passed, bucket.capacity, reading.remaining, reading.reset_after_us, available_after_us)
-        .spending(spent)
 }

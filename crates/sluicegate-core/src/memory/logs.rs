@@ -1,16 +1,17 @@
 //! The bounded home of sliding logs.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::bucket::fullness;
+use super::holds::{Hold, Identity};
 use crate::algorithm::{SlidingLog, Slot};
 
-/// Sliding logs of all keys, in shards with a fixed number of keys and of entries each, allocated once.
+/// The sliding logs of a quota's keys, in shards with a fixed number of keys and of entries each.
 ///
 /// Keys whose entries are all over are taken out a few at a time as others spend. When a shard is full, the
-/// least indebted among the next few makes room.
+/// least indebted among a few makes room; they are drawn at random, so that no order of arrival chooses them.
 pub(super) struct Logs {
     shards: Box<[Mutex<Shard>]>,
 }
@@ -26,12 +27,19 @@ const CANDIDATES: usize = 16;
 const NIL: u32 = u32::MAX;
 
 impl Logs {
-    pub(super) fn new(keys: usize, entries: usize) -> Self {
-        Self {
-            shards: (0..SHARDS)
-                .map(|_| Mutex::new(Shard::new(keys.div_ceil(SHARDS), entries.div_ceil(SHARDS))))
-                .collect(),
-        }
+    /// Room for so many keys and entries. `seed` chooses at random which keys are looked at when there is no room.
+    pub(super) fn new(
+        rule: SlidingLog,
+        keys: usize,
+        entries: usize,
+        seed: u64,
+        evictions: &Arc<AtomicU64>,
+    ) -> Self {
+        let shard = |number: u64| {
+            let (keys, entries) = (keys.div_ceil(SHARDS), entries.div_ceil(SHARDS));
+            Mutex::new(Shard::new(rule, keys, entries, seed.wrapping_add(number), Arc::clone(evictions)))
+        };
+        Self { shards: (0..SHARDS as u64).map(shard).collect() }
     }
 
     /// The longest log that a store with so many entries can hold.
@@ -49,57 +57,38 @@ impl Logs {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn evictions(&self) -> u64 {
-        (0..SHARDS).map(|shard| self.lock(shard).evictions).sum()
-    }
-
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).in_use(now_us)).sum()
     }
 }
 
-/// The map's keys are hashes already.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only hashes are hashed");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
 pub(super) struct Shard {
+    rule: SlidingLog,
+    /// Where a key's log is.
     index: HashMap<u64, u32, BuildHasherDefault<Identity>>,
+    /// Without gaps, so that one is drawn at random in one step.
     logs: Vec<Log>,
+    most_logs: usize,
     entries: Vec<Entry>,
-    free_log: u32,
+    most_entries: usize,
     free_entry: u32,
     hand: usize,
-    evictions: u64,
+    random: u64,
+    births: u32,
+    evictions: Arc<AtomicU64>,
 }
 
 /// One key's log: a chain of entries, oldest first.
 #[derive(Clone, Copy)]
 struct Log {
     hash: u64,
-    period_us: u64,
-    limit: u64,
     sum: u64,
     head: u32,
     tail: u32,
+    birth: u32,
 }
 
-const FREE: Log = Log { hash: 0, period_us: 0, limit: 1, sum: 0, head: NIL, tail: NIL };
-
-/// Units that were admitted at one moment. A free entry or log links to the next free one by `next` or `head`.
+/// Units that were admitted at one moment. A free entry links to the next free one.
 #[derive(Clone, Copy)]
 struct Entry {
     at_us: u64,
@@ -107,65 +96,83 @@ struct Entry {
     next: u32,
 }
 
+/// Where the units of a spend are to be found again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entered {
+    pub(super) at_us: u64,
+    /// Which log of the key: another one after it was empty, or was forgotten.
+    pub(super) birth: u32,
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "`Shard::new` bounds all positions below u32::MAX")]
 fn link(position: usize) -> u32 {
     position as u32
 }
 
+fn narrow(units: u64) -> u32 {
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
+
 impl Shard {
-    fn new(keys: usize, entries: usize) -> Self {
+    fn new(rule: SlidingLog, keys: usize, entries: usize, seed: u64, evictions: Arc<AtomicU64>) -> Self {
         let (keys, entries) = (keys.clamp(1, NIL as usize - 1), entries.clamp(1, NIL as usize - 1));
-        let next =
-            |position: usize, count: usize| if position + 1 < count { link(position + 1) } else { NIL };
-        let free = |position| Log { head: next(position, keys), ..FREE };
         Self {
+            rule,
+            // The room is taken now; its pages are touched as they are needed.
             index: HashMap::with_capacity_and_hasher(keys, BuildHasherDefault::default()),
-            logs: (0..keys).map(free).collect(),
-            entries: (0..entries).map(|at| Entry { at_us: 0, cost: 0, next: next(at, entries) }).collect(),
-            free_log: 0,
-            free_entry: 0,
+            logs: Vec::with_capacity(keys),
+            most_logs: keys,
+            entries: Vec::with_capacity(entries),
+            most_entries: entries,
+            free_entry: NIL,
             hand: 0,
-            evictions: 0,
+            random: seed | 1,
+            births: 0,
+            evictions,
         }
     }
 
     /// How many logs hold an entry that is not over.
     fn in_use(&self, now_us: u64) -> usize {
-        self.index.values().filter(|&&log| self.until_us(log) > now_us).count()
+        self.logs.iter().filter(|log| self.until_us(log) > now_us).count()
     }
 
-    /// When `cost` would pass if nothing else arrived.
-    pub(super) fn slot(&mut self, hash: u64, rule: &SlidingLog, now_us: u64, cost: u64) -> Slot {
-        let Some(log) = self.current(hash, now_us) else {
-            return rule.slot(std::iter::empty(), 0, now_us, cost);
+    /// When `cost` would pass if nothing else arrived, beside what is held.
+    pub(super) fn slot(&mut self, hash: u64, held: &[Hold], now_us: u64, cost: u64) -> Slot {
+        let (head, sum) = match self.current(hash, now_us) {
+            Some(log) => (self.logs[log].head, self.logs[log].sum),
+            None => (NIL, 0),
         };
-        let log = &self.logs[log as usize];
-        rule.slot(self.chain(log.head), log.sum, now_us, cost)
+        // What is held counts from now on, and until a period after its departure: as a turn does.
+        let later = held.iter().map(|hold| (hold.until_us, hold.units));
+        let held = super::holds::units(held);
+        self.rule.slot(self.chain(head).chain(later), sum.saturating_add(held), now_us, cost)
     }
 
-    /// Enters `cost` as admitted at `at_us`.
-    pub(super) fn spend(&mut self, hash: u64, rule: &SlidingLog, now_us: u64, at_us: u64, cost: u64) {
+    /// Enters `cost` as admitted at `at_us`, and says where.
+    pub(super) fn spend(&mut self, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Entered {
         if cost == 0 {
-            return;
+            return Entered::default();
         }
         self.tidy(now_us);
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
+        let cost = narrow(cost);
         let log = match self.current(hash, now_us) {
             Some(log) => log,
-            None => self.open(hash, rule, now_us),
+            None => self.open(hash, now_us),
         };
+        let Log { tail, birth, .. } = self.logs[log];
         // Neither a clock that is a little behind another thread's nor a turn given out ahead may unsort the log; an entry
         // that is moved up counts a little longer for it.
-        let tail = self.logs[log as usize].tail;
         let newest = self.entries.get(tail as usize).copied();
         let at_us = at_us.max(newest.map_or(0, |entry| entry.at_us));
         match newest {
             Some(entry) if entry.at_us == at_us => {
                 self.entries[tail as usize].cost = entry.cost.saturating_add(cost);
-                self.logs[log as usize].sum += u64::from(entry.cost.saturating_add(cost) - entry.cost);
+                self.logs[log].sum += u64::from(entry.cost.saturating_add(cost) - entry.cost);
             }
-            _ => self.append(log, at_us, cost, now_us),
+            _ => self.append(hash, at_us, cost, now_us),
         }
+        Entered { at_us, birth }
     }
 
     /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on. Walks the log.
@@ -173,21 +180,58 @@ impl Shard {
         let Some(log) = self.current(hash, now_us) else { return };
         // Turns that have not come yet are among what was spent just now.
         let latest_us = if ago_us == 0 { u64::MAX } else { now_us.saturating_sub(ago_us) };
-        let head = self.logs[log as usize].head;
-        let spent: u64 =
-            self.chain(head).take_while(|&(at_us, _)| at_us <= latest_us).map(|(_, cost)| cost).sum();
-        let (mut keep, mut tail, mut at) = (spent.saturating_sub(cost), NIL, head);
-        self.logs[log as usize].sum -= spent - keep;
-        while let Some(&Entry { at_us, cost, next }) = self.entries.get(at as usize) {
-            if at_us <= latest_us {
-                let stays = keep.min(u64::from(cost));
-                keep -= stays;
-                self.entries[at as usize].cost = u32::try_from(stays).unwrap_or(u32::MAX);
+        let spent: u64 = self
+            .chain(self.logs[log].head)
+            .take_while(|&(at_us, _)| at_us <= latest_us)
+            .map(|(_, cost)| cost)
+            .sum();
+        let mut keep = spent.saturating_sub(cost);
+        self.thin(log, |at_us, cost| {
+            if at_us > latest_us {
+                return cost;
             }
-            if self.entries[at as usize].cost == 0 {
+            let stays = keep.min(cost);
+            keep -= stays;
+            stays
+        });
+    }
+
+    /// The units of that entry which are still there; none if it is over, or the key was forgotten since.
+    pub(super) fn entered(&mut self, hash: u64, entered: Entered, now_us: u64) -> u64 {
+        let Some(log) = self.current(hash, now_us) else { return 0 };
+        if self.logs[log].birth != entered.birth {
+            return 0;
+        }
+        let found = self.chain(self.logs[log].head).find(|&(at_us, _)| at_us == entered.at_us);
+        found.map_or(0, |(_, cost)| cost)
+    }
+
+    /// Gives back up to `cost` units of one entry.
+    pub(super) fn give_back(&mut self, hash: u64, entered: Entered, cost: u64, now_us: u64) {
+        if self.entered(hash, entered, now_us) == 0 {
+            return;
+        }
+        if let Some(log) = self.current(hash, now_us) {
+            self.thin(
+                log,
+                |at_us, units| {
+                    if at_us == entered.at_us { units.saturating_sub(cost) } else { units }
+                },
+            );
+        }
+    }
+
+    /// Leaves of each entry, from the oldest on, so many units as `keep` says.
+    fn thin(&mut self, log: usize, mut keep: impl FnMut(u64, u64) -> u64) {
+        let (mut at, mut tail) = (self.logs[log].head, NIL);
+        while let Some(&Entry { at_us, cost, next }) = self.entries.get(at as usize) {
+            let stays = narrow(keep(at_us, cost.into())).min(cost);
+            self.logs[log].sum -= u64::from(cost - stays);
+            self.entries[at as usize].cost = stays;
+            if stays == 0 {
                 match self.entries.get_mut(tail as usize) {
                     Some(previous) => previous.next = next,
-                    None => self.logs[log as usize].head = next,
+                    None => self.logs[log].head = next,
                 }
                 self.free_entry(at);
             } else {
@@ -195,7 +239,7 @@ impl Shard {
             }
             at = next;
         }
-        self.logs[log as usize].tail = tail;
+        self.logs[log].tail = tail;
         if tail == NIL {
             self.close(log);
         }
@@ -204,48 +248,67 @@ impl Shard {
     /// Forgets the key.
     pub(super) fn reset(&mut self, hash: u64) {
         if let Some(&log) = self.index.get(&hash) {
-            self.close(log);
+            self.close(log as usize);
         }
     }
 
-    /// Units that would pass now.
-    pub(super) fn remaining(&mut self, hash: u64, rule: &SlidingLog, now_us: u64) -> u64 {
-        let Some(log) = self.current(hash, now_us) else { return rule.limit() };
-        rule.limit().saturating_sub(self.logs[log as usize].sum)
-    }
-
-    /// The units that are counted, if any are.
-    pub(super) fn used(&mut self, hash: u64, now_us: u64) -> Option<u64> {
-        self.current(hash, now_us).map(|log| self.logs[log as usize].sum)
+    /// The units that are counted.
+    pub(super) fn used(&mut self, hash: u64, now_us: u64) -> u64 {
+        self.current(hash, now_us).map_or(0, |log| self.logs[log].sum)
     }
 
     /// Microseconds until the log is empty.
     pub(super) fn reset_after_us(&mut self, hash: u64, now_us: u64) -> u64 {
-        self.current(hash, now_us).map_or(0, |log| self.until_us(log).saturating_sub(now_us))
+        self.current(hash, now_us).map_or(0, |log| self.until_us(&self.logs[log]).saturating_sub(now_us))
+    }
+
+    /// The times and costs of a key's entries, oldest first, and which log it is.
+    pub(super) fn copy(&mut self, hash: u64, now_us: u64) -> (Vec<(u64, u64)>, u32) {
+        match self.current(hash, now_us) {
+            Some(log) => (self.chain(self.logs[log].head).collect(), self.logs[log].birth),
+            None => (Vec::new(), 0),
+        }
+    }
+
+    /// The key's log as it was when it was copied.
+    pub(super) fn restore(&mut self, hash: u64, (entries, birth): &(Vec<(u64, u64)>, u32), now_us: u64) {
+        self.reset(hash);
+        for &(at_us, cost) in entries {
+            self.spend(hash, now_us, at_us, cost);
+        }
+        if let Some(&log) = self.index.get(&hash) {
+            self.logs[log as usize].birth = *birth;
+        }
     }
 
     /// The key's log without the entries that are over; none if nothing is left.
-    fn current(&mut self, hash: u64, now_us: u64) -> Option<u32> {
-        let log = *self.index.get(&hash)?;
+    fn current(&mut self, hash: u64, now_us: u64) -> Option<usize> {
+        let log = *self.index.get(&hash)? as usize;
         self.drop_over(log, now_us).then_some(log)
     }
 
     /// Frees the entries that are over, and the log if none is left. Says whether one is.
-    fn drop_over(&mut self, log: u32, now_us: u64) -> bool {
-        let Log { period_us, mut head, mut sum, .. } = self.logs[log as usize];
-        while let Some(&Entry { at_us, cost, next }) = self.entries.get(head as usize) {
-            if at_us.saturating_add(period_us) > now_us {
-                break;
+    fn drop_over(&mut self, log: usize, now_us: u64) -> bool {
+        while let Some(&Entry { at_us, .. }) = self.entries.get(self.logs[log].head as usize) {
+            if !self.rule.is_over(at_us, now_us) {
+                return true;
             }
-            sum -= u64::from(cost);
-            self.free_entry(head);
-            head = next;
+            self.drop_oldest(log);
         }
-        (self.logs[log as usize].head, self.logs[log as usize].sum) = (head, sum);
-        if head == NIL {
-            self.close(log);
+        self.close(log);
+        false
+    }
+
+    fn drop_oldest(&mut self, log: usize) {
+        let head = self.logs[log].head;
+        let Some(&Entry { cost, next, .. }) = self.entries.get(head as usize) else { return };
+        let log = &mut self.logs[log];
+        log.sum -= u64::from(cost);
+        log.head = next;
+        if next == NIL {
+            log.tail = NIL;
         }
-        head != NIL
+        self.free_entry(head);
     }
 
     fn chain(&self, mut at: u32) -> impl Iterator<Item = (u64, u64)> {
@@ -256,36 +319,47 @@ impl Shard {
         })
     }
 
-    fn until_us(&self, log: u32) -> u64 {
-        let log = &self.logs[log as usize];
-        self.entries.get(log.tail as usize).map_or(0, |entry| entry.at_us.saturating_add(log.period_us))
+    fn until_us(&self, log: &Log) -> u64 {
+        let newest = self.entries.get(log.tail as usize);
+        newest.map_or(0, |entry| entry.at_us.saturating_add(self.rule.period_us().get()))
     }
 
-    fn open(&mut self, hash: u64, rule: &SlidingLog, now_us: u64) -> u32 {
-        while self.free_log == NIL {
-            self.make_room(NIL, now_us);
+    fn open(&mut self, hash: u64, now_us: u64) -> usize {
+        while self.logs.len() >= self.most_logs {
+            self.make_room(None, now_us);
         }
-        let log = self.free_log;
-        self.free_log = self.logs[log as usize].head;
-        self.logs[log as usize] =
-            Log { hash, period_us: rule.period_us().get(), limit: rule.limit(), ..FREE };
-        self.index.insert(hash, log);
-        log
+        self.births = self.births.wrapping_add(1);
+        self.index.insert(hash, link(self.logs.len()));
+        self.logs.push(Log { hash, sum: 0, head: NIL, tail: NIL, birth: self.births });
+        self.logs.len() - 1
     }
 
-    fn append(&mut self, log: u32, at_us: u64, cost: u32, now_us: u64) {
-        while self.free_entry == NIL {
-            self.make_room(log, now_us);
+    fn append(&mut self, hash: u64, at_us: u64, cost: u32, now_us: u64) {
+        while self.free_entry == NIL && self.entries.len() >= self.most_entries {
+            self.make_room(Some(hash), now_us);
         }
-        let entry = self.free_entry;
-        self.free_entry = self.entries[entry as usize].next;
-        self.entries[entry as usize] = Entry { at_us, cost, next: NIL };
-        let tail = std::mem::replace(&mut self.logs[log as usize].tail, entry);
-        match self.entries.get_mut(tail as usize) {
-            Some(previous) => previous.next = entry,
-            None => self.logs[log as usize].head = entry,
+        // Others that made room may have moved it.
+        let Some(&log) = self.index.get(&hash) else { return };
+        let entry = Entry { at_us, cost, next: NIL };
+        let place = match self.entries.get_mut(self.free_entry as usize) {
+            Some(free) => {
+                let place = self.free_entry;
+                self.free_entry = free.next;
+                *free = entry;
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                link(self.entries.len() - 1)
+            }
+        };
+        let log = &mut self.logs[log as usize];
+        match self.entries.get_mut(log.tail as usize) {
+            Some(previous) => previous.next = place,
+            None => log.head = place,
         }
-        self.logs[log as usize].sum += u64::from(cost);
+        log.tail = place;
+        log.sum += u64::from(cost);
     }
 
     fn free_entry(&mut self, entry: u32) {
@@ -293,72 +367,61 @@ impl Shard {
         self.free_entry = entry;
     }
 
-    fn free_entries(&mut self, mut at: u32) {
-        while let Some(&Entry { next, .. }) = self.entries.get(at as usize) {
-            self.free_entry(at);
-            at = next;
+    fn close(&mut self, log: usize) {
+        let Log { hash, mut head, .. } = self.logs[log];
+        while let Some(&Entry { next, .. }) = self.entries.get(head as usize) {
+            self.free_entry(head);
+            head = next;
         }
-    }
-
-    fn close(&mut self, log: u32) {
-        let Log { hash, head, .. } = self.logs[log as usize];
-        self.free_entries(head);
         self.index.remove(&hash);
-        self.logs[log as usize] = Log { head: self.free_log, ..FREE };
-        self.free_log = log;
-    }
-
-    /// A log that is in use has a tail, but for the one that is just being opened.
-    fn next_in_use(&mut self) -> Option<u32> {
-        self.hand = (self.hand + 1) % self.logs.len();
-        (self.logs[self.hand].tail != NIL).then(|| link(self.hand))
+        self.logs.swap_remove(log);
+        if let Some(moved) = self.logs.get(log) {
+            self.index.insert(moved.hash, link(log));
+        }
     }
 
     fn tidy(&mut self, now_us: u64) {
-        for _ in 0..TIDIED_PER_SPEND {
-            if let Some(log) = self.next_in_use() {
-                self.drop_over(log, now_us);
+        for _ in 0..TIDIED_PER_SPEND.min(self.logs.len()) {
+            self.hand = (self.hand + 1) % self.logs.len().max(1);
+            if self.hand < self.logs.len() {
+                self.drop_over(self.hand, now_us);
             }
         }
     }
 
-    /// Frees the least indebted log among the next few that are in use, `spared` aside. The caller repeats it
-    /// until it has what it lacks; a single full log cannot lack anything, for `Logs::longest` bounds its length.
-    fn make_room(&mut self, spared: u32, now_us: u64) {
-        let mut least: Option<((u64, u64), u32)> = None;
-        let mut seen = 0;
-        for _ in 0..self.logs.len() {
-            let Some(log) = self.next_in_use().filter(|&log| log != spared) else { continue };
+    /// Frees the least indebted of a few logs, drawn at random, `spared` aside. The caller repeats it until it has what it
+    /// lacks; a single full log cannot lack anything, for `Logs::longest` bounds its length.
+    fn make_room(&mut self, spared: Option<u64>, now_us: u64) {
+        let spared = spared.and_then(|hash| self.index.get(&hash)).map(|log| *log as usize);
+        let others = self.logs.len() - usize::from(spared.is_some());
+        let mut least: Option<((u64, u64), usize)> = None;
+        for _ in 0..CANDIDATES.min(others) {
+            let drawn = self.draw(others);
+            let log = if spared.is_some_and(|spared| drawn >= spared) { drawn + 1 } else { drawn };
             if !self.drop_over(log, now_us) {
                 return;
             }
-            let Log { sum, limit, .. } = self.logs[log as usize];
-            let debt = (fullness(sum, limit), self.until_us(log));
+            let debt = (self.logs[log].sum, self.until_us(&self.logs[log]));
             if least.is_none_or(|(smallest, _)| debt < smallest) {
                 least = Some((debt, log));
             }
-            seen += 1;
-            if seen == CANDIDATES {
-                break;
-            }
         }
-        match least {
-            Some((_, log)) => self.close(log),
+        match (least, spared) {
+            (Some((_, log)), _) => self.close(log),
             // Only a debt can make one log outgrow its shard: it gives up its own oldest entry.
-            None => self.drop_oldest(spared),
+            (None, Some(log)) => self.drop_oldest(log),
+            (None, None) => {}
         }
-        self.evictions += 1;
+        self.evictions.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn drop_oldest(&mut self, log: u32) {
-        let head = self.logs[log as usize].head;
-        let Some(&Entry { cost, next, .. }) = self.entries.get(head as usize) else { return };
-        self.logs[log as usize].sum -= u64::from(cost);
-        self.logs[log as usize].head = next;
-        if next == NIL {
-            self.logs[log as usize].tail = NIL;
-        }
-        self.free_entry(head);
+    /// A number below `count`: xorshift, seeded so that no client can know which.
+    #[expect(clippy::cast_possible_truncation, reason = "below a number of logs")]
+    fn draw(&mut self, count: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        ((self.random >> 32) * count as u64 >> 32) as usize
     }
 }
 
@@ -370,46 +433,60 @@ mod tests {
     use crate::algorithm::Rule;
     use crate::{Algorithm, Quota};
 
-    fn rule(limit: u64, period: Duration) -> SlidingLog {
+    fn shard(keys: usize, entries: usize, limit: u64, period: Duration) -> Shard {
         match Rule::new(Algorithm::SlidingLog, Quota::new(limit, period)) {
-            Ok(Rule::SlidingLog(rule)) => rule,
+            Ok(Rule::SlidingLog(rule)) => Shard::new(rule, keys, entries, 42, Arc::default()),
             other => panic!("{other:?}"),
         }
     }
 
+    fn entries(shard: &Shard, hash: u64) -> Vec<(u64, u64)> {
+        shard.chain(shard.logs[shard.index[&hash] as usize].head).collect()
+    }
+
     #[test]
     fn a_refund_takes_the_newest_entries() {
-        let (mut shard, rule) = (Shard::new(4, 8), rule(10, Duration::from_micros(100)));
+        let mut shard = shard(4, 8, 10, Duration::from_micros(100));
         for (at, cost) in [(1, 3), (2, 3), (3, 3)] {
-            shard.spend(9, &rule, at, at, cost);
+            shard.spend(9, at, at, cost);
         }
         shard.refund(9, 3, 0, 4);
-        let left: Vec<_> = shard.chain(shard.logs[shard.index[&9] as usize].head).collect();
-        assert_eq!(left, [(1, 3), (2, 2)]);
-        assert_eq!(shard.remaining(9, &rule, 3), 5);
+        assert_eq!(entries(&shard, 9), [(1, 3), (2, 2)]);
+        assert_eq!(shard.used(9, 3), 5);
         shard.refund(9, 3, 2, 1); // spent at 1
-        assert_eq!(
-            shard.chain(shard.logs[shard.index[&9] as usize].head).collect::<Vec<_>>(),
-            [(1, 2), (2, 2)]
-        );
+        assert_eq!(entries(&shard, 9), [(1, 2), (2, 2)]);
         shard.refund(9, 3, 0, 99);
-        assert_eq!((shard.remaining(9, &rule, 3), shard.index.len()), (10, 0));
+        assert_eq!((shard.used(9, 3), shard.index.len()), (0, 0));
+    }
+
+    #[test]
+    fn an_entry_is_given_back_by_its_name_and_no_other_is() {
+        let mut shard = shard(4, 8, 10, Duration::from_micros(100));
+        let [first, second] = [1, 2].map(|at| shard.spend(9, at, at, 3));
+        shard.give_back(9, first, 2, 3);
+        assert_eq!(entries(&shard, 9), [(1, 1), (2, 3)]);
+        shard.give_back(9, first, 9, 3);
+        assert_eq!((entries(&shard, 9), shard.used(9, 3)), (vec![(2, 3)], 3));
+        shard.reset(9);
+        shard.spend(9, 4, 2, 3);
+        shard.give_back(9, second, 3, 4);
+        assert_eq!(entries(&shard, 9), [(2, 3)], "that is another log of the key");
     }
 
     #[test]
     fn a_full_shard_keeps_its_size_and_its_heavy_debtors() {
-        let (mut shard, rule) = (Shard::new(8, 16), rule(16, Duration::from_micros(1_000)));
+        let mut shard = shard(8, 16, 16, Duration::from_micros(1_000));
         for at in 1..=8 {
-            shard.spend(1, &rule, at, 500 + at, 2);
+            shard.spend(1, at, 500 + at, 2);
         }
         for flood in 2..10_000_u64 {
-            shard.spend(flood, &rule, 10, 10, 1);
+            shard.spend(flood, 10, 10, 1);
             assert!(shard.index.len() <= 8);
         }
-        assert_eq!(shard.remaining(1, &rule, 600), 0, "the debtor is still remembered");
-        assert!(shard.evictions > 9_000);
+        assert_eq!(shard.used(1, 600), 16, "the debtor is still remembered");
+        assert!(shard.evictions.load(Ordering::Relaxed) > 9_000);
         // Long after, every entry is free again.
-        shard.spend(1, &rule, 1_000_000, 1_000_000, 1);
+        shard.spend(1, 1_000_000, 1_000_000, 1);
         for _ in 0..20 {
             shard.tidy(1_000_000);
         }
@@ -418,6 +495,6 @@ mod tests {
         while let Some(entry) = shard.entries.get(at as usize) {
             (free, at) = (free + 1, entry.next);
         }
-        assert_eq!((free, shard.index.len()), (15, 1));
+        assert_eq!((free + 1, shard.index.len()), (shard.entries.len(), 1));
     }
 }

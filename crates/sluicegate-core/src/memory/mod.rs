@@ -1,7 +1,12 @@
-//! The embedded store: one fixed table, no background task, no unsafe code.
+//! The embedded store: fixed tables, no background task, no unsafe code.
 
+mod account;
 mod bucket;
+mod change;
 mod decide;
+mod handover;
+mod holds;
+mod home;
 mod judge;
 mod logs;
 mod place;
@@ -9,20 +14,19 @@ mod table;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use foldhash::quality::RandomState;
 
 use self::bucket::Buckets;
 use self::logs::Logs;
-use self::table::Table;
 use crate::algorithm::SlidingLog;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::KeyRef;
 use crate::limiter::Limiters;
-use crate::policy::Policy;
+use crate::policy::{MOST_KEYS, Policy};
 use crate::registry::Registry;
 use crate::store::{Ask, Inherit, Opened, Store, Verdict};
 
@@ -61,26 +65,16 @@ use crate::store::{Ask, Inherit, Opened, Store, Verdict};
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 
-/// Five states of one word to a set of 64 bytes.
-type Narrow = Table<5, 1>;
-/// Three states of two words to a set of 64 bytes.
-type Wide = Table<3, 2>;
-
-/// Slots per hundred keys of capacity, so that a full table has 2.7 of 5 and 1.3 of 3 slots of a set in use.
-const NARROW_SLOTS_PER_CENT: usize = 187;
-const WIDE_SLOTS_PER_CENT: usize = 225;
-
 struct Inner {
-    capacity: usize,
-    log_entries: usize,
+    settings: Settings,
     clock: Time,
     seed: RandomState,
-    narrow: OnceLock<Narrow>,
-    wide: OnceLock<Wide>,
-    logs: OnceLock<Logs>,
     open: Registry<Buckets>,
     limiters: Limiters,
     salts: AtomicU64,
+    buckets: AtomicU64,
+    holds: AtomicU64,
+    evictions: Arc<AtomicU64>,
 }
 
 /// The machine's clock without a call through a pointer, or another.
@@ -111,36 +105,30 @@ impl MemoryStore {
     }
 
     fn with(settings: Settings, clock: Time) -> Self {
-        let Settings { capacity, log_entries } = settings;
         Self(Arc::new(Inner {
-            capacity,
-            log_entries,
+            settings,
             clock,
             seed: RandomState::default(),
-            narrow: OnceLock::new(),
-            wide: OnceLock::new(),
-            logs: OnceLock::new(),
             open: Registry::default(),
             limiters: Limiters::default(),
             salts: AtomicU64::new(0),
+            buckets: AtomicU64::new(1),
+            holds: AtomicU64::new(1),
+            evictions: Arc::default(),
         }))
     }
 
     /// How full the store is. Walks the tables, so it is for a gauge that is read now and then.
     pub fn stats(&self) -> MemoryStats {
         let now_us = self.0.clock.now_us();
-        let (narrow, wide, logs) = (self.0.narrow.get(), self.0.wide.get(), self.0.logs.get());
-        MemoryStats {
-            keys: narrow.map_or(0, |table| table.in_use(now_us))
-                + wide.map_or(0, |table| table.in_use(now_us))
-                + logs.map_or(0, |logs| logs.in_use(now_us)),
-            slots: narrow.map_or(0, Table::slots)
-                + wide.map_or(0, Table::slots)
-                + logs.map_or(0, |_| self.0.capacity),
-            evictions: narrow.map_or(0, Table::evictions)
-                + wide.map_or(0, Table::evictions)
-                + logs.map_or(0, Logs::evictions),
-        }
+        let open = self.0.open.prepared();
+        let mut buckets: Vec<_> = open.iter().flat_map(|buckets| buckets.all()).collect();
+        buckets.sort_unstable_by_key(|bucket| bucket.number);
+        buckets.dedup_by_key(|bucket| bucket.number);
+        let fills = buckets.iter().map(|bucket| bucket.fill(now_us));
+        let (keys, slots) = fills.fold((0, 0), |(keys, slots), (used, all)| (keys + used, slots + all));
+        // Relaxed: a count for a gauge.
+        MemoryStats { keys, slots, evictions: self.0.evictions.load(Ordering::Relaxed) }
     }
 }
 
@@ -152,7 +140,7 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("capacity", &self.0.capacity).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("capacity", &self.0.settings.capacity).finish_non_exhaustive()
     }
 }
 
@@ -214,13 +202,12 @@ impl MemoryStoreBuilder {
     /// # Errors
     /// [`ConfigErrorKind::Store`] for a capacity of 0, or one above 2^31.
     pub fn build(self) -> Result<MemoryStore, ConfigError> {
-        const MOST: usize = 1 << 31;
         let Settings { capacity, log_entries } = self.settings;
         for (what, value) in [("capacity", capacity), ("log_entries", log_entries)] {
-            if value == 0 || value > MOST {
+            if value == 0 || value > MOST_KEYS {
                 return Err(ConfigError::new(
                     ConfigErrorKind::Store,
-                    format!("a memory store cannot have a {what} of {value}: use 1 to {MOST}"),
+                    format!("a memory store cannot have a {what} of {value}: use 1 to {MOST_KEYS}"),
                 ));
             }
         }
@@ -252,20 +239,13 @@ impl Inner {
         hasher.finish()
     }
 
-    fn narrow(&self) -> &Narrow {
-        self.narrow.get_or_init(|| Table::new(self.capacity * NARROW_SLOTS_PER_CENT / 100))
-    }
-
-    fn wide(&self) -> &Wide {
-        self.wide.get_or_init(|| Table::new(self.capacity * WIDE_SLOTS_PER_CENT / 100))
-    }
-
-    fn logs(&self) -> &Logs {
-        self.logs.get_or_init(|| Logs::new(self.capacity, self.log_entries))
+    /// How many keys of a policy can be in debt at once.
+    fn keys_of(&self, policy: &Policy) -> usize {
+        policy.capacity().unwrap_or(self.settings.capacity)
     }
 
     fn check_log(&self, policy: &Policy, rule: &SlidingLog) -> Result<(), ConfigError> {
-        let longest = Logs::longest(self.log_entries);
+        let longest = Logs::longest(self.settings.log_entries);
         if usize::try_from(rule.limit()).is_ok_and(|limit| limit <= longest) {
             return Ok(());
         }

@@ -1,18 +1,16 @@
-//! The locked places of one decision, and what can be done there: the same for tables and logs.
-
-use std::sync::MutexGuard;
+//! What can be asked and done where a key's state is: the same for tables and logs, beside what is held.
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, Home};
-use super::judge::{Reading, change, spent_ago_us};
-use super::logs::Shard;
-use super::table;
-use crate::algorithm::{Rule, Slot, State, Units};
-use crate::store::{Ask, Mode};
+use super::bucket::Bucket;
+use super::holds::{Hold, units};
+use super::home::Place;
+use super::judge::Reading;
+use crate::algorithm::{NEVER, Rule, Slot, State};
+use crate::store::Ask;
 
-/// A set or shard.
-pub(super) type Spot = (Home, usize);
+/// A set or shard: the number of its bucket, and which one it is there. Several are locked in this order.
+pub(super) type Spot = (u64, usize);
 
 /// One bucket of one ask.
 #[derive(Clone, Copy)]
@@ -27,116 +25,98 @@ pub(super) struct Cell<'a> {
     pub(super) place: usize,
 }
 
+impl Cell<'_> {
+    /// Whether both are about the same state.
+    pub(super) fn is_twin_of(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.bucket.number == other.bucket.number
+    }
+}
+
 /// The locked places of one decision.
 pub(super) type Places<'a> = SmallVec<[Place<'a>; 4]>;
 
-/// Where a cell's state is, locked.
-pub(super) enum Place<'a> {
-    Narrow(table::Locked<'a, 5, 1>),
-    Wide(table::Locked<'a, 3, 2>),
-    Log(MutexGuard<'a, Shard>),
-}
-
 impl Place<'_> {
-    fn state(&self, hash: u64) -> State {
-        match self {
-            Place::Narrow(set) => set.get(set.find(hash)),
-            Place::Wide(set) => set.get(set.find(hash)),
-            Place::Log(_) => State::REST,
-        }
-    }
-
-    fn put(&mut self, cell: &Cell<'_>, state: State, now_us: u64) {
-        let Cell { bucket, hash, .. } = *cell;
-        match self {
-            Place::Narrow(set) => set.put(set.find(hash), hash, state, 0, now_us),
-            Place::Wide(set) => set.put(set.find(hash), hash, state, bucket.fullness(state, now_us), now_us),
-            Place::Log(_) => {}
-        }
-    }
-
+    /// When `cost` would pass if nothing else arrived.
     pub(super) fn slot(&mut self, cell: &Cell<'_>, now_us: u64, cost: u64) -> Slot {
-        match (self, &cell.bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => shard.slot(cell.hash, rule, now_us, cost),
-            (place, rule) => rule.slot(place.state(cell.hash), now_us, cost),
+        let (held, rule) = (cell.bucket.holds.of(cell.hash), &cell.bucket.rule);
+        match self {
+            Place::Log(shard) => shard.slot(cell.hash, &held, now_us, cost),
+            place => slot_beside(rule, place.state(cell.hash), &held, now_us, cost),
         }
     }
 
     pub(super) fn reading(&mut self, cell: &Cell<'_>, now_us: u64) -> Reading {
-        match (self, &cell.bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => Reading {
-                remaining: shard.remaining(cell.hash, rule, now_us),
-                reset_after_us: shard.reset_after_us(cell.hash, now_us),
-            },
-            (place, rule) => {
-                let state = place.state(cell.hash);
-                Reading {
-                    remaining: rule.remaining(state, now_us),
-                    reset_after_us: rule.reset_after_us(state, now_us),
-                }
-            }
-        }
-    }
-
-    pub(super) fn change(&mut self, cell: &Cell<'_>, now_us: u64, departs_us: u64) {
-        let (Cell { bucket, hash, ask, .. }, cost) = (*cell, cell.ask.cost());
-        match (&mut *self, &bucket.rule) {
+        let (held, Cell { bucket, hash, .. }) = (cell.bucket.holds.of(cell.hash), *cell);
+        let (remaining, reset_after_us) = match (self, &bucket.rule) {
             (Place::Log(shard), Rule::SlidingLog(rule)) => {
-                match ask.mode() {
-                    Mode::Spend | Mode::Reserve { .. } => shard.spend(hash, rule, now_us, departs_us, cost),
-                    Mode::Charge => shard.spend(hash, rule, now_us, now_us, cost),
-                    Mode::Refund if bucket.never_had(&ask) => {}
-                    Mode::Refund => shard.refund(hash, now_us, spent_ago_us(&ask, now_us), cost),
-                    Mode::Reset => shard.reset(hash),
-                    Mode::Peek | Mode::Return | Mode::Depart => {}
-                }
-                bucket.reaches(now_us.saturating_add(shard.reset_after_us(hash, now_us)));
-            }
-            (place, _) => {
-                if let Some(after) = change(bucket, place.state(hash), &ask, now_us, departs_us) {
-                    place.put(cell, after, now_us);
-                }
-            }
-        }
-    }
-
-    /// Takes the key's state out and says what it had available when its policy was replaced, if it was not at rest.
-    pub(super) fn take(&mut self, cell: &Cell<'_>, replaced_us: u64, now_us: u64) -> Option<Units> {
-        match (&mut *self, &cell.bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => {
-                let used = shard.used(cell.hash, now_us)?;
-                shard.reset(cell.hash);
-                Some(Units::whole(i128::from(rule.limit()) - i128::from(used)))
+                let last = held.last().map_or(0, |hold| hold.until_us.saturating_add(rule.period_us().get()));
+                let used = shard.used(hash, now_us);
+                (
+                    rule.limit().saturating_sub(used),
+                    shard.reset_after_us(hash, now_us).max(last.saturating_sub(now_us)),
+                )
             }
             (place, rule) => {
-                let state = place.state(cell.hash);
-                place.put(cell, State::REST, now_us);
-                (state.until_us > replaced_us).then(|| rule.available(state, replaced_us))
+                let state = place.state(hash);
+                let after = held.iter().fold(state, |state, hold| departed(rule, state, hold));
+                (rule.remaining(state, now_us), rule.reset_after_us(after, now_us))
             }
-        }
+        };
+        Reading { remaining: remaining.saturating_sub(units(&held)), reset_after_us }
     }
 
-    /// Starts the key with `kept`, which is what the replaced policy leaves it of what it had `available` there.
-    ///
-    /// A key that is known here already was spent from under the old policy after the new one began, by a request that
-    /// was under way: then only what that one spent is added.
-    pub(super) fn adopt(&mut self, cell: &Cell<'_>, kept: Units, spent: u64, replaced_us: u64, now_us: u64) {
+    /// Spends what was held until now for requests that have departed, or are gone.
+    pub(super) fn settle(&mut self, cell: &Cell<'_>, now_us: u64) {
         let Cell { bucket, hash, .. } = *cell;
-        match (&mut *self, &bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => match shard.used(hash, now_us) {
-                Some(_) => shard.spend(hash, rule, now_us, now_us, spent),
-                None => shard.spend(hash, rule, now_us, replaced_us, kept.missing_of(bucket.capacity)),
-            },
-            (place, rule) => {
-                let known = place.state(hash);
-                let state = if known.until_us > now_us {
-                    rule.spend(known, now_us, now_us, spent)
-                } else {
-                    rule.state_with(kept, replaced_us)
-                };
-                bucket.reaches(state.until_us);
-                place.put(cell, state, now_us);
+        if !bucket.holds.any() {
+            return;
+        }
+        for hold in bucket.holds.ended(hash, now_us) {
+            self.depart(cell, &hold, now_us);
+        }
+    }
+
+    /// Spends what was held, as of the moment at which it departs.
+    pub(super) fn depart(&mut self, cell: &Cell<'_>, hold: &Hold, now_us: u64) {
+        let Cell { bucket, hash, .. } = *cell;
+        match self {
+            Place::Log(shard) => {
+                shard.spend(hash, now_us, hold.until_us, hold.units);
+            }
+            place => {
+                let mut kept = place.kept(hash);
+                let was_at_rest = kept.state.until_us <= hold.until_us.min(now_us);
+                kept.state = departed(&bucket.rule, kept.state, hold);
+                if was_at_rest {
+                    kept.account = bucket.new_account();
+                }
+                bucket.reaches(kept.state.until_us);
+                place.put(hash, kept, &bucket.rule, now_us);
             }
         }
     }
+}
+
+/// The state after what was held has departed.
+fn departed(rule: &Rule, state: State, hold: &Hold) -> State {
+    rule.spend(state, hold.until_us, hold.until_us, hold.units)
+}
+
+/// When `cost` would pass beside what is held: all of it counts until it departs, and does not drain before.
+fn slot_beside(rule: &Rule, mut state: State, held: &[Hold], now_us: u64, cost: u64) -> Slot {
+    let (mut left, mut from_us) = (units(held), now_us);
+    if cost > rule.capacity() {
+        return Slot { opens_us: NEVER, departs_us: NEVER };
+    }
+    for hold in held {
+        let slot = rule.slot(state, from_us, cost.saturating_add(left));
+        if slot.opens_us < hold.until_us {
+            return slot;
+        }
+        // By then it is spent.
+        state = departed(rule, state, hold);
+        left -= hold.units;
+        from_us = from_us.max(hold.until_us);
+    }
+    rule.slot(state, from_us, cost)
 }

@@ -1,42 +1,54 @@
 //! The table: fixed, set-associative, one cache line per look-up.
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::algorithm::State;
+use super::account::Account;
+use crate::algorithm::{Rule, State};
 
-/// A fixed table of 64-byte sets. A key's hash says which set it lives in (low half) and how it is told apart
-/// there (high half, the tag).
+/// A fixed table of 64-byte sets, for the keys of one quota. A key's hash says which set it lives in (low half) and how
+/// it is told apart there (high half, the tag).
 ///
 /// A slot whose state is back at rest is free by definition, so nothing ever has to be swept. When all slots of a
 /// set are in use, the least indebted makes room: a flood of new keys drives out its own kind, never a heavy debtor.
-pub(super) struct Table<const SLOTS: usize, const WORDS: usize> {
+pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     sets: Box<[Set<SLOTS, WORDS>]>,
-    evictions: AtomicU64,
+    evictions: Arc<AtomicU64>,
 }
 
-/// Five states of one word, or three of two: 61 bytes, so that a set is one cache line.
+/// Five slots of one word, three of two, or two of three: at most 63 bytes, so that a set is one cache line.
 ///
-/// The first word of a state is its time with 12 bits below it: `aux` of a state of one word; of a state of two words,
-/// whose `aux` is the second, how full the bucket is.
+/// The first word of a slot is its time with 12 bits below it, which are the `aux` of a state of one word. Then come the
+/// `aux` of a state of two words, and the account where there are accounts.
 #[repr(align(64))]
 struct Set<const SLOTS: usize, const WORDS: usize> {
     states: [[AtomicU64; WORDS]; SLOTS],
     tags: [AtomicU32; SLOTS],
+    /// How often a state of this set was forgotten before it was at rest. It may go round.
+    forgotten: AtomicU16,
     locked: AtomicBool,
+}
+
+/// What a table keeps of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) state: State,
+    /// Only in tables with accounts.
+    pub(super) account: Account,
 }
 
 const LOW_BITS: u32 = 12;
 const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
 const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
-impl<const SLOTS: usize, const WORDS: usize> Table<SLOTS, WORDS> {
-    /// A table of at least `slots` slots.
-    pub(super) fn new(slots: usize) -> Self {
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, WORDS, ACCOUNTS> {
+    /// A table of at least `slots` slots, that counts in `evictions` what it has to forget.
+    pub(super) fn new(slots: usize, evictions: &Arc<AtomicU64>) -> Self {
         let sets = (0..slots.div_ceil(SLOTS).max(1)).map(|_| Set::default()).collect();
-        Self { sets, evictions: AtomicU64::new(0) }
+        Self { sets, evictions: Arc::clone(evictions) }
     }
 
     /// The set that a hash belongs to.
@@ -47,18 +59,13 @@ impl<const SLOTS: usize, const WORDS: usize> Table<SLOTS, WORDS> {
 
     /// Locks a set until the guard is dropped. Whoever locks several locks them in the order of their indices.
     #[inline]
-    pub(super) fn lock(&self, set: usize) -> Locked<'_, SLOTS, WORDS> {
+    pub(super) fn lock(&self, set: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
         let set = &self.sets[set];
         // Acquire: what the last holder wrote to the set is seen. All accesses in between may then be relaxed.
         while set.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             wait_for(&set.locked);
         }
         Locked { set, evictions: &self.evictions }
-    }
-
-    /// States that were forgotten before they were at rest, because their set was full.
-    pub(super) fn evictions(&self) -> u64 {
-        self.evictions.load(Ordering::Relaxed)
     }
 
     /// How many slots there are.
@@ -78,18 +85,19 @@ impl<const SLOTS: usize, const WORDS: usize> Default for Set<SLOTS, WORDS> {
         Self {
             states: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
             tags: std::array::from_fn(|_| AtomicU32::new(0)),
+            forgotten: AtomicU16::new(0),
             locked: AtomicBool::new(false),
         }
     }
 }
 
 /// A locked set.
-pub(super) struct Locked<'a, const SLOTS: usize, const WORDS: usize> {
+pub(super) struct Locked<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     set: &'a Set<SLOTS, WORDS>,
     evictions: &'a AtomicU64,
 }
 
-impl<const SLOTS: usize, const WORDS: usize> Locked<'_, SLOTS, WORDS> {
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
     /// Where the state of a hash is, if it is here.
     #[inline]
     pub(super) fn find(&self, hash: u64) -> Option<usize> {
@@ -97,43 +105,82 @@ impl<const SLOTS: usize, const WORDS: usize> Locked<'_, SLOTS, WORDS> {
         self.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
     }
 
-    /// The state in a slot that `find` found; [`State::REST`] if it found none.
+    /// What is in a slot that `find` found; that of a key at rest if it found none.
     #[inline]
-    pub(super) fn get(&self, slot: Option<usize>) -> State {
-        slot.map_or(State::REST, |slot| load(&self.set.states[slot]))
+    pub(super) fn get(&self, slot: Option<usize>) -> Kept {
+        slot.map_or(Kept::default(), |slot| load::<WORDS, ACCOUNTS>(&self.set.states[slot]))
     }
 
-    /// Stores the state of a hash in the slot that `find` found for it, or in the place of the least indebted. Of a
-    /// state of two words, `fullness` says how indebted it is; one of one word says so by its time.
+    /// Stores what is known of a hash in the slot that `find` found for it, or in the place of the least indebted.
     #[inline]
-    pub(super) fn put(&mut self, slot: Option<usize>, hash: u64, state: State, fullness: u64, now_us: u64) {
+    pub(super) fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
         match slot {
-            Some(slot) => store(&self.set.states[slot], state, fullness),
-            None => self.insert(hash, state, fullness, now_us),
+            Some(slot) => store::<WORDS, ACCOUNTS>(&self.set.states[slot], kept),
+            None => self.insert(hash, kept, rule, now_us),
         }
     }
 
     #[cold]
-    fn insert(&mut self, hash: u64, state: State, fullness: u64, now_us: u64) {
-        if state.until_us <= now_us {
+    fn insert(&mut self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
+        if kept.state.until_us <= now_us {
             return;
         }
-        let (mut victim, mut least) = (0, u64::MAX);
-        for (slot, words) in self.set.states.iter().enumerate() {
-            let debt = if until_of(words) <= now_us { 0 } else { debt_of(words) };
-            if debt < least {
-                (victim, least) = (slot, debt);
-            }
-        }
-        if least > 0 {
+        let debt_of = |slot: &usize| {
+            let state = load::<WORDS, ACCOUNTS>(&self.set.states[*slot]).state;
+            (state.until_us > now_us).then(|| debt(rule, state, now_us))
+        };
+        let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
+        if debt_of(&victim).is_some() {
             self.evictions.fetch_add(1, Ordering::Relaxed);
+            self.forget_one();
         }
         self.set.tags[victim].store(tag_of(hash), Ordering::Relaxed);
-        store(&self.set.states[victim], state, fullness);
+        store::<WORDS, ACCOUNTS>(&self.set.states[victim], kept);
+    }
+
+    /// Puts a key to rest, whatever it owes.
+    pub(super) fn reset(&mut self, hash: u64) {
+        if let Some(slot) = self.find(hash) {
+            store::<WORDS, ACCOUNTS>(&self.set.states[slot], Kept::default());
+        }
+        self.forget_one();
+    }
+
+    fn forget_one(&self) {
+        self.set.forgotten.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes when a key of this set was forgotten or reset.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.set.forgotten.load(Ordering::Relaxed).into()
+    }
+
+    /// All that the set knows.
+    pub(super) fn copy(&self) -> [[u64; 4]; 5] {
+        let mut copy = [[0; 4]; 5];
+        for ((to, words), tag) in copy.iter_mut().zip(&self.set.states).zip(&self.set.tags) {
+            to[0] = tag.load(Ordering::Relaxed).into();
+            for (to, word) in to[1..].iter_mut().zip(words) {
+                *to = word.load(Ordering::Relaxed);
+            }
+        }
+        copy
+    }
+
+    /// The set as it was when it was copied.
+    pub(super) fn restore(&mut self, copy: &[[u64; 4]; 5]) {
+        for ((from, words), tag) in copy.iter().zip(&self.set.states).zip(&self.set.tags) {
+            tag.store((from[0] & u64::from(u32::MAX)) as u32, Ordering::Relaxed);
+            for (from, word) in from[1..].iter().zip(words) {
+                word.store(*from, Ordering::Relaxed);
+            }
+        }
     }
 }
 
-impl<const SLOTS: usize, const WORDS: usize> Drop for Locked<'_, SLOTS, WORDS> {
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Drop
+    for Locked<'_, SLOTS, WORDS, ACCOUNTS>
+{
     #[inline]
     fn drop(&mut self) {
         // Release: pairs with the acquire of whoever locks next.
@@ -167,97 +214,136 @@ fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
     words[0].load(Ordering::Relaxed) >> LOW_BITS
 }
 
-/// How much is lost when a state is forgotten, for comparison within a table: for states of one word, the time until
-/// rest; for those of two, the part of the capacity that is used, and then that time.
-fn debt_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
-    let first = words[0].load(Ordering::Relaxed);
-    if WORDS == 1 { first } else { first.rotate_right(LOW_BITS) }
+/// How much is lost when a state is forgotten, for comparison within a table. Where a level drains, its time to rest says it;
+/// the keys of a window all come to rest together.
+fn debt(rule: &Rule, state: State, now_us: u64) -> (u64, u64) {
+    match rule {
+        Rule::Gcra(_) => (state.until_us, u64::MAX - state.aux),
+        _ => (rule.outstanding(state, now_us), state.until_us),
+    }
+}
+
+/// The words of a slot that are the state's, where the last one is its account.
+const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
+    if ACCOUNTS { WORDS - 1 } else { WORDS }
 }
 
 #[inline]
-fn load<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> State {
+fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS]) -> Kept {
     let first = words[0].load(Ordering::Relaxed);
-    let aux = words.get(1).map_or(first & LOW_MAX, |second| second.load(Ordering::Relaxed));
-    State::new(first >> LOW_BITS, aux)
+    let aux = match state_words::<WORDS, ACCOUNTS>() {
+        1 => first & LOW_MAX,
+        _ => words[1].load(Ordering::Relaxed),
+    };
+    let account =
+        if ACCOUNTS { Account::of(words[WORDS - 1].load(Ordering::Relaxed)) } else { Account::default() };
+    Kept { state: State::new(first >> LOW_BITS, aux), account }
 }
 
 #[inline]
-fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], state: State, fullness: u64) {
-    let low = match words.get(1) {
-        None => state.aux,
-        Some(second) => {
-            second.store(state.aux, Ordering::Relaxed);
-            fullness.min(LOW_MAX)
+fn store<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS], kept: Kept) {
+    let Kept { state, account } = kept;
+    let low = match state_words::<WORDS, ACCOUNTS>() {
+        1 => state.aux,
+        _ => {
+            words[1].store(state.aux, Ordering::Relaxed);
+            0
         }
     };
+    if ACCOUNTS {
+        words[WORDS - 1].store(account.word(), Ordering::Relaxed);
+    }
     words[0].store(state.until_us.min(TIME_MAX) << LOW_BITS | low, Ordering::Relaxed);
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::{Algorithm, Anchor, Quota};
 
-    #[test]
-    fn a_set_is_one_cache_line() {
-        assert_eq!((size_of::<Set<5, 1>>(), align_of::<Set<5, 1>>()), (64, 64));
-        assert_eq!((size_of::<Set<3, 2>>(), align_of::<Set<3, 2>>()), (64, 64));
+    fn rule(algorithm: Algorithm) -> Rule {
+        Rule::new(algorithm, Quota::new(1_000, std::time::Duration::from_millis(1))).unwrap()
     }
 
-    fn put<const S: usize, const W: usize>(
-        table: &Table<S, W>,
+    fn table<const S: usize, const W: usize, const A: bool>() -> Table<S, W, A> {
+        Table::new(S, &Arc::default())
+    }
+
+    fn put<const S: usize, const W: usize, const A: bool>(
+        (table, rule): (&Table<S, W, A>, &Rule),
         key: u64,
-        until_us: u64,
-        fullness: u64,
+        state: State,
         now_us: u64,
     ) {
         let mut set = table.lock(0);
         let slot = set.find(key << 32);
-        set.put(slot, key << 32, State::new(until_us, key), fullness, now_us);
+        set.put(slot, key << 32, Kept { state, account: Account::born(key) }, rule, now_us);
     }
 
-    fn get<const S: usize, const W: usize>(table: &Table<S, W>, key: u64) -> State {
+    fn get<const S: usize, const W: usize, const A: bool>(table: &Table<S, W, A>, key: u64) -> Kept {
         let set = table.lock(0);
         set.get(set.find(key << 32))
     }
 
     #[test]
-    fn of_one_word_the_state_closest_to_rest_makes_room() {
-        let table = Table::<5, 1>::new(5);
+    fn a_set_is_one_cache_line() {
+        assert_eq!((size_of::<Set<5, 1>>(), align_of::<Set<5, 1>>()), (64, 64));
+        assert_eq!((size_of::<Set<3, 2>>(), align_of::<Set<3, 2>>()), (64, 64));
+        assert_eq!((size_of::<Set<2, 3>>(), align_of::<Set<2, 3>>()), (64, 64));
+    }
+
+    #[test]
+    fn where_a_level_drains_the_state_closest_to_rest_makes_room() {
+        let (table, gcra) = (table::<5, 1, false>(), rule(Algorithm::Gcra));
+        let evictions = || table.evictions.load(Ordering::Relaxed);
         for (key, until_us) in [(1, 500), (2, 900), (3, 300), (4, 700), (5, 800), (6, 600)] {
-            put(&table, key, until_us, 0, 100);
+            put((&table, &gcra), key, State::new(until_us, key), 100);
         }
-        assert_eq!((get(&table, 3), table.evictions()), (State::REST, 1));
-        put(&table, 7, 2_000, 0, 550); // key 1 is at rest by now: nothing is lost
+        assert_eq!((get(&table, 3).state, evictions()), (State::REST, 1));
+        put((&table, &gcra), 7, State::new(2_000, 7), 550); // key 1 is at rest by now: nothing is lost
         assert_eq!(
-            (get(&table, 2), get(&table, 7), table.evictions()),
+            (get(&table, 2).state, get(&table, 7).state, evictions()),
             (State::new(900, 2), State::new(2_000, 7), 1)
         );
         assert_eq!(table.in_use(550), 5);
     }
 
     #[test]
-    fn of_two_words_the_emptiest_makes_room_however_long_its_window() {
-        let table = Table::<3, 2>::new(3);
-        for (key, until_us, fullness) in
-            [(1, 500, 1_024), (2, 900, 10), (3, 500, 9), (4, 500, 11), (5, 500, 10)]
-        {
-            put(&table, key, until_us, fullness, 100);
+    fn in_a_window_the_lowest_count_makes_room_although_all_end_together() {
+        let (table, window) = (table::<3, 2, false>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
+        for (key, count) in [(1, 999), (2, 10), (3, 9), (4, 11), (5, 10)] {
+            put((&table, &window), key, State::new(1_000, count), 100);
         }
-        assert_eq!([1, 2, 3, 4, 5].map(|key| get(&table, key).until_us), [500, 0, 0, 500, 500]);
+        assert_eq!([1, 2, 3, 4, 5].map(|key| get(&table, key).state.aux), [999, 0, 0, 11, 10]);
     }
 
     #[test]
-    fn a_state_survives_the_way_through_the_table() {
-        let (narrow, wide) = (Table::<5, 1>::new(5), Table::<3, 2>::new(3));
-        put(&narrow, 4_095, (1 << 52) - 1, 0, 0);
-        put(&wide, u64::from(u32::MAX), (1 << 52) - 1, u64::MAX, 0);
-        assert_eq!(get(&narrow, 4_095), State::new((1 << 52) - 1, 4_095));
-        assert_eq!(get(&wide, u64::from(u32::MAX)), State::new((1 << 52) - 1, u64::from(u32::MAX)));
+    fn what_is_kept_survives_the_way_through_the_table() {
+        let far = (1 << 52) - 1;
+        let (narrow, gcra) = (table::<5, 1, false>(), rule(Algorithm::Gcra));
+        let (wide, window) = (table::<3, 2, false>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
+        put((&narrow, &gcra), 4_095, State::new(far, 4_095), 0);
+        put((&wide, &window), 9, State::new(far, u64::MAX), 0);
+        assert_eq!(get(&narrow, 4_095), Kept { state: State::new(far, 4_095), account: Account::default() });
+        assert_eq!(get(&wide, 9), Kept { state: State::new(far, u64::MAX), account: Account::default() });
+        let (narrow, wide) = (table::<3, 2, true>(), table::<2, 3, true>());
+        put((&narrow, &gcra), 4_095, State::new(far, 4_095), 0);
+        put((&wide, &window), 9, State::new(far, u64::MAX), 0);
+        assert_eq!(
+            get(&narrow, 4_095),
+            Kept { state: State::new(far, 4_095), account: Account::born(4_095) }
+        );
+        assert_eq!(get(&wide, 9), Kept { state: State::new(far, u64::MAX), account: Account::born(9) });
+        let copy = wide.lock(0).copy();
+        wide.lock(0).reset(9 << 32);
+        assert_eq!(get(&wide, 9), Kept::default());
+        wide.lock(0).restore(&copy);
+        assert_eq!(get(&wide, 9).account, Account::born(9));
     }
 
     #[test]
     fn hashes_spread_over_all_sets() {
-        let table = Table::<5, 1>::new(5 * 7);
+        let table = Table::<5, 1, false>::new(5 * 7, &Arc::default());
         let sets: std::collections::HashSet<_> =
             (0..=u32::MAX).step_by(1 << 24).map(|h| table.set_of(u64::from(h))).collect();
         assert_eq!(sets.len(), 7);
@@ -271,19 +357,22 @@ mod model {
     use loom::thread;
 
     use super::*;
+    use crate::{Algorithm, Anchor, Quota};
 
     /// Adds one to what the table knows of a key, as a decision does.
-    fn add_one(table: &Table<3, 2>, key: u64) {
+    fn add_one(table: &Table<3, 2, false>, key: u64) {
+        let rule = Rule::new(Algorithm::FixedWindow(Anchor::Epoch), Quota::per_second(9)).unwrap();
         let mut set = table.lock(0);
         let slot = set.find(key << 32);
-        let aux = set.get(slot).aux;
-        set.put(slot, key << 32, State::new(10, aux + 1), 0, 0);
+        let mut kept = set.get(slot);
+        kept.state = State::new(10, kept.state.aux + 1);
+        set.put(slot, key << 32, kept, &rule, 0);
     }
 
     #[test]
     fn no_interleaving_loses_an_update() {
         loom::model(|| {
-            let table = Arc::new(Table::<3, 2>::new(3));
+            let table = Arc::new(Table::<3, 2, false>::new(3, &std::sync::Arc::default()));
             let other = Arc::clone(&table);
             let thread = thread::spawn(move || {
                 add_one(&other, 1);
@@ -292,7 +381,7 @@ mod model {
             add_one(&table, 1);
             thread.join().unwrap();
             let set = table.lock(0);
-            assert_eq!([1, 2].map(|key: u64| set.get(set.find(key << 32)).aux), [2, 1]);
+            assert_eq!([1, 2].map(|key: u64| set.get(set.find(key << 32)).state.aux), [2, 1]);
         });
     }
 }

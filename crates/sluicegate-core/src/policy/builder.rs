@@ -10,6 +10,9 @@ use crate::limiter::RateLimiter;
 use crate::quota::{IntoQuota, Quota};
 use crate::store::Store;
 
+/// The most keys that a table can be made for.
+pub(crate) const MOST_KEYS: usize = 1 << 31;
+
 /// Collects what a [`Policy`] is made of; mistakes are reported by [`build`](Self::build).
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` or `on` is called"]
@@ -25,6 +28,8 @@ pub struct PolicyBuilder {
     pub(super) version: Option<u64>,
     /// The highest debt in units; as the rule has it by default.
     pub(super) debt: Option<u64>,
+    /// Keys that a store of fixed size makes room for; as the store has it by default.
+    pub(super) capacity: Option<usize>,
 }
 
 impl PolicyBuilder {
@@ -40,6 +45,7 @@ impl PolicyBuilder {
             gives_back: false,
             version: None,
             debt: None,
+            capacity: None,
         }
     }
 
@@ -99,6 +105,13 @@ impl PolicyBuilder {
         self
     }
 
+    /// How many keys of this policy can be in debt at once, on a store of fixed size: a [`MemoryStore`](crate::MemoryStore)
+    /// makes a table of this size for each of its quotas. Default: as the store's builder says.
+    pub fn capacity(mut self, keys: usize) -> Self {
+        self.capacity = Some(keys);
+        self
+    }
+
     /// Gives the policy a version, for deployments on a store that instances share: where instances disagree about the
     /// policy of this name, the highest version decides for all of them. Without versions, a key has what each of the
     /// policies allows by itself, and what passes under one counts under all.
@@ -110,7 +123,7 @@ impl PolicyBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}`, more than 16 quotas, two quotas that headers could not tell
+    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}`, more than 16 quotas, a capacity of 0 or above 2^31, two quotas that headers could not tell
     /// apart, and whatever [`Rule::new`] refuses. The message names the value and what would be accepted.
     pub fn build(self) -> Result<Policy, ConfigError> {
         check_name("policy name", &self.name)?;
@@ -124,6 +137,9 @@ impl PolicyBuilder {
         {
             let problem = "is a queue and has several quotas, but a queue spaces its output in one way: put the others into policies of their own";
             return Err(self.error(problem.to_owned()));
+        }
+        if let Some(keys) = self.capacity.filter(|keys| !(1..=MOST_KEYS).contains(keys)) {
+            return Err(self.error(format!("cannot have a capacity of {keys}: use 1 to {MOST_KEYS}")));
         }
         let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
         let single = self.quotas.len() == 1;
@@ -157,6 +173,7 @@ impl PolicyBuilder {
             gives_back: self.gives_back,
             version: self.version,
             debt: self.debt,
+            capacity: self.capacity,
         })
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use self::builder::PolicyBuilder;
-pub(crate) use self::builder::check_name;
+pub(crate) use self::builder::{MOST_KEYS, check_name};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::quota::{IntoQuota, Quota};
 
@@ -70,6 +70,7 @@ pub struct Policy {
     gives_back: bool,
     version: Option<u64>,
     debt: Option<u64>,
+    capacity: Option<usize>,
 }
 
 /// One quota of a policy.
@@ -183,6 +184,11 @@ impl Policy {
     #[inline]
     pub fn gives_back(&self) -> bool {
         self.gives_back
+    }
+
+    /// How many keys a store of fixed size makes room for, if it has a capacity of its own.
+    pub fn capacity(&self) -> Option<usize> {
+        self.capacity
     }
 
     /// Its version, if it has one: on a store that several instances share, the highest decides.

@@ -55,6 +55,7 @@ impl Policy {
             gives_back: self.gives_back,
             version: self.version,
             debt: self.debt.map(part),
+            capacity: self.capacity,
         }
         .build()
     }

@@ -13,11 +13,12 @@ use crate::support::{answer, ms, us};
 type Reason = fn(&Value);
 
 /// Vectors that contradict our design or cannot be said in our API, each with the test that asserts the reason.
-const ELSEWHERE: [(&str, Reason); 5] = [
+const ELSEWHERE: [(&str, Reason); 6] = [
     ("tb-refill-3", a_clock_that_steps_back_is_waited_out_and_not_frozen),
     ("tb-acquire-7", more_than_the_burst_has_no_turn_at_all),
     ("tb-big-numbers", a_capacity_of_2_to_the_59th_is_refused),
     ("cfg-overflown", a_refund_never_lifts_a_key_above_rest),
+    ("cfg-id-mismatch", a_quota_of_another_id_starts_from_the_most_spent_one),
     ("gub-change-limit", shrinking_keeps_what_fits_and_takes_no_difference),
 ];
 
@@ -297,4 +298,16 @@ fn shrinking_keeps_what_fits_and_takes_no_difference(vector: &Value) {
         assert_eq!(remaining, left, "under a limit of {limit}");
     }
     assert_eq!(remaining, 198);
+}
+
+/// In Bucket4j a bandwidth of another id starts full. Here it starts from what was spent, whatever its name.
+fn a_quota_of_another_id_starts_from_the_most_spent_one(vector: &Value) {
+    let (store, clock) = crate::support::store();
+    let old = vector["config"]["bandwidths"].as_array().expect("it has bandwidths");
+    let limiter = RateLimiter::new(&store, named(old)).expect("it fits");
+    let _ = answer(limiter.charge("k", 3));
+    clock.advance(ms(3));
+    let to = vector["steps"][1]["to"].as_array().expect("a replacement says by what");
+    limiter.replace(named(to), Inherit::AsIs).expect("it fits");
+    assert_eq!(answer(limiter.peek("k")).remaining(), 1, "1.8 of three are back");
 }

@@ -1,0 +1,257 @@
+//! What an ask does to a key's state.
+
+use super::bucket::Bucket;
+use super::home::Place;
+use super::logs::{Entered, Shard};
+use super::place::Cell;
+use super::table::Kept;
+use crate::algorithm::{Rule, Spent, State};
+use crate::receipt::{Receipt, Trace};
+use crate::store::Mode;
+
+/// What came of an ask: the units that it has spent, and what its bucket was like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Effect {
+    pub(super) spent: u64,
+    pub(super) trace: Trace,
+}
+
+impl Place<'_> {
+    /// Whether the turn of the ask's receipt can be given up: it has not come, and no later one depends on it.
+    pub(super) fn can_return(&mut self, cell: &Cell<'_>, now_us: u64) -> bool {
+        let Some((receipt, trace, cost)) = returned(cell) else { return false };
+        if cost == 0 {
+            return true;
+        }
+        if trace.held {
+            return cell.bucket.holds.of(cell.hash).iter().any(|hold| hold.id == trace.birth);
+        }
+        match self {
+            Place::Log(shard) => {
+                let is_known = receipt.at_us() > now_us && is_of(cell.bucket, trace);
+                is_known && shard.entered(cell.hash, entered(trace), now_us) >= cost
+            }
+            place => place.without_turn(cell, cost, now_us).is_some(),
+        }
+    }
+
+    /// Does what the ask wants; what it spends departs at `at_us`.
+    pub(super) fn change(&mut self, cell: &Cell<'_>, now_us: u64, at_us: u64) -> Effect {
+        let (Cell { bucket, hash, ask, .. }, cost) = (*cell, cell.ask.cost());
+        match ask.mode() {
+            Mode::Spend | Mode::Reserve { .. } => self.spend(cell, now_us, at_us, cost),
+            Mode::Charge => self.charge(cell, now_us),
+            Mode::Refund => {
+                self.refund(cell, now_us);
+                Effect::default()
+            }
+            Mode::Return => {
+                self.give_up(cell, now_us);
+                Effect::default()
+            }
+            Mode::Depart => {
+                self.depart_now(cell, now_us);
+                Effect::default()
+            }
+            Mode::Reset => {
+                bucket.holds.change(hash, |held| held.clear());
+                self.reset(hash);
+                Effect::default()
+            }
+            Mode::Peek => Effect::default(),
+        }
+    }
+
+    fn spend(&mut self, cell: &Cell<'_>, now_us: u64, at_us: u64, cost: u64) -> Effect {
+        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.bucket.rule);
+        match self {
+            Place::Log(shard) => entering(bucket, shard, hash, now_us, at_us, cost),
+            place => {
+                let kept = place.kept(hash);
+                let after = rule.spend(kept.state, now_us, at_us, cost);
+                if at_us > now_us {
+                    bucket.reaches(after.until_us);
+                }
+                Effect { spent: cost, trace: place.spent(cell, kept, after, now_us, at_us) }
+            }
+        }
+    }
+
+    fn charge(&mut self, cell: &Cell<'_>, now_us: u64) -> Effect {
+        let (Cell { bucket, hash, .. }, cost) = (*cell, cell.ask.cost());
+        match (self, &bucket.rule) {
+            (Place::Log(shard), Rule::SlidingLog(rule)) => {
+                let room = rule.ceiling().saturating_sub(shard.used(hash, now_us));
+                entering(bucket, shard, hash, now_us, now_us, cost.min(room))
+            }
+            (place, rule) => {
+                let kept = place.kept(hash);
+                let (after, spent) = rule.charge(kept.state, now_us, cost);
+                bucket.reaches(after.until_us);
+                Effect { spent, trace: place.spent(cell, kept, after, now_us, now_us) }
+            }
+        }
+    }
+
+    /// Stores the state after a spend.
+    fn spent(&mut self, cell: &Cell<'_>, before: Kept, after: State, now_us: u64, at_us: u64) -> Trace {
+        let Cell { bucket, hash, .. } = *cell;
+        let is_born = before.state.until_us <= now_us;
+        let account = if is_born { bucket.new_account() } else { before.account };
+        self.put(hash, Kept { state: after, account }, &bucket.rule, now_us);
+        Trace {
+            found: bucket.rule.level(before.state, at_us),
+            given: account.given(),
+            birth: self.named(bucket, hash),
+            before: before.state,
+            after,
+            held: false,
+        }
+    }
+
+    /// Gives back what was spent, as far as it still counts.
+    fn refund(&mut self, cell: &Cell<'_>, now_us: u64) {
+        let (Cell { bucket, hash, ask, at, .. }, cost) = (*cell, cell.ask.cost());
+        let Some(receipt) = ask.receipt() else { return self.give(cell, now_us, 0, cost) };
+        let cost = cost.min(receipt.cost_of(at.1));
+        let trace = receipt.trace(at.1);
+        if let Some(trace) = trace.filter(|trace| trace.held)
+            && bucket.holds.take(hash, trace.birth, cost).is_some()
+        {
+            return;
+        }
+        let own = trace.filter(|trace| !trace.held && is_of(bucket, trace));
+        let is_turn = trace.is_some() && receipt.at_us() > now_us;
+        match (own, self) {
+            (Some(trace), place) if is_turn => place.leave(cell, trace, cost, now_us),
+            // A turn that is no longer known here.
+            (None, _) if is_turn => {}
+            (Some(trace), Place::Log(shard)) => shard.give_back(hash, entered(trace), cost, now_us),
+            (Some(trace), place) if bucket.accounts => place.give_back(cell, receipt, trace, cost, now_us),
+            (_, place) if !bucket.never_had(&ask) => {
+                place.give(cell, now_us, now_us.saturating_sub(receipt.at_us()), cost);
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives back without an account: as if nothing but this had drained since.
+    fn give(&mut self, cell: &Cell<'_>, now_us: u64, ago_us: u64, cost: u64) {
+        let (hash, rule) = (cell.hash, &cell.bucket.rule);
+        match self {
+            Place::Log(shard) => shard.refund(hash, now_us, ago_us, cost),
+            place => {
+                let mut kept = place.kept(hash);
+                let before = rule.level(kept.state, now_us);
+                kept.state = rule.refund(kept.state, now_us, ago_us, cost);
+                let given = before.saturating_sub(rule.level(kept.state, now_us));
+                place.given(cell, kept, given, now_us);
+            }
+        }
+    }
+
+    /// Gives back by the account: units drain in the order in which they came.
+    fn give_back(&mut self, cell: &Cell<'_>, receipt: &Receipt, trace: &Trace, give: u64, now_us: u64) {
+        let mut kept = self.kept(cell.hash);
+        if trace.birth != self.named(cell.bucket, cell.hash) || kept.state.until_us <= now_us {
+            return;
+        }
+        let mut spent = told(cell, receipt, trace);
+        spent.given_since = kept.account.given().saturating_sub(trace.given);
+        let (state, given) = cell.bucket.rule.give_back(kept.state, now_us, &spent, give);
+        kept.state = state;
+        self.given(cell, kept, given, now_us);
+    }
+
+    fn given(&mut self, cell: &Cell<'_>, mut kept: Kept, given: u64, now_us: u64) {
+        if cell.bucket.accounts {
+            kept.account = kept.account.plus(given).unwrap_or_else(|| cell.bucket.new_account());
+        }
+        self.put(cell.hash, kept, &cell.bucket.rule, now_us);
+    }
+
+    /// Gives up the turn of the ask's receipt.
+    fn give_up(&mut self, cell: &Cell<'_>, now_us: u64) {
+        let Some((_, trace, cost)) = returned(cell) else { return };
+        if trace.held {
+            _ = cell.bucket.holds.take(cell.hash, trace.birth, cost);
+        } else {
+            self.leave(cell, trace, cost, now_us);
+        }
+    }
+
+    /// Gives back so much of a turn that has not come, if no later one depends on it.
+    fn leave(&mut self, cell: &Cell<'_>, trace: &Trace, cost: u64, now_us: u64) {
+        let (hash, rule) = (cell.hash, &cell.bucket.rule);
+        match self {
+            Place::Log(shard) => shard.give_back(hash, entered(trace), cost, now_us),
+            place => {
+                let Some(state) = place.without_turn(cell, cost, now_us) else { return };
+                let kept = Kept { state, ..place.kept(hash) };
+                // A count forgets the order: those who came later may have found it.
+                let given = if matches!(rule, Rule::Gcra(_)) { 0 } else { cost };
+                place.given(cell, kept, given, now_us);
+            }
+        }
+    }
+
+    /// The state without so much of a turn that has not come. Where a level drains, a turn is given up whole.
+    fn without_turn(&self, cell: &Cell<'_>, cost: u64, now_us: u64) -> Option<State> {
+        let (receipt, trace, whole) = returned(cell)?;
+        let is_whole = cost == whole || !matches!(cell.bucket.rule, Rule::Gcra(_));
+        if receipt.at_us() <= now_us || !is_whole || trace.birth != self.named(cell.bucket, cell.hash) {
+            return None;
+        }
+        let turn = Spent { cost, ..told(cell, receipt, trace) };
+        cell.bucket.rule.take_back(self.state(cell.hash), now_us, &turn)
+    }
+
+    /// The turn of the ask's receipt has come: what was held for it is spent now.
+    fn depart_now(&mut self, cell: &Cell<'_>, now_us: u64) {
+        let Some((_, trace, cost)) = returned(cell) else { return };
+        if trace.held
+            && let Some(units) = cell.bucket.holds.take(cell.hash, trace.birth, cost)
+        {
+            self.spend(cell, now_us, now_us, units);
+        }
+    }
+
+    /// Which of all buckets of all keys this is, as far as that can be told.
+    fn named(&self, bucket: &Bucket, hash: u64) -> u64 {
+        name(bucket, self.birth(hash))
+    }
+}
+
+fn name(bucket: &Bucket, birth: u64) -> u64 {
+    bucket.number << 32 | birth
+}
+
+/// Whether a trace is of this bucket, and not of one that it has replaced.
+fn is_of(bucket: &Bucket, trace: &Trace) -> bool {
+    trace.birth >> 32 == bucket.number
+}
+
+/// What the ask's receipt says about the turn in this bucket, and its units.
+fn returned<'a>(cell: &Cell<'a>) -> Option<(&'a Receipt, &'a Trace, u64)> {
+    let receipt = cell.ask.receipt()?;
+    Some((receipt, receipt.trace(cell.at.1)?, receipt.cost_of(cell.at.1)))
+}
+
+fn told(cell: &Cell<'_>, receipt: &Receipt, trace: &Trace) -> Spent {
+    let Trace { found, before, after, .. } = *trace;
+    Spent { at_us: receipt.at_us(), cost: receipt.cost_of(cell.at.1), found, given_since: 0, before, after }
+}
+
+/// Spends in a log; the trace says where the entry is.
+fn entering(bucket: &Bucket, shard: &mut Shard, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Effect {
+    let Entered { at_us, birth } = shard.spend(hash, now_us, at_us, cost);
+    bucket.reaches(now_us.saturating_add(shard.reset_after_us(hash, now_us)));
+    let after = State::new(at_us, 0);
+    Effect { spent: cost, trace: Trace { birth: name(bucket, birth.into()), after, ..Trace::default() } }
+}
+
+/// Where a log of this bucket has what the trace is about.
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is the birth")]
+fn entered(trace: &Trace) -> Entered {
+    Entered { at_us: trace.after.until_us, birth: trace.birth as u32 }
+}

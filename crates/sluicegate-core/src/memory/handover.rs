@@ -1,0 +1,190 @@
+//! What a key has spent under a policy goes on under the one that has replaced it, once, when the key is next asked for.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::Inner;
+use super::bucket::{Buckets, Heir, Replacement};
+use super::holds::{Held, units};
+use super::home::Place;
+use super::place::{Cell, Places};
+use super::table::Kept;
+use crate::algorithm::{Rule, State, Units};
+use crate::store::{Ask, Inherit};
+
+/// A replacement that the key of an ask may have slept through.
+pub(super) struct Handover<'a> {
+    how: Inherit,
+    /// Each bucket, and those that it follows.
+    pub(super) heirs: SmallVec<[(Cell<'a>, SmallVec<[Cell<'a>; 1]>); 1]>,
+}
+
+/// What a replaced bucket remembers of a key.
+struct Estate {
+    left: Left,
+    held: Held,
+    /// Units that are counted, and held.
+    spent: u64,
+}
+
+enum Left {
+    State(State),
+    Entries(Vec<(u64, u64)>),
+}
+
+impl Inner {
+    /// The handovers that an ask may need, the youngest first.
+    pub(super) fn handovers<'a>(
+        &self,
+        ask: &Ask<'a>,
+        at: u8,
+        older: &'a [Arc<Replacement>],
+    ) -> impl Iterator<Item = Handover<'a>> {
+        let ask = *ask;
+        let cell = move |bucket| self.cell(bucket, ask, (at, 0));
+        older.iter().map(move |older| {
+            let both = |Heir { bucket, follows }: &'a Heir| {
+                (cell(bucket), follows.iter().map(|bucket| cell(bucket)).collect())
+            };
+            Handover { how: older.how, heirs: older.heirs.iter().map(both).collect() }
+        })
+    }
+
+    /// What each ask's policy has replaced and may still matter. Asked once per decision: it may change while that goes on.
+    pub(super) fn older<'a>(
+        &self,
+        policies: impl Iterator<Item = &'a Buckets>,
+    ) -> SmallVec<[Arc<Vec<Arc<Replacement>>>; 2]> {
+        policies
+            .map(
+                |buckets| {
+                    if buckets.has_older() { buckets.older(self.clock.now_us()) } else { Default::default() }
+                },
+            )
+            .collect()
+    }
+}
+
+impl Handover<'_> {
+    pub(super) fn carry_out(&self, places: &mut Places<'_>, now_us: u64) {
+        let estates: SmallVec<[_; 1]> = self
+            .heirs
+            .iter()
+            .filter_map(|(heir, follows)| {
+                let estates =
+                    follows.iter().filter_map(|old| Some((old, places[old.place].estate(old, now_us)?)));
+                // The first of the most spent ones.
+                let (old, estate) =
+                    estates.reduce(|most, other| if other.1.spent > most.1.spent { other } else { most })?;
+                Some((heir, old, estate))
+            })
+            .collect();
+        if estates.is_empty() {
+            return;
+        }
+        for old in self.heirs.iter().flat_map(|(_, follows)| follows) {
+            places[old.place].forget(old, now_us);
+        }
+        for (heir, old, estate) in &estates {
+            places[heir.place].adopt(heir, &old.bucket.rule, estate, self.how, now_us);
+        }
+    }
+}
+
+impl Place<'_> {
+    /// What is known of a key here, if it is not at rest.
+    fn estate(&mut self, cell: &Cell<'_>, now_us: u64) -> Option<Estate> {
+        let (rule, held) = (&cell.bucket.rule, cell.bucket.holds.of(cell.hash));
+        let (left, spent) = match self {
+            Place::Log(shard) => {
+                (Left::Entries(shard.copy(cell.hash, now_us).0), shard.used(cell.hash, now_us))
+            }
+            place => {
+                let state = place.state(cell.hash);
+                let spent = if state.until_us <= now_us { 0 } else { rule.outstanding(state, now_us).max(1) };
+                (Left::State(state), spent)
+            }
+        };
+        let spent = spent.saturating_add(units(&held));
+        (spent > 0).then_some(Estate { left, held, spent })
+    }
+
+    /// Forgets a key that was handed over.
+    fn forget(&mut self, cell: &Cell<'_>, now_us: u64) {
+        cell.bucket.holds.change(cell.hash, |held| held.clear());
+        match self {
+            Place::Log(shard) => shard.reset(cell.hash),
+            place => place.put(cell.hash, Kept::default(), &cell.bucket.rule, now_us),
+        }
+    }
+
+    /// Starts the key with what it has left of another policy.
+    ///
+    /// A key that is known here already was spent from under the old policy after the new one began, by a request that
+    /// was under way: then only what that one spent is added. What was held is a turn at its departure from now on.
+    fn adopt(&mut self, cell: &Cell<'_>, from: &Rule, estate: &Estate, how: Inherit, now_us: u64) {
+        let Cell { bucket, hash, .. } = *cell;
+        let Estate { left, held, .. } = estate;
+        let spent = estate.spent.saturating_sub(units(held));
+        match self {
+            Place::Log(shard) => {
+                match left {
+                    _ if shard.used(hash, now_us) > 0 => {
+                        shard.spend(hash, now_us, now_us, spent);
+                    }
+                    Left::Entries(entries) if how == Inherit::Spent || *from == bucket.rule => {
+                        for &(at_us, cost) in entries {
+                            shard.spend(hash, now_us, at_us, cost);
+                        }
+                    }
+                    left => {
+                        let units = kept(left, from, &bucket.rule, spent, how, now_us);
+                        shard.spend(
+                            hash,
+                            now_us,
+                            now_us,
+                            units.map_or(spent, |units| units.missing_of(bucket.capacity)),
+                        );
+                    }
+                }
+                for hold in held {
+                    shard.spend(hash, now_us, hold.until_us, hold.units);
+                }
+                bucket.reaches(now_us.saturating_add(shard.reset_after_us(hash, now_us)));
+            }
+            place => {
+                let rule = &bucket.rule;
+                let mut known = place.kept(hash);
+                if known.state.until_us > now_us {
+                    known.state = rule.spend(known.state, now_us, now_us, spent);
+                } else {
+                    let state = match (left, kept(left, from, rule, spent, how, now_us)) {
+                        (_, Some(units)) => rule.state_with(units, now_us),
+                        (Left::State(state), None) => rule.converted(from, *state, now_us),
+                        (Left::Entries(_), None) => rule.holding(spent, now_us),
+                    };
+                    known = Kept { state, account: bucket.new_account() };
+                }
+                for hold in held {
+                    known.state = rule.spend(known.state, now_us, hold.until_us.max(now_us), hold.units);
+                }
+                bucket.reaches(known.state.until_us);
+                place.put(hash, known, rule, now_us);
+            }
+        }
+    }
+}
+
+/// What the strategy leaves a key; `None` if that is what it has spent.
+fn kept(left: &Left, from: &Rule, to: &Rule, spent: u64, how: Inherit, now_us: u64) -> Option<Units> {
+    if how == Inherit::Spent || from == to {
+        return None;
+    }
+    let available = match left {
+        Left::State(state) => from.available(*state, now_us),
+        Left::Entries(_) => Units::whole(i128::from(from.capacity()) - i128::from(spent)),
+    };
+    let all = Units::whole(to.capacity().into());
+    Some(how.units(available, from.capacity(), to.capacity()).unwrap_or(all))
+}

@@ -1,0 +1,143 @@
+//! Where the states of one quota live.
+
+use std::sync::MutexGuard;
+
+use super::Inner;
+use super::logs::{Logs, Shard};
+use super::table::{Kept, Locked, Table};
+use crate::algorithm::{Rule, State};
+
+/// The table of one quota of one policy, or its logs. Allocated when the policy is opened, and never larger.
+pub(super) enum Home {
+    /// States of one word, five to a set of 64 bytes.
+    Narrow(Table<5, 1, false>),
+    /// States of two words, three to a set.
+    Wide(Table<3, 2, false>),
+    /// States of one word, and accounts.
+    NarrowKept(Table<3, 2, true>),
+    /// States of two words, and accounts; two to a set.
+    WideKept(Table<2, 3, true>),
+    Logs(Logs),
+}
+
+/// A set or shard of a home, locked.
+pub(super) enum Place<'a> {
+    Narrow(Locked<'a, 5, 1, false>),
+    Wide(Locked<'a, 3, 2, false>),
+    NarrowKept(Locked<'a, 3, 2, true>),
+    WideKept(Locked<'a, 2, 3, true>),
+    Log(MutexGuard<'a, Shard>),
+}
+
+/// Slots per hundred keys of capacity: a table that is as full as it was made for has 2.7 of 5, 1.3 of 3 or 0.7 of 2 slots
+/// of a set in use.
+const OF_FIVE: usize = 187;
+const OF_THREE: usize = 225;
+const OF_TWO: usize = 300;
+
+/// Sends a call to whichever table this is; the logs answer as given.
+macro_rules! tables {
+    ($self:expr, $kind:ident, $table:ident => $call:expr, $logs:pat => $log:expr) => {
+        match $self {
+            $kind::Narrow($table) => $call,
+            $kind::Wide($table) => $call,
+            $kind::NarrowKept($table) => $call,
+            $kind::WideKept($table) => $call,
+            $logs => $log,
+        }
+    };
+}
+
+impl Home {
+    pub(super) fn new(store: &Inner, rule: &Rule, keys: usize, accounts: bool) -> Self {
+        let (slots, evictions) = (|per_cent: usize| keys.saturating_mul(per_cent) / 100, &store.evictions);
+        match rule {
+            Rule::SlidingLog(log) => {
+                Self::Logs(Logs::new(*log, keys, store.settings.log_entries, store.fresh_salt(), evictions))
+            }
+            _ => match (rule.fits_one_word(), accounts) {
+                (true, false) => Self::Narrow(Table::new(slots(OF_FIVE), evictions)),
+                (false, false) => Self::Wide(Table::new(slots(OF_THREE), evictions)),
+                (true, true) => Self::NarrowKept(Table::new(slots(OF_THREE), evictions)),
+                (false, true) => Self::WideKept(Table::new(slots(OF_TWO), evictions)),
+            },
+        }
+    }
+
+    /// The set or shard of a key.
+    pub(super) fn index_of(&self, hash: u64) -> usize {
+        tables!(self, Self, table => table.set_of(hash), Self::Logs(_) => Logs::shard_of(hash))
+    }
+
+    pub(super) fn lock(&self, index: usize) -> Place<'_> {
+        match self {
+            Self::Narrow(table) => Place::Narrow(table.lock(index)),
+            Self::Wide(table) => Place::Wide(table.lock(index)),
+            Self::NarrowKept(table) => Place::NarrowKept(table.lock(index)),
+            Self::WideKept(table) => Place::WideKept(table.lock(index)),
+            Self::Logs(logs) => Place::Log(logs.lock(index)),
+        }
+    }
+
+    /// Keys that are not at rest.
+    pub(super) fn in_use(&self, now_us: u64) -> usize {
+        tables!(self, Self, table => table.in_use(now_us), Self::Logs(logs) => logs.in_use(now_us))
+    }
+
+    /// The most keys that fit.
+    pub(super) fn slots(&self, keys: usize) -> usize {
+        tables!(self, Self, table => table.slots(), Self::Logs(_) => keys)
+    }
+}
+
+/// All that a set or a key's log holds.
+pub(super) enum Copied {
+    Set([[u64; 4]; 5]),
+    Log((Vec<(u64, u64)>, u32)),
+}
+
+impl Place<'_> {
+    /// What the table keeps of a key; that of a key at rest if this is a log.
+    pub(super) fn kept(&self, hash: u64) -> Kept {
+        tables!(self, Place, set => set.get(set.find(hash)), Place::Log(_) => Kept::default())
+    }
+
+    pub(super) fn state(&self, hash: u64) -> State {
+        self.kept(hash).state
+    }
+
+    pub(super) fn put(&mut self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
+        tables!(self, Place, set => set.put(set.find(hash), hash, kept, rule, now_us), Place::Log(_) => {});
+    }
+
+    /// Forgets a key.
+    pub(super) fn reset(&mut self, hash: u64) {
+        tables!(self, Place, set => set.reset(hash), Place::Log(shard) => shard.reset(hash));
+    }
+
+    /// Which of the key's buckets it is: another number after it was forgotten, and where there are accounts after it was at
+    /// rest, too.
+    pub(super) fn birth(&self, hash: u64) -> u64 {
+        match self {
+            Place::Narrow(set) => set.forgotten(),
+            Place::Wide(set) => set.forgotten(),
+            Place::NarrowKept(_) | Place::WideKept(_) => self.kept(hash).account.birth(),
+            Place::Log(_) => 0,
+        }
+    }
+
+    pub(super) fn copy(&mut self, hash: u64, now_us: u64) -> Copied {
+        tables!(self, Place, set => Copied::Set(set.copy()), Place::Log(shard) => Copied::Log(shard.copy(hash, now_us)))
+    }
+
+    pub(super) fn restore(&mut self, hash: u64, copied: &Copied, now_us: u64) {
+        match copied {
+            Copied::Set(copy) => tables!(self, Place, set => set.restore(copy), Place::Log(_) => {}),
+            Copied::Log(copy) => {
+                if let Place::Log(shard) = self {
+                    shard.restore(hash, copy, now_us);
+                }
+            }
+        }
+    }
+}
