@@ -12,5 +12,6 @@ mod replace;
 mod reservations;
 mod resilient;
 mod support;
+mod turns;
 mod vectors;
 mod worked_examples;

@@ -1,0 +1,346 @@
+//! Turns that are given up, and units that are held for a request which waits for another limit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::{
+    Algorithm, Anchor, Ask, Decision, Inherit, Key, ManualClock, Mode, Opened, Policy, PolicyBuilder, Quota,
+    Receipt, Store,
+};
+
+use crate::support::{ALL, answer, is_queue, secs, store, us};
+
+const WAIT: Mode = Mode::Reserve { longest: secs(3_600) };
+
+/// A store, asked as middleware asks it.
+struct Desk {
+    store: Arc<dyn Store>,
+    clock: ManualClock,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let (store, clock) = store();
+        Self { store: store.into(), clock }
+    }
+
+    fn open(&self, policy: PolicyBuilder) -> Opened {
+        let policy = Arc::new(policy.build().expect("the policy is good"));
+        self.store.open(policy, None).expect("it fits")
+    }
+
+    fn replace(&self, old: &Opened, policy: PolicyBuilder, how: Inherit) -> Opened {
+        let policy = Arc::new(policy.build().expect("the policy is good"));
+        self.store.open(policy, Some((old, how))).expect("it fits")
+    }
+
+    fn ask(&self, policy: &Opened, cost: u64, mode: Mode) -> Decision {
+        let key = Key::from("k");
+        answer(self.store.decide(&[Ask::new(policy, key.as_ref(), cost, mode)]))
+    }
+
+    /// Asks both with the same key.
+    fn both(&self, [a, b]: [&Opened; 2], mode: Mode) -> Decision {
+        let key = Key::from("k");
+        answer(self.store.decide(&[a, b].map(|policy| Ask::new(policy, key.as_ref(), 1, mode))))
+    }
+
+    /// Carries out a mode that is about receipts.
+    fn of(&self, mode: Mode, about: &[(&Opened, &Receipt)]) -> bool {
+        let key = Key::from("k");
+        let asks: Vec<_> = about
+            .iter()
+            .map(|(policy, receipt)| Ask::new(policy, key.as_ref(), receipt.cost(), mode).of(receipt))
+            .collect();
+        answer(self.store.decide(&asks)).is_allowed()
+    }
+
+    fn remaining(&self, policy: &Opened) -> u64 {
+        self.ask(policy, 1, Mode::Peek).remaining()
+    }
+
+    /// The wait until one unit passes.
+    fn wait(&self, policy: &Opened) -> Duration {
+        self.ask(policy, 1, Mode::Peek).retry_after().unwrap_or_default()
+    }
+
+    /// A turn with its receipt and its delay.
+    fn turn(&self, policy: &Opened) -> (Receipt, Duration) {
+        let mut decision = self.ask(policy, 1, WAIT);
+        assert!(decision.is_allowed(), "{decision:?}");
+        (decision.take_receipt(0).expect("it is allowed"), decision.delay())
+    }
+}
+
+fn waiting() -> impl Iterator<Item = Algorithm> {
+    ALL.into_iter().filter(|algorithm| !is_queue(*algorithm))
+}
+
+#[test]
+fn the_last_turn_goes_back_and_is_the_next_ones() {
+    for algorithm in waiting() {
+        let desk = Desk::new();
+        let policy = desk.open(Policy::builder("p", algorithm, "2/min"));
+        assert!(desk.ask(&policy, 2, Mode::Spend).is_allowed());
+        let (receipt, delay) = desk.turn(&policy);
+        assert!(!delay.is_zero(), "{algorithm}");
+        assert!(desk.of(Mode::Return, &[(&policy, &receipt)]), "{algorithm}");
+        assert_eq!(desk.turn(&policy).1, delay, "{algorithm}");
+    }
+}
+
+/// A turn that another one depends on was given back as a refund, and two went at once.
+#[test]
+fn a_turn_before_another_one_stays_where_its_time_matters() {
+    for algorithm in waiting() {
+        let desk = Desk::new();
+        let policy = desk.open(Policy::builder("p", algorithm, "1/s"));
+        assert!(desk.ask(&policy, 1, Mode::Spend).is_allowed());
+        let [(first, at_first), (_second, at_second)] = [desk.turn(&policy), desk.turn(&policy)];
+        assert!(at_first < at_second, "{algorithm}");
+        let returned = desk.of(Mode::Return, &[(&policy, &first)]);
+        // Whatever the store does, the turn after them is no sooner than if all had stayed, or takes the place that is free.
+        let next = desk.turn(&policy).1;
+        assert_ne!(next, at_second, "{algorithm}: two at one instant");
+        assert!(returned || next > at_second, "{algorithm}");
+        let is_bucket = policy.policy().quotas()[0].rule().fits_one_word();
+        assert!(!(is_bucket && returned), "{algorithm}: an arrival time tells no turn from another");
+    }
+}
+
+/// A due turn that was dropped ten seconds later was refunded: two at one instant.
+#[test]
+fn a_turn_that_has_come_does_not_go_back() {
+    for algorithm in waiting() {
+        let desk = Desk::new();
+        let policy = desk.open(Policy::builder("p", algorithm, "1/s"));
+        assert!(desk.ask(&policy, 1, Mode::Spend).is_allowed());
+        let (receipt, delay) = desk.turn(&policy);
+        desk.clock.advance(delay);
+        assert!(!desk.of(Mode::Return, &[(&policy, &receipt)]), "{algorithm}");
+        assert_eq!(desk.remaining(&policy), 0, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_turn_does_not_go_back_to_a_key_that_was_forgotten() {
+    for (algorithm, keeps) in waiting().flat_map(|algorithm| [(algorithm, false), (algorithm, true)]) {
+        let desk = Desk::new();
+        let policy = Policy::builder("p", algorithm, "2/min");
+        let policy = if keeps { policy.refunds() } else { policy };
+        for by_replacing in [false, true] {
+            let old = desk.open(policy.clone());
+            assert!(desk.ask(&old, 2, Mode::Spend).is_allowed());
+            let (receipt, _) = desk.turn(&old);
+            let new = if by_replacing {
+                desk.replace(&old, policy.clone(), Inherit::Reset)
+            } else {
+                let _ = desk.ask(&old, 0, Mode::Reset);
+                old
+            };
+            // The same again, so that everything but the key's history is equal.
+            assert!(desk.ask(&new, 2, Mode::Spend).is_allowed(), "{algorithm}");
+            let (_, delay) = desk.turn(&new);
+            assert!(!desk.of(Mode::Return, &[(&new, &receipt)]), "{algorithm} {keeps} {by_replacing}");
+            assert!(desk.turn(&new).1 >= delay, "{algorithm}");
+            let _ = desk.ask(&new, 0, Mode::Reset);
+        }
+    }
+}
+
+/// A plain refund of a turn that has not come gave room to others before it.
+#[test]
+fn a_refund_of_a_turn_that_has_not_come_is_no_more_than_giving_it_up() {
+    for algorithm in waiting() {
+        let desk = Desk::new();
+        let policy = desk.open(Policy::builder("p", algorithm, "1/s"));
+        assert!(desk.ask(&policy, 1, Mode::Spend).is_allowed());
+        let [(first, _), (_second, at_second)] = [desk.turn(&policy), desk.turn(&policy)];
+        assert!(desk.of(Mode::Refund, &[(&policy, &first)]));
+        assert_ne!(desk.turn(&policy).1, at_second, "{algorithm}: two at one instant");
+    }
+}
+
+#[test]
+fn all_turns_of_a_request_go_back_or_none() {
+    let desk = Desk::new();
+    let [a, b] = ["a", "b"].map(|name| desk.open(Policy::gcra(name, "1/s")));
+    assert!(desk.both([&a, &b], Mode::Spend).is_allowed());
+    let mut both = desk.both([&a, &b], WAIT);
+    assert_eq!(both.delay(), secs(1));
+    let receipts =
+        [both.take_receipt(0), both.take_receipt(1)].map(|receipt| receipt.expect("it is allowed"));
+    let about = [(&a, &receipts[0]), (&b, &receipts[1])];
+    // Somebody stands behind in one of the two.
+    let (behind, _) = desk.turn(&b);
+    let before = (desk.wait(&a), desk.wait(&b));
+    assert!(!desk.of(Mode::Return, &about));
+    assert_eq!((desk.wait(&a), desk.wait(&b)), before);
+    assert!(desk.of(Mode::Return, &[(&b, &behind)]));
+    assert!(desk.of(Mode::Return, &about));
+    assert_eq!((desk.wait(&a), desk.wait(&b)), (secs(1), secs(1)));
+}
+
+/// `ip 100/s burst 100` with `user 1/min`: the user's second request waits a minute, and everybody else on that address was
+/// refused for 59 seconds.
+#[test]
+fn one_who_waits_for_a_limit_of_its_own_does_not_lock_one_that_others_share() {
+    for shared in waiting() {
+        let desk = Desk::new();
+        let ip = desk.open(Policy::builder("ip", shared, Quota::per_second(100)));
+        let user = desk.open(Policy::gcra("user", "1/min"));
+        assert!(desk.both([&ip, &user], WAIT).is_allowed());
+        let waits = desk.both([&ip, &user], WAIT);
+        assert_eq!(waits.delay(), secs(60), "{shared}");
+        let standings: Vec<_> = waits.standings().iter().map(|standing| standing.remaining()).collect();
+        assert_eq!(standings, [98, 0], "{shared}: what is held counts in full");
+        desk.clock.advance(secs(10));
+        assert_eq!(desk.remaining(&ip), 99, "{shared}: and does not drain");
+        assert!(desk.ask(&ip, 99, Mode::Spend).is_allowed(), "{shared}");
+        assert!(!desk.ask(&ip, 1, Mode::Spend).is_allowed(), "{shared}");
+    }
+}
+
+#[test]
+fn what_is_held_is_spent_at_the_departure_whether_anybody_departs_or_not() {
+    for (shared, departs) in waiting().flat_map(|algorithm| [(algorithm, false), (algorithm, true)]) {
+        let desk = Desk::new();
+        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
+        let user = desk.open(Policy::gcra("user", "1/h"));
+        assert!(desk.both([&ip, &user], WAIT).is_allowed());
+        let mut waits = desk.both([&ip, &user], WAIT);
+        let receipts =
+            [waits.take_receipt(0), waits.take_receipt(1)].map(|receipt| receipt.expect("allowed"));
+        assert!(receipts[0].is_held() && !receipts[1].is_held(), "{shared}");
+        desk.clock.advance(waits.delay());
+        let depart = || desk.of(Mode::Depart, &[(&ip, &receipts[0]), (&user, &receipts[1])]);
+        if departs {
+            assert!(depart() && depart(), "{shared}: the second time is nothing");
+        }
+        assert_eq!(desk.remaining(&ip), 9, "{shared}: one is spent, now");
+        desk.clock.advance(secs(121));
+        assert!(depart(), "{shared}");
+        assert_eq!(desk.remaining(&ip), 10, "{shared}: and drains from then on");
+    }
+}
+
+#[test]
+fn who_departs_early_has_spent_then() {
+    for shared in waiting() {
+        let desk = Desk::new();
+        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
+        let user = desk.open(Policy::gcra("user", "1/h"));
+        assert!(desk.both([&ip, &user], WAIT).is_allowed());
+        let mut waits = desk.both([&ip, &user], WAIT);
+        let held = waits.take_receipt(0).expect("it is allowed");
+        assert!(desk.of(Mode::Depart, &[(&ip, &held)]));
+        assert_eq!(desk.remaining(&ip), 8, "{shared}");
+        desk.clock.advance(secs(121));
+        assert_eq!(desk.remaining(&ip), 10, "{shared}: nothing is held any more");
+    }
+}
+
+#[test]
+fn what_is_held_is_released_with_the_turn() {
+    for shared in waiting() {
+        let desk = Desk::new();
+        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
+        let user = desk.open(Policy::gcra("user", "1/h"));
+        assert!(desk.both([&ip, &user], WAIT).is_allowed());
+        let mut waits = desk.both([&ip, &user], WAIT);
+        let receipts =
+            [waits.take_receipt(0), waits.take_receipt(1)].map(|receipt| receipt.expect("allowed"));
+        let give_up = || desk.of(Mode::Return, &[(&ip, &receipts[0]), (&user, &receipts[1])]);
+        assert!(give_up(), "{shared}");
+        assert_eq!((desk.remaining(&ip), desk.wait(&user)), (9, secs(3_600)), "{shared}");
+        assert!(!give_up(), "{shared}: once");
+        assert_eq!(desk.remaining(&ip), 9, "{shared}");
+    }
+}
+
+#[test]
+fn a_key_holds_at_most_half_of_its_burst_or_one_unit() {
+    // Of a burst of one nothing is left beside what is held, and the next turn is a minute after that.
+    for (limit, most, wait) in [(10, 5, secs(3_600)), (3, 1, secs(3_600)), (1, 1, secs(60))] {
+        let desk = Desk::new();
+        let ip = desk.open(Policy::gcra("ip", Quota::per_minute(limit)));
+        let users = (0..20).map(|user| desk.open(Policy::gcra(format!("user{user}"), "1/h")));
+        let users: Vec<_> = users.collect();
+        users.iter().for_each(|user| assert!(desk.ask(user, 1, Mode::Spend).is_allowed()));
+        let asked: Vec<_> = users.iter().map(|user| desk.both([&ip, user], WAIT)).collect();
+        assert_eq!(asked.iter().filter(|decision| decision.is_allowed()).count(), most, "{limit}");
+        let refused = asked.last().expect("there are some");
+        assert_eq!(refused.retry_after(), Some(wait), "{limit}: when all pass at once");
+        assert_eq!(desk.wait(&users[19]), secs(3_600), "{limit}: a refused request spends nothing");
+        assert_eq!(desk.remaining(&ip), limit - most as u64, "{limit}");
+    }
+}
+
+#[test]
+fn a_reset_forgets_what_is_held_and_a_replacement_does_not() {
+    for shared in waiting() {
+        let desk = Desk::new();
+        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
+        let user = desk.open(Policy::gcra("user", "1/h"));
+        assert!(desk.both([&ip, &user], WAIT).is_allowed());
+        let waits = desk.both([&ip, &user], WAIT);
+        let new = desk.replace(&ip, Policy::builder("ip", shared, Quota::per_minute(20)), Inherit::Spent);
+        assert!(!desk.ask(&new, 19, Mode::Spend).is_allowed(), "{shared}");
+        desk.clock.advance(waits.delay());
+        assert!(!desk.ask(&new, 20, Mode::Spend).is_allowed(), "{shared}: it goes now");
+        let _ = desk.ask(&new, 0, Mode::Reset);
+        assert!(desk.ask(&new, 20, Mode::Spend).is_allowed(), "{shared}");
+    }
+}
+
+/// The wait of a refusal is exact beside what is held: at it the cost passes, a microsecond before it does not.
+#[test]
+fn a_refusal_beside_what_is_held_names_the_first_moment_at_which_it_passes() {
+    for (shared, cost) in waiting().flat_map(|algorithm| (1..=10).map(move |cost| (algorithm, cost))) {
+        let desk = Desk::new();
+        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
+        let user = desk.open(Policy::gcra("user", "1/30s"));
+        assert!(desk.ask(&user, 1, Mode::Spend).is_allowed());
+        desk.clock.advance(us(7));
+        assert!(desk.both([&ip, &user], WAIT).is_allowed());
+        assert!(desk.ask(&ip, 9, Mode::Spend).is_allowed(), "{shared}");
+        let wait = desk.ask(&ip, cost, Mode::Peek).retry_after().expect("the bucket is full");
+        desk.clock.advance(wait - us(1));
+        assert!(!desk.ask(&ip, cost, Mode::Peek).is_allowed(), "{shared} {cost}");
+        desk.clock.advance(us(1));
+        assert!(desk.ask(&ip, cost, Mode::Spend).is_allowed(), "{shared} {cost}");
+    }
+}
+
+#[test]
+fn several_asks_of_one_bucket_see_each_other_in_their_order() {
+    for algorithm in ALL {
+        let desk = Desk::new();
+        let policy = desk.open(Policy::builder("p", algorithm, Quota::per_minute(5)));
+        let key = Key::from("k");
+        let call = |asks: &[(u64, Mode)]| {
+            let ask = |&(cost, mode): &(u64, Mode)| Ask::new(&policy, key.as_ref(), cost, mode);
+            answer(desk.store.decide(&asks.iter().map(ask).collect::<Vec<_>>()))
+        };
+        let spend = |cost| (cost, Mode::Spend);
+        assert!(call(&[spend(5), (2, Mode::Refund), spend(2)]).is_allowed(), "{algorithm}");
+        assert_eq!(desk.remaining(&policy), 0, "{algorithm}");
+        assert!(call(&[(0, Mode::Reset), spend(5)]).is_allowed(), "{algorithm}");
+        assert!(!call(&[spend(1), (0, Mode::Reset)]).is_allowed(), "{algorithm}: in their order");
+        assert!(!call(&[(3, Mode::Refund), spend(4)]).is_allowed(), "{algorithm}");
+        assert_eq!(desk.remaining(&policy), 0, "{algorithm}: a refused call changes nothing");
+        assert!(call(&[(0, Mode::Reset), (4, Mode::Charge), spend(1)]).is_allowed(), "{algorithm}");
+        assert!(!call(&[(1, Mode::Refund), (1, Mode::Charge), spend(1)]).is_allowed(), "{algorithm}");
+    }
+}
+
+#[test]
+fn a_window_gives_back_the_turn_of_a_window_that_others_have_joined() {
+    let desk = Desk::new();
+    let policy = desk.open(Policy::builder("p", Algorithm::FixedWindow(Anchor::Epoch), "2/s"));
+    assert!(desk.ask(&policy, 2, Mode::Spend).is_allowed());
+    let [(first, _), (_second, _)] = [desk.turn(&policy), desk.turn(&policy)];
+    assert!(desk.of(Mode::Return, &[(&policy, &first)]));
+    let delays = [desk.turn(&policy).1, desk.turn(&policy).1];
+    assert_eq!(delays, [secs(1), secs(2)], "one place is free in the next window");
+}
