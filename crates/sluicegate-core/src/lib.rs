@@ -61,7 +61,9 @@ pub use self::quota::{IntoQuota, Quota};
 pub use self::receipt::{Receipt, Trace};
 pub use self::registry::Registry;
 #[cfg(feature = "resilient")]
-pub use self::resilient::{BreakerSettings, BreakerState, Resilient, ResilientBuilder, ResilientStatus};
+pub use self::resilient::{
+    BreakerSettings, BreakerState, Resilient, ResilientBuilder, ResilientStatus, Unsettled,
+};
 pub use self::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 #[cfg(feature = "tokio")]
 pub use self::turn::Turn;

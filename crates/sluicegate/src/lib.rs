@@ -29,7 +29,7 @@ pub use sluicegate_core::{
     ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, OnOutage, Opened, Outcome,
     Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Receipt, Refill, Registry, Resilient,
     ResilientBuilder, ResilientStatus, Standing, Store, StoreError, StoreErrorKind, SystemClock, Trace, Turn,
-    Verdict,
+    Unsettled, Verdict,
 };
 #[cfg(feature = "redis-deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use super::breaker::Breaker;
@@ -102,6 +102,8 @@ impl ResilientBuilder {
             counts: Counts::default(),
             debts: Debts::default(),
             is_settling: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
+            reports: AtomicUsize::new(0),
             settles_from_us: AtomicU64::new(0),
         }))))
     }

@@ -41,6 +41,11 @@ impl Debts {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// How many debts there are: a key has one for each policy.
+    pub(super) fn owed(&self) -> usize {
+        self.lock().values().flatten().filter(|debt| debt.units > 0).count()
+    }
+
     pub(super) fn add(&self, policy: &Opened, key: Key, units: u64) {
         let mut keys = self.lock();
         if keys.len() >= MOST_KEYS && !keys.contains_key(&key) {

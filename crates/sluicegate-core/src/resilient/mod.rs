@@ -2,6 +2,7 @@
 
 mod breaker;
 mod builder;
+mod close;
 mod debts;
 mod fallback;
 mod leave;
@@ -11,7 +12,7 @@ mod status;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -19,6 +20,7 @@ use smallvec::SmallVec;
 use self::breaker::Breaker;
 pub use self::breaker::BreakerState;
 pub use self::builder::ResilientBuilder;
+pub use self::close::Unsettled;
 use self::debts::Debts;
 use self::leave::Leave;
 pub use self::settings::BreakerSettings;
@@ -63,6 +65,10 @@ use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 /// not repeated. A call that was not answered in time may have been counted by the store and by the fallback: such a key
 /// has spent a unit too many, never one too few.
 ///
+/// # When a process ends
+/// [`close`](Self::close) charges what is owed before the process ends. Dropped without it, or killed during an outage, a process
+/// takes its debts and its warm fallback along: the one that follows knows of neither, and admits `ceil(L/N)` anew.
+///
 /// # What is not survived
 /// [`RateLimiter::reset`](crate::RateLimiter::reset) reports an outage as an error, for a key must not come back when the
 /// store does. A refund during an outage strikes off what the fallback has noted; what the store counted before stays
@@ -86,6 +92,10 @@ struct State {
     counts: Counts,
     debts: Debts,
     is_settling: AtomicBool,
+    /// Debts in the hands of who settles.
+    held: AtomicUsize,
+    /// Charges and refunds that go on although nobody may wait for them.
+    reports: AtomicUsize,
     settles_from_us: AtomicU64,
 }
 
@@ -184,8 +194,10 @@ impl Store for Front {
             Err(verdict) => {
                 let reports = asks.iter().any(|ask| !ask.mode().asks());
                 let asks: SmallVec<[Kept; 1]> = asks.iter().map(Kept::new).collect();
+                let report = reports.then(|| Report::begin(Arc::clone(state)));
                 let state = Arc::clone(state);
                 let answer = async move {
+                    let _report = report;
                     let result = state.within_deadline(verdict).await;
                     let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(Kept::ask).collect();
                     state.decided(&asks, leave, result)
@@ -202,6 +214,23 @@ impl Store for Front {
                 }
             }
         }
+    }
+}
+
+/// A report that is counted until the store knows of it, or it is owed.
+struct Report(Arc<State>);
+
+impl Report {
+    fn begin(state: Arc<State>) -> Self {
+        // Relaxed: a number to look at.
+        state.reports.fetch_add(1, Ordering::Relaxed);
+        Self(state)
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.0.reports.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::time::{Instant, timeout_at};
 
 use super::debts::Debt;
 use super::{Prepared, State};
 use crate::algorithm::Rule;
 use crate::clock::micros;
-use crate::decision::Standing;
-use crate::error::StoreErrorKind;
+use crate::decision::{Decision, Standing};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::policy::{MAX_BUCKETS, PolicyQuota};
 use crate::store::{Ask, Mode, Verdict};
@@ -26,12 +27,18 @@ impl State {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if let Some(settling) = self.settling() {
+            runtime.spawn(settling.run(None));
+        }
+    }
+
+    /// The right to settle, if nobody else has it.
+    pub(super) fn settling(self: &Arc<Self>) -> Option<Settling> {
         // Acquire and Release: one task's work is done before the next one's begins.
         if self.is_settling.swap(true, Ordering::AcqRel) {
-            return;
+            return None;
         }
-        let settling = Settling { state: Arc::clone(self), owed: Vec::new(), kept: Vec::new() };
-        runtime.spawn(settling.run());
+        Some(Settling { state: Arc::clone(self), owed: Vec::new(), kept: Vec::new() })
     }
 
     /// Charges debts to the store, as far as they still count.
@@ -75,7 +82,7 @@ fn used(quota: &PolicyQuota, standing: &Standing) -> u64 {
 }
 
 /// The one task that settles. However it ends, what it has not tried to charge is owed again, and another may begin.
-struct Settling {
+pub(super) struct Settling {
     state: Arc<State>,
     /// By the part of the store that it is owed to.
     owed: Vec<(u64, (Key, Debt))>,
@@ -83,28 +90,45 @@ struct Settling {
 }
 
 impl Settling {
-    async fn run(mut self) {
+    /// Charges what is owed to the parts that are asked; with a time to end at, to all parts, for there is no later. Returns how
+    /// many charges were not answered in time.
+    pub(super) async fn run(mut self, until: Option<Instant>) -> usize {
         let owed = self.state.debts.take();
+        // Relaxed, here and below: a number to look at.
+        self.state.held.store(owed.len(), Ordering::Relaxed);
         self.owed = owed.into_iter().filter_map(|owed| Some((self.parts_of(&owed)?, owed))).collect();
         self.owed.sort_by_key(|(parts, _)| *parts);
-        let mut away = 0;
+        let (mut away, mut unanswered) = (0, 0);
         while let Some((parts, batch)) = self.next() {
-            if parts & away != 0 || !self.state.asks(parts) {
+            let asks = match until {
+                Some(until) => Instant::now() < until,
+                None => self.state.asks(parts),
+            };
+            if parts & away != 0 || !asks {
                 self.kept.extend(batch);
                 continue;
             }
-            match self.state.within_deadline(self.state.charge(&batch)).await {
+            match self.charge(&batch, until).await {
                 Err(error) if error.is_transient() => {
                     self.state.counts.failed(&error);
                     away |= parts;
                     // What was not answered in time is most likely charged; again and again would shut a key out.
-                    if error.kind() != StoreErrorKind::Timeout {
+                    if error.kind() == StoreErrorKind::Timeout {
+                        unanswered += batch.len();
+                    } else {
                         self.kept.extend(batch);
                     }
                 }
                 Ok(_) | Err(_) => {}
             }
         }
+        unanswered
+    }
+
+    async fn charge(&self, batch: &[(Key, Debt)], until: Option<Instant>) -> Result<Decision, StoreError> {
+        let charge = self.state.within_deadline(self.state.charge(batch));
+        let Some(until) = until else { return charge.await };
+        timeout_at(until, charge).await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))
     }
 
     fn parts_of(&self, (key, debt): &(Key, Debt)) -> Option<u64> {
@@ -140,6 +164,7 @@ impl Drop for Settling {
             // Relaxed: at worst it is tried once more.
             state.settles_from_us.store(next_us, Ordering::Relaxed);
         }
+        state.held.store(0, Ordering::Relaxed);
         state.is_settling.store(false, Ordering::Release);
     }
 }

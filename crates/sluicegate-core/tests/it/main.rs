@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bounded;
+mod closing;
 mod concurrency;
 mod exact;
 mod floods;

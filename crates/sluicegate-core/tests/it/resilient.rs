@@ -13,13 +13,13 @@ use sluicegate_core::{
     StoreError, StoreErrorKind, Verdict,
 };
 
-const WORKS: u8 = 0;
-const FAILS: u8 = 1;
-const HANGS: u8 = 2;
+pub(crate) const WORKS: u8 = 0;
+pub(crate) const FAILS: u8 = 1;
+pub(crate) const HANGS: u8 = 2;
 const ERRS: u8 = 3;
 
 /// A memory store that can be made to fail.
-struct Flaky {
+pub(crate) struct Flaky {
     store: Arc<dyn Store>,
     mood: AtomicU8,
     calls: AtomicU32,
@@ -55,50 +55,62 @@ impl Store for Flaky {
     }
 }
 
-struct Scene {
-    flaky: Arc<Flaky>,
-    store: Resilient,
-    clock: ManualClock,
+pub(crate) struct Scene {
+    pub(crate) flaky: Arc<Flaky>,
+    pub(crate) store: Resilient,
+    pub(crate) clock: ManualClock,
 }
 
 impl Scene {
-    fn new(configure: impl FnOnce(ResilientBuilder) -> ResilientBuilder) -> Self {
+    pub(crate) fn new(configure: impl FnOnce(ResilientBuilder) -> ResilientBuilder) -> Self {
         let clock = ManualClock::new();
-        let memory = || MemoryStore::builder().clock(clock.clone()).build().unwrap();
         let flaky = Arc::new(Flaky {
-            store: memory().into(),
+            store: memory(&clock).into(),
             mood: AtomicU8::new(WORKS),
             calls: AtomicU32::new(0),
             limiters: Limiters::default(),
         });
-        let builder = Resilient::builder(Arc::clone(&flaky) as Arc<dyn Store>);
-        let builder = builder.fallback(memory()).clock(clock.clone()).replicas(4);
-        let settings = BreakerSettings::new().ramp(Duration::ZERO);
-        Self { flaky, store: configure(builder.breaker(settings)).build().unwrap(), clock }
+        let store = configure(instance(&flaky, &clock)).build().unwrap();
+        Self { flaky, store, clock }
     }
 
-    fn mood(&self, mood: u8) {
+    /// Another process of the same service, such as the one that follows this one.
+    pub(crate) fn another(&self) -> Resilient {
+        instance(&self.flaky, &self.clock).build().unwrap()
+    }
+
+    pub(crate) fn mood(&self, mood: u8) {
         self.flaky.mood.store(mood, Ordering::Relaxed);
     }
 
-    fn calls(&self) -> u32 {
+    pub(crate) fn calls(&self) -> u32 {
         self.flaky.calls.load(Ordering::Relaxed)
     }
 
-    fn limiter(&self, on_outage: OnOutage) -> RateLimiter {
+    pub(crate) fn limiter(&self, on_outage: OnOutage) -> RateLimiter {
         Policy::fixed_window("api", "100/h").on_outage(on_outage).on(&self.store).unwrap()
     }
 
-    fn advance(&self, seconds: u64) {
+    pub(crate) fn advance(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
     }
 }
 
-fn admitted(limiter: &RateLimiter, key: &str, calls: u32) -> usize {
+fn memory(clock: &ManualClock) -> MemoryStore {
+    MemoryStore::builder().clock(clock.clone()).build().unwrap()
+}
+
+fn instance(flaky: &Arc<Flaky>, clock: &ManualClock) -> ResilientBuilder {
+    let builder = Resilient::builder(Arc::clone(flaky) as Arc<dyn Store>);
+    let builder = builder.fallback(memory(clock)).clock(clock.clone()).replicas(4);
+    builder.breaker(BreakerSettings::new().ramp(Duration::ZERO))
+}
+
+pub(crate) fn admitted(limiter: &RateLimiter, key: &str, calls: u32) -> usize {
     (0..calls).filter(|_| now(limiter.check(key)).is_allowed()).count()
 }
 
-fn now(verdict: Verdict) -> Decision {
+pub(crate) fn now(verdict: Verdict) -> Decision {
     verdict.now().expect("nothing here has to be waited for").expect("outages are survived")
 }
 
