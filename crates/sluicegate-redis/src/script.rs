@@ -7,6 +7,8 @@ use sluicegate_core::algorithm::Rule;
 use sluicegate_core::{ConfigError, Decision, Mode, Outcome, Policy, Standing, StoreError, StoreErrorKind};
 
 use crate::cell::{Bucket, Cell};
+use crate::link::Probe;
+use crate::short::{self, Reply};
 
 /// The rules of `sluicegate_core::algorithm` in Lua: a few constant texts, so that Redis caches each once.
 struct Script {
@@ -112,11 +114,38 @@ fn mode(cell: &Cell) -> (u64, u64) {
     }
 }
 
-/// A bucket of nobody: charged and forgotten, it shows whether the server can run the script and write.
-pub(crate) fn probe(prefix: &str) -> Result<[Cell; 1], ConfigError> {
-    let policy = Policy::gcra("probe", "1/s").build()?;
-    let bucket = Bucket::new(prefix, &policy.quotas()[0], "")?;
-    Ok([Cell::new(&bucket, "probe", Mode::Charge, 1, (0, 0))])
+/// Buckets of nobody: charged, and then looked at, they show whether the server can run each script, and finds again what one has
+/// written.
+pub(crate) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
+    let mut probe = Probe::default();
+    let mut looks = Vec::new();
+    for policy in [Policy::gcra, Policy::sliding_log, Policy::fixed_window, Policy::sliding_counter] {
+        let bucket = Bucket::new(prefix, &policy("probe", "1/10s").build()?.quotas()[0], "")?;
+        let cell = |mode| Cell::new(&bucket, "probe", mode, 1, (0, 0));
+        let charge = [cell(Mode::Charge)];
+        probe.step(command(Call::Text, &charge, None), move |reply| {
+            expect(Outcome::Allowed, decision(reply, &charge).ok())
+        });
+        looks.push(cell(Mode::Peek));
+    }
+    // A window may end in between.
+    looks.truncate(2);
+    let short = [looks[0].clone()];
+    probe.step(short::command(Call::Text, std::iter::once(&short[..]), None), move |reply| {
+        expect(Outcome::Denied, Reply::read(reply, 1).and_then(|reply| reply.decision(0, &short)))
+    });
+    probe.step(command(Call::Text, &looks, None), move |reply| {
+        expect(Outcome::Denied, decision(reply, &looks).ok())
+    });
+    Ok(probe)
+}
+
+fn expect(outcome: Outcome, said: Option<Decision>) -> Result<(), String> {
+    match said {
+        Some(decision) if decision.outcome() == outcome => Ok(()),
+        Some(_) => Err("the server does not find again what the script has written".to_owned()),
+        None => Err("the reply is not that of the sluicegate script".to_owned()),
+    }
 }
 
 /// The kind of a rule and its numbers, as the script reads them.

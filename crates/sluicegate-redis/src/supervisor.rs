@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, RedisError};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::link::{Connection, State};
+use crate::failure;
+use crate::link::{Connection, Probe, State};
 use crate::target::{Closed, Target};
 
 /// A cluster is not asked for its nodes more often than this.
@@ -21,14 +21,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Connects, probes, publishes, and waits for the connection to be lost; for ever.
-pub(crate) async fn supervise<P>(state: Arc<State>, target: Target, probe: P)
-where
-    P: Fn() -> Cmd + Send + Sync + 'static,
-{
+pub(crate) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
     let probe = Arc::new(probe);
     let mut generation = 0;
     let mut pause = Duration::ZERO;
-    let mut warned = false;
+    let mut log = Log { target: target.to_string(), said: Vec::new(), last: None };
     loop {
         generation += 1;
         let closed = {
@@ -42,10 +39,7 @@ where
         };
         let problem = match attempt(&target, Arc::clone(&probe), closed).await {
             Ok(connection) => {
-                if warned {
-                    tracing::info!(%target, "connected to Redis again");
-                    warned = false;
-                }
+                log.connected();
                 let since = Instant::now();
                 state.publish(connection, generation);
                 if state.is_cluster {
@@ -66,39 +60,61 @@ where
         };
         state.drop_if_silent();
         state.settle();
-        if !warned {
-            tracing::warn!(%target, problem, "cannot connect to Redis; trying again in the background");
-            warned = true;
-        }
+        log.failed(problem);
         pause = longer(pause);
         sleep(jittered(pause)).await;
     }
 }
 
+/// What the log was told since the connection was lost.
+struct Log {
+    target: String,
+    said: Vec<String>,
+    last: Option<Instant>,
+}
+
+impl Log {
+    /// Problems that are told until there is a connection.
+    const MOST: usize = 8;
+
+    /// Each problem is told once, and one a second: a server that is started anew is first not there, then loads, and then may have
+    /// forgotten its users.
+    fn failed(&mut self, problem: String) {
+        let is_soon = self.last.is_some_and(|last| last.elapsed() < Duration::from_secs(1));
+        if is_soon || self.said.len() >= Self::MOST || self.said.contains(&problem) {
+            return;
+        }
+        let target = &self.target;
+        tracing::warn!(target, problem, "cannot connect to Redis; trying again in the background");
+        self.said.push(problem);
+        self.last = Some(Instant::now());
+    }
+
+    fn connected(&mut self) {
+        if !self.said.is_empty() {
+            tracing::info!(target = self.target, "connected to Redis again");
+            self.said.clear();
+            self.last = None;
+        }
+    }
+}
+
 /// One attempt, in a task of its own: should what connects panic, it is this attempt that ends, and not the supervisor.
-async fn attempt<P>(target: &Target, probe: Arc<P>, closed: Closed) -> Result<Arc<dyn Connection>, String>
-where
-    P: Fn() -> Cmd + Send + Sync + 'static,
-{
+async fn attempt(target: &Target, probe: Arc<Probe>, closed: Closed) -> Result<Arc<dyn Connection>, String> {
     let within = target.connects_within();
     let target = target.clone();
-    let task = tokio::spawn(async move { timeout(within, connect(&target, &*probe, closed)).await });
+    let task = tokio::spawn(async move { timeout(within, connect(&target, &probe, closed)).await });
     match task.await {
-        Ok(Ok(Ok(connection))) => Ok(connection),
-        Ok(Ok(Err(error))) => Err(error.to_string()),
+        Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(format!("no answer within {within:?}")),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A connection is ready when it can run the script: a replica, a full or a loading server all answer `PING`.
-async fn connect(
-    target: &Target,
-    probe: &(impl Fn() -> Cmd + Send + Sync),
-    closed: Closed,
-) -> Result<Arc<dyn Connection>, RedisError> {
-    let connection = target.connect(closed).await?;
-    connection.send(probe()).await?;
+/// A new connection that has passed the probe.
+async fn connect(target: &Target, probe: &Probe, closed: Closed) -> Result<Arc<dyn Connection>, String> {
+    let connection = target.connect(closed).await.map_err(|error| failure::explain(&error))?;
+    probe.run(&*connection).await?;
     Ok(connection)
 }
 

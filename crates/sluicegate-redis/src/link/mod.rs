@@ -1,5 +1,6 @@
 //! A connection that somebody looks after: requests use it or do without, and never wait for a server that is away.
 
+mod probe;
 mod send;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use self::probe::Probe;
 use crate::supervisor::supervise;
 use crate::target::Target;
 
@@ -64,7 +66,7 @@ impl Link {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(crate) fn start(target: Target, probe: impl Fn() -> Cmd + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(target: Target, probe: Probe) -> Self {
         let state = Arc::new(State {
             live: ArcSwapOption::empty(),
             is_cluster: target.is_cluster(),

@@ -14,7 +14,7 @@ use super::{Inner, RedisStore};
 use crate::call::Caller;
 use crate::cell::Tags;
 use crate::link::Link;
-use crate::script::{self, Call};
+use crate::script;
 use crate::target::Target;
 use crate::tls::Tls;
 use crate::together::Together;
@@ -142,8 +142,7 @@ impl RedisStoreBuilder {
         }
         let is_cluster = target.is_cluster();
         let tags = Tags::new(&secret);
-        let probe = script::probe(&prefix)?;
-        let link = Link::start(target, move || script::command(Call::Text, &probe, None));
+        let link = Link::start(target, script::probe(&prefix)?);
         let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
         let caller = Arc::new(Caller { link, together, clock, deadline });
         Ok(RedisStore(Arc::new(Inner {

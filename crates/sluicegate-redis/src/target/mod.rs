@@ -12,6 +12,7 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
     AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
     PushKind, RedisError, RedisFuture, Value,
@@ -93,7 +94,8 @@ impl Target {
         }
         match self {
             Self::Standalone { info, tls } => {
-                let redis = info.redis_settings().clone().set_protocol(protocol);
+                // Without its library's name: a user may not have the right to tell it, and Redis logs that it was refused.
+                let redis = info.redis_settings().clone().set_protocol(protocol).set_skip_set_lib_name();
                 let client = tls.client((**info).clone().set_redis_settings(redis))?;
                 Ok(Arc::new(Shared(client.get_multiplexed_async_connection_with_config(&config).await?)))
             }
@@ -173,8 +175,18 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for Shared<C>
 }
 
 /// Small packets go at once, and a peer that is gone is noticed within seconds.
+///
+/// A NAT or a firewall forgets a flow that is silent for some minutes, and drops what comes later: the first requests after a
+/// pause would all be late. Every 15 s the kernel asks the peer of a silent connection whether it is there, which keeps the flow
+/// known, and ends the connection when the peer does not answer.
 fn tcp() -> TcpSettings {
-    TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(5))
+    let keepalive =
+        TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive.with_retries(3));
+    // Linux then ends a connection after the first question that is not answered in this time, and not after three.
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    let settings = settings.set_user_timeout(Duration::from_secs(5));
+    settings
 }
 
 impl fmt::Display for Target {

@@ -1,0 +1,34 @@
+//! How a connection shows that decisions can be made by it: [`Probe`].
+
+use redis::{Cmd, Value};
+
+use super::Connection;
+use crate::failure;
+
+/// Commands, one after the other, and for each the judge of its reply. They are the scripts' texts, so that the server knows these
+/// from then on, and the first requests need not send them.
+#[derive(Default)]
+pub(crate) struct Probe(Vec<(Cmd, Judge)>);
+
+/// Says what is wrong with a reply.
+type Judge = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
+
+impl Probe {
+    pub(crate) fn step(
+        &mut self,
+        command: Cmd,
+        judge: impl Fn(&Value) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.0.push((command, Box::new(judge)));
+    }
+
+    /// A connection is ready when the scripts run and say what they must: a replica, a full or a loading server, and one whose
+    /// user lacks a right, all answer `PING`.
+    pub(crate) async fn run(&self, connection: &dyn Connection) -> Result<(), String> {
+        for (command, judge) in &self.0 {
+            let reply = connection.send(command.clone()).await.map_err(|error| failure::explain(&error))?;
+            judge(&reply)?;
+        }
+        Ok(())
+    }
+}
