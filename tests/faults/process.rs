@@ -233,6 +233,42 @@ fn f54_four_instances_admit_no_more_than_their_shares_and_pay_them_back() {
     server.stop();
 }
 
+/// An instance admits without its store, and ends when the store is back, before any request has tried it.
+#[test]
+fn f52_an_instance_that_is_closed_pays_before_it_ends() {
+    let _turn = turn();
+    let mut server = Server::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let redis = RedisStore::connect(&server.url()).unwrap();
+        redis.connected(5 * SECOND).await.unwrap();
+        let store = Resilient::new(&redis);
+        let limiter = Policy::gcra("closed", "100/h").on(&store).unwrap();
+        assert_eq!(limiter.check("ada").await.unwrap().basis(), Basis::Store);
+        tokio::task::block_in_place(|| server.stop());
+        for key in 0..40_u64 {
+            assert_eq!(limiter.check_cost(key, 3).await.unwrap().basis(), Basis::Fallback);
+        }
+        let begun = Instant::now();
+        let unsettled = store.close(SECOND).await.expect_err("nobody is there");
+        assert_eq!(unsettled.debts(), 40);
+        assert!(begun.elapsed() >= SECOND && begun.elapsed() < SECOND + 250 * MS, "{:?}", begun.elapsed());
+
+        let closing = tokio::spawn({
+            let store = store.clone();
+            async move { store.close(10 * SECOND).await }
+        });
+        tokio::task::block_in_place(|| server.restart());
+        closing.await.unwrap().expect("the store is back");
+        let other = RedisStore::connect(&server.url()).unwrap();
+        other.connected(5 * SECOND).await.unwrap();
+        let other = Policy::gcra("closed", "100/h").on(&other).unwrap();
+        for key in 0..40_u64 {
+            assert_eq!(other.peek(key).await.unwrap().remaining(), 97, "{key}");
+        }
+    });
+}
+
 #[test]
 fn f55_a_store_that_comes_and_goes_floods_neither_the_log_nor_the_limits() {
     let _turn = turn();

@@ -100,7 +100,8 @@ fn f23_a_busy_server_is_left_to_its_operator() {
     let server = Server::start();
     let rig = Setup::at(server.url()).start();
     let (mut admin, mut busy) = (server.admin(), server.admin());
-    set(&mut admin, "busy-reply-threshold", "100");
+    // Its name of today, `busy-reply-threshold`, is not known to Redis 6.2.
+    set(&mut admin, "lua-time-limit", "100");
     scope(|scope| {
         scope.spawn(move || {
             // It ends by being killed, which is an error.
@@ -190,7 +191,7 @@ fn f28_a_master_that_becomes_a_replica_for_a_while_is_left_and_found_again() {
     let server = Server::start();
     let rig = Setup::at(server.url()).start();
     rig.during(2 * SECOND, || server.run("REPLICAOF 127.0.0.1 1"), || server.run("REPLICAOF NO ONE"));
-    rig.finish(NOTHING).logged("ReadOnly");
+    rig.finish(NOTHING).logged("read only replica");
 }
 
 #[test]
@@ -272,6 +273,28 @@ fn f32_a_right_that_was_taken_away_is_noticed_when_it_is_back() {
         || server.run("ACL SETUSER app +evalsha"),
     );
     rig.finish(NOTHING).logged("permission");
+}
+
+/// Once the first problem was the only one in the log: a server that had forgotten its users was "refused" for ever.
+#[test]
+fn f32_a_right_that_is_missing_after_a_restart_is_named_in_the_log() {
+    let _turn = turn();
+    let mut server = Server::start();
+    let rights = "on >hunter2 ~rl:* +eval +evalsha +time +get +set +del +pexpire +lindex +lrange +lset +rpush +rpop +lpop";
+    server.run::<()>(&format!("ACL SETUSER app {rights}"));
+    let rig = Setup::at(format!("redis://app:hunter2@127.0.0.1:{}", server.port())).start();
+    rig.fault(|| {
+        server.stop();
+        sleep(1_500 * MS);
+        server.restart();
+        server.run::<()>(&format!("ACL SETUSER app {rights} -set"));
+    });
+    sleep(3 * SECOND);
+    assert!(!rig.redis.is_connected(), "it cannot decide");
+    rig.heal(|| server.run::<()>("ACL SETUSER app +set"));
+    let findings = rig.finish(Excuse { losses: 1, lost_answers: 5, ..NOTHING });
+    findings.logged("give the user the rights");
+    assert_eq!(findings.logs.about("connected to Redis again").len(), 1);
 }
 
 #[test]

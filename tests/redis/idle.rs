@@ -5,13 +5,21 @@ use std::time::Duration;
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
 
-use crate::deployments::Cluster;
+use crate::deployments::{Cluster, Sentinels};
 use crate::servers::{Server, eventually};
 
-async fn limiter(url: &str) -> RateLimiter {
+async fn store(url: &str) -> RedisStore {
     let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect(url).unwrap();
     store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    Policy::gcra("login", "100/day").on(&store).unwrap()
+    store
+}
+
+async fn limiter(url: &str) -> RateLimiter {
+    limiter_on(&store(url).await)
+}
+
+fn limiter_on(store: &RedisStore) -> RateLimiter {
+    Policy::gcra("login", "100/day").on(store).unwrap()
 }
 
 /// The connections of stores, by the number that the server gave them: those whose last command was the script.
@@ -22,21 +30,23 @@ fn connections(server: &Server) -> Vec<String> {
 }
 
 /// Waits until the store has another connection, without asking it for anything.
-fn replaced(server: &Server, old: &[String]) {
+async fn replaced(store: &RedisStore, server: &Server, old: &[String]) {
     eventually("the store connects again while nobody asks", || {
         let now = connections(server);
         !now.is_empty() && now.iter().all(|connection| !old.contains(connection))
     });
+    store.connected(Duration::from_secs(20)).await.expect("the probe is answered");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_decision_after_the_server_closed_an_idle_connection_succeeds() {
     let server = Server::start();
-    let limiter = limiter(&server.url()).await;
+    let store = store(&server.url()).await;
+    let limiter = limiter_on(&store);
     assert!(limiter.check("ada").await.unwrap().is_allowed());
     let old = connections(&server);
     server.run::<()>("CONFIG SET timeout 1");
-    replaced(&server, &old);
+    replaced(&store, &server, &old).await;
     let decision = limiter.check("ada").await.expect("the new connection was there before the request");
     assert_eq!(decision.remaining(), 98, "and nothing was sent twice");
 }
@@ -44,11 +54,12 @@ async fn the_first_decision_after_the_server_closed_an_idle_connection_succeeds(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_decision_after_a_connection_was_killed_succeeds() {
     let server = Server::start();
-    let limiter = limiter(&server.url()).await;
+    let store = store(&server.url()).await;
+    let limiter = limiter_on(&store);
     for left in [99, 98, 97] {
         let old = connections(&server);
         server.run::<u64>("CLIENT KILL TYPE normal SKIPME yes");
-        replaced(&server, &old);
+        replaced(&store, &server, &old).await;
         assert_eq!(limiter.check("ada").await.expect("it is there again").remaining(), left);
     }
 }
@@ -106,4 +117,41 @@ async fn a_store_that_is_dropped_takes_its_connections_to_a_cluster_along() {
     assert!(open());
     drop(limiter);
     eventually("the connections are closed", || !open());
+}
+
+/// How long the kernel leaves the connections to this port silent from now, of those that it looks after: `/proc/net/tcp` shows the
+/// timer that runs for each, and when it ends, in hundredths of a second.
+fn silent_for(port: u16) -> Vec<Option<Duration>> {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel is Linux");
+    let established = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let to_port = established.filter(|line| line[3] == "01" && line[2].ends_with(&format!(":{port:04X}")));
+    let timer = |line: Vec<&str>| {
+        let (kind, ends) = line[5].split_once(':').unwrap();
+        // 02 is the one of keepalive.
+        (kind == "02").then(|| Duration::from_millis(u64::from_str_radix(ends, 16).unwrap() * 10))
+    };
+    to_port.map(timer).collect()
+}
+
+/// A NAT forgets a flow that is silent for some minutes; then the first requests after each pause were all late.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_connection_is_kept_alive_wherever_it_leads() {
+    let (server, group, cluster) = (Server::start(), Sentinels::start(), Cluster::start(&[]));
+    for (url, servers) in [
+        (server.url(), vec![&server]),
+        (group.url(), vec![&group.master]),
+        (cluster.url(), cluster.nodes.iter().take(3).collect()),
+    ] {
+        let limiter = limiter(&url).await;
+        for key in 0..30_u64 {
+            limiter.check(key).await.unwrap();
+        }
+        for server in servers {
+            // Replicas and sentinels are connected to the servers, too; each by a timer of its own.
+            eventually("a connection is asked about every 15 seconds", || {
+                let timers = silent_for(server.port());
+                timers.into_iter().flatten().any(|silent| silent <= Duration::from_secs(15))
+            });
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod groups;
 mod idle;
 mod keys;
 mod pools;
+mod probe;
 mod replace;
 mod scripts;
 #[path = "../servers/mod.rs"]

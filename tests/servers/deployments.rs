@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::servers::{Server, eventually, free_port};
+use crate::servers::{Server, eventually};
 
 /// A server that all tests share; each has its own prefix.
 pub(crate) fn standalone() -> &'static Server {
@@ -62,9 +62,7 @@ impl Cluster {
     pub(crate) fn start(options: &[&str]) -> Self {
         let nodes: Vec<_> = (0..6)
             .map(|_| {
-                let bus = free_port().to_string();
-                let cluster =
-                    ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", &bus];
+                let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
                 Server::start_with(&[&cluster, options].concat())
             })
             .collect();

@@ -8,6 +8,7 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,7 @@ impl Server {
         } else {
             command.args(["--port", &self.port.to_string(), "--save", "", "--appendonly", "no"]);
             // A replica that has never seen its master's data is not promoted, and would first see it after five seconds.
-            command.args(["--repl-diskless-sync-delay", "0"]).args(&self.options);
+            command.args(["--repl-diskless-sync-delay", "0"]).args(known(&self.options));
         }
         command
             .current_dir(&self.folder)
@@ -140,6 +141,17 @@ impl Drop for Server {
     }
 }
 
+/// The options without those that the server does not know, and does not need: Redis 6.2 allows always what they allow.
+fn known(options: &[String]) -> impl Iterator<Item = &String> {
+    static IS_OLD: LazyLock<bool> = LazyLock::new(|| {
+        let version = Command::new("redis-server").arg("--version").output();
+        version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains(" v=6."))
+    });
+    let (pairs, rest) = options.as_chunks::<2>();
+    let allows = |[name, _]: &&[String; 2]| name.starts_with("--enable-") && *IS_OLD;
+    pairs.iter().filter(move |pair| !allows(pair)).flatten().chain(rest)
+}
+
 /// Runs one command, written as in a shell.
 pub(crate) fn run<T: FromRedisValue>(connection: &mut Connection, command: &str) -> T {
     let mut words = command.split(' ');
@@ -148,14 +160,15 @@ pub(crate) fn run<T: FromRedisValue>(connection: &mut Connection, command: &str)
     built.query(connection).unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
-/// A port below those that the kernel gives to clients, so that nobody else gets it while our server is down.
+/// A port below those that the kernel gives to clients, so that nobody else gets it while our server is down. The nodes of a
+/// cluster meet ten thousand above it: Redis 6.2 knows no other place.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let base = 10_000 + u16::try_from(std::process::id() % 60).unwrap() * 300;
+    let base = 10_000 + u16::try_from(std::process::id() % 33).unwrap() * 300;
     loop {
         // Relaxed: only the number has to be new.
         let port = base + NEXT.fetch_add(1, Ordering::Relaxed);
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if [port, port + 10_000].iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()) {
             return port;
         }
     }

@@ -1,5 +1,6 @@
 //! The script: what goes in, and what comes out.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
@@ -114,19 +115,21 @@ fn mode(cell: &Cell) -> (u64, u64) {
     }
 }
 
-/// Buckets of nobody: charged, and then looked at, they show whether the server can run each script, and finds again what one has
-/// written.
+/// Buckets of nobody: charged, looked at and forgotten, they show whether the server can run each script, and finds again what
+/// one has written. No other instance has their names, so that it cannot come in between.
 pub(crate) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
+    let name = format!("probe-{:016x}", RandomState::new().hash_one(prefix));
     let mut probe = Probe::default();
-    let mut looks = Vec::new();
+    let (mut looks, mut resets) = (Vec::new(), Vec::new());
     for policy in [Policy::gcra, Policy::sliding_log, Policy::fixed_window, Policy::sliding_counter] {
-        let bucket = Bucket::new(prefix, &policy("probe", "1/10s").build()?.quotas()[0], "")?;
+        let bucket = Bucket::new(prefix, &policy(&*name, "1/10s").build()?.quotas()[0], "")?;
         let cell = |mode| Cell::new(&bucket, "probe", mode, 1, (0, 0));
         let charge = [cell(Mode::Charge)];
         probe.step(command(Call::Text, &charge, None), move |reply| {
             expect(Outcome::Allowed, decision(reply, &charge).ok())
         });
         looks.push(cell(Mode::Peek));
+        resets.push(cell(Mode::Reset));
     }
     // A window may end in between.
     looks.truncate(2);
@@ -136,6 +139,9 @@ pub(crate) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
     });
     probe.step(command(Call::Text, &looks, None), move |reply| {
         expect(Outcome::Denied, decision(reply, &looks).ok())
+    });
+    probe.step(command(Call::Text, &resets, None), move |reply| {
+        expect(Outcome::Allowed, decision(reply, &resets).ok())
     });
     Ok(probe)
 }

@@ -1,0 +1,144 @@
+//! When a server counts as found: it runs every script, and says what they must say.
+
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisError, RedisFuture, Value};
+use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_core::{Key, Policy, RateLimiter};
+use sluicegate_redis::RedisStore;
+
+use crate::servers::{Server, eventually};
+
+async fn connected(server: &Server) -> RedisStore {
+    let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect(&server.url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    store
+}
+
+/// One call of each script: of each algorithm, and of several in one request.
+async fn ask_each_script(store: &RedisStore) {
+    let mut limiters = Vec::new();
+    for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
+        let policy = Policy::builder(format!("policy-{index}"), algorithm, "3/min").build().unwrap();
+        let limiter = RateLimiter::new(store, policy).unwrap();
+        limiter.peek("ada").await.unwrap();
+        limiter.refund("ada", 1).await.unwrap();
+        limiters.push(limiter);
+    }
+    let ada = Key::from("ada");
+    for pair in limiters.windows(2) {
+        RateLimiter::check_all([(&pair[0], &ada, 1), (&pair[1], &ada, 1)]).await.unwrap();
+    }
+}
+
+/// Once the first calls after a restart met a server that did not know the script, and took two round trips.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_has_to_send_a_script_after_the_server_was_started_anew() {
+    let mut server = Server::start();
+    let store = connected(&server).await;
+    for _ in 0..2 {
+        server.run::<()>("CONFIG RESETSTAT");
+        ask_each_script(&store).await;
+        let calls: String = server.run("INFO commandstats");
+        assert!(calls.contains("cmdstat_evalsha:") && !calls.contains("cmdstat_eval:"), "{calls}");
+        server.restart();
+        eventually("the connection to the old server is gone", || !store.is_connected());
+        store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    }
+}
+
+/// A connection whose replies are not those of the server.
+#[derive(Clone)]
+struct Altered(MultiplexedConnection, fn(Value) -> Value);
+
+impl ConnectionLike for Altered {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move { Ok((self.1)(self.0.req_packed_command(command).await?)) })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.0.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.0.get_db()
+    }
+}
+
+/// Once any reply but an error was good enough: such a server was up, and no decision could be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_says_something_else_is_not_up() {
+    let server = Server::start();
+    let client = redis::Client::open(server.url()).unwrap();
+    let others: [fn(Value) -> Value; 4] = [
+        |_| Value::Okay,
+        |_| Value::Nil,
+        |_| Value::Array(vec![Value::Int(1), Value::Int(0)]),
+        |_| Value::BulkString(b"0123456789abcdef".to_vec()),
+    ];
+    for other in others {
+        let client = client.clone();
+        let store = RedisStore::builder().connect_with(move || {
+            let client = client.clone();
+            async move {
+                let connection = client.get_multiplexed_async_connection().await?;
+                Ok::<_, RedisError>(Altered(connection, other))
+            }
+        });
+        let up = store.unwrap().connected(Duration::from_millis(300)).await;
+        assert!(up.is_err(), "{:?}", other(Value::Nil));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_probe_leaves_nothing_behind() {
+    let server = Server::start();
+    connected(&server).await;
+    assert!(server.run::<String>("INFO commandstats").contains("cmdstat_eval:"), "the script was run");
+    assert_eq!(server.run::<u64>("DBSIZE"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_what_the_script_writes_is_not_up() {
+    let server = Server::start();
+    let client = redis::Client::open(server.url()).unwrap();
+    let store = RedisStore::builder().connect_with(move || {
+        let client = client.clone();
+        async move { Ok::<_, RedisError>(Forgetful(client.get_multiplexed_async_connection().await?)) }
+    });
+    assert!(store.unwrap().connected(Duration::from_millis(300)).await.is_err());
+    assert!(server.run::<String>("INFO commandstats").contains("cmdstat_eval:"), "the script was run");
+}
+
+/// After each command the server forgets everything.
+#[derive(Clone)]
+struct Forgetful(MultiplexedConnection);
+
+impl ConnectionLike for Forgetful {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let reply = self.0.req_packed_command(command).await;
+            self.0.req_packed_command(&redis::cmd("FLUSHALL")).await?;
+            reply
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.0.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.0.get_db()
+    }
+}
