@@ -27,6 +27,14 @@
 //! then be charged twice. (What cannot speak RESP3 does not tell of closed connections: there, the first request after
 //! that fails.)
 //!
+//! A new connection is used when the server has run every script by it and has said what they must say: then no request has to
+//! send a script (but on a Cluster, the first one to each node), and a missing right is a line in the log. TCP keepalive asks
+//! after 15 s of silence whether the server is there, so that no NAT or firewall forgets the connection; for connections and pools
+//! of the application's own it is for the application to set.
+//!
+//! # Servers
+//! Redis 6.2 and later, and Valkey. Tests run against Redis 6.2 and 7.0 and Valkey 8.1 and 9.1 (`./tests/run redis servers`).
+//!
 //! # Cluster
 //! The buckets of one key share a hash slot. A request that is checked against several keys (an address and a user) is
 //! decided per slot; when one refuses, what the others spent is given back. A process that dies in between leaves
@@ -51,7 +59,8 @@
 //!     +lindex +lrange +lset +rpush +rpop +lpop
 //! ```
 //!
-//! On a Cluster `+cluster|slots` comes to that, and behind Sentinel `+role`.
+//! On a Cluster `+cluster|slots` comes to that, and behind Sentinel `+role`. There the redis client also tells its name by
+//! `CLIENT SETINFO`; without the right it works all the same, and the server's ACL log has an entry for each connection.
 //!
 //! # Features
 //! | feature | what it adds |

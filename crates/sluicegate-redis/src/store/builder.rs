@@ -89,7 +89,8 @@ impl RedisStoreBuilder {
     }
 
     /// A store on connections that the application makes, such as a `redis::aio::ConnectionManager`: `connect` is called
-    /// in the background, and again when a connection is lost.
+    /// in the background, and again when a connection is lost. TCP keepalive is set by `redis::ConnectionInfo::set_tcp_settings`:
+    /// without it, a NAT may forget a silent connection.
     ///
     /// # Errors
     /// When a setting cannot work.
