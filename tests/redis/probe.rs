@@ -48,6 +48,20 @@ async fn no_call_has_to_send_a_script_after_the_server_was_started_anew() {
     }
 }
 
+/// Once a store without `+evalsha` or `+get` was up, and either no decision was made or all of them from nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_user_lacks_a_right_is_not_up() {
+    let server = Server::start();
+    for right in ["eval", "evalsha", "time", "get", "set"] {
+        server.run::<()>(&format!("ACL SETUSER {right} on >secret ~rl:* +@all -{right}"));
+        let store = RedisStore::connect(&format!("redis://{right}:secret@127.0.0.1:{}", server.port()));
+        let store = store.unwrap();
+        assert!(store.connected(Duration::from_millis(200)).await.is_err(), "without {right}");
+        server.run::<()>(&format!("ACL SETUSER {right} +{right}"));
+        store.connected(Duration::from_secs(20)).await.expect("nothing is missing now");
+    }
+}
+
 /// A connection whose replies are not those of the server.
 #[derive(Clone)]
 struct Altered(MultiplexedConnection, fn(Value) -> Value);

@@ -64,7 +64,7 @@ pub struct Unsettled {
 }
 
 impl Unsettled {
-    /// How many debts there are: one for each key and policy. A charge that was not answered is among them.
+    /// How many debts there are: one for each key and policy. Those whose charge was not answered are among them.
     pub fn debts(&self) -> usize {
         self.debts
     }
@@ -73,11 +73,8 @@ impl Unsettled {
 impl fmt::Display for Unsettled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { debts } = self;
-        let (noun, verb) = if *debts == 1 { ("key", "has") } else { ("keys", "have") };
-        write!(
-            f,
-            "{debts} {noun} {verb} spent units that the store does not know of: close with a longer time"
-        )
+        let (noun, verb) = if *debts == 1 { ("debt", "was") } else { ("debts", "were") };
+        write!(f, "{debts} {noun} {verb} not charged to the store: give `close` more time")
     }
 }
 

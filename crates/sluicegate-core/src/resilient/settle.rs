@@ -91,7 +91,7 @@ pub(super) struct Settling {
 
 impl Settling {
     /// Charges what is owed to the parts that are asked; with a time to end at, to all parts, for there is no later. Returns how
-    /// many charges were not answered in time.
+    /// many debts were given up, because their charge was not answered.
     pub(super) async fn run(mut self, until: Option<Instant>) -> usize {
         let owed = self.state.debts.take();
         // Relaxed, here and below: a number to look at.
@@ -108,18 +108,16 @@ impl Settling {
                 self.kept.extend(batch);
                 continue;
             }
-            match self.charge(&batch, until).await {
-                Err(error) if error.is_transient() => {
-                    self.state.counts.failed(&error);
-                    away |= parts;
-                    // What was not answered in time is most likely charged; again and again would shut a key out.
-                    if error.kind() == StoreErrorKind::Timeout {
-                        unanswered += batch.len();
-                    } else {
-                        self.kept.extend(batch);
-                    }
-                }
-                Ok(_) | Err(_) => {}
+            let Err(error) = self.charge(&batch, until).await else { continue };
+            if error.is_transient() {
+                self.state.counts.failed(&error);
+                away |= parts;
+            }
+            // What was not answered in time is most likely charged; again and again would shut a key out.
+            if error.is_transient() && error.kind() != StoreErrorKind::Timeout {
+                self.kept.extend(batch);
+            } else {
+                unanswered += batch.len();
             }
         }
         unanswered

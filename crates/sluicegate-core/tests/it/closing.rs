@@ -63,7 +63,7 @@ async fn closing_ends_by_its_deadline_and_tells_what_is_left() {
     let (calls, begun) = (scene.calls(), Instant::now());
     let unsettled = scene.store.close(SECOND).await.expect_err("the store is away");
     assert_eq!((unsettled.debts(), begun.elapsed()), (40, SECOND));
-    assert!(unsettled.to_string().starts_with("40 keys have spent units"), "{unsettled}");
+    assert!(unsettled.to_string().starts_with("40 debts were not charged"), "{unsettled}");
     assert!(scene.calls() - calls <= 10, "a store that is away is asked ten times a second at most");
     assert_eq!(left(&scene.store, Duration::ZERO).await, 40);
     scene.mood(WORKS);
