@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, Pipeline, RedisError, RedisFuture, Value};
+use redis::{Cmd, Pipeline, RedisFuture, Value};
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Key, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
@@ -62,84 +62,24 @@ async fn a_server_whose_user_lacks_a_right_is_not_up() {
     }
 }
 
-/// A connection whose replies are not those of the server.
+/// A connection that is not quite one to the server.
 #[derive(Clone)]
-struct Altered(MultiplexedConnection, fn(Value) -> Value);
+struct Altered {
+    connection: MultiplexedConnection,
+    /// What becomes of each reply.
+    reply: fn(Value) -> Value,
+    /// What is sent after each command.
+    after: Option<&'static str>,
+}
 
 impl ConnectionLike for Altered {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async move { Ok((self.1)(self.0.req_packed_command(command).await?)) })
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.0.req_packed_commands(pipeline, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.0.get_db()
-    }
-}
-
-/// Once any reply but an error was good enough: such a server was up, and no decision could be read.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_says_something_else_is_not_up() {
-    let server = Server::start();
-    let client = redis::Client::open(server.url()).unwrap();
-    let others: [fn(Value) -> Value; 4] = [
-        |_| Value::Okay,
-        |_| Value::Nil,
-        |_| Value::Array(vec![Value::Int(1), Value::Int(0)]),
-        |_| Value::BulkString(b"0123456789abcdef".to_vec()),
-    ];
-    for other in others {
-        let client = client.clone();
-        let store = RedisStore::builder().connect_with(move || {
-            let client = client.clone();
-            async move {
-                let connection = client.get_multiplexed_async_connection().await?;
-                Ok::<_, RedisError>(Altered(connection, other))
-            }
-        });
-        let up = store.unwrap().connected(Duration::from_millis(300)).await;
-        assert!(up.is_err(), "{:?}", other(Value::Nil));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_probe_leaves_nothing_behind() {
-    let server = Server::start();
-    connected(&server).await;
-    assert!(server.run::<String>("INFO commandstats").contains("cmdstat_eval:"), "the script was run");
-    assert_eq!(server.run::<u64>("DBSIZE"), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_forgets_what_the_script_writes_is_not_up() {
-    let server = Server::start();
-    let client = redis::Client::open(server.url()).unwrap();
-    let store = RedisStore::builder().connect_with(move || {
-        let client = client.clone();
-        async move { Ok::<_, RedisError>(Forgetful(client.get_multiplexed_async_connection().await?)) }
-    });
-    assert!(store.unwrap().connected(Duration::from_millis(300)).await.is_err());
-    assert!(server.run::<String>("INFO commandstats").contains("cmdstat_eval:"), "the script was run");
-}
-
-/// After each command the server forgets everything.
-#[derive(Clone)]
-struct Forgetful(MultiplexedConnection);
-
-impl ConnectionLike for Forgetful {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         Box::pin(async move {
-            let reply = self.0.req_packed_command(command).await;
-            self.0.req_packed_command(&redis::cmd("FLUSHALL")).await?;
-            reply
+            let reply = self.connection.req_packed_command(command).await?;
+            if let Some(after) = self.after {
+                self.connection.req_packed_command(&redis::cmd(after)).await?;
+            }
+            Ok((self.reply)(reply))
         })
     }
 
@@ -149,10 +89,54 @@ impl ConnectionLike for Forgetful {
         offset: usize,
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
-        self.0.req_packed_commands(pipeline, offset, count)
+        self.connection.req_packed_commands(pipeline, offset, count)
     }
 
     fn get_db(&self) -> i64 {
-        self.0.get_db()
+        self.connection.get_db()
     }
+}
+
+/// Whether a store is up by such a connection.
+async fn is_up(server: &Server, reply: fn(Value) -> Value, after: Option<&'static str>) -> bool {
+    let client = redis::Client::open(server.url()).unwrap();
+    let store = RedisStore::builder().connect_with(move || {
+        let client = client.clone();
+        async move {
+            let connection = client.get_multiplexed_async_connection().await?;
+            Ok(Altered { connection, reply, after })
+        }
+    });
+    store.unwrap().connected(Duration::from_millis(300)).await.is_ok()
+}
+
+/// Once any reply but an error was good enough: such a server was up, and no decision could be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_says_something_else_is_not_up() {
+    let server = Server::start();
+    let others: [fn(Value) -> Value; 4] = [
+        |_| Value::Okay,
+        |_| Value::Nil,
+        |_| Value::Array(vec![Value::Int(1), Value::Int(0)]),
+        |_| Value::BulkString(b"0123456789abcdef".to_vec()),
+    ];
+    for other in others {
+        assert!(!is_up(&server, other, None).await, "{:?}", other(Value::Nil));
+    }
+    assert!(is_up(&server, |reply| reply, None).await, "it is what it says that is wrong");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_what_the_script_writes_is_not_up() {
+    let server = Server::start();
+    assert!(!is_up(&server, |reply| reply, Some("FLUSHALL")).await);
+    assert!(is_up(&server, |reply| reply, Some("PING")).await, "it is the forgetting that is wrong");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_probe_leaves_nothing_behind() {
+    let server = Server::start();
+    connected(&server).await;
+    assert!(server.run::<String>("INFO commandstats").contains("cmdstat_eval:"), "the script was run");
+    assert_eq!(server.run::<u64>("DBSIZE"), 0);
 }
