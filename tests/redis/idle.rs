@@ -136,7 +136,7 @@ fn silent_for(port: u16) -> Vec<Option<Duration>> {
 /// A NAT forgets a flow that is silent for some minutes; then the first requests after each pause were all late.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_connection_is_kept_alive_wherever_it_leads() {
-    let (server, group, cluster) = (Server::start(), Sentinels::start(), Cluster::start(&[]));
+    let (server, group, cluster) = (Server::start(), Sentinels::shared(), Cluster::shared());
     for (url, servers) in [
         (server.url(), vec![&server]),
         (group.url(), vec![&group.master]),
