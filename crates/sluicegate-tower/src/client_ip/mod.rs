@@ -213,7 +213,9 @@ impl ClientIp {
 
     /// The client's address in canonical form, whole: for handlers, logs and lists.
     ///
-    /// `None` if the peer is unknown, or if the request is refused for its header.
+    /// `None` if the peer is unknown, or if the request is refused for its header. With [`OnMalformed::UseHop`] it is the
+    /// proxy's where the header does not lead to a client; [`within`](Self::within) and [`outside`](Self::outside) tell
+    /// the two apart.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let end = self.find(parts);
         let ip = end.ip.filter(|_| self.refusal(&end).is_none());
@@ -221,6 +223,10 @@ impl ClientIp {
     }
 
     /// Whether a request's client is in one of these networks: not so if its address is unknown.
+    ///
+    /// An address is unknown if no peer is known, and whenever the header of a trusted proxy has a
+    /// [fault](ForwardedFaults): missing, unreadable, too long, there twice. The proxy's address then stands in for the
+    /// client's as a key, but it is on no list: [`outside`](Self::outside) does not hold for it either.
     ///
     /// ```
     /// use sluicegate_tower::{ClientIp, Networks};
@@ -236,16 +242,30 @@ impl ClientIp {
         networks: Networks,
     ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
         let this = self.clone();
-        move |parts| this.address(parts).is_some_and(|ip| networks.contains(ip))
+        move |parts| this.certain(parts).is_some_and(|ip| networks.contains(ip))
     }
 
-    /// Whether a request's client is in none of these networks: so too if its address is unknown.
+    /// Whether a request's client is in none of these networks: not so if its address is unknown, as
+    /// [`within`](Self::within) says.
+    ///
+    /// Where a request of unknown origin has to be kept out or limited as well, write `!within(parts)`:
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::{ClientIp, Networks, RateLimitLayer};
+    ///
+    /// let office = ClientIp::behind(["10.0.0.0/8"])?.within(Networks::new(["203.0.113.0/24"])?);
+    /// let layer = RateLimitLayer::builder(Policy::gcra("admin", "10/s").on(&MemoryStore::new())?)
+    ///     .deny(move |parts| !office(parts))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn outside(
         &self,
         networks: Networks,
     ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
-        let within = self.within(networks);
-        move |parts| !within(parts)
+        let this = self.clone();
+        move |parts| this.certain(parts).is_some_and(|ip| !networks.contains(ip))
     }
 
     /// How often the header of a trusted proxy did not lead to a client, since this extractor was made.
@@ -253,6 +273,12 @@ impl ClientIp {
     /// Clones count together, each for every key that it was asked for. The first fault of each kind is also logged.
     pub fn faults(&self) -> ForwardedFaults {
         self.faults.snapshot()
+    }
+
+    /// The client's address if nothing else stands in for it.
+    fn certain(&self, parts: &Parts) -> Option<IpAddr> {
+        let End { ip, fault } = self.find(parts);
+        ip.filter(|_| fault.is_none()).map(|ip| self.grouping.address(ip))
     }
 
     #[inline]

@@ -63,13 +63,13 @@ impl PeerIp {
         move |parts| this.address(parts).is_some_and(|ip| networks.contains(ip))
     }
 
-    /// Whether a request comes from none of these networks: so too if its peer is unknown.
+    /// Whether a request comes from none of these networks: not so if its peer is unknown.
     pub fn outside(
         &self,
         networks: Networks,
     ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
-        let within = self.within(networks);
-        move |parts| !within(parts)
+        let this = *self;
+        move |parts| this.address(parts).is_some_and(|ip| !networks.contains(ip))
     }
 }
 
