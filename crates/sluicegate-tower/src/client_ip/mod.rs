@@ -4,6 +4,7 @@ mod address;
 mod elements;
 mod faults;
 mod forwarded;
+mod hints;
 mod networks;
 mod peer;
 mod walk;
@@ -41,7 +42,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// [`forwarded`](Self::forwarded) or [`header`](Self::header) if yours do not use `X-Forwarded-For`.
 ///
 /// An element that is not an address ends the walk, at the last proxy that could be believed: its clients then share that
-/// proxy's bucket, and [`faults`](Self::faults) counts it. At most 32 elements and 2 KiB are looked at.
+/// proxy's bucket, and [`faults`](Self::faults) counts it. At most 32 elements and 2 KiB are looked at. A peer that is none
+/// of the named proxies and sends the header all the same is logged once, if it is among the first 1,000 such requests.
 ///
 /// IPv6 clients own whole networks, so their addresses count by prefix, /64 unless set otherwise; an IPv4-mapped address
 /// is the IPv4 address that it is; zones and ports are dropped.
@@ -284,7 +286,11 @@ impl ClientIp {
     #[inline]
     fn find(&self, parts: &Parts) -> End {
         let peer = peer(parts);
-        if self.proxies.trust(peer) { self.read(peer, parts) } else { End::at(peer) }
+        if self.proxies.trust(peer) {
+            return self.read(peer, parts);
+        }
+        self.faults.strangers.at_a_stranger(&parts.headers, &self.header);
+        End::at(peer)
     }
 
     fn read(&self, peer: Option<IpAddr>, parts: &Parts) -> End {
@@ -313,9 +319,11 @@ impl KeyExtractor for ClientIp {
                 return MissingKey::new(reason).rejecting(StatusCode::BAD_REQUEST).into();
             }
         }
-        match end.ip {
-            Some(ip) => Extraction::found(self.grouping.key(ip)),
-            None => Extraction::missing(NO_PEER),
+        match (end.ip, end.fault) {
+            (Some(ip), _) => Extraction::found(self.grouping.key(ip)),
+            // Whoever believes everybody needs no peer, and behind a Unix socket there is none.
+            (None, Some(fault)) => Extraction::missing(fault.describe()),
+            (None, None) => MissingKey::mistake(NO_PEER).into(),
         }
     }
 }

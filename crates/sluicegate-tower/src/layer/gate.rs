@@ -176,16 +176,12 @@ impl Gate {
         let limit = &shared.limits[self.next];
         let plan = shared.plan();
         let is_shadow = plan.has_shadow && plan.policies[slot].is_shadow();
-        let rejected = found.as_ref().err().and_then(MissingKey::reject).map(OnMissingKey::Reject);
-        let key = match (found, rejected.unwrap_or(limit.on_missing_key)) {
-            (Ok(key), _) => Some(key),
-            (Err(missing), OnMissingKey::Share) => {
-                limit.warn_once(&missing);
-                Some(Key::shared())
-            }
-            (Err(_), OnMissingKey::Skip) => None,
-            (Err(_), OnMissingKey::Reject(_)) if is_shadow => None,
-            (Err(missing), OnMissingKey::Reject(status)) => {
+        let key = match found.map_err(|missing| (limit.missing(&missing), missing)) {
+            Ok(key) => Some(key),
+            Err((OnMissingKey::Share, _)) => Some(Key::shared()),
+            Err((OnMissingKey::Skip, _)) => None,
+            Err((OnMissingKey::Reject(_), _)) if is_shadow => None,
+            Err((OnMissingKey::Reject(status), missing)) => {
                 return Some(refuse(shared, parts, Reason::MissingKey(&missing, status)));
             }
         };

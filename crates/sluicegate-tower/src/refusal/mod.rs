@@ -37,7 +37,8 @@ pub enum Reason<'a> {
     Exceeded(&'a Decision),
     /// Its cost is above what a quota ever lets pass at once: 403, and no wait helps.
     Impossible(&'a Decision),
-    /// It has no key, and the limit rejects such requests with this status.
+    /// It has no key, and the limit rejects such requests with this status; with 500, if this server does not say who
+    /// connects.
     MissingKey(&'a MissingKey, StatusCode),
     /// The store could not be reached, and a policy refuses then
     /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. With the error, if the store has handed it on.
@@ -117,7 +118,7 @@ impl<'a> Refusal<'a> {
             Reason::Impossible(_) => Detail::Text(
                 "this request costs more than the limit ever lets pass at once: no wait will help",
             ),
-            Reason::MissingKey(missing, _) => Detail::Text(missing.reason()),
+            Reason::MissingKey(missing, _) => Detail::Text(missing.told(cfg!(debug_assertions))),
             Reason::Outage(_) => Detail::Text("the rate limiter gave no answer"),
             Reason::QueueFull(_) => Detail::Text("too many requests are waiting for their turn"),
             Reason::LookupTimeout(_) => Detail::Text("it could not be found out in time which limit applies"),
@@ -168,9 +169,12 @@ pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>
     } else if let Some(seconds) = refusal.retry_after_seconds() {
         come_back_after(response.headers_mut(), seconds);
     }
-    let unserved =
-        matches!(refusal.reason, Reason::Outage(_) | Reason::QueueFull(_) | Reason::LookupTimeout(_));
-    if shared.extensions && unserved {
+    let is_no_clients_doing = match refusal.reason {
+        Reason::Outage(_) | Reason::QueueFull(_) | Reason::LookupTimeout(_) => true,
+        Reason::MissingKey(missing, _) => missing.is_mistake(),
+        Reason::Exceeded(_) | Reason::Impossible(_) | Reason::Blocked => false,
+    };
+    if shared.extensions && is_no_clients_doing {
         response.extensions_mut().insert(Unserved);
     }
     response

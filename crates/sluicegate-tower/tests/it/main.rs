@@ -18,6 +18,7 @@ mod lookups;
 mod meter;
 mod meter_reach;
 mod missing_keys;
+mod no_peer;
 mod queue;
 mod readiness;
 mod refunds;
