@@ -31,4 +31,5 @@ mod stores;
 mod strict;
 mod support;
 mod tiers;
+mod upstream;
 mod waiting;
