@@ -8,6 +8,7 @@ mod gate;
 pub(crate) mod mark;
 mod meter;
 pub(crate) mod plan;
+mod restate;
 mod service;
 mod shadow;
 pub(crate) mod shared;

@@ -16,6 +16,7 @@ mod keys;
 mod log;
 mod lookups;
 mod meter;
+mod meter_fields;
 mod meter_reach;
 mod missing_keys;
 mod no_peer;
