@@ -10,21 +10,21 @@ use crate::headers::join::{Left, Lines, expose};
 use crate::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
 use crate::headers::{
     Already, ENVOY, Headers, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
-    come_back_after, hides, is_hidden, retry_after, shown, whole_number,
+    come_back_after, hides, is_hidden, shown, whole_number,
 };
 use crate::layer::plan::Plan;
 
-/// Adds the chosen fields for a decision. What `plan` has ready is used if the decision is on exactly its policies: not
+/// Adds the chosen fields for a decision, with these seconds of waiting if it is refused. What `plan` has ready is used if the decision is on exactly its policies: not
 /// if layers stack, or a limit was skipped.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: Style,
     decision: &Decision,
+    refused_for: Option<u64>,
     plan: &Plan,
     already: Already,
 ) {
     let is_planned = decision.policies().is_some_and(|policies| Arc::ptr_eq(policies, &plan.policies));
-    let refused_for = retry_after(decision);
     if !style.shows() && refused_for.is_none() {
         return;
     }

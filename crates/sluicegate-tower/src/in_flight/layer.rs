@@ -239,7 +239,7 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        let refusal = Refusal { reason, parts };
+        let refusal = Refusal::new(reason, parts);
         let mut response = self.respond.respond(&refusal).map(|body| Held::new(body, None));
         forbid_caching(response.headers_mut());
         if let Some(seconds) = refusal.retry_after_seconds() {

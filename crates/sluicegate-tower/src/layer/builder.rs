@@ -15,6 +15,7 @@ use crate::lookup::Waits;
 use crate::predicate::Door;
 use crate::queue::Queue;
 use crate::refusal::problem::ProblemJson;
+use crate::refusal::spread::{self, Spread};
 
 /// Collects the settings of a [`RateLimitLayer`].
 #[must_use = "a builder does nothing until `build` is called"]
@@ -28,6 +29,7 @@ pub struct RateLimitLayerBuilder<R = ProblemJson> {
 struct Settings {
     door: Door,
     style: Style,
+    spread: Option<Spread>,
     waits: Waits,
     extensions: bool,
     meters: bool,
@@ -38,6 +40,7 @@ impl RateLimitLayerBuilder {
         let settings = Settings {
             door: Door::default(),
             style: Style::default(),
+            spread: None,
             waits: Waits::default(),
             extensions: true,
             meters: false,
@@ -95,6 +98,34 @@ impl<R> RateLimitLayerBuilder<R> {
     /// besides what it lists already. Default: browsers keep them from such scripts.
     pub fn expose_headers(mut self) -> Self {
         self.settings.style.exposes = true;
+        self
+    }
+
+    /// Tells refused clients to come back up to this much later than they have to, at random and in whole seconds: those
+    /// that were refused together do not come back together. `Retry-After` and the body carry the longer wait, and it is
+    /// never shorter than the true one, which `t` of the field `RateLimit` still is. Default: nothing is added.
+    ///
+    /// Where layers stack, it is for what this one refuses.
+    pub fn spread_retry_after(mut self, longest: Duration) -> Self {
+        self.settings.spread = Some(spread::up_to(longest));
+        self
+    }
+
+    /// As [`spread_retry_after`](Self::spread_retry_after), by as much as `extra` says, rounded up to whole seconds: for
+    /// tests, and for a randomness of your own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .spread_retry_after_by(|| Duration::from_secs(3))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn spread_retry_after_by(mut self, extra: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.settings.spread = Some(Box::new(extra));
         self
     }
 
@@ -161,11 +192,12 @@ impl<R> RateLimitLayerBuilder<R> {
     pub fn build(self) -> Result<RateLimitLayer<R>, ConfigError> {
         check(&self.limits).map_err(|problem| ConfigError::new(ConfigErrorKind::Layer, problem))?;
         let Self { limits, respond, settings } = self;
-        let Settings { door, style, waits, extensions, meters } = settings;
+        let Settings { door, style, spread, waits, extensions, meters } = settings;
         for limiter in limits.iter().filter(|limit| meters || limit.gives_back()).flat_map(Limit::limiters) {
             limiter.keep_accounts()?;
         }
         let mut shared = Shared::new(limits, respond);
+        shared.spread = spread;
         shared.door = (!door.is_empty()).then(|| Box::new(door));
         (shared.style, shared.waits, shared.extensions, shared.meters) = (style, waits, extensions, meters);
         Ok(RateLimitLayer::of(shared))

@@ -60,7 +60,8 @@ impl Marked {
             Some(inner) => decision.merge(inner),
         };
         let already = if inner.is_some() { Already::Both } else { Already::Theirs };
-        headers::write(response.headers_mut(), shared.style, &shown, &shared.plan(), already);
+        let refused_for = headers::retry_after(&shown);
+        headers::write(response.headers_mut(), shared.style, &shown, refused_for, &shared.plan(), already);
         // For layers further out: what all of them know together, or what was there before.
         let left = if shared.extensions { Some(shown) } else { inner };
         if let Some(decision) = left {

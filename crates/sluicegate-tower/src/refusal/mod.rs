@@ -5,6 +5,7 @@ mod accept;
 mod grpc;
 pub(crate) mod problem;
 mod simple;
+pub(crate) mod spread;
 
 use std::time::Duration;
 
@@ -25,8 +26,10 @@ use crate::layer::shared::Shared;
 /// A request that is not let through, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    pub(crate) reason: Reason<'a>,
-    pub(crate) parts: &'a Parts,
+    reason: Reason<'a>,
+    parts: &'a Parts,
+    /// Seconds that this client is told to wait longer than it has to.
+    extra: u64,
 }
 
 /// Why a request is refused.
@@ -100,15 +103,17 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Whole seconds after which the same request could pass; the same number as in `Retry-After`.
+    /// Whole seconds after which the same request could pass, and what is
+    /// [added](crate::RateLimitLayerBuilder::spread_retry_after); the same number as in `Retry-After`.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        match self.reason {
+        let seconds = match self.reason {
             Reason::Exceeded(decision) | Reason::Impossible(decision) => retry_after(decision),
             // An outage has no known end; a second keeps clients from hammering.
             Reason::Outage(_) | Reason::LookupTimeout(_) => Some(1),
             Reason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
             Reason::MissingKey(..) | Reason::Blocked => None,
-        }
+        };
+        seconds.map(|seconds| seconds.saturating_add(self.extra))
     }
 
     /// What is wrong and what helps, in one sentence without a full stop.
@@ -126,12 +131,18 @@ impl<'a> Refusal<'a> {
         }
     }
 
+    pub(crate) fn new(reason: Reason<'a>, parts: &'a Parts) -> Self {
+        Self { reason, parts, extra: 0 }
+    }
+
     pub(crate) fn of(decision: &'a Decision, parts: &'a Parts) -> Self {
-        let reason = match decision.outcome() {
-            Outcome::Impossible => Reason::Impossible(decision),
-            _ => Reason::Exceeded(decision),
-        };
-        Self { reason, parts }
+        Self::new(
+            match decision.outcome() {
+                Outcome::Impossible => Reason::Impossible(decision),
+                _ => Reason::Exceeded(decision),
+            },
+            parts,
+        )
     }
 }
 
@@ -162,10 +173,12 @@ pub(crate) enum Detail<'a> {
 
 /// The response to a refused request, with the fields that every such response has.
 pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>) -> Response<B> {
+    let refusal = &Refusal { extra: spread::seconds(shared.spread.as_ref()), ..*refusal };
     let mut response = shared.respond.respond(refusal);
     forbid_caching(response.headers_mut());
     if let Some(decision) = refusal.decision() {
-        headers::write(response.headers_mut(), shared.style, decision, &shared.plan(), Already::Replaced);
+        let (style, seconds) = (shared.style, refusal.retry_after_seconds());
+        headers::write(response.headers_mut(), style, decision, seconds, &shared.plan(), Already::Replaced);
     } else if let Some(seconds) = refusal.retry_after_seconds() {
         come_back_after(response.headers_mut(), seconds);
     }

@@ -26,6 +26,7 @@ mod refunds;
 mod refusals;
 mod remote;
 mod shadow;
+mod spread;
 mod stacked;
 mod stores;
 #[path = "../strict/mod.rs"]
