@@ -23,7 +23,8 @@ use crate::attribute::RateLimits;
 /// it, a limit by peer address answers 500. In tests, `.layer(MockConnectInfo(address))` around the limits does as well.
 ///
 /// Like every axum layer, a limit applies to what was added before it. Limits on a route and on the router around it
-/// both apply; a request that the route's limit refuses is not counted by the router's.
+/// both apply; a request that the route's limit refuses is not counted by the router's. One that the router's limit refuses
+/// does not come to the route's, which may name a longer wait afterwards: see [`RateLimitLayer`].
 ///
 /// # A default for routes without a limit of their own
 /// Routes that are added before `.rate_limit(default)` are under it. A route that has a limit of its own instead is added
