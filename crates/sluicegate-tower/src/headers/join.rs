@@ -47,14 +47,14 @@ impl Theirs<'_> {
     /// more of them after so many seconds. Then theirs is the one that is told, in every field.
     pub(crate) fn tighter(&self, label: &str, remaining: u64, available_after: u64) -> Option<Left> {
         let named = self.standings.iter().filter(|member| member.is_called(label));
-        let left = named.filter_map(|member| {
-            let policy = self.policies.iter().find(|policy| policy.is_called(label));
-            let limit = policy.and_then(|policy| policy.number("q"));
-            Some(Left { limit, remaining: member.number("r")?, available_after: member.number("t") })
-        });
-        let tightness = |remaining: u64, after: u64| (remaining, Reverse(after));
-        left.min_by_key(Left::tightness)
-            .filter(|left| left.tightness() < tightness(remaining, available_after))
+        let left = named.filter_map(|member| Some((member.number("r")?, Reverse(member.number("t")))));
+        let (least, Reverse(after)) = left.min()?;
+        if (least, Reverse(after.unwrap_or(0))) >= (remaining, Reverse(available_after)) {
+            return None;
+        }
+        let policy = self.policies.iter().find(|policy| policy.is_called(label));
+        let limit = policy.and_then(|policy| policy.number("q"));
+        Some(Left { limit, remaining: least, available_after: after })
     }
 
     /// Both lists, theirs in front. What ours name replaces what theirs call the same.
@@ -79,12 +79,6 @@ impl Theirs<'_> {
             HeaderValue::from_str(&line).ok().or(ours)
         };
         [join(&self.policies, policies), join(&self.standings, standings)]
-    }
-}
-
-impl Left {
-    fn tightness(&self) -> (u64, Reverse<u64>) {
-        (self.remaining, Reverse(self.available_after.unwrap_or(0)))
     }
 }
 

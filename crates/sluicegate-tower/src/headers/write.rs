@@ -110,21 +110,27 @@ where
 {
     let lines = Lines::of(headers);
     let theirs = lines.read();
-    let tighter = |quota: &PolicyQuota| {
-        let ours = tightest(described(), quota.label())?;
-        theirs.tighter(quota.label(), ours.remaining(), ceil_seconds(ours.available_after()))
-    };
+    // Looked for once for each of ours: theirs may be as many as a field has room for.
+    let tighter: Vec<(&str, Left)> = described()
+        .filter_map(|(_, quota)| {
+            let ours = tightest(described(), quota.label())?;
+            let left =
+                theirs.tighter(quota.label(), ours.remaining(), ceil_seconds(ours.available_after()))?;
+            Some((quota.label(), left))
+        })
+        .collect();
     if style.ietf() {
-        let told = described().filter(|(_, quota)| tighter(quota).is_none());
-        let ours = [policy_line(told.clone().map(quota)), standings_line(told.clone(), refused_for)];
-        let both = theirs.join(ours, |member| told.clone().any(|(_, quota)| member.is_called(quota.label())));
+        let is_told = |quota: &PolicyQuota| !tighter.iter().any(|(label, _)| *label == quota.label());
+        let told = || described().filter(|(_, quota)| is_told(quota));
+        let ours = [policy_line(told().map(quota)), standings_line(told(), refused_for)];
+        let both = theirs.join(ours, |member| told().any(|(_, quota)| member.is_called(quota.label())));
         for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(both) {
             if let Some(line) = line {
                 headers.insert(name, line);
             }
         }
     }
-    described().filter_map(|(_, quota)| tighter(quota)).min_by_key(|left| left.remaining)
+    tighter.into_iter().map(|(_, left)| left).min_by_key(|left| left.remaining)
 }
 
 /// What `X-RateLimit-*` say.
