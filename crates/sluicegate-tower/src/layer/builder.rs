@@ -1,6 +1,7 @@
 //! Putting a [`RateLimitLayer`] together.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +74,42 @@ impl<R> RateLimitLayerBuilder<R> {
     /// ```
     pub fn exempt(mut self, holds: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.settings.door.exempt.push(Box::new(holds));
+        self
+    }
+
+    /// As [`exempt`](Self::exempt), where it has to be looked up: `holds` takes what it needs from the request and returns a
+    /// future. It is asked if no `exempt` holds, before any [`deny`](Self::deny). The request takes a place in the
+    /// [queue](Self::longest_queue) while it waits; if there is none, or the answer does not come in
+    /// [time](Self::longest_lookup), the request is not exempt.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// /// Asks a database.
+    /// async fn is_partner(key: String) -> bool {
+    ///     key == "partner"
+    /// }
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .exempt_async(|parts| {
+    ///         let key = parts.headers.get("x-api-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    ///         async move {
+    ///             match key {
+    ///                 Some(key) => is_partner(key).await,
+    ///                 None => false,
+    ///             }
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn exempt_async<F, A>(mut self, holds: F) -> Self
+    where
+        F: Fn(&Parts) -> A + Send + Sync + 'static,
+        A: Future<Output = bool> + Send + 'static,
+    {
+        self.settings.door.exempt_later.push(Box::new(move |parts| Box::pin(holds(parts))));
         self
     }
 
@@ -154,7 +191,7 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// How long a request may wait for each key and each tier that has to be looked up, as with
+    /// How long a request may wait for each key, tier and exemption that has to be looked up, as with
     /// [`Extraction::pending`](crate::Extraction::pending) and [`Limit::tiered_async`](crate::Limit::tiered_async). After
     /// that it is refused with 503 and has spent nothing; where its policy is only tried out, it goes on without.
     /// Default: 5 s.

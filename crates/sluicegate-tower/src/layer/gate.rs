@@ -18,7 +18,7 @@ use crate::layer::trial::Trial;
 use crate::limit::OnMissingKey;
 use crate::limit::conditions::{Asking, Choice};
 use crate::lookup::Lookup;
-use crate::predicate::Entry;
+use crate::predicate::{Answer, Entry};
 use crate::queue::Place;
 use crate::refusal::{Reason, Respond};
 
@@ -38,6 +38,7 @@ pub(crate) struct Gate {
 /// What has to be waited for.
 #[derive(Debug)]
 pub(crate) enum Step {
+    Exemption(Lookup<Answer>),
     Tier(Lookup<Choice>, u64),
     Key(Lookup<Extraction>, Wanted),
     Verdict(Verdict),
@@ -63,14 +64,19 @@ pub(crate) enum Next<B> {
 impl Gate {
     /// Goes as far as it can without waiting.
     pub(crate) fn enter<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
-        if let Some(door) = &shared.door {
-            match door.entry(parts) {
-                Entry::ToTheLimits => {}
-                Entry::PastTheLimits => return Next::Go(None),
-                Entry::Refused => return refuse(shared, parts, Reason::Blocked),
-            }
+        match &shared.door {
+            Some(door) => self.enter_by(door.entry(parts), shared, parts),
+            None => self.go_on(shared, parts),
         }
-        self.go_on(shared, parts)
+    }
+
+    fn enter_by<R: Respond<B>, B>(&mut self, entry: Entry, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+        match entry {
+            Entry::ToTheLimits => self.go_on(shared, parts),
+            Entry::PastTheLimits => Next::Go(None),
+            Entry::Refused => refuse(shared, parts, Reason::Blocked),
+            Entry::Asking(answer) => Next::Wait(Box::new(Step::Exemption(Lookup::new(answer)))),
+        }
     }
 
     fn go_on<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
@@ -92,6 +98,12 @@ impl Gate {
     ) -> Poll<Next<B>> {
         loop {
             let next = match step {
+                Step::Exemption(lookup) => {
+                    // An answer that does not come exempts nobody.
+                    let is_exempt = ready!(lookup.poll(cx, &shared.waits, &mut self.place)).unwrap_or(false);
+                    let entry = shared.door.as_ref().map(|door| door.entry_of(is_exempt, parts));
+                    self.enter_by(entry.unwrap_or(Entry::ToTheLimits), shared, parts)
+                }
                 Step::Tier(lookup, cost) => {
                     let next = match ready!(lookup.poll(cx, &shared.waits, &mut self.place)) {
                         Ok(tier) => self.ask(shared, parts, Asking::of(tier, *cost)),

@@ -7,6 +7,7 @@ mod bodies;
 mod combinations;
 mod costs;
 mod exempt;
+mod exempt_async;
 mod giving_back;
 mod header_modes;
 mod headers;
