@@ -7,7 +7,6 @@ use sluicegate_core::ConfigError;
 
 use super::address::Grouping;
 use super::hints;
-use super::networks::Networks;
 use crate::key::{Extraction, KeyExtractor, MissingKey};
 
 /// The address that the connection came from, for servers that put it into the request's extensions.
@@ -57,24 +56,6 @@ impl PeerIp {
     /// The peer's address in canonical form, whole, if it is known.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         peer(parts).map(|ip| self.grouping.address(ip))
-    }
-
-    /// Whether a request comes from one of these networks: not so if its peer is unknown.
-    pub fn within(
-        &self,
-        networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
-        let this = *self;
-        move |parts| this.address(parts).is_some_and(|ip| networks.contains(ip))
-    }
-
-    /// Whether a request comes from none of these networks: not so if its peer is unknown.
-    pub fn outside(
-        &self,
-        networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
-        let this = *self;
-        move |parts| this.address(parts).is_some_and(|ip| !networks.contains(ip))
     }
 }
 

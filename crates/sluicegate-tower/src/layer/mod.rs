@@ -2,6 +2,7 @@
 
 mod asks;
 mod builder;
+mod check;
 mod decide;
 mod future;
 mod gate;
