@@ -11,7 +11,7 @@ impl ClientIp {
     /// Whether a request's client is in one of these networks: not so if its address is unknown.
     ///
     /// An address is unknown if no peer is known, and whenever the header of a trusted proxy has a
-    /// [fault](ForwardedFaults): missing, unreadable, too long, there twice. The proxy's address then stands in for the
+    /// [fault](crate::ForwardedFaults): missing, unreadable, too long, there twice. The proxy's address then stands in for the
     /// client's as a key, but it is on no list: [`outside`](Self::outside) does not hold for it either.
     ///
     /// ```
