@@ -76,7 +76,7 @@ enum Found {
 pub struct MissingKey {
     reason: Cow<'static, str>,
     reject: Option<StatusCode>,
-    /// Whether no request could have this key, for the server is wired up wrongly.
+    /// Whether no request could have this key, because the server is wired up wrongly.
     is_mistake: bool,
 }
 
@@ -137,7 +137,7 @@ impl MissingKey {
         Self { reason: reason.into(), reject: None, is_mistake: false }
     }
 
-    /// A key that no request could have, for the server is wired up wrongly. `reason` says what to write.
+    /// A key that no request could have, because the server is wired up wrongly. `reason` says what to write.
     pub(crate) fn mistake(reason: &'static str) -> Self {
         Self { is_mistake: true, ..Self::new(reason) }
     }

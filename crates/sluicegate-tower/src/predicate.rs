@@ -58,7 +58,7 @@ impl Door {
         }))
     }
 
-    /// What the door does once it is known whether the request is exempt.
+    /// The way of a request of which it is known whether it is exempt.
     pub(crate) fn entry_of(&self, is_exempt: bool, parts: &Parts) -> Entry {
         match () {
             () if is_exempt => Entry::PastTheLimits,

@@ -1,4 +1,4 @@
-//! Who puts a proxy in front and forgets to say so is told. A binary of its own, for it is said once per process.
+//! A proxy in front that no extractor knows of is logged. A binary of its own, since that is said once per process.
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 #[path = "it/log.rs"]
@@ -23,7 +23,7 @@ fn lines_of(run: impl FnOnce()) -> Vec<String> {
 }
 
 #[test]
-fn a_forwarded_header_that_nobody_reads_is_worth_one_line() {
+fn a_forwarded_header_that_no_extractor_reads_is_worth_one_line() {
     // Five clients behind a proxy shared one bucket, and nothing said so.
     let peer = PeerIp::new();
     let lines = lines_of(|| {

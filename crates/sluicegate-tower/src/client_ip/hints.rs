@@ -1,4 +1,4 @@
-//! What is logged where a forwarded header arrives that nobody reads: usually the limits count a proxy.
+//! One line in the log where a forwarded header arrives that no extractor reads: usually the limits count a proxy.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,4 @@
-//! Who is on a list of networks: predicates for those who are exempt or kept out.
+//! Lists of networks as predicates, for clients that are exempt or kept out.
 
 use std::net::IpAddr;
 

@@ -270,7 +270,7 @@ impl KeyExtractor for ClientIp {
         }
         match (end.ip, end.fault) {
             (Some(ip), _) => Extraction::found(self.grouping.key(ip)),
-            // Whoever believes everybody needs no peer, and behind a Unix socket there is none.
+            // An extractor that believes every peer needs none, and behind a Unix socket there is none.
             (None, Some(fault)) => Extraction::missing(fault.describe()),
             (None, None) => MissingKey::mistake(NO_PEER).into(),
         }

@@ -44,7 +44,7 @@ impl Lines {
 
 impl Theirs<'_> {
     /// Where their quota of this name stands, if that leaves less than ours of the same name: `remaining` units, and
-    /// more of them after so many seconds. Then theirs is the one that is told, in every field.
+    /// more of them after `available_after` seconds. Then theirs is the one that is told, in every field.
     pub(crate) fn tighter(&self, label: &str, remaining: u64, available_after: u64) -> Option<Left> {
         let named = self.standings.iter().filter(|member| member.is_called(label));
         let left = named.filter_map(|member| Some((member.number("r")?, Reverse(member.number("t")))));
@@ -57,7 +57,7 @@ impl Theirs<'_> {
         Some(Left { limit, remaining: least, available_after: after })
     }
 
-    /// Both lists, theirs in front. What ours name replaces what theirs call the same.
+    /// Both lists, theirs in front. Our quotas replace those of theirs that have the same name.
     pub(crate) fn join(
         &self,
         ours: [Option<HeaderValue>; 2],

@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// What a parser of others reads.
+    /// The names that a parser of others reads.
     fn by_sfv(line: &str) -> Option<Vec<String>> {
         let list: List = Parser::new(line).parse().ok()?;
         let names = list.into_iter().map(|entry| match entry {

@@ -101,8 +101,8 @@ pub(crate) enum Already {
     Both,
 }
 
-/// Says that a refused request may be tried again after so many seconds, or after more if that is what it says: after
-/// the seconds that are returned.
+/// Says that a refused request may be tried again after this many seconds, or after more if the response says that
+/// already: after the seconds that are returned.
 pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
     match headers.get(RETRY_AFTER).and_then(whole_number) {
         Some(said) if said >= seconds => said,

@@ -14,8 +14,8 @@ use crate::headers::{
 };
 use crate::layer::plan::Plan;
 
-/// Adds the chosen fields for a decision, with these seconds of waiting if it is refused. What `plan` has ready is used if the decision is on exactly its policies: not
-/// if layers stack, or a limit was skipped.
+/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. The lines that `plan` has
+/// ready are used if the decision is on exactly its policies: not if layers stack, or a limit was skipped.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: Style,
@@ -133,7 +133,7 @@ where
     tighter.into_iter().map(|(_, left)| left).min_by_key(|left| left.remaining)
 }
 
-/// What `X-RateLimit-*` say.
+/// The numbers in `X-RateLimit-*`.
 struct Numbers {
     limit: Option<HeaderValue>,
     remaining: u64,

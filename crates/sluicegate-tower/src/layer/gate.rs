@@ -99,7 +99,7 @@ impl Gate {
         loop {
             let next = match step {
                 Step::Exemption(lookup) => {
-                    // An answer that does not come exempts nobody.
+                    // An answer that does not come exempts no request.
                     let is_exempt = ready!(lookup.poll(cx, &shared.waits, &mut self.place)).unwrap_or(false);
                     let entry = shared.door.as_ref().map(|door| door.entry_of(is_exempt, parts));
                     self.enter_by(entry.unwrap_or(Entry::ToTheLimits), shared, parts)

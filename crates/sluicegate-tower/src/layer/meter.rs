@@ -173,7 +173,7 @@ impl Meter {
             .map(|(index, account)| account.refund(if is_given_back(index) { u64::MAX } else { 0 }))
             .collect();
         if changes.iter().any(|entry| matches!(entry, Entry::Refund(parts) if !parts.is_empty())) {
-            // What is not known at once is not waited for.
+            // An answer that is not there at once is not waited for.
             drop(self.change(changes));
         }
     }

@@ -35,7 +35,7 @@ use crate::refusal::problem::ProblemJson;
 /// Cheap to clone; all clones, and all services made by them, share the same buckets.
 ///
 /// # Several limits: one layer, or layers around each other
-/// The limits of one layer are decided together, and whoever waits as long as its `Retry-After` says has room in all of
+/// The limits of one layer are decided together, and a client that waits as long as its `Retry-After` says has room in all of
 /// them. Put limits into one layer where that matters, with [`and`](RateLimitLayerBuilder::and), and with
 /// [`only_if`](Limit::only_if) for those of some paths.
 ///

@@ -1,4 +1,4 @@
-//! What the fields of a response say where the request has been charged, or given back to, since it was let through.
+//! The fields of a response whose request was charged, or given back to, since it was let through.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,7 +22,7 @@ pub(crate) struct Shared<R> {
     pub(crate) door: Option<Box<Door>>,
     pub(crate) style: Style,
     pub(crate) respond: R,
-    /// What is added to the waits of refusals.
+    /// Finds the seconds that are added to the wait of a refusal.
     pub(crate) spread: Option<Spread>,
     /// Whether requests and responses carry the decision in their extensions.
     pub(crate) extensions: bool,

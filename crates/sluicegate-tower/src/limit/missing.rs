@@ -1,4 +1,4 @@
-//! What happens to requests without a key: [`OnMissingKey`].
+//! Requests without a key: [`OnMissingKey`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::key::MissingKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {
-    /// All such requests share one bucket. Where nobody chose that, a warning is logged once.
+    /// All such requests share one bucket. Unless it was chosen, a warning is logged once.
     Share,
     /// They are refused with this status.
     Reject(StatusCode),
@@ -19,7 +19,7 @@ pub enum OnMissingKey {
     Skip,
 }
 
-/// What was chosen for a limit, if anything was, and whether anything was logged. Clones log once together.
+/// The choice that was made for a limit, if any, and whether anything was logged. Clones log once together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WhenMissing {
     pub(crate) chosen: Option<OnMissingKey>,
@@ -27,8 +27,8 @@ pub(crate) struct WhenMissing {
 }
 
 impl WhenMissing {
-    /// What happens to a request without this key: first what its extractor says, then what was chosen for the limit of
-    /// this name.
+    /// The action for a request without this key: the one that its extractor asks for, then the one that was chosen for
+    /// the limit of this name.
     pub(crate) fn action(&self, missing: &MissingKey, name: impl FnOnce() -> String) -> OnMissingKey {
         if let Some(status) = missing.reject() {
             return OnMissingKey::Reject(status);

@@ -139,7 +139,7 @@ impl Limit {
 
     /// What happens to a request whose key is missing. Default: [`OnMissingKey::Share`]; but a request whose peer address
     /// is not known at all is refused with 500, and an error that says what to write is logged once. Such a server does
-    /// not pass on who connects, and one bucket for everybody is hardly meant, unless it is chosen here.
+    /// not pass on who connects, and one bucket for all clients is hardly meant, unless it is chosen here.
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
         self.when_missing.chosen = Some(action);
         self
@@ -167,7 +167,7 @@ impl Limit {
         }
     }
 
-    /// What happens to a request without this key.
+    /// The action for a request without this key.
     pub(crate) fn missing(&self, missing: &MissingKey) -> OnMissingKey {
         let name =
             || self.limiters().first().map_or_else(String::new, |limiter| limiter.policy().name().to_owned());

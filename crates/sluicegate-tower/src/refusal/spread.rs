@@ -11,7 +11,7 @@ pub(crate) type Spread = Box<dyn Fn() -> Duration + Send + Sync>;
 /// Anything from nothing to `longest`, in whole seconds.
 pub(crate) fn up_to(longest: Duration) -> Spread {
     let longest = longest.as_secs();
-    // Nobody gains by guessing it, and each new state is another.
+    // No client gains by guessing it, and each new state is another.
     Box::new(move || Duration::from_secs(RandomState::new().hash_one(0) % longest.saturating_add(1)))
 }
 

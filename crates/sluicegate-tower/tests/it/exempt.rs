@@ -117,7 +117,7 @@ async fn a_responder_is_told_that_it_was_the_list() {
 }
 
 #[tokio::test]
-async fn a_header_with_a_fault_exempts_nobody_and_bars_nobody() {
+async fn a_header_with_a_fault_neither_exempts_nor_bars_its_client() {
     // The proxy's own address stood in for the client's, and 6 of 6 such requests passed without a limit.
     let inside = || Networks::new(["10.0.0.0/8"]).unwrap();
     let client_ip = ClientIp::behind(["10.0.0.0/8"]).unwrap();

@@ -19,7 +19,7 @@ fn one_a_minute() -> (RateLimitLayerBuilder, RateLimiter) {
     (RateLimitLayer::builder(by_header(limiter.clone())), limiter)
 }
 
-/// Whether the key is this one, as somebody far away says.
+/// Whether the key is this one, as a service far away says.
 fn is(key: &'static str) -> impl Fn(&Parts) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
     move |parts| {
         let is_it = parts.headers["x-key"] == key;
@@ -71,7 +71,7 @@ async fn what_is_found_to_be_exempt_is_not_denied_and_what_is_exempt_anyhow_is_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_exempts_nobody() {
+async fn an_answer_that_does_not_come_exempts_no_request() {
     let (builder, _) = one_a_minute();
     let waiting = builder.exempt_async(|_| pending()).longest_lookup(Duration::from_secs(2));
     let began = tokio::time::Instant::now();

@@ -86,7 +86,7 @@ async fn an_or_behind_the_peer_is_asked_and_a_tuple_with_it_is_not_shared() {
     assert_eq!(status(header().or(PeerIp::new())).await, 500, "the last one that was asked");
     assert_eq!(status((PeerIp::new(), header())).await, 500);
     assert_eq!(status((nobody(), header(), PeerIp::new())).await, 500, "wherever it stands");
-    // Behind a Unix socket there is no peer, and whoever believes everybody needs none.
+    // Behind a Unix socket there is no peer, and an extractor that believes every peer needs none.
     assert_eq!(status(ClientIp::hops(1).unwrap()).await, 200);
 }
 
@@ -101,7 +101,7 @@ async fn what_an_outer_layer_has_spent_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_policy_in_shadow_refuses_nobody_for_it() {
+async fn a_policy_in_shadow_refuses_no_request_for_it() {
     let (store, _) = store();
     let (service, _) = service(Limit::new(on(&store, Policy::gcra("api", "2/min").shadow())));
     assert_eq!(send(&service, anonymous()).await.status(), StatusCode::OK);

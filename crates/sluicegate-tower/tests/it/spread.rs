@@ -16,7 +16,7 @@ fn one_a_minute() -> RateLimitLayerBuilder {
     RateLimitLayer::builder(by_header(on(&store().0, Policy::gcra("api", "1/min"))))
 }
 
-/// What is refused after one request was let through.
+/// The refusal that comes after one request was let through.
 async fn refused<R>(builder: RateLimitLayerBuilder<R>) -> Response<Body>
 where
     R: sluicegate_tower::Respond<Body>,

@@ -1,4 +1,4 @@
-//! Fields of a service that name a quota as we do, and fields that nobody can read.
+//! Fields of a service that name a quota as we do, and fields that cannot be read.
 
 use http::Response;
 use sluicegate_core::Policy;
