@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use http::{Method, StatusCode};
 use serde_json::json;
-use sluicegate::{Decided, Limit, ManualClock, MemoryStore, Policy, RateLimitExt, RateLimiter};
+use sluicegate::{Decided, Limit, ManualClock, MemoryStore, OnMissingKey, Policy, RateLimitExt, RateLimiter};
 use tokio::task::JoinSet;
 
 use crate::support::{Client, field, numbers, serve, serve_without_peer_address, store};
@@ -196,9 +196,20 @@ async fn an_upload_waits_its_turn_and_one_that_would_wait_too_long_is_refused_at
 }
 
 #[tokio::test]
-async fn without_the_peer_address_all_clients_share_one_bucket() {
+async fn a_server_that_forgets_the_peer_address_is_told_so_at_its_first_request() {
     let (store, _) = store();
     let server = serve_without_peer_address(app(&store)).await;
+    let mut client = Client::connect_from([127, 0, 0, 1], server).await;
+    assert_eq!(client.post("/login").await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn without_the_peer_address_all_clients_share_one_bucket_if_that_is_chosen() {
+    let (store, _) = store();
+    let login = Limit::new(Policy::sliding_counter("login", "5/min").on(&store).unwrap());
+    let login = login.on_missing_key(OnMissingKey::Share);
+    let app = Router::new().route("/login", post(|| async { "welcome" }).rate_limit(login));
+    let server = serve_without_peer_address(app).await;
     let mut one = Client::connect_from([127, 0, 0, 1], server).await;
     let mut other = Client::connect_from([127, 0, 0, 2], server).await;
     for _ in 0..2 {

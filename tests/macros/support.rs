@@ -2,9 +2,11 @@
 #![allow(dead_code, missing_debug_implementations, unreachable_pub)]
 
 use std::future::Future;
+use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::extract::connect_info::MockConnectInfo;
 use axum::http::{HeaderMap, Request};
 use tower::ServiceExt;
 
@@ -19,7 +21,8 @@ pub fn run(case: impl Future<Output = ()>) {
 }
 
 pub async fn send(app: &Router, request: Request<Body>) -> Answer {
-    let response = app.clone().oneshot(request).await.unwrap();
+    let peer = MockConnectInfo(SocketAddr::from(([192, 0, 2, 7], 1)));
+    let response = app.clone().layer(peer).oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, 10_000).await.unwrap();
     Answer {

@@ -63,8 +63,11 @@ impl<S: Sync> OptionalFromRequestParts<S> for Decided {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use axum::Router;
     use axum::body::{Body, to_bytes};
+    use axum::extract::connect_info::MockConnectInfo;
     use axum::http::Request;
     use axum::routing::get;
     use sluicegate_core::{MemoryStore, Policy};
@@ -89,7 +92,8 @@ mod tests {
             decided.is_some().to_string()
         }
         let limiter = Policy::gcra("search", "5/min").on(MemoryStore::new()).unwrap();
-        let limited = Router::new().route("/", get(strict).rate_limit(limiter));
+        let peer = MockConnectInfo(SocketAddr::from(([192, 0, 2, 7], 1)));
+        let limited = Router::new().route("/", get(strict).rate_limit(limiter)).layer(peer);
         assert_eq!(body_of(limited).await, (StatusCode::OK, "4".into()));
         assert_eq!(body_of(Router::new().route("/", get(lenient))).await, (StatusCode::OK, "false".into()));
         let (status, body) = body_of(Router::new().route("/", get(strict))).await;

@@ -19,10 +19,12 @@ use crate::attribute::RateLimits;
 /// `limit` is a [`RateLimiter`], which counts peer addresses; a [`Limit`], which says whose bucket and at what cost; or
 /// a whole [`RateLimitLayer`].
 ///
-/// Serve the router with `into_make_service_with_connect_info::<SocketAddr>()`, so that the peer address is known.
+/// Serve the router with `into_make_service_with_connect_info::<SocketAddr>()`, so that the peer address is known; without
+/// it, a limit by peer address answers 500. In tests, `.layer(MockConnectInfo(address))` around the limits does as well.
 ///
 /// Like every axum layer, a limit applies to what was added before it. Limits on a route and on the router around it
-/// both apply; a request that the route's limit refuses is not counted by the router's.
+/// both apply; a request that the route's limit refuses is not counted by the router's. One that the router's limit refuses
+/// does not come to the route's, which may name a longer wait afterwards: see [`RateLimitLayer`].
 ///
 /// # A default for routes without a limit of their own
 /// Routes that are added before `.rate_limit(default)` are under it. A route that has a limit of its own instead is added
@@ -50,6 +52,26 @@ use crate::attribute::RateLimits;
 /// ```
 ///
 /// Paths that no route has stay under the default, as long as no `.fallback(..)` is added after it.
+///
+/// # Nested routers
+/// A limit on a router that is then nested covers its routes. Paths below the prefix that none of them has are answered by
+/// the router around it, unlimited unless that one has a limit. Give the nested router a fallback of its own, before the
+/// limit, and they are under it as well:
+///
+/// ```
+/// use axum::Router;
+/// use axum::http::StatusCode;
+/// use axum::routing::get;
+/// use sluicegate_axum::RateLimitExt;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let api: Router = Router::new()
+///     .route("/users", get(|| async { "ada" }))
+///     .fallback(|| async { StatusCode::NOT_FOUND })
+///     .rate_limit(Policy::gcra("api", "100/min").on(&MemoryStore::new())?);
+/// let app: Router = Router::new().nest("/api", api);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 ///
 /// Only axum's routes and routers implement it.
 ///

@@ -76,6 +76,8 @@ enum Found {
 pub struct MissingKey {
     reason: Cow<'static, str>,
     reject: Option<StatusCode>,
+    /// Whether no request could have this key, because the server is wired up wrongly.
+    is_mistake: bool,
 }
 
 impl Extraction {
@@ -132,7 +134,12 @@ impl fmt::Debug for Extraction {
 impl MissingKey {
     /// `reason` says what was looked for. It may reach the client, so it must not repeat what the client sent.
     pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason: reason.into(), reject: None }
+        Self { reason: reason.into(), reject: None, is_mistake: false }
+    }
+
+    /// A key that no request could have, because the server is wired up wrongly. `reason` says what to write.
+    pub(crate) fn mistake(reason: &'static str) -> Self {
+        Self { is_mistake: true, ..Self::new(reason) }
     }
 
     /// A request that is to be refused with this status, whatever its limit does with those whose key is merely
@@ -151,6 +158,25 @@ impl MissingKey {
     /// What was looked for.
     pub fn reason(&self) -> &str {
         &self.reason
+    }
+
+    /// Whether it is more than a key that happens not to be there.
+    fn is_grave(&self) -> bool {
+        self.reject.is_some() || self.is_mistake
+    }
+
+    /// Whether the server is to blame, not the request.
+    pub(crate) fn is_mistake(&self) -> bool {
+        self.is_mistake
+    }
+
+    /// The reason as clients are told it: how this server is built is for its developers only.
+    pub(crate) fn told(&self, is_debug_build: bool) -> &str {
+        if self.is_mistake && !is_debug_build {
+            "this server does not know who is asking"
+        } else {
+            &self.reason
+        }
     }
 }
 
@@ -231,7 +257,20 @@ fn both(first: Extraction, second: Extraction) -> Extraction {
 fn together(first: Result<Key, MissingKey>, second: Result<Key, MissingKey>) -> Result<Key, MissingKey> {
     match (first, second) {
         (Ok(first), Ok(second)) => Ok(first.and(second)),
-        (Err(first), Err(second)) if first.reject.is_none() && second.reject.is_some() => Err(second),
+        (Err(first), Err(second)) if !first.is_grave() && second.is_grave() => Err(second),
         (Err(missing), _) | (_, Err(missing)) => Err(missing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_of_a_release_build_are_not_told_how_the_server_is_built() {
+        let mistake = MissingKey::mistake("serve with connect info");
+        assert_eq!(mistake.told(true), "serve with connect info");
+        assert_eq!(mistake.told(false), "this server does not know who is asking");
+        assert_eq!(MissingKey::new("the header x-key is missing").told(false), "the header x-key is missing");
     }
 }

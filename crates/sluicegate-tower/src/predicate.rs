@@ -2,6 +2,9 @@
 //! [`exempt`](crate::RateLimitLayerBuilder::exempt), [`deny`](crate::RateLimitLayerBuilder::deny) and
 //! [`Limit::only_if`](crate::Limit::only_if).
 
+use std::future::Future;
+use std::pin::Pin;
+
 use http::Method;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
@@ -9,10 +12,17 @@ use http::request::Parts;
 /// A question about a request.
 pub(crate) type Predicate = Box<dyn Fn(&Parts) -> bool + Send + Sync>;
 
+/// A question whose answer may have to be waited for.
+pub(crate) type LaterPredicate = Box<dyn Fn(&Parts) -> Answer + Send + Sync>;
+
+/// An answer that has not come.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = bool> + Send>>;
+
 /// Who does not come to the limits at all.
 #[derive(Default)]
 pub(crate) struct Door {
     pub(crate) exempt: Vec<Predicate>,
+    pub(crate) exempt_later: Vec<LaterPredicate>,
     pub(crate) deny: Vec<Predicate>,
 }
 
@@ -21,18 +31,38 @@ pub(crate) enum Entry {
     ToTheLimits,
     PastTheLimits,
     Refused,
+    /// To be known when this is: it holds for requests that are exempt.
+    Asking(Answer),
 }
 
 impl Door {
     pub(crate) fn is_empty(&self) -> bool {
-        self.exempt.is_empty() && self.deny.is_empty()
+        self.exempt.is_empty() && self.exempt_later.is_empty() && self.deny.is_empty()
     }
 
     pub(crate) fn entry(&self, parts: &Parts) -> Entry {
-        let is_one_of = |predicates: &[Predicate]| predicates.iter().any(|holds| holds(parts));
+        if self.exempt.iter().any(|holds| holds(parts)) {
+            return Entry::PastTheLimits;
+        }
+        if self.exempt_later.is_empty() {
+            return self.entry_of(false, parts);
+        }
+        let answers: Vec<_> = self.exempt_later.iter().map(|holds| holds(parts)).collect();
+        Entry::Asking(Box::pin(async move {
+            for answer in answers {
+                if answer.await {
+                    return true;
+                }
+            }
+            false
+        }))
+    }
+
+    /// The way of a request of which it is known whether it is exempt.
+    pub(crate) fn entry_of(&self, is_exempt: bool, parts: &Parts) -> Entry {
         match () {
-            () if is_one_of(&self.exempt) => Entry::PastTheLimits,
-            () if is_one_of(&self.deny) => Entry::Refused,
+            () if is_exempt => Entry::PastTheLimits,
+            () if self.deny.iter().any(|holds| holds(parts)) => Entry::Refused,
             () => Entry::ToTheLimits,
         }
     }

@@ -3,6 +3,7 @@
 
 mod agreement;
 mod conditional;
+mod connect_info;
 mod default_limit;
 mod fallback;
 #[path = "../../../sluicegate-tower/tests/it/log.rs"]
@@ -10,6 +11,7 @@ mod log;
 mod methods;
 mod mistakes;
 mod names;
+mod nested;
 mod open;
 mod quotas;
 mod replace;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::hints::Looks;
+
 /// Why a forwarded header did not lead to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -29,7 +31,11 @@ impl Fault {
 
 /// How often each of them came up.
 #[derive(Debug, Default)]
-pub(super) struct Faults([AtomicU64; 4]);
+pub(super) struct Faults {
+    counts: [AtomicU64; 4],
+    /// At requests of peers that are none of the proxies.
+    pub(super) strangers: Looks,
+}
 
 /// How often a forwarded header from a trusted proxy did not lead to a client; see [`ClientIp::faults`].
 ///
@@ -50,7 +56,7 @@ pub struct ForwardedFaults {
 impl Faults {
     pub(super) fn count(&self, fault: Fault, header: &str) {
         // Relaxed: each counter stands for itself.
-        if self.0[fault as usize].fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.counts[fault as usize].fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(
                 header,
                 "{}: such requests count as the proxy's own, or are refused; further ones are only counted",
@@ -60,7 +66,7 @@ impl Faults {
     }
 
     pub(super) fn snapshot(&self) -> ForwardedFaults {
-        let count = |fault: Fault| self.0[fault as usize].load(Ordering::Relaxed);
+        let count = |fault: Fault| self.counts[fault as usize].load(Ordering::Relaxed);
         ForwardedFaults {
             missing: count(Fault::Missing),
             unreadable: count(Fault::Unreadable),

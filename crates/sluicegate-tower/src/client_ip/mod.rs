@@ -4,6 +4,8 @@ mod address;
 mod elements;
 mod faults;
 mod forwarded;
+mod hints;
+mod lists;
 mod networks;
 mod peer;
 mod walk;
@@ -41,7 +43,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// [`forwarded`](Self::forwarded) or [`header`](Self::header) if yours do not use `X-Forwarded-For`.
 ///
 /// An element that is not an address ends the walk, at the last proxy that could be believed: its clients then share that
-/// proxy's bucket, and [`faults`](Self::faults) counts it. At most 32 elements and 2 KiB are looked at.
+/// proxy's bucket, and [`faults`](Self::faults) counts it. At most 32 elements and 2 KiB are looked at. A peer that is none
+/// of the named proxies and sends the header all the same is logged once, if it is among the first 1,000 such requests.
 ///
 /// IPv6 clients own whole networks, so their addresses count by prefix, /64 unless set otherwise; an IPv4-mapped address
 /// is the IPv4 address that it is; zones and ports are dropped.
@@ -213,39 +216,13 @@ impl ClientIp {
 
     /// The client's address in canonical form, whole: for handlers, logs and lists.
     ///
-    /// `None` if the peer is unknown, or if the request is refused for its header.
+    /// `None` if the peer is unknown, or if the request is refused for its header. With [`OnMalformed::UseHop`] it is the
+    /// proxy's where the header does not lead to a client; [`within`](Self::within) and [`outside`](Self::outside) tell
+    /// the two apart.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let end = self.find(parts);
         let ip = end.ip.filter(|_| self.refusal(&end).is_none());
         ip.map(|ip| self.grouping.address(ip))
-    }
-
-    /// Whether a request's client is in one of these networks: not so if its address is unknown.
-    ///
-    /// ```
-    /// use sluicegate_tower::{ClientIp, Networks};
-    ///
-    /// let client_ip = ClientIp::behind(["10.0.0.0/8"])?;
-    /// let from_the_office = client_ip.within(Networks::new(["203.0.113.0/24"])?);
-    /// # let parts = http::Request::new(()).into_parts().0;
-    /// assert!(!from_the_office(&parts));
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    pub fn within(
-        &self,
-        networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
-        let this = self.clone();
-        move |parts| this.address(parts).is_some_and(|ip| networks.contains(ip))
-    }
-
-    /// Whether a request's client is in none of these networks: so too if its address is unknown.
-    pub fn outside(
-        &self,
-        networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
-        let within = self.within(networks);
-        move |parts| !within(parts)
     }
 
     /// How often the header of a trusted proxy did not lead to a client, since this extractor was made.
@@ -258,7 +235,11 @@ impl ClientIp {
     #[inline]
     fn find(&self, parts: &Parts) -> End {
         let peer = peer(parts);
-        if self.proxies.trust(peer) { self.read(peer, parts) } else { End::at(peer) }
+        if self.proxies.trust(peer) {
+            return self.read(peer, parts);
+        }
+        self.faults.strangers.at_a_stranger(&parts.headers, &self.header);
+        End::at(peer)
     }
 
     fn read(&self, peer: Option<IpAddr>, parts: &Parts) -> End {
@@ -287,9 +268,11 @@ impl KeyExtractor for ClientIp {
                 return MissingKey::new(reason).rejecting(StatusCode::BAD_REQUEST).into();
             }
         }
-        match end.ip {
-            Some(ip) => Extraction::found(self.grouping.key(ip)),
-            None => Extraction::missing(NO_PEER),
+        match (end.ip, end.fault) {
+            (Some(ip), _) => Extraction::found(self.grouping.key(ip)),
+            // An extractor that believes every peer needs none, and behind a Unix socket there is none.
+            (None, Some(fault)) => Extraction::missing(fault.describe()),
+            (None, None) => MissingKey::mistake(NO_PEER).into(),
         }
     }
 }

@@ -6,8 +6,8 @@ use http::request::Parts;
 use sluicegate_core::ConfigError;
 
 use super::address::Grouping;
-use super::networks::Networks;
-use crate::key::{Extraction, KeyExtractor};
+use super::hints;
+use crate::key::{Extraction, KeyExtractor, MissingKey};
 
 /// The address that the connection came from, for servers that put it into the request's extensions.
 ///
@@ -21,7 +21,11 @@ pub struct PeerAddr(pub SocketAddr);
 /// Behind a proxy, that is the proxy: see [`ClientIp`](crate::ClientIp). IPv6 clients own whole networks, so their addresses
 /// count by prefix, /64 unless set otherwise; an IPv4-mapped address is the IPv4 address that it is.
 ///
-/// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>`.
+/// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>` or a test's
+/// `MockConnectInfo<SocketAddr>`. Where there is none, the server does not pass on who connects: see
+/// [`on_missing_key`](crate::Limit::on_missing_key).
+///
+/// A warning is logged once per process if `X-Forwarded-For` or `Forwarded` is in one of the first 1,000 requests.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerIp {
     grouping: Grouping,
@@ -53,24 +57,6 @@ impl PeerIp {
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         peer(parts).map(|ip| self.grouping.address(ip))
     }
-
-    /// Whether a request comes from one of these networks: not so if its peer is unknown.
-    pub fn within(
-        &self,
-        networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
-        let this = *self;
-        move |parts| this.address(parts).is_some_and(|ip| networks.contains(ip))
-    }
-
-    /// Whether a request comes from none of these networks: so too if its peer is unknown.
-    pub fn outside(
-        &self,
-        networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
-        let within = self.within(networks);
-        move |parts| !within(parts)
-    }
 }
 
 impl Default for PeerIp {
@@ -83,13 +69,16 @@ impl KeyExtractor for PeerIp {
     #[inline]
     fn extract(&self, parts: &Parts) -> Extraction {
         match peer(parts) {
-            Some(ip) => Extraction::found(self.grouping.key(ip)),
-            None => Extraction::missing(NO_PEER),
+            Some(ip) => {
+                hints::at_a_peer(&parts.headers);
+                Extraction::found(self.grouping.key(ip))
+            }
+            None => MissingKey::mistake(NO_PEER).into(),
         }
     }
 }
 
-pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), or put a PeerAddr into the request's extensions";
+pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), or put a PeerAddr into the request's extensions, or choose OnMissingKey::Share";
 
 /// The peer's address, if the server says it; an unspecified one says nothing.
 #[inline]
@@ -103,6 +92,12 @@ pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
     if let Some(axum::extract::ConnectInfo(address)) = parts.extensions.get() {
         return known(address);
+    }
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::connect_info::MockConnectInfo::<SocketAddr>(address)) = parts.extensions.get()
+    {
+        // Whatever a test calls its peer, axum's own example 0.0.0.0.
+        return Some(address.ip());
     }
     None
 }

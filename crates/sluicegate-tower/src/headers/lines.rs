@@ -62,8 +62,12 @@ pub(crate) fn number(number: u64) -> HeaderValue {
 }
 
 /// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, where it is tightest.
+///
+/// With `longest`, the seconds of `Retry-After`, no `t` is beyond it: a quota that still has room would keep a client away
+/// for longer than it has to wait.
 pub(crate) fn standings_line<'a>(
     standings: impl Iterator<Item = (&'a Standing, &'a PolicyQuota)> + Clone,
+    longest: Option<u64>,
 ) -> Option<HeaderValue> {
     // Put together on the stack and copied once it is whole: one allocation.
     let mut line: SmallVec<[u8; 128]> = SmallVec::new();
@@ -72,24 +76,29 @@ pub(crate) fn standings_line<'a>(
         if standings.clone().take(index).any(|(_, earlier)| earlier.label() == label) {
             continue;
         }
-        let same = standings.clone().skip(index).filter(|(_, other)| other.label() == label);
-        let tightest = same.map(|(standing, _)| standing).min_by_key(|standing| {
-            (standing.passed(), standing.remaining(), Reverse(standing.available_after()))
-        });
-        let standing = tightest.unwrap_or(standing);
+        let standing = tightest(standings.clone().skip(index), label).unwrap_or(standing);
         let mut digits = itoa::Buffer::new();
         line.extend_from_slice(if index == 0 { b"\"" } else { b", \"" });
         line.extend_from_slice(label.as_bytes());
         line.extend_from_slice(b"\";r=");
         line.extend_from_slice(digits.format(standing.remaining().min(MOST)).as_bytes());
-        if !standing.available_after().is_zero() {
+        let seconds = ceil_seconds(standing.available_after());
+        if seconds > 0 && longest.is_none_or(|longest| seconds <= longest) {
             line.extend_from_slice(b";t=");
-            let seconds = ceil_seconds(standing.available_after());
             line.extend_from_slice(digits.format(seconds.min(MOST)).as_bytes());
         }
     }
     // Digits, policy names and punctuation of ours are always a valid value; an empty one is left out.
     if line.is_empty() { None } else { HeaderValue::from_bytes(&line).ok() }
+}
+
+/// Where the quota of this name is tightest.
+pub(crate) fn tightest<'a>(
+    standings: impl Iterator<Item = (&'a Standing, &'a PolicyQuota)>,
+    label: &str,
+) -> Option<&'a Standing> {
+    let same = standings.filter(|(_, quota)| quota.label() == label).map(|(standing, _)| standing);
+    same.min_by_key(|standing| (standing.passed(), standing.remaining(), Reverse(standing.available_after())))
 }
 
 /// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.

@@ -2,17 +2,16 @@
 
 mod join;
 pub(crate) mod lines;
+mod list;
+mod write;
 
 use std::cmp::Reverse;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::{Decision, Outcome, PolicyQuota, Standing};
 
-use crate::headers::join::{expose, join, renew};
-use crate::headers::lines::{ceil_seconds, number, policy_line, standings_line};
-use crate::layer::plan::Plan;
+use crate::headers::lines::{ceil_seconds, number};
+pub(crate) use crate::headers::write::write;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -29,8 +28,12 @@ const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 ///
 /// Seconds are rounded up, what remains is rounded down. Quotas of hidden policies are in none of them.
 ///
+/// No `t` of a refusal is beyond its `Retry-After`: where a quota that still has room would have such a one, it has none.
+///
 /// Where the service behind the layer sets such fields itself, as a gateway to a limited API does, the lists become one
-/// list of both, and of the `X-RateLimit-*` fields those stay that leave less.
+/// list of both, and of the `X-RateLimit-*` fields those stay that leave less. Of two quotas of one name the one that leaves
+/// less is told, in all fields. A list of the service that is not as the draft has it is replaced, since clients could
+/// read nothing of the joined one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Headers {
@@ -98,84 +101,15 @@ pub(crate) enum Already {
     Both,
 }
 
-/// Adds the chosen fields for a decision. What `plan` has ready is used if the decision is on exactly its policies: not
-/// if layers stack, or a limit was skipped.
-pub(crate) fn write(
-    headers: &mut HeaderMap,
-    style: Style,
-    decision: &Decision,
-    plan: &Plan,
-    already: Already,
-) {
-    let is_planned = decision.policies().is_some_and(|policies| Arc::ptr_eq(policies, &plan.policies));
-    let refused_for = retry_after(decision);
-    if !style.shows() && refused_for.is_none() {
-        return;
-    }
-    if style.chosen == Headers::All {
-        // Room for all that a response gets: a map that grows hashes and moves what it has again.
-        headers.reserve(8);
-    }
-    let hides = if is_planned { plan.has_hidden } else { hides(decision) };
-    let deciding = if hides { shown(decision) } else { Some(decision.deciding()) };
-    if let Some(standing) = deciding.filter(|_| style.legacy()) {
-        let planned = || plan.limits.get(standing.policy_index())?.get(standing.quota_index());
-        let limit = if is_planned { planned().cloned() } else { None };
-        let limit_before = headers.insert(LIMIT, limit.unwrap_or_else(|| number(standing.limit())));
-        match headers.insert(REMAINING, number(standing.remaining())) {
-            Some(theirs) if leaves_less(&theirs, already, standing) => {
-                headers.insert(REMAINING, theirs);
-                match limit_before {
-                    Some(limit) => headers.insert(LIMIT, limit),
-                    None => headers.remove(LIMIT),
-                };
-            }
-            _ => drop(headers.insert(RESET, number(reset(style.reset, standing.reset_after())))),
+/// Says that a refused request may be tried again after this many seconds, or after more if the response says that
+/// already: after the seconds that are returned.
+pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
+    match headers.get(RETRY_AFTER).and_then(whole_number) {
+        Some(said) if said >= seconds => said,
+        _ => {
+            headers.insert(RETRY_AFTER, number(seconds));
+            seconds
         }
-    }
-    if let Some(seconds) = refused_for {
-        come_back_after(headers, seconds);
-        if style.tells_envoy {
-            headers.insert(ENVOY, HeaderValue::from_static("true"));
-        }
-    }
-    if style.ietf() {
-        let described = || {
-            let standings = decision.standings().iter();
-            let standings = standings.filter(move |standing| !hides || !is_hidden(decision, standing));
-            standings.filter_map(|standing| Some((standing, decision.quota_of(standing)?)))
-        };
-        let policies = if is_planned {
-            plan.policy_line.clone()
-        } else {
-            policy_line(described().map(|(_, quota)| quota))
-        };
-        for (name, line) in [(RATELIMIT_POLICY, policies), (RATELIMIT, standings_line(described()))] {
-            let Some(line) = line else { continue };
-            match headers.entry(name) {
-                Entry::Vacant(empty) => drop(empty.insert(line)),
-                Entry::Occupied(mut theirs) => {
-                    let both = match already {
-                        Already::Replaced => line,
-                        Already::Theirs => join(theirs.iter(), &line),
-                        Already::Both => renew(theirs.iter(), &line),
-                    };
-                    theirs.insert(both);
-                }
-            }
-        }
-    }
-    if style.exposes {
-        let ours = [LIMIT, REMAINING, RESET, RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER];
-        expose(headers, &ours);
-    }
-}
-
-/// Says that a refused request may be tried again after so many seconds, or after more if that is what it says.
-pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) {
-    let said = headers.get(RETRY_AFTER).and_then(whole_number);
-    if said.is_none_or(|said| said < seconds) {
-        headers.insert(RETRY_AFTER, number(seconds));
     }
 }
 
@@ -223,26 +157,6 @@ fn is_hidden(decision: &Decision, standing: &Standing) -> bool {
     decision.policy_of(standing).is_some_and(|policy| policy.is_hidden())
 }
 
-/// Whether theirs are the numbers to show: a service's own that leave less are not loosened.
-fn leaves_less(theirs: &HeaderValue, already: Already, standing: &Standing) -> bool {
-    whole_number(theirs).is_some_and(|theirs| match already {
-        Already::Replaced => false,
-        Already::Theirs => theirs <= standing.remaining(),
-        // What a layer of ours says is left is left here, or less.
-        Already::Both => theirs < standing.remaining(),
-    })
-}
-
 fn whole_number(value: &HeaderValue) -> Option<u64> {
     value.to_str().ok()?.parse().ok()
-}
-
-fn reset(kind: LegacyReset, after: Duration) -> u64 {
-    ceil_seconds(match kind {
-        LegacyReset::Delta => after,
-        // A clock before 1970 is not a clock.
-        LegacyReset::Epoch => {
-            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(after)
-        }
-    })
 }

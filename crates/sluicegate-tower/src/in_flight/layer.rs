@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -17,6 +16,7 @@ use crate::in_flight::{Held, InFlightProblem, LimitInFlight};
 use crate::key::{KeyExtractor, MissingKey};
 use crate::layer::mark::Unserved;
 use crate::limit::OnMissingKey;
+use crate::limit::missing::WhenMissing;
 use crate::lookup::Waits;
 use crate::refusal::{Reason, Refusal, Respond};
 
@@ -79,12 +79,11 @@ pub(crate) struct Shared<R> {
     pub(crate) longest: Option<Duration>,
     /// For keys; permits are waited for in the queue of the `InFlight`.
     pub(crate) waits: Waits,
-    on_missing_key: OnMissingKey,
+    when_missing: WhenMissing,
     respond: Arc<R>,
     headers: Headers,
     /// The name, as the policy of the decisions that refuse.
     policies: Option<Arc<[Arc<Policy>]>>,
-    warned: Arc<AtomicBool>,
 }
 
 impl InFlightLayer {
@@ -96,11 +95,10 @@ impl InFlightLayer {
             key: Arc::new(PeerIp::new()),
             longest: None,
             waits: Waits::default(),
-            on_missing_key: OnMissingKey::Share,
+            when_missing: WhenMissing::default(),
             respond: Arc::new(InFlightProblem::new()),
             headers: Headers::Ietf,
             policies: named.map(|policy| Arc::from([Arc::new(policy)])),
-            warned: Arc::default(),
         };
         Self { shared }
     }
@@ -114,10 +112,10 @@ impl<R> InFlightLayer<R> {
         self
     }
 
-    /// What happens to a request whose key is missing. Default: [`OnMissingKey::Share`].
+    /// What happens to a request whose key is missing. Default: as of [`Limit`](crate::Limit::on_missing_key).
     #[must_use]
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
-        self.shared.on_missing_key = action;
+        self.shared.when_missing.chosen = Some(action);
         self
     }
 
@@ -149,11 +147,10 @@ impl<R> InFlightLayer<R> {
     /// name and the permits of the [`InFlight`]. Default: [`InFlightProblem`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
-        let Shared { in_flight, key, longest, waits, on_missing_key, respond: _, headers, policies, warned } =
+        let Shared { in_flight, key, longest, waits, when_missing, respond: _, headers, policies } =
             self.shared;
         let respond = Arc::new(respond);
-        let shared =
-            Shared { in_flight, key, longest, waits, on_missing_key, respond, headers, policies, warned };
+        let shared = Shared { in_flight, key, longest, waits, when_missing, respond, headers, policies };
         InFlightLayer { shared }
     }
 }
@@ -185,11 +182,10 @@ impl<R> Clone for Shared<R> {
             key: Arc::clone(&self.key),
             longest: self.longest,
             waits: self.waits.clone(),
-            on_missing_key: self.on_missing_key,
+            when_missing: self.when_missing.clone(),
             respond: Arc::clone(&self.respond),
             headers: self.headers,
             policies: self.policies.clone(),
-            warned: Arc::clone(&self.warned),
         }
     }
 }
@@ -197,13 +193,7 @@ impl<R> Clone for Shared<R> {
 impl<R> Shared<R> {
     /// What the layer does with a request without a key.
     pub(crate) fn on_missing_key(&self, missing: &MissingKey) -> OnMissingKey {
-        let action = missing.reject().map_or(self.on_missing_key, OnMissingKey::Reject);
-        // Relaxed: at worst two threads warn.
-        if action == OnMissingKey::Share && !self.warned.swap(true, Ordering::Relaxed) {
-            let name = self.in_flight.name();
-            tracing::warn!(name, "requests without a key share its permits: {missing}");
-        }
-        action
+        self.when_missing.action(missing, || self.in_flight.name().to_owned())
     }
 
     /// The refusal of a request that would be one too many.
@@ -249,7 +239,7 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        let refusal = Refusal { reason, parts };
+        let refusal = Refusal::new(reason, parts);
         let mut response = self.respond.respond(&refusal).map(|body| Held::new(body, None));
         forbid_caching(response.headers_mut());
         if let Some(seconds) = refusal.retry_after_seconds() {

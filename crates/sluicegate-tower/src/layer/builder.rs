@@ -1,20 +1,22 @@
 //! Putting a [`RateLimitLayer`] together.
 
 use std::fmt;
-use std::sync::Arc;
+use std::future::Future;
 use std::time::Duration;
 
 use http::request::Parts;
-use sluicegate_core::{ConfigError, ConfigErrorKind, MAX_BUCKETS, RateLimiter};
+use sluicegate_core::{ConfigError, ConfigErrorKind};
 
 use crate::headers::{Headers, LegacyReset, Style};
 use crate::layer::RateLimitLayer;
+use crate::layer::check::check;
 use crate::layer::shared::Shared;
 use crate::limit::Limit;
 use crate::lookup::Waits;
 use crate::predicate::Door;
 use crate::queue::Queue;
 use crate::refusal::problem::ProblemJson;
+use crate::refusal::spread::{self, Spread};
 
 /// Collects the settings of a [`RateLimitLayer`].
 #[must_use = "a builder does nothing until `build` is called"]
@@ -28,6 +30,7 @@ pub struct RateLimitLayerBuilder<R = ProblemJson> {
 struct Settings {
     door: Door,
     style: Style,
+    spread: Option<Spread>,
     waits: Waits,
     extensions: bool,
     meters: bool,
@@ -38,6 +41,7 @@ impl RateLimitLayerBuilder {
         let settings = Settings {
             door: Door::default(),
             style: Style::default(),
+            spread: None,
             waits: Waits::default(),
             extensions: true,
             meters: false,
@@ -73,6 +77,42 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
+    /// As [`exempt`](Self::exempt), where it has to be looked up: `holds` takes what it needs from the request and returns a
+    /// future. It is asked if no `exempt` holds, before any [`deny`](Self::deny). The request takes a place in the
+    /// [queue](Self::longest_queue) while it waits; if there is none, or the answer does not come in
+    /// [time](Self::longest_lookup), the request is not exempt.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// /// Asks a database.
+    /// async fn is_partner(key: String) -> bool {
+    ///     key == "partner"
+    /// }
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .exempt_async(|parts| {
+    ///         let key = parts.headers.get("x-api-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    ///         async move {
+    ///             match key {
+    ///                 Some(key) => is_partner(key).await,
+    ///                 None => false,
+    ///             }
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn exempt_async<F, A>(mut self, holds: F) -> Self
+    where
+        F: Fn(&Parts) -> A + Send + Sync + 'static,
+        A: Future<Output = bool> + Send + 'static,
+    {
+        self.settings.door.exempt_later.push(Box::new(move |parts| Box::pin(holds(parts))));
+        self
+    }
+
     /// Refuses requests of which `holds` is true with 403, without asking any limit. What is exempt is not refused.
     pub fn deny(mut self, holds: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.settings.door.deny.push(Box::new(holds));
@@ -95,6 +135,34 @@ impl<R> RateLimitLayerBuilder<R> {
     /// besides what it lists already. Default: browsers keep them from such scripts.
     pub fn expose_headers(mut self) -> Self {
         self.settings.style.exposes = true;
+        self
+    }
+
+    /// Tells refused clients to come back up to this much later than they have to, at random and in whole seconds: those
+    /// that were refused together do not come back together. `Retry-After` and the body carry the longer wait, and it is
+    /// never shorter than the true one, which `t` of the field `RateLimit` still is. Default: nothing is added.
+    ///
+    /// Where layers stack, it is for what this one refuses.
+    pub fn spread_retry_after(mut self, longest: Duration) -> Self {
+        self.settings.spread = Some(spread::up_to(longest));
+        self
+    }
+
+    /// As [`spread_retry_after`](Self::spread_retry_after), by as much as `extra` says, rounded up to whole seconds: for
+    /// tests, and for a randomness of your own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .spread_retry_after_by(|| Duration::from_secs(3))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn spread_retry_after_by(mut self, extra: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.settings.spread = Some(Box::new(extra));
         self
     }
 
@@ -123,7 +191,7 @@ impl<R> RateLimitLayerBuilder<R> {
         self
     }
 
-    /// How long a request may wait for each key and each tier that has to be looked up, as with
+    /// How long a request may wait for each key, tier and exemption that has to be looked up, as with
     /// [`Extraction::pending`](crate::Extraction::pending) and [`Limit::tiered_async`](crate::Limit::tiered_async). After
     /// that it is refused with 503 and has spent nothing; where its policy is only tried out, it goes on without.
     /// Default: 5 s.
@@ -161,41 +229,16 @@ impl<R> RateLimitLayerBuilder<R> {
     pub fn build(self) -> Result<RateLimitLayer<R>, ConfigError> {
         check(&self.limits).map_err(|problem| ConfigError::new(ConfigErrorKind::Layer, problem))?;
         let Self { limits, respond, settings } = self;
-        let Settings { door, style, waits, extensions, meters } = settings;
+        let Settings { door, style, spread, waits, extensions, meters } = settings;
         for limiter in limits.iter().filter(|limit| meters || limit.gives_back()).flat_map(Limit::limiters) {
             limiter.keep_accounts()?;
         }
         let mut shared = Shared::new(limits, respond);
+        shared.spread = spread;
         shared.door = (!door.is_empty()).then(|| Box::new(door));
         (shared.style, shared.waits, shared.extensions, shared.meters) = (style, waits, extensions, meters);
         Ok(RateLimitLayer::of(shared))
     }
-}
-
-/// What keeps the limits from being decided together, if anything does.
-fn check(limits: &[Limit]) -> Result<(), String> {
-    let limiters: Vec<&RateLimiter> = limits.iter().flat_map(Limit::limiters).collect();
-    let policies: Vec<_> = limiters.iter().map(|limiter| limiter.policy()).collect();
-    let names = || policies.iter().map(|policy| policy.name());
-    for (index, name) in names().enumerate() {
-        if !Arc::ptr_eq(limiters[index].store(), limiters[0].store()) {
-            return Err(format!(
-                "policies {:?} and {name:?} are on different stores, so they cannot be decided together: put them on one store, or into two layers",
-                policies[0].name(),
-            ));
-        }
-        if names().take(index).any(|earlier| earlier == name) {
-            return Err(format!(
-                "policy {name:?} is there twice: a request would spend from it twice, and headers could not tell which is which; for a second key, give the second limit a policy with a name of its own"
-            ));
-        }
-    }
-    let most = |limit: &Limit| limit.limiters().iter().map(|one| one.policy().quotas().len()).max();
-    let quotas: usize = limits.iter().filter_map(most).sum();
-    if quotas > MAX_BUCKETS {
-        return Err(format!("the limits of one layer have {quotas} quotas, and at most {MAX_BUCKETS} fit"));
-    }
-    Ok(())
 }
 
 impl<R> fmt::Debug for RateLimitLayerBuilder<R> {

@@ -112,5 +112,5 @@ impl Gate {
 }
 
 pub(crate) fn refuse<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, reason: Reason<'_>) -> Next<B> {
-    Next::Refuse(answer(shared, &Refusal { reason, parts }))
+    Next::Refuse(answer(shared, &Refusal::new(reason, parts)))
 }

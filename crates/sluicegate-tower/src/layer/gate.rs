@@ -18,7 +18,7 @@ use crate::layer::trial::Trial;
 use crate::limit::OnMissingKey;
 use crate::limit::conditions::{Asking, Choice};
 use crate::lookup::Lookup;
-use crate::predicate::Entry;
+use crate::predicate::{Answer, Entry};
 use crate::queue::Place;
 use crate::refusal::{Reason, Respond};
 
@@ -38,6 +38,7 @@ pub(crate) struct Gate {
 /// What has to be waited for.
 #[derive(Debug)]
 pub(crate) enum Step {
+    Exemption(Lookup<Answer>),
     Tier(Lookup<Choice>, u64),
     Key(Lookup<Extraction>, Wanted),
     Verdict(Verdict),
@@ -63,14 +64,19 @@ pub(crate) enum Next<B> {
 impl Gate {
     /// Goes as far as it can without waiting.
     pub(crate) fn enter<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
-        if let Some(door) = &shared.door {
-            match door.entry(parts) {
-                Entry::ToTheLimits => {}
-                Entry::PastTheLimits => return Next::Go(None),
-                Entry::Refused => return refuse(shared, parts, Reason::Blocked),
-            }
+        match &shared.door {
+            Some(door) => self.enter_by(door.entry(parts), shared, parts),
+            None => self.go_on(shared, parts),
         }
-        self.go_on(shared, parts)
+    }
+
+    fn enter_by<R: Respond<B>, B>(&mut self, entry: Entry, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+        match entry {
+            Entry::ToTheLimits => self.go_on(shared, parts),
+            Entry::PastTheLimits => Next::Go(None),
+            Entry::Refused => refuse(shared, parts, Reason::Blocked),
+            Entry::Asking(answer) => Next::Wait(Box::new(Step::Exemption(Lookup::new(answer)))),
+        }
     }
 
     fn go_on<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
@@ -92,6 +98,12 @@ impl Gate {
     ) -> Poll<Next<B>> {
         loop {
             let next = match step {
+                Step::Exemption(lookup) => {
+                    // An answer that does not come exempts no request.
+                    let is_exempt = ready!(lookup.poll(cx, &shared.waits, &mut self.place)).unwrap_or(false);
+                    let entry = shared.door.as_ref().map(|door| door.entry_of(is_exempt, parts));
+                    self.enter_by(entry.unwrap_or(Entry::ToTheLimits), shared, parts)
+                }
                 Step::Tier(lookup, cost) => {
                     let next = match ready!(lookup.poll(cx, &shared.waits, &mut self.place)) {
                         Ok(tier) => self.ask(shared, parts, Asking::of(tier, *cost)),
@@ -176,16 +188,12 @@ impl Gate {
         let limit = &shared.limits[self.next];
         let plan = shared.plan();
         let is_shadow = plan.has_shadow && plan.policies[slot].is_shadow();
-        let rejected = found.as_ref().err().and_then(MissingKey::reject).map(OnMissingKey::Reject);
-        let key = match (found, rejected.unwrap_or(limit.on_missing_key)) {
-            (Ok(key), _) => Some(key),
-            (Err(missing), OnMissingKey::Share) => {
-                limit.warn_once(&missing);
-                Some(Key::shared())
-            }
-            (Err(_), OnMissingKey::Skip) => None,
-            (Err(_), OnMissingKey::Reject(_)) if is_shadow => None,
-            (Err(missing), OnMissingKey::Reject(status)) => {
+        let key = match found.map_err(|missing| (limit.missing(&missing), missing)) {
+            Ok(key) => Some(key),
+            Err((OnMissingKey::Share, _)) => Some(Key::shared()),
+            Err((OnMissingKey::Skip, _)) => None,
+            Err((OnMissingKey::Reject(_), _)) if is_shadow => None,
+            Err((OnMissingKey::Reject(status), missing)) => {
                 return Some(refuse(shared, parts, Reason::MissingKey(&missing, status)));
             }
         };

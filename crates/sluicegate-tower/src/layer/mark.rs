@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::headers::{self, Already};
 use crate::layer::asks::Asks;
 use crate::layer::meter::Meter;
+use crate::layer::restate::restate;
 use crate::layer::shared::Shared;
 use crate::layer::trial::Trial;
 
@@ -49,14 +50,18 @@ impl Marked {
             // This layer has let nothing through, so it has nothing to charge for.
             self.give_back(shared, |_| true);
         }
-        let Some(decision) = self.decision else { return };
+        let Some(mut decision) = self.decision else { return };
+        if let Some(meter) = &self.meter {
+            restate(&mut decision, meter);
+        }
         let inner = response.extensions_mut().remove::<Decision>();
         let shown = match &inner {
             None => decision,
             Some(inner) => decision.merge(inner),
         };
         let already = if inner.is_some() { Already::Both } else { Already::Theirs };
-        headers::write(response.headers_mut(), shared.style, &shown, &shared.plan(), already);
+        let refused_for = headers::retry_after(&shown);
+        headers::write(response.headers_mut(), shared.style, &shown, refused_for, &shared.plan(), already);
         // For layers further out: what all of them know together, or what was there before.
         let left = if shared.extensions { Some(shown) } else { inner };
         if let Some(decision) = left {
@@ -71,7 +76,10 @@ impl Marked {
         let slots: SmallVec<[usize; 4]> = asked.chain(self.trials.iter().map(|trial| trial.slot)).collect();
         let after = match (&self.meter, &mut self.decision) {
             // What the handler has settled is what there is to give back.
-            (Some(meter), _) => meter.give_back(|index| is_given_back(slots[index])),
+            (Some(meter), _) => {
+                meter.give_back(|index| is_given_back(slots[index]));
+                None
+            }
             (None, Some(decision)) => {
                 self.asks.give_back(shared, decision, |index| is_given_back(slots[index]))
             }

@@ -9,6 +9,7 @@ use sluicegate_core::{Change, Decision, Key, Policy, RateLimiter, Receipt, Store
 use smallvec::SmallVec;
 
 use crate::layer::asks::Asks;
+use crate::layer::restate::Now;
 use crate::layer::shared::Shared;
 use crate::layer::trial::Trial;
 
@@ -22,7 +23,8 @@ use crate::layer::trial::Trial;
 /// Policies in shadow are charged as well, and answer nothing.
 ///
 /// Each call reaches the store at once; what it returns says where the request's keys stand then. Dropping that undoes
-/// nothing.
+/// nothing. The fields of the response say the same, if the store has answered before the response comes: memory does so
+/// at once, others when what the call returned is awaited.
 ///
 /// ```
 /// use http::Request;
@@ -56,6 +58,8 @@ struct Entries {
     spent: u64,
     /// Of the request and of each charge that was answered, in that order.
     receipts: SmallVec<[Receipt; 1]>,
+    /// Where its key stands since the last change that was answered.
+    now: Option<Now>,
 }
 
 /// How an account changes.
@@ -137,7 +141,7 @@ impl Meter {
                 policy: Arc::clone(&plan.policies[slot]),
                 name: shared.limits[shared.slots[slot].limit].name.clone(),
                 key: key.clone(),
-                entries: Mutex::new(Entries { spent, receipts: receipt.into_iter().collect() }),
+                entries: Mutex::new(Entries { spent, receipts: receipt.into_iter().collect(), now: None }),
                 trial,
             })
         };
@@ -162,16 +166,22 @@ impl Meter {
         extensions.insert(both);
     }
 
-    /// Gives back all that was spent of the accounts in these places. Says where that leaves the keys of those that are
-    /// enforced, if that is known at once.
-    pub(crate) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) -> Option<Decision> {
+    /// Gives back all that was spent of the accounts in these places.
+    pub(crate) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) {
         let accounts = self.accounts().iter().enumerate();
         let changes: Vec<_> = accounts
             .map(|(index, account)| account.refund(if is_given_back(index) { u64::MAX } else { 0 }))
             .collect();
-        let any = changes.iter().any(|entry| matches!(entry, Entry::Refund(parts) if !parts.is_empty()));
-        let (verdict, enforced) = if any { self.ask(changes) } else { return None };
-        Some(verdict?.now().ok()?.ok()?.of_first(enforced.len()))
+        if changes.iter().any(|entry| matches!(entry, Entry::Refund(parts) if !parts.is_empty())) {
+            // An answer that is not there at once is not waited for.
+            drop(self.change(changes));
+        }
+    }
+
+    /// Where the key of each enforced account stands, by which policy; nothing if that is as it was decided.
+    pub(super) fn now(&self) -> impl Iterator<Item = (Arc<Policy>, Option<Now>)> {
+        let enforced = self.accounts().iter().filter(|account| account.trial.is_none());
+        enforced.map(|account| (Arc::clone(&account.policy), account.entries().now.clone()))
     }
 
     fn from_accounts(accounts: Vec<Arc<Account>>) -> Self {
@@ -186,16 +196,27 @@ impl Meter {
         &self,
         changes: Vec<Entry>,
     ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
-        let (verdict, enforced) = self.ask(changes);
+        let (mut verdict, enforced) = self.ask(changes);
         // Those that decide now, which may have replaced those that the request was checked against.
-        let policies = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
+        let policies: Arc<[_]> = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
+        let mut answered = verdict.take().map(Verdict::now);
+        if let Some(Ok(Ok(decision))) = &mut answered {
+            take_note(&enforced, &policies, decision);
+        }
         async move {
-            let Some(verdict) = verdict else { return Ok(None) };
-            match verdict.await {
-                Ok(mut decision) => {
-                    for (index, (account, _)) in enforced.iter().enumerate() {
-                        account.entries().receipts.extend(decision.take_receipt(index));
+            let answer = match answered {
+                None => return Ok(None),
+                Some(Ok(answer)) => answer,
+                Some(Err(verdict)) => {
+                    let mut answer = verdict.await;
+                    if let Ok(decision) = &mut answer {
+                        take_note(&enforced, &policies, decision);
                     }
+                    answer
+                }
+            };
+            match answer {
+                Ok(decision) => {
                     let mut decision = decision.of_first(enforced.len());
                     decision.set_policies(policies);
                     Ok(Some(decision))
@@ -236,6 +257,16 @@ impl Meter {
         });
         let charged = |entry: &Entry| if let Entry::Charge(units) = entry { *units } else { 0 };
         (verdict, enforced.iter().map(|(account, entry)| (Arc::clone(account), charged(entry))).collect())
+    }
+}
+
+/// Keeps what a change was answered with: the receipts of charges, and where the keys stand.
+fn take_note(accounts: &[(Arc<Account>, u64)], policies: &[Arc<Policy>], decision: &mut Decision) {
+    for (index, ((account, _), policy)) in accounts.iter().zip(policies).enumerate() {
+        let receipt = decision.take_receipt(index);
+        let mut entries = account.entries();
+        entries.receipts.extend(receipt);
+        entries.now = Some(Now::of(decision, index, policy));
     }
 }
 

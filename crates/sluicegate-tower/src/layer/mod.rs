@@ -2,12 +2,14 @@
 
 mod asks;
 mod builder;
+mod check;
 mod decide;
 mod future;
 mod gate;
 pub(crate) mod mark;
 mod meter;
 pub(crate) mod plan;
+mod restate;
 mod service;
 mod shadow;
 pub(crate) mod shared;
@@ -31,6 +33,26 @@ use crate::refusal::problem::ProblemJson;
 /// Puts limits in front of a service: see the [crate's example](crate).
 ///
 /// Cheap to clone; all clones, and all services made by them, share the same buckets.
+///
+/// # Several limits: one layer, or layers around each other
+/// The limits of one layer are decided together, and a client that waits as long as its `Retry-After` says has room in all of
+/// them. Put limits into one layer where that matters, with [`and`](RateLimitLayerBuilder::and), and with
+/// [`only_if`](Limit::only_if) for those of some paths.
+///
+/// Layers around each other show one set of fields, and give back what they spent when one further in refuses. But an
+/// outer layer that refuses knows only of itself: the service inside is not called, and a layer of ours may be anywhere in
+/// it, or nowhere. So its `Retry-After` is for its own limits, and after that wait a layer further in may name one of its
+/// own. What an inner layer tells suffices for those around it.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::{Limit, RateLimitLayer, path_in};
+///
+/// let store = MemoryStore::new();
+/// let login = Limit::new(Policy::sliding_counter("login", "5/min").on(&store)?).only_if(path_in(["/login"]));
+/// let layer = RateLimitLayer::builder(Policy::gcra("api", "200/min").on(&store)?).and(login).build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 pub struct RateLimitLayer<R = ProblemJson> {
     shared: Arc<Shared<R>>,
 }

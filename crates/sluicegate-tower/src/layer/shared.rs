@@ -12,6 +12,7 @@ use crate::layer::shadow::Shadows;
 use crate::limit::Limit;
 use crate::lookup::Waits;
 use crate::predicate::Door;
+use crate::refusal::spread::Spread;
 
 pub(crate) struct Shared<R> {
     pub(crate) limits: Box<[Limit]>,
@@ -21,6 +22,8 @@ pub(crate) struct Shared<R> {
     pub(crate) door: Option<Box<Door>>,
     pub(crate) style: Style,
     pub(crate) respond: R,
+    /// Finds the seconds that are added to the wait of a refusal.
+    pub(crate) spread: Option<Spread>,
     /// Whether requests and responses carry the decision in their extensions.
     pub(crate) extensions: bool,
     /// Whether requests carry a [`Meter`](crate::Meter).
@@ -50,6 +53,7 @@ impl<R> Shared<R> {
             door: None,
             style: Style::default(),
             respond,
+            spread: None,
             extensions: true,
             meters: false,
             waits: Waits::default(),

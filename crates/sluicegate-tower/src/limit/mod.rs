@@ -1,17 +1,19 @@
 //! One limit of a layer: a limiter, whose bucket, and how much a request costs.
 
 pub(crate) mod conditions;
+pub(crate) mod missing;
 mod tiers;
 
 use std::fmt;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::request::Parts;
-use http::{StatusCode, response};
+use http::response;
 use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter};
 
+pub use self::missing::OnMissingKey;
+use self::missing::WhenMissing;
 pub use self::tiers::{Tiers, TiersBuilder};
 use crate::client_ip::PeerIp;
 use crate::key::{KeyExtractor, MissingKey};
@@ -36,14 +38,13 @@ pub struct Limit {
     limiters: Limiters,
     pub(crate) key: Box<dyn KeyExtractor>,
     cost: u64,
-    pub(crate) on_missing_key: OnMissingKey,
+    when_missing: WhenMissing,
     /// What decides per request whether, in which tier and at what cost the limit applies. Most limits have none.
     conditions: Option<Box<Conditions>>,
     pub(crate) refund_if: Option<RefundIf>,
     pub(crate) name: Option<Arc<str>>,
     /// The place of its first limiter among all of the layer; set when the layer is made.
     pub(crate) first_slot: usize,
-    warned: AtomicBool,
 }
 
 /// Says by the head of a response whether a request gets its units back.
@@ -53,18 +54,6 @@ pub(crate) type RefundIf = Box<dyn Fn(&response::Parts) -> bool + Send + Sync>;
 pub(crate) enum Limiters {
     One(RateLimiter),
     Tiers(Tiers),
-}
-
-/// What happens to a request whose key is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnMissingKey {
-    /// All such requests share one bucket, and a warning is logged once.
-    Share,
-    /// They are refused with this status.
-    Reject(StatusCode),
-    /// This limit does not apply to them.
-    Skip,
 }
 
 impl Limit {
@@ -78,12 +67,11 @@ impl Limit {
             limiters,
             key: Box::new(PeerIp::new()),
             cost: 1,
-            on_missing_key: OnMissingKey::Share,
+            when_missing: WhenMissing::default(),
             conditions: None,
             refund_if: None,
             name: None,
             first_slot: 0,
-            warned: AtomicBool::new(false),
         }
     }
 
@@ -149,9 +137,11 @@ impl Limit {
         self
     }
 
-    /// What happens to a request whose key is missing. Default: [`OnMissingKey::Share`].
+    /// What happens to a request whose key is missing. Default: [`OnMissingKey::Share`]; but a request whose peer address
+    /// is not known at all is refused with 500, and an error that says what to write is logged once. Such a server does
+    /// not pass on who connects, and one bucket for all clients is hardly meant, unless it is chosen here.
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
-        self.on_missing_key = action;
+        self.when_missing.chosen = Some(action);
         self
     }
 
@@ -177,16 +167,11 @@ impl Limit {
         }
     }
 
-    /// Says once that requests without a key share a bucket: usually the server is wired up wrongly.
-    pub(crate) fn warn_once(&self, missing: &MissingKey) {
-        // Relaxed: at worst two threads warn.
-        if !self.warned.swap(true, Ordering::Relaxed) {
-            let policy = self.limiters().first().map(RateLimiter::policy);
-            tracing::warn!(
-                policy = policy.as_ref().map(|policy| policy.name()),
-                "requests without a key share one bucket of this policy: {missing}"
-            );
-        }
+    /// The action for a request without this key.
+    pub(crate) fn missing(&self, missing: &MissingKey) -> OnMissingKey {
+        let name =
+            || self.limiters().first().map_or_else(String::new, |limiter| limiter.policy().name().to_owned());
+        self.when_missing.action(missing, name)
     }
 }
 
@@ -201,7 +186,7 @@ impl fmt::Debug for Limit {
         f.debug_struct("Limit")
             .field("limiters", &self.limiters())
             .field("cost", &self.cost)
-            .field("on_missing_key", &self.on_missing_key)
+            .field("on_missing_key", &self.when_missing.chosen)
             .finish_non_exhaustive()
     }
 }

@@ -3,55 +3,69 @@
 use http::header::ACCEPT;
 use http::request::Parts;
 
-/// Whether the client accepts plain text or HTML, and no JSON. A client that says nothing, and one that accepts neither,
-/// gets what it would get anyhow.
+/// Whether the client would rather have text than JSON: plain text or HTML, whichever it likes better. A browser names HTML
+/// and takes all else for less. A client that says nothing, and one that likes both the same, gets JSON.
 pub(crate) fn wants_text(parts: &Parts) -> bool {
     let mut lines = parts.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok()).peekable();
     if lines.peek().is_none() {
         return false;
     }
-    let [mut json, mut text] = [Best::default(); 2];
+    let [mut json, mut plain, mut html] = [Best::default(); 3];
     for range in lines.flat_map(|line| line.split(',')) {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default().to_ascii_lowercase();
         let mut names = parts.filter_map(|parameter| parameter.split_once('='));
         let weight = names.find(|(name, _)| name.eq_ignore_ascii_case("q")).map(|(_, weight)| weight);
-        let accepted = weight.is_none_or(is_something);
+        let weight = weight.map_or(1_000, thousandths);
         match &*media {
-            "application/problem+json" | "application/json" => json.hears(2, accepted),
-            "application/*" => json.hears(1, accepted),
-            "text/plain" | "text/html" => text.hears(2, accepted),
-            "text/*" => text.hears(1, accepted),
+            "application/problem+json" | "application/json" => json.hears(2, weight),
+            "application/*" => json.hears(1, weight),
+            "text/plain" => plain.hears(2, weight),
+            "text/html" => html.hears(2, weight),
+            "text/*" => {
+                plain.hears(1, weight);
+                html.hears(1, weight);
+            }
             "*/*" => {
-                json.hears(0, accepted);
-                text.hears(0, accepted);
+                json.hears(0, weight);
+                plain.hears(0, weight);
+                html.hears(0, weight);
             }
             _ => {}
         }
     }
-    text.accepted && !json.accepted
+    plain.weight.max(html.weight) > json.weight
 }
 
-/// Whether a weight is above 0. One that cannot be read is none.
-fn is_something(weight: &str) -> bool {
-    let is_number = weight.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    is_number && weight.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+/// A weight in thousandths: `0.8` is 800. One that cannot be read is 0.
+fn thousandths(weight: &str) -> u16 {
+    let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
+    let is_number = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    match whole {
+        "1" if is_number => 1_000,
+        "0" if is_number => {
+            let digits = fraction.bytes().chain([b'0'; 3]).take(3);
+            digits.fold(0, |weight, digit| weight * 10 + u16::from(digit - b'0'))
+        }
+        _ => 0,
+    }
 }
 
-/// What the most specific range says of a kind; of several equally specific ones, any that accepts.
+/// The weight of a kind: what the most specific range says of it; of several equally specific ones, the one that likes it
+/// best.
 #[derive(Clone, Copy, Default)]
 struct Best {
     specific: u8,
-    accepted: bool,
+    weight: u16,
     heard: bool,
 }
 
 impl Best {
-    fn hears(&mut self, specific: u8, accepted: bool) {
+    fn hears(&mut self, specific: u8, weight: u16) {
         if !self.heard || specific > self.specific {
-            *self = Self { specific, accepted, heard: true };
+            *self = Self { specific, weight, heard: true };
         } else if specific == self.specific {
-            self.accepted |= accepted;
+            self.weight = self.weight.max(weight);
         }
     }
 }
@@ -63,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_reads_no_json_gets_text() {
+    fn text_is_for_those_who_like_it_better_than_json() {
         for (accept, text) in [
             ("text/html;q=1, */*;q=0", true),
             ("text/html", true),
@@ -72,8 +86,23 @@ mod tests {
             ("TEXT/HTML, application/json;q=0", true),
             ("*/*, application/*;q=0", true),
             ("*/*", false),
-            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", false),
+            // Firefox, Chrome and Safari, as they ask for a page.
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
+            (
+                "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,\
+                 application/signed-exchange;v=b3;q=0.7",
+                true,
+            ),
+            ("text/html, application/json;q=0.999", true),
+            // axios, and scripts of a page.
+            ("application/json, text/plain, */*", false),
+            ("application/json, text/javascript, */*; q=0.01", false),
             ("text/html, application/json", false),
+            ("text/html;q=0.7, application/json;q=0.71", false),
+            ("text/html;q=0.5, */*", false),
+            ("text/html;q=0.5, */*;q=0.4, application/json;q=0.05", true),
+            ("text/html;q=2, */*;q=0.001", false),
+            ("text/html;q=0.0001, */*;q=0", false),
             ("application/problem+json", false),
             ("image/png", false),
             ("", false),

@@ -5,6 +5,7 @@ mod accept;
 mod grpc;
 pub(crate) mod problem;
 mod simple;
+pub(crate) mod spread;
 
 use std::time::Duration;
 
@@ -25,8 +26,10 @@ use crate::layer::shared::Shared;
 /// A request that is not let through, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    pub(crate) reason: Reason<'a>,
-    pub(crate) parts: &'a Parts,
+    reason: Reason<'a>,
+    parts: &'a Parts,
+    /// Seconds that this client is told to wait longer than it has to.
+    extra: u64,
 }
 
 /// Why a request is refused.
@@ -37,7 +40,8 @@ pub enum Reason<'a> {
     Exceeded(&'a Decision),
     /// Its cost is above what a quota ever lets pass at once: 403, and no wait helps.
     Impossible(&'a Decision),
-    /// It has no key, and the limit rejects such requests with this status.
+    /// It has no key, and the limit rejects such requests with this status; with 500, if this server does not say who
+    /// connects.
     MissingKey(&'a MissingKey, StatusCode),
     /// The store could not be reached, and a policy refuses then
     /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. With the error, if the store has handed it on.
@@ -99,15 +103,17 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// Whole seconds after which the same request could pass; the same number as in `Retry-After`.
+    /// Whole seconds after which the same request could pass, and what is
+    /// [added](crate::RateLimitLayerBuilder::spread_retry_after); the same number as in `Retry-After`.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        match self.reason {
+        let seconds = match self.reason {
             Reason::Exceeded(decision) | Reason::Impossible(decision) => retry_after(decision),
             // An outage has no known end; a second keeps clients from hammering.
             Reason::Outage(_) | Reason::LookupTimeout(_) => Some(1),
             Reason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
             Reason::MissingKey(..) | Reason::Blocked => None,
-        }
+        };
+        seconds.map(|seconds| seconds.saturating_add(self.extra))
     }
 
     /// What is wrong and what helps, in one sentence without a full stop.
@@ -117,7 +123,7 @@ impl<'a> Refusal<'a> {
             Reason::Impossible(_) => Detail::Text(
                 "this request costs more than the limit ever lets pass at once: no wait will help",
             ),
-            Reason::MissingKey(missing, _) => Detail::Text(missing.reason()),
+            Reason::MissingKey(missing, _) => Detail::Text(missing.told(cfg!(debug_assertions))),
             Reason::Outage(_) => Detail::Text("the rate limiter gave no answer"),
             Reason::QueueFull(_) => Detail::Text("too many requests are waiting for their turn"),
             Reason::LookupTimeout(_) => Detail::Text("it could not be found out in time which limit applies"),
@@ -125,12 +131,18 @@ impl<'a> Refusal<'a> {
         }
     }
 
+    pub(crate) fn new(reason: Reason<'a>, parts: &'a Parts) -> Self {
+        Self { reason, parts, extra: 0 }
+    }
+
     pub(crate) fn of(decision: &'a Decision, parts: &'a Parts) -> Self {
-        let reason = match decision.outcome() {
-            Outcome::Impossible => Reason::Impossible(decision),
-            _ => Reason::Exceeded(decision),
-        };
-        Self { reason, parts }
+        Self::new(
+            match decision.outcome() {
+                Outcome::Impossible => Reason::Impossible(decision),
+                _ => Reason::Exceeded(decision),
+            },
+            parts,
+        )
     }
 }
 
@@ -161,16 +173,21 @@ pub(crate) enum Detail<'a> {
 
 /// The response to a refused request, with the fields that every such response has.
 pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>) -> Response<B> {
+    let refusal = &Refusal { extra: spread::seconds(shared.spread.as_ref()), ..*refusal };
     let mut response = shared.respond.respond(refusal);
     forbid_caching(response.headers_mut());
     if let Some(decision) = refusal.decision() {
-        headers::write(response.headers_mut(), shared.style, decision, &shared.plan(), Already::Replaced);
+        let (style, seconds) = (shared.style, refusal.retry_after_seconds());
+        headers::write(response.headers_mut(), style, decision, seconds, &shared.plan(), Already::Replaced);
     } else if let Some(seconds) = refusal.retry_after_seconds() {
         come_back_after(response.headers_mut(), seconds);
     }
-    let unserved =
-        matches!(refusal.reason, Reason::Outage(_) | Reason::QueueFull(_) | Reason::LookupTimeout(_));
-    if shared.extensions && unserved {
+    let is_no_clients_doing = match refusal.reason {
+        Reason::Outage(_) | Reason::QueueFull(_) | Reason::LookupTimeout(_) => true,
+        Reason::MissingKey(missing, _) => missing.is_mistake(),
+        Reason::Exceeded(_) | Reason::Impossible(_) | Reason::Blocked => false,
+    };
+    if shared.extensions && is_no_clients_doing {
         response.extensions_mut().insert(Unserved);
     }
     response

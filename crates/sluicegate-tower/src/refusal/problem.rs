@@ -13,7 +13,7 @@ use crate::refusal::{Detail, Reason, Refusal, Respond};
 /// Problem details (RFC 9457), with the problem type that the rate limit draft defines and the numbers that the
 /// header fields carry. For every body that can be made of [`Bytes`].
 ///
-/// A client that accepts no JSON, but text or HTML, gets one line of plain text.
+/// A client whose `Accept` likes text or HTML better than JSON, as a browser's does, gets one line of plain text.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ProblemJson;

@@ -54,13 +54,14 @@ fn check(client: &'static str) -> tonic::Request<HealthCheckRequest> {
 #[tokio::test]
 async fn a_client_is_told_when_to_come_back() {
     let limit = by_client(Limit::new(limiter(Policy::fixed_window("calls", "1/h"))));
-    let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new()).build().unwrap();
+    let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new());
+    let layer = layer.spread_retry_after_by(|| Duration::from_secs(7_200)).build().unwrap();
     let mut client = connect(layer).await;
     client.check(check("ada")).await.unwrap();
     let refused = client.check(check("ada")).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     let wait = refused.get_details_retry_info().unwrap().retry_delay.unwrap();
-    assert!(wait > Duration::from_secs(60) && wait <= Duration::from_secs(3_600), "{wait:?}");
+    assert!(wait > Duration::from_secs(7_260) && wait <= Duration::from_secs(10_800), "{wait:?}");
     assert!(refused.message().starts_with("too many requests: try again in "), "{refused}");
     let quotas = refused.get_details_quota_failure().unwrap().violations;
     assert_eq!(quotas.iter().map(|quota| &*quota.subject).collect::<Vec<_>>(), ["calls"]);

@@ -65,18 +65,21 @@ async fn what_a_simple_object_has_nothing_to_say_of_is_left_out() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_no_json_gets_a_line_of_text() {
+async fn a_client_that_likes_text_better_than_json_gets_a_line_of_it() {
     let (store, _) = store();
     let limit = by_header(on(&store, Policy::gcra("api", "1/min")));
     let service = RateLimitLayer::new(limit).layer(Handler::default());
     send(&service, from("ada")).await;
     let accepting =
         |accept: &str| Request::get("/").header("x-key", "ada").header("accept", accept).body(()).unwrap();
-    let refused = send(&service, accepting("text/html, image/*")).await;
-    assert_eq!(refused.headers()["content-type"], "text/plain; charset=utf-8");
-    assert_eq!(fields(&refused).len(), 7, "the fields are those of every refusal");
-    assert_eq!(text(refused).await, "Too many requests: try again in 60 s\n");
-    for accept in ["text/html, */*;q=0.1", "application/json", "image/png"] {
+    // The second is a browser's, which was shown JSON.
+    for accept in ["text/html, image/*", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"] {
+        let refused = send(&service, accepting(accept)).await;
+        assert_eq!(refused.headers()["content-type"], "text/plain; charset=utf-8");
+        assert_eq!(fields(&refused).len(), 7, "the fields are those of every refusal");
+        assert_eq!(text(refused).await, "Too many requests: try again in 60 s\n");
+    }
+    for accept in ["text/html, */*", "application/json, text/plain, */*", "application/json", "image/png"] {
         let refused = send(&service, accepting(accept)).await;
         assert_eq!(refused.headers()["content-type"], "application/problem+json", "{accept}");
     }

@@ -2,7 +2,9 @@
 
 use http::{Method, Request, StatusCode};
 use sluicegate_core::Policy;
-use sluicegate_tower::{RateLimit, RateLimitLayer, Reason, Refusal, method_in, path_in, preflight};
+use sluicegate_tower::{
+    ClientIp, Networks, PeerAddr, RateLimit, RateLimitLayer, Reason, Refusal, method_in, path_in, preflight,
+};
 use tower::Layer;
 
 use crate::support::{Body, Handler, answer, by_header, fields, from, on, problem, send, store};
@@ -112,4 +114,29 @@ async fn a_responder_is_told_that_it_was_the_list() {
     let limit = by_header(on(&store, Policy::gcra("api", "5/min")));
     let layer = RateLimitLayer::builder(limit).deny(|_| true).respond(respond).build().unwrap();
     assert_eq!(send(&layer.layer(Handler::default()), from("ada")).await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_header_with_a_fault_neither_exempts_nor_bars_its_client() {
+    // The proxy's own address stood in for the client's, and 6 of 6 such requests passed without a limit.
+    let inside = || Networks::new(["10.0.0.0/8"]).unwrap();
+    let client_ip = ClientIp::behind(["10.0.0.0/8"]).unwrap();
+    let (store, _) = store();
+    let limit = || by_header(on(&store, Policy::gcra("api", "2/min")));
+    let exempting = RateLimitLayer::builder(limit()).exempt(client_ip.within(inside())).build().unwrap();
+    let denying = RateLimitLayer::builder(limit()).deny(client_ip.within(inside())).build().unwrap();
+    let request = |forwarded: &str| {
+        let proxy = PeerAddr("10.0.0.9:4711".parse().unwrap());
+        let request = Request::get("/").header("x-key", "ada").extension(proxy);
+        request.header("x-forwarded-for", forwarded).body(()).unwrap()
+    };
+    let mut statuses = Vec::new();
+    for forwarded in ["unknown", "", "198.51.100.7, _x"] {
+        statuses.push(send(&exempting.layer(Handler::default()), request(forwarded)).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    let denied = send(&denying.layer(Handler::default()), request("unknown")).await;
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS, "the limit decides, not the list");
+    let exempt = send(&exempting.layer(Handler::default()), request("10.1.2.3")).await;
+    assert_eq!(exempt.status(), StatusCode::OK);
 }

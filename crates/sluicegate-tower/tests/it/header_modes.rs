@@ -11,7 +11,7 @@ use tower::{Layer, Service, service_fn};
 
 use crate::support::{Body, Handler, by_header, fields, from, layer, number, on, send, store};
 
-fn builder() -> RateLimitLayerBuilder {
+pub(crate) fn builder() -> RateLimitLayerBuilder {
     let (store, _) = store();
     RateLimitLayer::builder(by_header(on(&store, Policy::gcra("api", "2/min"))))
 }
@@ -23,7 +23,7 @@ async fn three(builder: RateLimitLayerBuilder) -> [Response<Body>; 3] {
 }
 
 /// A service that sets these fields.
-fn setting(
+pub(crate) fn setting(
     fields: &'static [(&'static str, &'static str)],
 ) -> impl Service<Request<()>, Response = Response<Body>, Error = Infallible> + Clone {
     service_fn(move |_: Request<()>| {
@@ -117,13 +117,6 @@ async fn lists_of_the_service_are_kept_and_ours_are_added() {
             "x-ratelimit-reset: 30",
         ]
     );
-}
-
-#[tokio::test]
-async fn a_quota_that_the_service_names_is_not_named_twice() {
-    let inner = setting(&[("ratelimit-policy", r#""api";q=1;w=1"#), ("ratelimit", r#""api";r=0;t=1"#)]);
-    let response = send(&builder().build().unwrap().layer(inner), from("ada")).await;
-    assert_eq!(fields(&response)[..2], [r#"ratelimit-policy: "api";q=1;w=1"#, r#"ratelimit: "api";r=0;t=1"#]);
 }
 
 #[tokio::test]

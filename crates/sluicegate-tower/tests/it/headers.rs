@@ -151,7 +151,8 @@ async fn of_several_quotas_all_are_named_and_the_tightest_speaks() {
         [
             "cache-control: no-store",
             policy,
-            r#"ratelimit: "payment.1min";r=3;t=56, "payment.10s";r=0;t=6"#,
+            // Nothing is said of the 56 seconds of the quota that has room: Retry-After must not be before any `t`.
+            r#"ratelimit: "payment.1min";r=3, "payment.10s";r=0;t=6"#,
             "retry-after: 6",
             "x-ratelimit-limit: 2",
             "x-ratelimit-remaining: 0",

@@ -27,17 +27,6 @@ async fn requests_without_a_key_share_one_bucket_and_none_is_unlimited() {
 }
 
 #[tokio::test]
-async fn without_connect_info_all_peers_share_one_bucket() {
-    let (store, _) = store();
-    let (service, _) = service(Limit::new(on(&store, Policy::gcra("api", "2/min"))));
-    let mut statuses = Vec::new();
-    for _ in 0..4 {
-        statuses.push(send(&service, anonymous()).await.status().as_u16());
-    }
-    assert_eq!(statuses, [200, 200, 429, 429]);
-}
-
-#[tokio::test]
 async fn no_client_can_write_the_key_of_the_shared_bucket() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "1/min"));
@@ -55,11 +44,11 @@ async fn no_client_can_write_the_key_of_the_shared_bucket() {
 }
 
 #[tokio::test]
-async fn the_warning_about_shared_buckets_names_policy_and_cause_and_comes_once() {
+async fn the_warning_about_shared_buckets_names_limit_and_cause_and_comes_once() {
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
     let (store, _) = store();
-    let (service, _) = service(Limit::new(on(&store, Policy::gcra("api", "2/min"))));
+    let (service, _) = service(by_header(on(&store, Policy::gcra("api", "2/min"))));
     for service in [&service, &service.clone(), &service] {
         for _ in 0..3 {
             send(service, anonymous()).await;
@@ -67,19 +56,21 @@ async fn the_warning_about_shared_buckets_names_policy_and_cause_and_comes_once(
     }
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    for part in ["WARN", "policy=\"api\"", "share one bucket", "into_make_service_with_connect_info"] {
+    for part in ["WARN", "limit=\"api\"", "share one bucket", "the header x-key is missing"] {
         assert!(lines[0].contains(part), "{} says nothing of {part}", lines[0]);
     }
 }
 
 #[tokio::test]
-async fn refusing_and_skipping_are_chosen_and_so_warn_of_nothing() {
+async fn what_is_chosen_warns_of_nothing() {
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
     let (store, _) = store();
-    for action in [OnMissingKey::Reject(StatusCode::BAD_REQUEST), OnMissingKey::Skip] {
-        let limit = by_header(on(&store, Policy::gcra("api", "2/min"))).on_missing_key(action);
-        send(&service(limit).0, anonymous()).await;
+    let limiter = on(&store, Policy::gcra("api", "2/min"));
+    for action in [OnMissingKey::Reject(StatusCode::BAD_REQUEST), OnMissingKey::Skip, OnMissingKey::Share] {
+        for limit in [by_header(limiter.clone()), Limit::new(limiter.clone())] {
+            send(&service(limit.on_missing_key(action)).0, anonymous()).await;
+        }
     }
     assert_eq!(log.lines(), [""; 0]);
 }

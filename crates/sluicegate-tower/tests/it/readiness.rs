@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::{Constant, Extraction, KeyExtractor, Limit, RateLimitLayer, key_fn};
+use sluicegate_tower::{Constant, Extraction, KeyExtractor, Limit, PeerAddr, RateLimitLayer, key_fn};
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -168,5 +168,7 @@ async fn every_kind_of_limit_goes_into_one_service_builder_and_into_a_boxed_serv
         }));
     assert_send_sync(&service);
     let boxed = service.boxed_clone();
-    assert_eq!(send(&boxed, from("ada")).await.status(), StatusCode::OK);
+    let mut request = from("ada");
+    request.extensions_mut().insert(PeerAddr("192.0.2.7:1".parse().unwrap()));
+    assert_eq!(send(&boxed, request).await.status(), StatusCode::OK);
 }

@@ -1,6 +1,6 @@
 //! Lists of who is exempt or kept out.
 
-use sluicegate_tower::{ApiKey, Bearer, Cookie, Networks, OnMalformed, PeerIp};
+use sluicegate_tower::{ApiKey, Bearer, ClientIp, Cookie, Networks, OnMalformed, PeerIp};
 
 use crate::support::{PROXY, anonymous, behind_ten, from};
 
@@ -24,14 +24,39 @@ fn a_list_of_networks_knows_the_client_and_not_its_proxy() {
 }
 
 #[test]
-fn who_is_unknown_is_on_no_list() {
-    let list = || Networks::new(["0.0.0.0/0", "::/0"]).unwrap();
-    let rejected = from(PROXY, &[("x-forwarded-for", "198.51.100.7, unknown")]);
-    let client_ip = behind_ten().on_malformed(OnMalformed::Reject);
-    for parts in [anonymous(&[]), rejected] {
-        assert!(!client_ip.within(list())(&parts) && client_ip.outside(list())(&parts));
+fn an_unknown_client_is_neither_within_nor_outside() {
+    // Once the proxy's own address stood in for it, which is usually on the list of those who are exempt.
+    let list = || Networks::new(["10.0.0.0/8"]).unwrap();
+    let endless = "10.1.2.3,".repeat(40);
+    let address = || behind_ten();
+    let single = || behind_ten().header("x-real-ip").unwrap();
+    let hops = || ClientIp::hops(2).unwrap();
+    for (client_ip, headers) in [
+        (address(), &[][..]),
+        (address(), &[("x-forwarded-for", "")]),
+        (address(), &[("x-forwarded-for", "unknown")]),
+        (address(), &[("x-forwarded-for", "198.51.100.7, _hidden, 10.1.2.3")]),
+        (address(), &[("x-forwarded-for", &endless)]),
+        (address().forwarded(), &[("forwarded", "for=unknown")]),
+        (address().forwarded(), &[("x-forwarded-for", "198.51.100.7")]),
+        (single(), &[]),
+        (single(), &[("x-real-ip", "10.1.2.3, 10.1.2.3")]),
+        (single(), &[("x-real-ip", "10.1.2.3"), ("x-real-ip", "10.1.2.3")]),
+        (hops(), &[("x-forwarded-for", "10.1.2.3")]),
+    ] {
+        for action in [OnMalformed::UseHop, OnMalformed::Reject] {
+            let client_ip = client_ip.clone().on_malformed(action);
+            for parts in [from(PROXY, headers), anonymous(headers)] {
+                assert!(!client_ip.within(list())(&parts), "{headers:?}");
+                assert!(!client_ip.outside(list())(&parts), "{headers:?}");
+            }
+        }
     }
-    assert!(!PeerIp::new().within(list())(&anonymous(&[])));
+    let (within, outside) = (PeerIp::new().within(list()), PeerIp::new().outside(list()));
+    assert!(!within(&anonymous(&[])) && !outside(&anonymous(&[])));
+    // A caller inside, behind the proxy, is known.
+    let internal = from(PROXY, &[("x-forwarded-for", "10.1.2.3")]);
+    assert!(behind_ten().within(list())(&internal) && !behind_ten().outside(list())(&internal));
 }
 
 #[test]

@@ -1,0 +1,42 @@
+//! Routers inside of routers, and the paths that none of their routes has.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use sluicegate_axum::RateLimitExt;
+use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+
+use crate::support::{statuses, store};
+
+fn limiter(store: &MemoryStore, name: &str) -> RateLimiter {
+    Policy::gcra(name, "2/min").on(store).unwrap()
+}
+
+fn routes() -> Router {
+    Router::new().route("/users", get(|| async { "ada" }))
+}
+
+#[tokio::test]
+async fn a_nested_limit_leaves_paths_without_a_route_to_the_router_around_it() {
+    let app = Router::new().nest("/api", routes().rate_limit(limiter(&store(), "api")));
+    assert_eq!(statuses(&app, "/api/users", 3).await, [200, 200, 429]);
+    // axum answers them with the fallback of the outermost router, so whoever scans for paths is not counted here.
+    assert_eq!(statuses(&app, "/api/nowhere", 3).await, [404, 404, 404]);
+}
+
+#[tokio::test]
+async fn a_limit_on_the_router_around_it_covers_them() {
+    let store = store();
+    let app = Router::new().nest("/api", routes()).rate_limit(limiter(&store, "all"));
+    assert_eq!(statuses(&app, "/api/nowhere", 3).await, [404, 404, 429]);
+    assert_eq!(statuses(&app, "/nowhere", 1).await, [429]);
+}
+
+#[tokio::test]
+async fn a_fallback_of_the_nested_router_puts_them_under_its_limit() {
+    let nested = routes().fallback(|| async { StatusCode::NOT_FOUND }).rate_limit(limiter(&store(), "api"));
+    let app = Router::new().nest("/api", nested);
+    assert_eq!(statuses(&app, "/api/nowhere", 2).await, [404, 404]);
+    assert_eq!(statuses(&app, "/api/users", 1).await, [429], "they share the bucket of its routes");
+    assert_eq!(statuses(&app, "/nowhere", 3).await, [404; 3]);
+}

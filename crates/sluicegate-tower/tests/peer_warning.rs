@@ -1,0 +1,62 @@
+//! A proxy in front that no extractor knows of is logged. A binary of its own, since that is said once per process.
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+#[path = "it/log.rs"]
+mod log;
+
+use http::Request;
+use http::request::Parts;
+use sluicegate_tower::{ClientIp, KeyExtractor, PeerAddr, PeerIp};
+
+use crate::log::Log;
+
+fn request(peer: &str, header: Option<&str>) -> Parts {
+    let request = Request::get("/").extension(PeerAddr(peer.parse().unwrap()));
+    let request = header.into_iter().fold(request, |request, name| request.header(name, "198.51.100.7"));
+    request.body(()).unwrap().into_parts().0
+}
+
+fn lines_of(run: impl FnOnce()) -> Vec<String> {
+    let log = Log::default();
+    tracing::subscriber::with_default(log.clone(), run);
+    log.lines()
+}
+
+#[test]
+fn a_forwarded_header_that_no_extractor_reads_is_worth_one_line() {
+    // Five clients behind a proxy shared one bucket, and nothing said so.
+    let peer = PeerIp::new();
+    let lines = lines_of(|| {
+        drop(peer.extract(&request("10.0.0.9:1", None)));
+        drop(peer.extract(&request("10.0.0.9:1", Some("x-real-ip"))));
+    });
+    assert_eq!(lines, [""; 0]);
+    let lines = lines_of(|| {
+        for header in ["forwarded", "x-forwarded-for"] {
+            drop(peer.extract(&request("10.0.0.9:1", Some(header))));
+            drop(PeerIp::new().extract(&request("10.0.0.9:1", Some(header))));
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("WARN") && lines[0].contains("ClientIp::behind"), "{lines:?}");
+    assert!(
+        !lines[0].contains("198.51.100.7") && !lines[0].contains("10.0.0.9"),
+        "no key is logged: {lines:?}"
+    );
+
+    // Nor did anything say that the networks of the proxies were wrong.
+    let client_ip = ClientIp::behind(["172.16.0.0/12"]).unwrap();
+    let lines = lines_of(|| {
+        for client_ip in [&client_ip, &client_ip.clone()] {
+            drop(client_ip.extract(&request("172.16.0.1:1", Some("x-forwarded-for"))));
+            drop(client_ip.extract(&request("10.0.0.9:1", None)));
+            drop(client_ip.extract(&request("10.0.0.9:1", Some("forwarded"))));
+            drop(client_ip.extract(&request("10.0.0.9:1", Some("x-forwarded-for"))));
+        }
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains("none of the named proxies") && lines[0].contains("x-forwarded-for"),
+        "{lines:?}"
+    );
+}
