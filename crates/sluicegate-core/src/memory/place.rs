@@ -38,7 +38,11 @@ pub(super) type Places<'a> = SmallVec<[Place<'a>; 4]>;
 impl Place<'_> {
     /// When `cost` would pass if nothing else arrived.
     pub(super) fn slot(&mut self, cell: &Cell<'_>, now_us: u64, cost: u64) -> Slot {
-        let (held, rule) = (cell.bucket.holds.of(cell.hash), &cell.bucket.rule);
+        let rule = &cell.bucket.rule;
+        if !cell.bucket.holds.any() && !matches!(self, Place::Log(_)) {
+            return rule.slot(self.state(cell.hash), now_us, cost);
+        }
+        let held = cell.bucket.holds.of(cell.hash);
         match self {
             Place::Log(shard) => shard.slot(cell.hash, &held, now_us, cost),
             place => slot_beside(rule, place.state(cell.hash), &held, now_us, cost),
