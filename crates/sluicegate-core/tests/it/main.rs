@@ -3,6 +3,7 @@
 mod bad_input;
 mod bounded;
 mod concurrency;
+mod crowd;
 mod exact;
 mod floods;
 mod handles;

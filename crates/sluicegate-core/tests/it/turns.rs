@@ -13,18 +13,18 @@ use crate::support::{ALL, answer, is_queue, secs, store, us};
 const WAIT: Mode = Mode::Reserve { longest: secs(3_600) };
 
 /// A store, asked as middleware asks it.
-struct Desk {
+pub(crate) struct Desk {
     store: Arc<dyn Store>,
-    clock: ManualClock,
+    pub(crate) clock: ManualClock,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (store, clock) = store();
         Self { store: store.into(), clock }
     }
 
-    fn open(&self, policy: PolicyBuilder) -> Opened {
+    pub(crate) fn open(&self, policy: PolicyBuilder) -> Opened {
         let policy = Arc::new(policy.build().expect("the policy is good"));
         self.store.open(policy, None).expect("it fits")
     }
@@ -34,19 +34,19 @@ impl Desk {
         self.store.open(policy, Some((old, how))).expect("it fits")
     }
 
-    fn ask(&self, policy: &Opened, cost: u64, mode: Mode) -> Decision {
+    pub(crate) fn ask(&self, policy: &Opened, cost: u64, mode: Mode) -> Decision {
         let key = Key::from("k");
         answer(self.store.decide(&[Ask::new(policy, key.as_ref(), cost, mode)]))
     }
 
     /// Asks both with the same key.
-    fn both(&self, [a, b]: [&Opened; 2], mode: Mode) -> Decision {
+    pub(crate) fn both(&self, [a, b]: [&Opened; 2], mode: Mode) -> Decision {
         let key = Key::from("k");
         answer(self.store.decide(&[a, b].map(|policy| Ask::new(policy, key.as_ref(), 1, mode))))
     }
 
     /// Carries out a mode that is about receipts.
-    fn of(&self, mode: Mode, about: &[(&Opened, &Receipt)]) -> bool {
+    pub(crate) fn of(&self, mode: Mode, about: &[(&Opened, &Receipt)]) -> bool {
         let key = Key::from("k");
         let asks: Vec<_> = about
             .iter()
