@@ -144,9 +144,14 @@ impl Shard {
             None => (NIL, 0),
         };
         // What is held counts from now on, and until a period after its departure: as a turn does.
-        let later = held.iter().map(|hold| (hold.until_us, hold.units));
-        let held = super::holds::units(held);
-        self.rule.slot(self.chain(head).chain(later), sum.saturating_add(held), now_us, cost)
+        let mut turns = held.iter().map(|hold| (hold.until_us, hold.units)).peekable();
+        let mut entries = self.chain(head).peekable();
+        let all = std::iter::from_fn(|| match (entries.peek(), turns.peek()) {
+            (Some((entry_us, _)), Some((turn_us, _))) if turn_us < entry_us => turns.next(),
+            (None, _) => turns.next(),
+            _ => entries.next(),
+        });
+        self.rule.slot(all, sum.saturating_add(super::holds::units(held)), now_us, cost)
     }
 
     /// Enters `cost` as admitted at `at_us`, and says where.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::{Algorithm, Clock, Decision, Mode, Opened, Policy, Quota, Receipt};
+use sluicegate_core::{Algorithm, Anchor, Clock, Decision, Mode, Opened, Policy, Quota, Receipt, Refill};
 
 use crate::exact::exact;
 use crate::support::{ALL, is_queue, us};
@@ -122,7 +122,10 @@ impl Crowd {
 
 #[test]
 fn who_waits_under_two_limits_and_who_leaves_never_lift_either_of_them() {
-    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
+    // Windows that begin with a key's first unit begin with that of a request that has left, too: another history.
+    let anchored = [Algorithm::FixedWindow(Anchor::FirstHit), Algorithm::TokenBucket(Refill::Interval)];
+    let exact = |algorithm: &Algorithm| !is_queue(*algorithm) && !anchored.contains(algorithm);
+    for algorithm in ALL.into_iter().filter(exact) {
         let period = || prop::sample::select(vec![99_991_u64, 1_000_000, 3_000_000, 60_000_000]);
         let quota = || (1..=9_u64, period()).prop_map(|(limit, period)| Quota::new(limit, us(period)));
         let other = prop::sample::select(vec![algorithm, Algorithm::Gcra]);

@@ -344,3 +344,17 @@ fn a_window_gives_back_the_turn_of_a_window_that_others_have_joined() {
     let delays = [desk.turn(&policy).1, desk.turn(&policy).1];
     assert_eq!(delays, [secs(1), secs(2)], "one place is free in the next window");
 }
+
+/// Of what several requests had held until one moment only the last one's was spent, if each by itself had drained since.
+#[test]
+fn all_that_was_held_until_one_moment_is_spent_at_it() {
+    for shared in waiting() {
+        let desk = Desk::new();
+        let shared = desk.open(Policy::builder("shared", shared, Quota::per_second(10)));
+        let own = desk.open(Policy::fixed_window("own", "3/s"));
+        (0..6).for_each(|_| assert!(desk.both([&shared, &own], WAIT).is_allowed()));
+        desk.clock.advance(us(1_100_000));
+        let used = 10 - desk.remaining(&shared);
+        assert!((2..=6).contains(&used), "{}: {used} of three, a tenth of a second after", shared.policy());
+    }
+}
