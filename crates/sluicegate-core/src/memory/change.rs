@@ -93,12 +93,16 @@ impl Place<'_> {
         }
     }
 
-    /// Stores the state after a spend.
+    /// Stores the state after a spend, and says what there is to know of it.
     fn spent(&mut self, cell: &Cell<'_>, before: Kept, after: State, now_us: u64, at_us: u64) -> Trace {
         let Cell { bucket, hash, .. } = *cell;
         let is_born = before.state.until_us <= now_us;
         let account = if is_born { bucket.new_account() } else { before.account };
         self.put(hash, Kept { state: after, account }, &bucket.rule, now_us);
+        if !bucket.accounts && at_us <= now_us {
+            // Nobody will be told.
+            return Trace::default();
+        }
         Trace {
             found: bucket.rule.level(before.state, at_us),
             given: account.given(),

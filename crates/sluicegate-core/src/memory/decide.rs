@@ -33,34 +33,33 @@ impl Inner {
                 && !buckets.has_older()
                 && ask.mode().asks()
             {
-                let decision = match &bucket.home {
-                    Home::Narrow(table) => self.decide_single(table, bucket, ask),
-                    Home::Wide(table) => self.decide_single(table, bucket, ask),
-                    _ => None,
-                };
-                if let Some(decision) = decision {
-                    return Verdict::ready(Ok(decision));
+                match &bucket.home {
+                    Home::Narrow(table) => return self.decide_single(table, bucket, ask),
+                    Home::Wide(table) => return self.decide_single(table, bucket, ask),
+                    _ => {}
                 }
             }
         }
         Verdict::ready(self.decide_all(asks))
     }
 
-    /// Decides one key in one bucket, where nothing is held and nobody gets a turn.
+    /// Decides one key in one bucket. Where units are held or a turn is given out, it is left to the general case.
     #[inline]
     fn decide_single<const SLOTS: usize, const WORDS: usize>(
         &self,
         table: &Table<SLOTS, WORDS, false>,
         bucket: &Bucket,
         ask: &Ask<'_>,
-    ) -> Option<Decision> {
+    ) -> Verdict {
+        let in_general = || Verdict::ready(self.decide_all(std::slice::from_ref(ask)));
         let hash = self.hash(bucket.salt, ask.key());
         let index = table.set_of(hash);
         // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
         let before_us = if WORDS == 1 { self.clock.now_us() } else { 0 };
         let mut set = table.lock(index);
         if bucket.holds.any() {
-            return None;
+            drop(set);
+            return in_general();
         }
         let now_us = if WORDS == 1 { before_us } else { self.clock.now_us() };
         let found = set.find(hash);
@@ -81,13 +80,14 @@ impl Inner {
                     Standing::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us)
                         .spending(if passed { cost } else { 0 });
                 let outcome = if spent.passed { Outcome::Allowed } else { Outcome::Denied };
-                return Some(Decision::single(outcome, now_us, 0, standing));
+                return Verdict::ready(Ok(Decision::single(outcome, now_us, 0, standing)));
             }
         }
         let judged = Judged::new(bucket, mode, rule.slot(state, now_us, cost), now_us);
         let spends = judged.passed && mode.spends();
         if spends && judged.slot.departs_us > now_us {
-            return None;
+            drop(set);
+            return in_general();
         }
         let state = if spends { rule.spend(state, now_us, now_us, cost) } else { state };
         if spends {
@@ -101,16 +101,15 @@ impl Inner {
         let slot_of = |cost| rule.slot(state, now_us, cost);
         let standing = standing((0, 0), bucket, judged, &reading, now_us, slot_of);
         let standing = standing.spending(if spends { cost } else { 0 });
-        Some(Decision::single(judged.outcome(), now_us, 0, standing))
+        Verdict::ready(Ok(Decision::single(judged.outcome(), now_us, 0, standing)))
     }
 
     /// The general case: several asks, several quotas, logs, replaced policies, accounts, turns, reports.
     fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
-        let older = self.older(asks.iter().filter_map(|ask| buckets_of(ask).ok()));
+        let older = self.older(asks);
         let mut cells = self.cells(asks)?;
-        let asked = (0_u8..).zip(asks).zip(&older);
-        let mut handovers: SmallVec<[Handover<'_>; 1]> =
-            asked.flat_map(|((at, ask), older)| self.handovers(ask, at, older)).collect();
+        let mut handovers: Vec<Handover<'_>> =
+            older.iter().flat_map(|(ask, older)| self.handovers(ask, older)).collect();
         let mut places = lock_all(&mut cells, &mut handovers);
         // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
         // would be entered later than its decision says, and a refund would not find it.
@@ -126,26 +125,36 @@ impl Inner {
             refuse_holds(&cells, &mut judged, departs_us);
         }
         let granted = judged.iter().all(|judged| judged.passed);
-        let effects: SmallVec<[Effect; 4]> = (0..cells.len())
-            .map(|index| match &cells[index] {
-                _ if !granted => Effect::default(),
-                cell if holds(&cells, &judged, cell, departs_us) => self.hold(cell, now_us, departs_us),
-                cell => places[cell.place].change(cell, now_us, departs_us),
+        let waits = departs_us > now_us;
+        let is_told = waits || cells.iter().any(|cell| cell.bucket.accounts);
+        let mut traces = Vec::new();
+        let spent: SmallVec<[u64; 4]> = (0..cells.len())
+            .map(|index| {
+                let Effect { spent, trace } = match &cells[index] {
+                    _ if !granted => return 0,
+                    cell if waits && holds(&cells, &judged, cell, departs_us) => {
+                        self.hold(cell, now_us, departs_us)
+                    }
+                    cell => places[cell.place].change(cell, now_us, departs_us),
+                };
+                if is_told {
+                    traces.push(trace);
+                }
+                spent
             })
             .collect();
-        let standings = cells.iter().zip(&judged).zip(&effects).map(|((cell, judged), effect)| {
+        let standings = cells.iter().zip(&judged).zip(&spent).map(|((cell, judged), spent)| {
             let place = &mut places[cell.place];
             let reading = place.reading(cell, now_us);
             let slot_of = |cost| place.slot(cell, now_us, cost);
-            standing(cell.at, cell.bucket, *judged, &reading, now_us, slot_of).spending(effect.spent)
+            standing(cell.at, cell.bucket, *judged, &reading, now_us, slot_of).spending(*spent)
         });
         let standings: SmallVec<[Standing; 4]> = standings.collect();
         let refused = judged.iter().filter(|judged| !judged.passed).max_by_key(|judged| judged.slot.opens_us);
         let outcome = refused.map_or(Outcome::Allowed, Judged::outcome);
         let decision = Decision::new(outcome, now_us, departs_us - now_us, standings);
-        let is_told = departs_us > now_us || cells.iter().any(|cell| cell.bucket.accounts);
-        Ok(if granted && is_told && effects.iter().any(|effect| effect.spent > 0) {
-            decision.with_traces(effects.iter().map(|effect| effect.trace).collect::<Box<[Trace]>>())
+        Ok(if spent.iter().any(|spent| *spent > 0) && is_told {
+            decision.with_traces(traces)
         } else {
             decision
         })

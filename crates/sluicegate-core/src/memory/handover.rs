@@ -17,7 +17,7 @@ use crate::store::{Ask, Inherit};
 pub(super) struct Handover<'a> {
     how: Inherit,
     /// Each bucket, and those that it follows.
-    pub(super) heirs: SmallVec<[(Cell<'a>, SmallVec<[Cell<'a>; 1]>); 1]>,
+    pub(super) heirs: Vec<(Cell<'a>, Vec<Cell<'a>>)>,
 }
 
 /// What a replaced bucket remembers of a key.
@@ -34,15 +34,24 @@ enum Left {
 }
 
 impl Inner {
+    /// What the policies of these asks have replaced and may still matter. Asked once per decision: it may change while that
+    /// goes on.
+    pub(super) fn older<'a>(&self, asks: &[Ask<'a>]) -> Older<'a> {
+        let slept = asks.iter().filter_map(|ask| {
+            let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.has_older())?;
+            Some((*ask, buckets.older(self.clock.now_us())))
+        });
+        slept.collect()
+    }
+
     /// The handovers that an ask may need, the youngest first.
     pub(super) fn handovers<'a>(
         &self,
         ask: &Ask<'a>,
-        at: u8,
         older: &'a [Arc<Replacement>],
     ) -> impl Iterator<Item = Handover<'a>> {
         let ask = *ask;
-        let cell = move |bucket| self.cell(bucket, ask, (at, 0));
+        let cell = move |bucket| self.cell(bucket, ask, (0, 0));
         older.iter().map(move |older| {
             let both = |Heir { bucket, follows }: &'a Heir| {
                 (cell(bucket), follows.iter().map(|bucket| cell(bucket)).collect())
@@ -50,21 +59,10 @@ impl Inner {
             Handover { how: older.how, heirs: older.heirs.iter().map(both).collect() }
         })
     }
-
-    /// What each ask's policy has replaced and may still matter. Asked once per decision: it may change while that goes on.
-    pub(super) fn older<'a>(
-        &self,
-        policies: impl Iterator<Item = &'a Buckets>,
-    ) -> SmallVec<[Arc<Vec<Arc<Replacement>>>; 2]> {
-        policies
-            .map(
-                |buckets| {
-                    if buckets.has_older() { buckets.older(self.clock.now_us()) } else { Default::default() }
-                },
-            )
-            .collect()
-    }
 }
+
+/// The asks whose policies have replaced others, with those replacements.
+pub(super) type Older<'a> = SmallVec<[(Ask<'a>, Arc<Vec<Arc<Replacement>>>); 1]>;
 
 impl Handover<'_> {
     pub(super) fn carry_out(&self, places: &mut Places<'_>, now_us: u64) {

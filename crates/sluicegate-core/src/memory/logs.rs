@@ -144,9 +144,14 @@ impl Shard {
             None => (NIL, 0),
         };
         // What is held counts from now on, and until a period after its departure: as a turn does.
-        let later = held.iter().map(|hold| (hold.until_us, hold.units));
-        let held = super::holds::units(held);
-        self.rule.slot(self.chain(head).chain(later), sum.saturating_add(held), now_us, cost)
+        let mut turns = held.iter().map(|hold| (hold.until_us, hold.units)).peekable();
+        let mut entries = self.chain(head).peekable();
+        let all = std::iter::from_fn(|| match (entries.peek(), turns.peek()) {
+            (Some((entry_us, _)), Some((turn_us, _))) if turn_us < entry_us => turns.next(),
+            (None, _) => turns.next(),
+            _ => entries.next(),
+        });
+        self.rule.slot(all, sum.saturating_add(super::holds::units(held)), now_us, cost)
     }
 
     /// Enters `cost` as admitted at `at_us`, and says where.
@@ -289,14 +294,20 @@ impl Shard {
 
     /// Frees the entries that are over, and the log if none is left. Says whether one is.
     fn drop_over(&mut self, log: usize, now_us: u64) -> bool {
-        while let Some(&Entry { at_us, .. }) = self.entries.get(self.logs[log].head as usize) {
+        let Log { mut head, mut sum, .. } = self.logs[log];
+        while let Some(&Entry { at_us, cost, next }) = self.entries.get(head as usize) {
             if !self.rule.is_over(at_us, now_us) {
-                return true;
+                break;
             }
-            self.drop_oldest(log);
+            sum -= u64::from(cost);
+            self.free_entry(head);
+            head = next;
         }
-        self.close(log);
-        false
+        (self.logs[log].head, self.logs[log].sum) = (head, sum);
+        if head == NIL {
+            self.close(log);
+        }
+        head != NIL
     }
 
     fn drop_oldest(&mut self, log: usize) {
@@ -416,12 +427,11 @@ impl Shard {
     }
 
     /// A number below `count`: xorshift, seeded so that no client can know which.
-    #[expect(clippy::cast_possible_truncation, reason = "below a number of logs")]
     fn draw(&mut self, count: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        ((self.random >> 32) * count as u64 >> 32) as usize
+        (((self.random >> 32) * count as u64) >> 32) as usize
     }
 }
 

@@ -35,16 +35,26 @@ use crate::store::{Ask, Inherit, Opened, Store, Verdict};
 /// Clones are handles to the same store. Limits hold for one process; nothing survives a restart.
 ///
 /// # Memory
-/// The size is set once, in keys. Buckets whose state is one word (GCRA, token and leaky buckets of all round
-/// quotas) share a table of 24 bytes per key; buckets of two words (fixed windows, sliding counters, interval
-/// refills) one of 48 bytes per key; sliding logs take 16 bytes per entry and 64 per key. Each of the three is
-/// allocated whole when the first policy that needs it is opened, and never grows, whatever keys arrive.
+/// Each quota of each policy has a table of its own, allocated whole when the policy is opened, that never grows, whatever
+/// keys arrive. Its size is set in keys: by [`PolicyBuilder::capacity`](crate::PolicyBuilder::capacity), or for all policies
+/// by [`MemoryStoreBuilder::capacity`]. The memory of a store is the sum:
+///
+/// | state | quotas | bytes per key of capacity | with [refunds](crate::PolicyBuilder::refunds) |
+/// |---|---|---|---|
+/// | one word | GCRA, token and leaky buckets of all round quotas | 24 | 48 |
+/// | two words | fixed windows, sliding counters, interval refills, awkward quotas | 48 | 96 |
+/// | a list | sliding logs | at most 72, and 16 per entry | the same |
 ///
 /// A key is held only while it is in debt: a key back at rest takes no room, and there is nothing to sweep. When
 /// as many keys as the capacity are in debt at once, three to five in a hundred find their set full: then the least
-/// indebted key of that set is forgotten, which admits it anew; see [`MemoryStore::stats`]. For one-word states that is
-/// the one closest to rest, for the others the one that has used the smallest part of its capacity. A flood of new keys
-/// therefore drives out its own kind, and cannot wash away the record of a heavy debtor.
+/// indebted key of that set is forgotten, which admits it anew; see [`MemoryStore::stats`]. That is the key that has used
+/// the smallest part of this quota. A flood of new keys therefore drives out its own kind: it cannot wash away what other
+/// policies know, nor debtors that owe more than its own keys. Logs make room for a flood in the same way, among 16 keys
+/// drawn at random.
+///
+/// When a policy is [replaced](crate::RateLimiter::replace), a quota whose rule stays keeps its table. That of another one
+/// stays until none of its keys matters any more; the first policy's as long as there is a handle. What is held for requests
+/// that wait for another limit takes room of its own, for at most as many keys as the capacity.
 ///
 /// # Example
 /// ```
@@ -150,7 +160,7 @@ impl fmt::Debug for MemoryStore {
 pub struct MemoryStats {
     /// Keys in debt, counted once per quota.
     pub keys: usize,
-    /// The most that fit, over all tables that are in use.
+    /// The most that fit, over the tables of all policies.
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room. Should stay near zero: if it
     /// grows, raise the capacity.
@@ -177,15 +187,15 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// How many keys can be in debt at once, counted once per quota. Default: 100,000 (2.4 MB; 4.8 MB more for
-    /// quotas of two words). This bounds the memory; see [`MemoryStore`].
+    /// How many keys of each policy can be in debt at once, unless the policy says otherwise. Default: 100,000 (2.4 MB for each
+    /// quota; 4.8 MB for those of two words). This bounds the memory of a policy; see [`MemoryStore`].
     pub fn capacity(mut self, keys: usize) -> Self {
         self.settings.capacity = keys;
         self
     }
 
-    /// How many entries all sliding logs have together. Default: 262,144 (4 MB). A sixteenth of them is the highest
-    /// limit that a sliding log on this store can have.
+    /// How many entries the sliding logs of each quota have together. Default: 262,144 (4 MB). A sixteenth of them is the
+    /// highest limit that a sliding log on this store can have.
     pub fn log_entries(mut self, entries: usize) -> Self {
         self.settings.log_entries = entries;
         self

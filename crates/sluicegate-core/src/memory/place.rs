@@ -38,7 +38,11 @@ pub(super) type Places<'a> = SmallVec<[Place<'a>; 4]>;
 impl Place<'_> {
     /// When `cost` would pass if nothing else arrived.
     pub(super) fn slot(&mut self, cell: &Cell<'_>, now_us: u64, cost: u64) -> Slot {
-        let (held, rule) = (cell.bucket.holds.of(cell.hash), &cell.bucket.rule);
+        let rule = &cell.bucket.rule;
+        if !cell.bucket.holds.any() && !matches!(self, Place::Log(_)) {
+            return rule.slot(self.state(cell.hash), now_us, cost);
+        }
+        let held = cell.bucket.holds.of(cell.hash);
         match self {
             Place::Log(shard) => shard.slot(cell.hash, &held, now_us, cost),
             place => slot_beside(rule, place.state(cell.hash), &held, now_us, cost),
@@ -65,31 +69,27 @@ impl Place<'_> {
         Reading { remaining: remaining.saturating_sub(units(&held)), reset_after_us }
     }
 
-    /// Spends what was held until now for requests that have departed, or are gone.
+    /// Spends what was held until now for requests that have departed, or are gone, as of the moment of each departure.
     pub(super) fn settle(&mut self, cell: &Cell<'_>, now_us: u64) {
         let Cell { bucket, hash, .. } = *cell;
         if !bucket.holds.any() {
             return;
         }
-        for hold in bucket.holds.ended(hash, now_us) {
-            self.depart(cell, &hold, now_us);
-        }
-    }
-
-    /// Spends what was held, as of the moment at which it departs.
-    pub(super) fn depart(&mut self, cell: &Cell<'_>, hold: &Hold, now_us: u64) {
-        let Cell { bucket, hash, .. } = *cell;
+        let ended = bucket.holds.ended(hash, now_us);
+        let Some(first) = ended.first() else { return };
         match self {
             Place::Log(shard) => {
-                shard.spend(hash, now_us, hold.until_us, hold.units);
+                for hold in &ended {
+                    shard.spend(hash, now_us, hold.until_us, hold.units);
+                }
             }
             place => {
                 let mut kept = place.kept(hash);
-                let was_at_rest = kept.state.until_us <= hold.until_us.min(now_us);
-                kept.state = departed(&bucket.rule, kept.state, hold);
-                if was_at_rest {
+                if kept.state.until_us <= first.until_us {
                     kept.account = bucket.new_account();
                 }
+                // All of them before it is stored: what one leaves may be at rest by now, and not what all leave.
+                kept.state = ended.iter().fold(kept.state, |state, hold| departed(&bucket.rule, state, hold));
                 bucket.reaches(kept.state.until_us);
                 place.put(hash, kept, &bucket.rule, now_us);
             }

@@ -108,7 +108,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     /// What is in a slot that `find` found; that of a key at rest if it found none.
     #[inline]
     pub(super) fn get(&self, slot: Option<usize>) -> Kept {
-        slot.map_or(Kept::default(), |slot| load::<WORDS, ACCOUNTS>(&self.set.states[slot]))
+        slot.map_or_else(Kept::default, |slot| load::<WORDS, ACCOUNTS>(&self.set.states[slot]))
     }
 
     /// Stores what is known of a hash in the slot that `find` found for it, or in the place of the least indebted.
@@ -159,7 +159,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     pub(super) fn copy(&self) -> [[u64; 4]; 5] {
         let mut copy = [[0; 4]; 5];
         for ((to, words), tag) in copy.iter_mut().zip(&self.set.states).zip(&self.set.tags) {
-            to[0] = tag.load(Ordering::Relaxed).into();
+            to[0] = u64::from(tag.load(Ordering::Relaxed)) << 32;
             for (to, word) in to[1..].iter_mut().zip(words) {
                 *to = word.load(Ordering::Relaxed);
             }
@@ -170,7 +170,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     /// The set as it was when it was copied.
     pub(super) fn restore(&mut self, copy: &[[u64; 4]; 5]) {
         for ((from, words), tag) in copy.iter().zip(&self.set.states).zip(&self.set.tags) {
-            tag.store((from[0] & u64::from(u32::MAX)) as u32, Ordering::Relaxed);
+            tag.store(tag_of(from[0]), Ordering::Relaxed);
             for (from, word) in from[1..].iter().zip(words) {
                 word.store(*from, Ordering::Relaxed);
             }
@@ -262,7 +262,8 @@ mod tests {
     use crate::{Algorithm, Anchor, Quota};
 
     fn rule(algorithm: Algorithm) -> Rule {
-        Rule::new(algorithm, Quota::new(1_000, std::time::Duration::from_millis(1))).unwrap()
+        let quota = Quota::new(1_000, std::time::Duration::from_millis(1));
+        Rule::new(algorithm, quota).expect("the quota is good")
     }
 
     fn table<const S: usize, const W: usize, const A: bool>() -> Table<S, W, A> {
@@ -361,7 +362,8 @@ mod model {
 
     /// Adds one to what the table knows of a key, as a decision does.
     fn add_one(table: &Table<3, 2, false>, key: u64) {
-        let rule = Rule::new(Algorithm::FixedWindow(Anchor::Epoch), Quota::per_second(9)).unwrap();
+        let rule = Rule::new(Algorithm::FixedWindow(Anchor::Epoch), Quota::per_second(9));
+        let rule = rule.expect("the quota is good");
         let mut set = table.lock(0);
         let slot = set.find(key << 32);
         let mut kept = set.get(slot);

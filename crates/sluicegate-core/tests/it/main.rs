@@ -4,6 +4,7 @@ mod bad_input;
 mod bounded;
 mod closing;
 mod concurrency;
+mod crowd;
 mod exact;
 mod floods;
 mod handles;

@@ -13,18 +13,18 @@ use crate::support::{ALL, answer, is_queue, secs, store, us};
 const WAIT: Mode = Mode::Reserve { longest: secs(3_600) };
 
 /// A store, asked as middleware asks it.
-struct Desk {
+pub(crate) struct Desk {
     store: Arc<dyn Store>,
-    clock: ManualClock,
+    pub(crate) clock: ManualClock,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (store, clock) = store();
         Self { store: store.into(), clock }
     }
 
-    fn open(&self, policy: PolicyBuilder) -> Opened {
+    pub(crate) fn open(&self, policy: PolicyBuilder) -> Opened {
         let policy = Arc::new(policy.build().expect("the policy is good"));
         self.store.open(policy, None).expect("it fits")
     }
@@ -34,19 +34,19 @@ impl Desk {
         self.store.open(policy, Some((old, how))).expect("it fits")
     }
 
-    fn ask(&self, policy: &Opened, cost: u64, mode: Mode) -> Decision {
+    pub(crate) fn ask(&self, policy: &Opened, cost: u64, mode: Mode) -> Decision {
         let key = Key::from("k");
         answer(self.store.decide(&[Ask::new(policy, key.as_ref(), cost, mode)]))
     }
 
     /// Asks both with the same key.
-    fn both(&self, [a, b]: [&Opened; 2], mode: Mode) -> Decision {
+    pub(crate) fn both(&self, [a, b]: [&Opened; 2], mode: Mode) -> Decision {
         let key = Key::from("k");
         answer(self.store.decide(&[a, b].map(|policy| Ask::new(policy, key.as_ref(), 1, mode))))
     }
 
     /// Carries out a mode that is about receipts.
-    fn of(&self, mode: Mode, about: &[(&Opened, &Receipt)]) -> bool {
+    pub(crate) fn of(&self, mode: Mode, about: &[(&Opened, &Receipt)]) -> bool {
         let key = Key::from("k");
         let asks: Vec<_> = about
             .iter()
@@ -343,4 +343,18 @@ fn a_window_gives_back_the_turn_of_a_window_that_others_have_joined() {
     assert!(desk.of(Mode::Return, &[(&policy, &first)]));
     let delays = [desk.turn(&policy).1, desk.turn(&policy).1];
     assert_eq!(delays, [secs(1), secs(2)], "one place is free in the next window");
+}
+
+/// Of what several requests had held until one moment only the last one's was spent, if each by itself had drained since.
+#[test]
+fn all_that_was_held_until_one_moment_is_spent_at_it() {
+    for shared in waiting() {
+        let desk = Desk::new();
+        let shared = desk.open(Policy::builder("shared", shared, Quota::per_second(10)));
+        let own = desk.open(Policy::fixed_window("own", "3/s"));
+        (0..6).for_each(|_| assert!(desk.both([&shared, &own], WAIT).is_allowed()));
+        desk.clock.advance(us(1_100_000));
+        let used = 10 - desk.remaining(&shared);
+        assert!((2..=6).contains(&used), "{}: {used} of three, a tenth of a second after", shared.policy());
+    }
 }
