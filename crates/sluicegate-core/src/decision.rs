@@ -220,6 +220,7 @@ impl Decision {
         }
         let traces = self.traces.as_deref().map_or(&[][..], |traces| traces);
         Some(Receipt::new(
+            self.basis,
             self.spent_us(),
             own().map(|(_, standing)| standing.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
