@@ -144,9 +144,14 @@ impl Shard {
             None => (NIL, 0),
         };
         // What is held counts from now on, and until a period after its departure: as a turn does.
-        let later = held.iter().map(|hold| (hold.until_us, hold.units));
-        let held = super::holds::units(held);
-        self.rule.slot(self.chain(head).chain(later), sum.saturating_add(held), now_us, cost)
+        let mut entries = self.chain(head).peekable();
+        let mut holds = held.iter().map(|hold| (hold.until_us, hold.units)).peekable();
+        let in_order = std::iter::from_fn(|| match (entries.peek(), holds.peek()) {
+            (Some((entered_us, _)), Some((until_us, _))) if until_us < entered_us => holds.next(),
+            (Some(_), _) => entries.next(),
+            (None, _) => holds.next(),
+        });
+        self.rule.slot(in_order, sum.saturating_add(super::holds::units(held)), now_us, cost)
     }
 
     /// Enters `cost` as admitted at `at_us`, and says where.
