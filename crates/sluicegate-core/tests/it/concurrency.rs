@@ -149,10 +149,10 @@ fn refunds_and_charges_of_all_threads_conserve_units() {
 
 /// On the machine's own clock: a thread that had read it before another one, and came second, once entered its spending
 /// into a log or a window later than its decision said, and the refund did not find it. Buckets
-/// may keep the moments between the two, less than a unit.
+/// may keep the moments between the two, less than a unit. A queue gives turns, and those only come back from its end.
 #[test]
 fn what_all_threads_spend_and_give_back_is_back() {
-    for algorithm in ALL {
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
         let limiter = limiter(&MemoryStore::new(), "p", algorithm, Quota::per_day(10_000));
         let _ = on_all_threads(|_| {
             for _ in 0..200 {
