@@ -204,17 +204,23 @@ impl Decision {
     /// What the ask at this place has spent, to give it back; once. `None` if it has spent nothing, if the receipt was
     /// taken, and from a clone.
     pub fn take_receipt(&mut self, ask: usize) -> Option<Receipt> {
-        let bit = u32::try_from(ask).ok().and_then(|ask| 1_u16.checked_shl(ask))?;
-        if !self.is_allowed() || self.receipts & bit == 0 {
+        let receipt = self.receipt(ask)?;
+        self.receipts &= !receipt_bit(ask);
+        Some(receipt)
+    }
+
+    /// The receipt that can be taken. Only one of the two may be used to give anything back.
+    pub(crate) fn receipt(&self, ask: usize) -> Option<Receipt> {
+        if !self.is_allowed() || self.receipts & receipt_bit(ask) == 0 {
             return None;
         }
-        self.receipts &= !bit;
         let own = || self.standings.iter().enumerate().filter(|(_, standing)| standing.policy_index() == ask);
         if own().all(|(_, standing)| standing.spent == 0) {
             return None;
         }
         let traces = self.traces.as_deref().map_or(&[][..], |traces| traces);
         Some(Receipt::new(
+            self.basis,
             self.spent_us(),
             own().map(|(_, standing)| standing.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
@@ -376,6 +382,10 @@ impl Decision {
     pub fn quota_of(&self, standing: &Standing) -> Option<&PolicyQuota> {
         self.policy_of(standing)?.quotas().get(standing.quota_index())
     }
+}
+
+fn receipt_bit(ask: usize) -> u16 {
+    u32::try_from(ask).ok().and_then(|ask| 1_u16.checked_shl(ask)).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
+#[cfg(feature = "tokio")]
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -174,6 +176,11 @@ impl RateLimiter {
     pub fn replacements(&self) -> u64 {
         // Acquire: pairs with the release in `replace`.
         self.0.replacements.load(Ordering::Acquire)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn identity(&self) -> Identity {
+        Identity(Arc::downgrade(&self.0))
     }
 
     #[cfg(feature = "tokio")]
@@ -414,6 +421,28 @@ fn spending_mode(on_exceeded: OnExceeded) -> Mode {
     match on_exceeded {
         OnExceeded::Deny => Mode::Spend,
         OnExceeded::Wait { longest } => Mode::Reserve { longest },
+    }
+}
+
+/// Which handle it is, without keeping it open. While there is one of these, no other handle is taken for it.
+#[cfg(feature = "tokio")]
+#[derive(Clone)]
+pub(crate) struct Identity(Weak<Handle>);
+
+#[cfg(feature = "tokio")]
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Eq for Identity {}
+
+#[cfg(feature = "tokio")]
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_ptr().hash(state);
     }
 }
 

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::State;
+use crate::decision::Basis;
 
 /// What one allowed ask has spent of its policy's quotas: the token by which it is given back.
 ///
@@ -10,6 +11,7 @@ use crate::algorithm::State;
 /// whose reply was lost is never sent again.
 #[derive(Debug)]
 pub struct Receipt {
+    basis: Basis,
     at_us: u64,
     costs: SmallVec<[u64; 2]>,
     traces: SmallVec<[Trace; 1]>,
@@ -37,11 +39,17 @@ pub struct Trace {
 
 impl Receipt {
     pub(crate) fn new(
+        basis: Basis,
         at_us: u64,
         costs: impl IntoIterator<Item = u64>,
         traces: impl IntoIterator<Item = Trace>,
     ) -> Self {
-        Self { at_us, costs: costs.into_iter().collect(), traces: traces.into_iter().collect() }
+        Self { basis, at_us, costs: costs.into_iter().collect(), traces: traces.into_iter().collect() }
+    }
+
+    /// Who has let it pass, by whose clock and whose buckets it is: it means nothing to another.
+    pub fn basis(&self) -> Basis {
+        self.basis
     }
 
     /// When the cost began to count, in microseconds of the store's clock: at the decision, or at the turn that it waited
@@ -73,14 +81,14 @@ impl Receipt {
     /// The same receipt, for a call that goes on; never for a second one.
     #[cfg(feature = "resilient")]
     pub(crate) fn copied(&self) -> Self {
-        Self { at_us: self.at_us, costs: self.costs.clone(), traces: self.traces.clone() }
+        Self { costs: self.costs.clone(), traces: self.traces.clone(), ..*self }
     }
 
     /// Leaves up to `cost` units in this receipt, and says what is over.
     #[must_use = "what is not kept cannot be given back"]
     pub fn split(&mut self, cost: u64) -> Option<Self> {
         let rest = self.costs.iter().map(|own| own.saturating_sub(cost));
-        let rest = Self { at_us: self.at_us, costs: rest.collect(), traces: self.traces.clone() };
+        let rest = Self { costs: rest.collect(), traces: self.traces.clone(), ..*self };
         for own in &mut self.costs {
             *own = (*own).min(cost);
         }

@@ -212,6 +212,12 @@ impl<'a> Ask<'a> {
         self
     }
 
+    /// The same cost for another purpose, and without the receipt, which is for the store that gave it.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn plainly(self, mode: Mode) -> Self {
+        Self { mode, receipt: None, ..self }
+    }
+
     /// The policy, as the store prepared it.
     #[inline]
     pub fn policy(&self) -> &'a Opened {

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 
 use super::Inner;
 use super::account::Account;
+use super::ahead::Ahead;
 use super::holds::Holds;
 use super::home::Home;
 use crate::algorithm::Rule;
@@ -39,9 +40,13 @@ pub(super) struct Bucket {
     /// Whether it keeps accounts.
     pub(super) accounts: bool,
     pub(super) holds: Holds,
+    pub(super) ahead: Ahead,
     births: AtomicU64,
-    /// What was spent before this moment was never spent from this bucket; 0 if it has always been, or inherits.
+    /// What was spent before this moment was never spent from this bucket, or drained by another rule; 0 if it has always
+    /// been.
     began_us: u64,
+    /// When a key was last reset.
+    reset_us: AtomicU64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
 }
@@ -76,14 +81,11 @@ impl Buckets {
         };
         let followed = following(&from.policy, policy);
         let uses = |old: usize| followed.iter().flatten().filter(|other| **other == old).count();
-        let each = policy.quotas().iter().zip(&followed).map(|(quota, follows)| {
-            let began_us = follows.iter().map(|old| from.each[*old].began_us).max().unwrap_or(0);
-            match follows[..] {
-                [old] if uses(old) == 1 && from.each[old].serves(store, policy, quota.rule()) => {
-                    Ok(Arc::clone(&from.each[old]))
-                }
-                _ => Ok(Arc::new(Bucket::new(store, policy, *quota.rule(), began_us)?)),
+        let each = policy.quotas().iter().zip(&followed).map(|(quota, follows)| match follows[..] {
+            [old] if uses(old) == 1 && from.each[old].serves(store, policy, quota.rule()) => {
+                Ok(Arc::clone(&from.each[old]))
             }
+            _ => Ok(Arc::new(Bucket::new(store, policy, *quota.rule(), now_us)?)),
         });
         let each: Box<[Arc<Bucket>]> = each.collect::<Result<_, ConfigError>>()?;
         let heirs = each.iter().zip(&followed).map(|(bucket, follows)| Heir {
@@ -205,8 +207,10 @@ impl Bucket {
             keys,
             accounts: policy.gives_back(),
             holds: Holds::new(keys),
+            ahead: Ahead::default(),
             births: AtomicU64::new(0),
             began_us,
+            reset_us: AtomicU64::new(0),
             furthest_us: AtomicU64::new(0),
         })
     }
@@ -225,9 +229,19 @@ impl Bucket {
         Account::born(self.births.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether what an ask gives back was spent from a bucket that was forgotten when this one began afresh.
+    /// Whether what an ask gives back may have been spent before this bucket began, or before the key was reset: which key
+    /// that was is not known.
     pub(super) fn never_had(&self, ask: &Ask<'_>) -> bool {
-        ask.receipt().is_some_and(|receipt| receipt.at_us() < self.began_us)
+        // Relaxed: whoever finds a key reset has had the lock of its set.
+        let reset_us = self.reset_us.load(Ordering::Relaxed);
+        ask.receipt().is_some_and(|receipt| {
+            receipt.at_us() < self.began_us || reset_us > 0 && receipt.at_us() <= reset_us
+        })
+    }
+
+    /// Notes that a key was forgotten on request.
+    pub(super) fn was_reset(&self, now_us: u64) {
+        self.reset_us.fetch_max(now_us, Ordering::Relaxed);
     }
 
     /// Notes that a state reaches to `until_us`, beyond what a full burst would.

@@ -55,6 +55,7 @@ impl Place<'_> {
             }
             Mode::Reset => {
                 bucket.holds.change(hash, |held| held.clear());
+                bucket.was_reset(now_us);
                 self.reset(hash);
                 Effect::default()
             }
@@ -70,6 +71,7 @@ impl Place<'_> {
                 let kept = place.kept(hash);
                 let after = rule.spend(kept.state, now_us, at_us, cost);
                 if at_us > now_us {
+                    bucket.ahead.add(rule, kept.state, now_us, at_us, cost);
                     bucket.reaches(after.until_us);
                 }
                 Effect { spent: cost, trace: place.spent(cell, kept, after, now_us, at_us) }
@@ -131,6 +133,7 @@ impl Place<'_> {
             // A turn that is no longer known here.
             (None, _) if is_turn => {}
             (Some(trace), Place::Log(shard)) => shard.give_back(hash, entered(trace), cost, now_us),
+            (_, place) if bucket.ahead.may_depend(&bucket.rule, place.state(hash), now_us) => {}
             (Some(trace), place) if bucket.accounts => place.give_back(cell, receipt, trace, cost, now_us),
             (_, place) if !bucket.never_had(&ask) => {
                 place.give(cell, now_us, now_us.saturating_sub(receipt.at_us()), cost);

@@ -244,12 +244,14 @@ fn judge(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[
 }
 
 /// Whether an ask holds its units until the request departs, rather than spend them at that moment already: if all quotas
-/// of its policy could go sooner. Otherwise one waiting request would lock a bucket that others share.
+/// of its policy could go sooner. Otherwise one waiting request would lock a bucket that others share. A queue holds
+/// nothing: it lets go in the order of arrival, and spaces exactly when.
 fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, departs_us: u64) -> bool {
     let waits = |cell: &Cell<'_>| matches!(cell.ask.mode(), Mode::Reserve { .. });
     let of_same_ask = cells.iter().zip(judged).filter(|(other, _)| other.at.0 == cell.at.0);
     let is_sooner = || of_same_ask.clone().all(|(_, judged)| judged.slot.departs_us < departs_us);
-    cell.ask.mode().spends() && cell.ask.cost() > 0 && cells.iter().any(waits) && is_sooner()
+    let may_hold = cell.ask.mode().spends() && cell.ask.cost() > 0 && !cell.bucket.rule.is_queue();
+    may_hold && cells.iter().any(waits) && is_sooner()
 }
 
 /// Refuses the asks that would hold too much: of one key at most half of the burst, or one unit. They pass when nobody has

@@ -85,6 +85,7 @@ impl Handover<'_> {
             places[old.place].forget(old, now_us);
         }
         for (heir, old, estate) in &estates {
+            heir.bucket.ahead.inherit(&old.bucket.ahead);
             places[heir.place].adopt(heir, &old.bucket.rule, estate, self.how, now_us);
         }
     }

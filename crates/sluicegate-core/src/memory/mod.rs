@@ -1,6 +1,7 @@
 //! The embedded store: fixed tables, no background task, no unsafe code.
 
 mod account;
+mod ahead;
 mod bucket;
 mod change;
 mod decide;

@@ -23,6 +23,10 @@ impl State {
             // Who resets a key wants it to be so everywhere, and has to know that it is not.
             return Err(reason);
         }
+        if asks.iter().any(|ask| matches!(ask.mode(), Mode::Return | Mode::Depart) && !is_its(ask)) {
+            // The turn is the store's, which may or may not have heard of it.
+            return Err(reason);
+        }
         if asks.iter().any(refuses) {
             return Ok(self.assumed(asks, refuses));
         }
@@ -30,7 +34,9 @@ impl State {
             .zip(asks)
             .filter_map(|(index, ask)| {
                 let share = ask.policy().prepared::<Prepared>()?.share.as_ref()?;
-                Some((index, ask.on(share)))
+                let ask = ask.on(share);
+                // A receipt of the store is by another clock.
+                Some((index, if is_its(&ask) { ask } else { ask.plainly(ask.mode()) }))
             })
             .collect();
         let decision = if local.is_empty() {
@@ -77,8 +83,8 @@ impl State {
             };
             if counts {
                 self.debts.add(ask.policy(), ask.key().to_key(), ask.cost());
-            } else if ask.mode() == Mode::Refund {
-                self.debts.strike(ask.policy(), &ask.key().to_key(), ask.cost());
+            } else {
+                self.strike(ask);
             }
         }
     }
@@ -94,15 +100,33 @@ impl State {
             else {
                 continue;
             };
-            let mode = match ask.mode() {
+            let local = ask.on(share);
+            let local = match ask.mode() {
                 // As far as it fits: a share is smaller than what the store may let through here.
-                Mode::Spend | Mode::Reserve { .. } | Mode::Charge => Mode::Spend,
-                Mode::Peek => continue,
-                other => other,
+                Mode::Spend | Mode::Reserve { .. } | Mode::Charge => local.plainly(Mode::Spend),
+                Mode::Refund if is_its(ask) => {
+                    self.strike(ask);
+                    local
+                }
+                Mode::Refund | Mode::Return => local.plainly(Mode::Refund),
+                Mode::Peek | Mode::Depart => continue,
+                Mode::Reset => local,
             };
-            drop(self.fallback.decide(&[Ask::new(share, ask.key(), ask.cost(), mode)]));
+            drop(self.fallback.decide(&[local]));
         }
     }
+
+    /// Strikes off the debt what is given back of what the fallback has let pass, or may have.
+    fn strike(&self, ask: &Ask<'_>) {
+        if matches!(ask.mode(), Mode::Refund | Mode::Return) && (is_its(ask) || ask.receipt().is_none()) {
+            self.debts.strike(ask.policy(), &ask.key().to_key(), ask.cost());
+        }
+    }
+}
+
+/// Whether it is about what the fallback let pass.
+pub(super) fn is_its(ask: &Ask<'_>) -> bool {
+    ask.receipt().is_some_and(|receipt| receipt.basis() == Basis::Fallback)
 }
 
 /// Whether the quotas, whole, ever let the cost pass at once.

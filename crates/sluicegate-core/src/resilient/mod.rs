@@ -72,7 +72,7 @@ use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
 /// # What is not survived
 /// [`RateLimiter::reset`](crate::RateLimiter::reset) reports an outage as an error, for a key must not come back when the
 /// store does. A refund during an outage strikes off what the fallback has noted; what the store counted before stays
-/// spent.
+/// spent. A turn that the store gave and that is given up during an outage is lost; it is spent at its time.
 #[derive(Clone)]
 pub struct Resilient(Arc<Front>);
 
@@ -165,9 +165,11 @@ impl Store for Front {
             OnOutage::Local => Some(policy.share(policy.name(), 1, state.replicas)?),
             OnOutage::Allow | OnOutage::Deny => None,
         };
-        let store = state.store.open(Arc::clone(&policy), old.map(|(old, how)| (&old.store, how)))?;
+        // The store is the last to be asked, for it may be one that acts on it: debts go to the new policy, as below. The
+        // fallback leaves everything where it was if what it prepared is dropped.
         let old_share = old.and_then(|(old, how)| Some((old.share.as_ref()?, how)));
         let share = share.map(|share| state.fallback.open(Arc::new(share), old_share)).transpose()?;
+        let store = state.store.open(Arc::clone(&policy), old.map(|(old, how)| (&old.store, how)))?;
         let opened = Opened::new(policy, Arc::new(Prepared { store, share }));
         if let Some((old, how)) = replaces {
             state.debts.hand_over(old, &opened, how);
@@ -182,7 +184,16 @@ impl Store for Front {
             let Some(prepared) = ask.policy().prepared::<Prepared>() else {
                 return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
             };
-            inner.push(ask.on(&prepared.store));
+            let of_fallback = fallback::is_its(ask);
+            if of_fallback && matches!(ask.mode(), Mode::Return | Mode::Depart) {
+                // Turns go to whoever gave them.
+                return Verdict::ready(
+                    state.decide_alone(asks, StoreError::new(StoreErrorKind::Unavailable)),
+                );
+            }
+            let ask = ask.on(&prepared.store);
+            // The store never knew of it; the debt is struck off when it has answered.
+            inner.push(if of_fallback { ask.plainly(Mode::Refund).with_costs(&[0]) } else { ask });
         }
         let Some(leave) = state.leave(state.store.parts(&inner)) else {
             let reason = "it has failed too often, and is left alone for a moment";

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use sluicegate_core::conformance::Conformance;
 use sluicegate_core::{
-    Ask, Basis, BreakerSettings, BreakerState, ConfigError, Decision, Inherit, Key, Limiters, ManualClock,
-    MemoryStore, OnOutage, Opened, Outcome, Policy, RateLimiter, Resilient, ResilientBuilder, Store,
-    StoreError, StoreErrorKind, Verdict,
+    Ask, Basis, BreakerSettings, BreakerState, ConfigError, ConfigErrorKind, Decision, Inherit, Key,
+    Limiters, ManualClock, MemoryStore, Mode, OnOutage, Opened, Outcome, Policy, RateLimiter, Resilient,
+    ResilientBuilder, Store, StoreError, StoreErrorKind, Turn, Verdict,
 };
 
 pub(crate) const WORKS: u8 = 0;
@@ -52,6 +52,30 @@ impl Store for Flaky {
             let key = ask.key().to_key();
             parts | (0..64).find(|part| key == Key::from(*part)).map_or(1, |part: u64| 1 << part)
         })
+    }
+}
+
+/// A memory store that refuses some policies.
+struct Picky {
+    store: Arc<dyn Store>,
+    refuses: AtomicU8,
+    limiters: Limiters,
+}
+
+impl Store for Picky {
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
+    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+        match self.refuses.load(Ordering::Relaxed) {
+            0 => self.store.open(policy, replaces),
+            _ => Err(ConfigError::new(ConfigErrorKind::Store, "not today")),
+        }
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+        self.store.decide(asks)
     }
 }
 
@@ -450,4 +474,127 @@ async fn a_charge_that_nobody_waits_for_is_owed_if_the_store_does_not_take_it() 
     assert_eq!(admitted(&limiter, "bob", 1), 1);
     tokio::task::yield_now().await;
     assert_eq!(now(limiter.peek("ada")).remaining(), 95);
+}
+
+/// The store once was given back what it had never counted, by a clock that is not its own.
+#[tokio::test]
+async fn what_the_fallback_let_pass_is_given_back_where_it_was_noted() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(FAILS);
+    let mut early = now(limiter.check_cost("ada", 10)).take_receipt(0).unwrap();
+    let mut late = now(limiter.check_cost("eve", 10)).take_receipt(0).unwrap();
+    scene.mood(WORKS);
+    assert!(now(limiter.refund_of(&mut early, "ada", 4)).is_allowed());
+    tokio::task::yield_now().await;
+    assert_eq!(now(limiter.peek("ada")).remaining(), 100 - 6, "the debt is less");
+    assert_eq!(now(limiter.refund_of(&mut late, "eve", 4)).remaining(), 90, "the debt was paid before");
+    scene.mood(FAILS);
+    assert_eq!((admitted(&limiter, "ada", 25), admitted(&limiter, "eve", 25)), (25 - 6, 25 - 6));
+}
+
+/// By the fallback's clock the store's units were spent long ago, or are not spent yet.
+#[test]
+fn what_the_store_let_pass_is_given_back_to_the_fallback_whatever_their_clocks() {
+    let ahead = ManualClock::new();
+    ahead.set(Duration::from_secs(86_400));
+    let memory = MemoryStore::builder().clock(ahead).build().unwrap();
+    let scene = Scene::new(|builder| builder.fallback(memory));
+    let limiter = scene.limiter(OnOutage::Local);
+    let mut receipt = now(limiter.check_cost("ada", 20)).take_receipt(0).unwrap();
+    scene.mood(FAILS);
+    let refunded = now(limiter.refund_of(&mut receipt, "ada", 5));
+    assert_eq!((refunded.basis(), refunded.remaining()), (Basis::Fallback, 10));
+    scene.mood(WORKS);
+    assert_eq!(now(limiter.refund_of(&mut receipt, "ada", 5)).remaining(), 85);
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "ada", 25), 15, "the fallback has heard of that, too");
+}
+
+/// 4 a minute, of which this process has one.
+fn turn(limiter: &RateLimiter) -> Turn {
+    let _ = now(limiter.reserve("ada", 1, Duration::from_secs(600)));
+    let decision = now(limiter.reserve("ada", 1, Duration::from_secs(600)));
+    assert!(!decision.delay().is_zero());
+    Turn::new(decision, [(limiter.clone(), "ada".into(), 1)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_go_back_to_whoever_gave_them() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = Policy::gcra("mail", "4/min burst 1").on(&scene.store).unwrap();
+    scene.mood(FAILS);
+    let of_fallback = turn(&limiter);
+    scene.mood(WORKS);
+    let calls = scene.calls();
+    drop(of_fallback);
+    assert_eq!(scene.calls(), calls, "the store never knew of it");
+    let of_store = turn(&limiter);
+    let calls = scene.calls();
+    drop(of_store);
+    assert_eq!(scene.calls(), calls + 1);
+}
+
+/// The store has the turn still, and nobody knows whether it has heard.
+#[tokio::test(start_paused = true)]
+async fn a_turn_of_the_store_that_is_given_up_in_an_outage_is_lost() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = Policy::gcra("mail", "4/min burst 1").on(&scene.store).unwrap();
+    let of_store = turn(&limiter);
+    scene.mood(FAILS);
+    drop(of_store);
+    scene.mood(WORKS);
+    assert_eq!(now(limiter.reserve("ada", 1, Duration::from_secs(600))).delay().as_secs(), 30);
+}
+
+/// The inner name was once left to a policy that was gone, whose fallback had refused it, with all that was owed.
+#[test]
+fn a_replacement_that_the_fallback_refuses_does_not_reach_the_store() {
+    let scene = Scene::new(|builder| builder);
+    let fallback = MemoryStore::new();
+    let store = Resilient::builder(&scene.store).fallback(fallback.clone()).build().unwrap();
+    let limiter = Policy::fixed_window("api", "100/h").on_outage(OnOutage::Allow).on(&store).unwrap();
+    scene.mood(FAILS);
+    assert!(now(limiter.charge("ada", 5)).is_allowed());
+    assert_eq!(scene.store.status().debts, 1);
+    let _in_its_place = Policy::gcra("api", "1/s").on(&fallback).unwrap();
+    let refused = limiter.replace(Policy::fixed_window("api", "50/h").build().unwrap(), Inherit::Reset);
+    assert_eq!(refused.unwrap_err().kind(), ConfigErrorKind::NameTaken);
+    assert_eq!(scene.store.status().debts, 1, "the store within has not replaced it");
+}
+
+#[test]
+fn a_replacement_that_the_store_refuses_does_not_stay_in_the_fallback() {
+    let picky = Arc::new(Picky {
+        store: MemoryStore::new().into(),
+        refuses: AtomicU8::new(0),
+        limiters: Limiters::default(),
+    });
+    let fallback = MemoryStore::new();
+    let store = Resilient::builder(Arc::clone(&picky) as Arc<dyn Store>).fallback(fallback.clone());
+    let store = store.build().unwrap();
+    let limiter = Policy::fixed_window("api", "100/h").on(&store).unwrap();
+    assert_eq!(now(limiter.check_cost("ada", 60)).remaining(), 40);
+    picky.refuses.store(1, Ordering::Relaxed);
+    assert!(limiter.replace(Policy::gcra("api", "90/h").build().unwrap(), Inherit::Reset).is_err());
+    assert_eq!(now(limiter.peek("ada")).remaining(), 40);
+    let in_fallback = Policy::fixed_window("api", "100/h").on(&fallback).unwrap();
+    assert_eq!(now(in_fallback.peek("ada")).remaining(), 40);
+}
+
+/// The fallback once spent the highest of the costs from every quota.
+#[test]
+fn a_cost_of_its_own_for_each_quota_reaches_the_fallback() {
+    let scene = Scene::new(|builder| builder.replicas(1));
+    let limiter = Policy::fixed_window("api", "10/min").and("100/h").named("hour").on(&scene.store).unwrap();
+    let policy = Policy::fixed_window("api", "10/min").and("100/h").named("hour").build().unwrap();
+    let opened = limiter.store().open(Arc::new(policy), None).unwrap();
+    let ada = Key::from("ada");
+    let ask = |costs| Ask::new(&opened, ada.as_ref(), 0, Mode::Charge).with_costs(costs);
+    now(limiter.store().decide(&[ask(&[2, 5])]));
+    scene.mood(FAILS);
+    now(limiter.store().decide(&[ask(&[1, 3])]));
+    let standing = now(limiter.peek("ada"));
+    let left: Vec<_> = standing.standings().iter().map(|standing| standing.remaining()).collect();
+    assert_eq!(left, [7, 92]);
 }

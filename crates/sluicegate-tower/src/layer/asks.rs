@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_core::{Change, Decision, Key, OnOutage, RateLimiter, Receipt, Turn, Verdict};
+use sluicegate_core::{Change, Decision, Key, OnExceeded, OnOutage, RateLimiter, Receipt, Turn, Verdict};
 use smallvec::SmallVec;
 
 use crate::layer::plan::Slot;
@@ -45,11 +45,22 @@ impl Asks {
 
     /// Waits for the turn that they have reserved.
     pub(crate) fn turn(&self, slots: &[Slot], decision: Decision) -> Turn {
-        let limits = self.0.iter().map(|asked| {
-            let limiter = slots[asked.slot].limiter.clone();
-            (limiter, asked.key.clone(), asked.cost)
+        Turn::new(decision, self.limits(slots))
+    }
+
+    /// A turn that another request has left, for one that is refused, if its policies wait so long.
+    pub(crate) fn turn_left<R>(&self, shared: &Shared<R>, refused: &Decision) -> Option<Turn> {
+        refused.retry_after()?;
+        let policies = &shared.plan().policies;
+        let waits = self.0.iter().filter_map(|asked| match policies[asked.slot].on_exceeded() {
+            OnExceeded::Wait { longest } => Some(longest),
+            _ => None,
         });
-        Turn::new(decision, limits)
+        Turn::left(self.limits(&shared.slots), waits.min()?)
+    }
+
+    fn limits<'a>(&'a self, slots: &'a [Slot]) -> impl Iterator<Item = (RateLimiter, Key, u64)> + 'a {
+        self.0.iter().map(|asked| (slots[asked.slot].limiter.clone(), asked.key.clone(), asked.cost))
     }
 
     /// The decision with the names of its policies.

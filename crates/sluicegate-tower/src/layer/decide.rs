@@ -2,9 +2,10 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
-use sluicegate_core::{Basis, Decision, RateLimiter, StoreError};
+use sluicegate_core::{Basis, Decision, RateLimiter, StoreError, Turn};
 
 use crate::layer::gate::{Gate, Next, Step};
 use crate::layer::mark::Marked;
@@ -64,6 +65,9 @@ impl Gate {
             };
         }
         if !decision.is_allowed() {
+            if let Some(turn) = self.asks.turn_left(shared, &decision) {
+                return self.wait(shared, parts, turn, decision.retry_after().unwrap_or_default());
+            }
             self.asks.label(shared, &mut decision);
             let mut response = answer(shared, &Refusal::of(&decision, parts));
             if shared.extensions {
@@ -77,6 +81,16 @@ impl Gate {
             return self.pass(shared, decision);
         }
         let turn = self.asks.turn(&shared.slots, decision);
+        self.wait(shared, parts, turn, delay)
+    }
+
+    fn wait<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        turn: Turn,
+        delay: Duration,
+    ) -> Next<B> {
         if shared.waits.queue.enter(&mut self.place) {
             return Next::Wait(Box::new(Step::Turn(turn)));
         }

@@ -1,0 +1,44 @@
+//! Turns that are out: what was spent before them does not come back while they are.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::algorithm::{Rule, State};
+
+/// How far ahead turns of any key of a bucket were given out.
+///
+/// A level drains to nothing at most, and a window knows nothing of the one before. What a request gives back leaves a hole
+/// before the turns that were given out when it was there; given to a request that came after them, it would let that one
+/// go at the time of the last.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// The latest turn that waits for this bucket: until then, the bucket is more than full.
+    own_us: AtomicU64,
+    /// The latest one that waits for another bucket, or in a queue: until then, it may be anything.
+    other_us: AtomicU64,
+}
+
+impl Ahead {
+    /// Notes a turn of a key in this state.
+    pub(super) fn add(&self, rule: &Rule, state: State, now_us: u64, at_us: u64, cost: u64) {
+        let is_own = !rule.is_queue() && rule.slot(state, now_us, cost).departs_us >= at_us;
+        let turns = if is_own { &self.own_us } else { &self.other_us };
+        // Relaxed, as below: whoever has seen the state of the key has had the lock of its set.
+        turns.fetch_max(at_us, Ordering::Relaxed);
+    }
+
+    /// Notes the turns of a bucket whose keys this one inherits.
+    pub(super) fn inherit(&self, from: &Self) {
+        let latest = from.own_us.load(Ordering::Relaxed).max(from.other_us.load(Ordering::Relaxed));
+        self.other_us.fetch_max(latest, Ordering::Relaxed);
+    }
+
+    /// Whether a turn of a key in this state may be out that was reckoned with what is given back.
+    pub(super) fn may_depend(&self, rule: &Rule, state: State, now_us: u64) -> bool {
+        if matches!(rule, Rule::SlidingCounter(_) | Rule::SlidingLog(_)) {
+            return false;
+        }
+        let waits_here = || rule.outstanding(state, now_us) > rule.capacity();
+        self.other_us.load(Ordering::Relaxed) > now_us
+            || self.own_us.load(Ordering::Relaxed) > now_us && waits_here()
+    }
+}

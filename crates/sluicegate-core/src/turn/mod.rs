@@ -1,0 +1,179 @@
+//! Waiting for a reserved turn, first come, first served.
+
+mod class;
+mod lines;
+mod queues;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+pub(crate) use self::queues::Queues;
+use self::queues::Waiting;
+use self::slot::Under;
+use crate::decision::{Decision, Outcome};
+use crate::key::Key;
+use crate::limiter::RateLimiter;
+
+/// A reserved turn: a future that is ready when the turn has come, with the decision as it stands then.
+///
+/// Requests with the same limiters, keys and costs go in the order in which they came, whichever of their turns comes
+/// first; a turn's decision is the one that has reserved it, so that what is given back later is what was spent.
+///
+/// # Cancel safety
+/// A request whose turn is dropped before it came leaves the queue: those behind it move up, and the last of their turns
+/// goes back to the store. Where the store does not take it back, for a later turn depends on it, the next request with
+/// the same limiters and keys, and no higher costs, goes at exactly that time. So never more is admitted than the policy
+/// allows. A turn that has come is spent, even if it was not polled since.
+#[must_use = "a turn has to be awaited; dropping it gives it back"]
+pub struct Turn(Stage);
+
+enum Stage {
+    Waiting(Waiting, Pin<Box<Sleep>>),
+    Come(Decision),
+    Over,
+}
+
+impl Turn {
+    /// The turn that an allowed decision of these limiters, with these costs, has reserved.
+    ///
+    /// # Panics
+    /// When it has to wait outside of a tokio runtime that has its timer enabled.
+    pub fn new(decision: Decision, limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Self {
+        let under = Under(limits.into_iter().collect());
+        if decision.delay().is_zero() || under.0.is_empty() {
+            return Self(Stage::Come(decision));
+        }
+        let at = after(decision.delay());
+        Self::of(Queues::enter(under, at, decision))
+    }
+
+    /// A turn that another request has left, and that comes within `longest`: for a request that these limiters have
+    /// just refused. There is none unless the store could not take a turn back.
+    ///
+    /// # Panics
+    /// When there is one, outside of a tokio runtime that has its timer enabled.
+    pub fn left(
+        limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>,
+        longest: Duration,
+    ) -> Option<Self> {
+        let under = Under(limits.into_iter().collect());
+        if under.0.is_empty() { None } else { Queues::enter_left(under, after(longest)).map(Self::of) }
+    }
+
+    fn of(waiting: Waiting) -> Self {
+        let sleep = Box::pin(tokio::time::sleep_until(waiting.at_latest()));
+        Self(Stage::Waiting(waiting, sleep))
+    }
+}
+
+/// The moment after that span; tokio caps what cannot be represented at some thirty years.
+fn after(span: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(span).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30))
+}
+
+impl Future for Turn {
+    type Output = Decision;
+
+    /// # Panics
+    /// When polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
+        let decision = loop {
+            match &mut self.0 {
+                Stage::Waiting(waiting, sleep) => match waiting.poll(cx.waker()) {
+                    Ok(decision) => break decision,
+                    Err(until) => {
+                        if sleep.deadline() != until {
+                            sleep.as_mut().reset(until);
+                        }
+                        ready!(sleep.as_mut().poll(cx));
+                    }
+                },
+                Stage::Come(_) | Stage::Over => match mem::replace(&mut self.0, Stage::Over) {
+                    Stage::Come(decision) => break decision,
+                    _ => panic!("a turn is polled until it has come, once"),
+                },
+            }
+        };
+        self.0 = Stage::Over;
+        let delay = decision.delay();
+        Poll::Ready(decision.later(delay))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Stage::Waiting(waiting, _) = &self.0 {
+            waiting.leave();
+        }
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Turn");
+        if let Stage::Waiting(_, sleep) = &self.0 {
+            debug.field("departs", &sleep.deadline());
+        }
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl RateLimiter {
+    /// Spends `cost` units now, or waits its turn for up to `longest`; first come, first served, without polling.
+    ///
+    /// A decision that is not allowed comes at once: its turn would have come too late, or never. The decision that
+    /// is allowed comes when its turn has.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let mail = Policy::gcra("mail", "2/s burst 1").on(&MemoryStore::new())?;
+    /// for _ in 0..3 {
+    ///     let decision = mail.acquire("ada@example.org", 1, Duration::from_secs(5)).await?;
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the store gave no answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future while it waits gives the turn back; see [`Turn`]. Dropped before the store has answered, it may
+    /// have spent a turn that nobody goes at.
+    ///
+    /// # Panics
+    /// When it has to wait outside of a tokio runtime that has its timer enabled.
+    pub async fn acquire(
+        &self,
+        key: impl Into<Key>,
+        cost: u64,
+        longest: Duration,
+    ) -> Result<Decision, crate::StoreError> {
+        let key = key.into();
+        let decision = self.reserve(&key, cost, longest).await?;
+        let limit = [(self.clone(), key, cost)];
+        match decision.outcome() {
+            Outcome::Allowed => Ok(Turn::new(decision, limit).await),
+            Outcome::Impossible => Ok(decision),
+            Outcome::Denied => match Turn::left(limit, longest) {
+                Some(turn) => Ok(turn.await),
+                None => Ok(decision),
+            },
+        }
+    }
+}
