@@ -3,6 +3,7 @@
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as Count;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -16,7 +17,7 @@ use crate::algorithm::{Rule, State};
 /// set are in use, the least indebted makes room: a flood of new keys drives out its own kind, never a heavy debtor.
 pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     sets: Box<[Set<SLOTS, WORDS>]>,
-    evictions: Arc<AtomicU64>,
+    evictions: Arc<Count>,
 }
 
 /// Five slots of one word, three of two, or two of three: at most 63 bytes, so that a set is one cache line.
@@ -46,7 +47,7 @@ const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
 impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, WORDS, ACCOUNTS> {
     /// A table of at least `slots` slots, that counts in `evictions` what it has to forget.
-    pub(super) fn new(slots: usize, evictions: &Arc<AtomicU64>) -> Self {
+    pub(super) fn new(slots: usize, evictions: &Arc<Count>) -> Self {
         let sets = (0..slots.div_ceil(SLOTS).max(1)).map(|_| Set::default()).collect();
         Self { sets, evictions: Arc::clone(evictions) }
     }
@@ -94,7 +95,7 @@ impl<const SLOTS: usize, const WORDS: usize> Default for Set<SLOTS, WORDS> {
 /// A locked set.
 pub(super) struct Locked<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     set: &'a Set<SLOTS, WORDS>,
-    evictions: &'a AtomicU64,
+    evictions: &'a Count,
 }
 
 impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
