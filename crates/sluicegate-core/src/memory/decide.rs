@@ -121,8 +121,8 @@ impl Inner {
         let delays =
             cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged.slot, now_us));
         let departs_us = now_us.saturating_add(delays.max().unwrap_or(0));
-        if judged.iter().all(|judged| judged.passed) && departs_us > now_us {
-            refuse_holds(&cells, &mut judged, departs_us);
+        if departs_us > now_us && !has_room_to_hold(&cells, &judged, departs_us) {
+            refuse_waits(&cells, &mut judged, now_us);
         }
         let granted = judged.iter().all(|judged| judged.passed);
         let waits = departs_us > now_us;
@@ -254,20 +254,25 @@ fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, departs_us: u64
     may_hold && cells.iter().any(waits) && is_sooner()
 }
 
-/// Refuses the asks that would hold too much: of one key at most half of the burst, or one unit. They pass when nobody has
-/// to wait any more.
-fn refuse_holds(cells: &[Cell<'_>], judged: &mut [Judged], departs_us: u64) {
-    let holding: SmallVec<[bool; 4]> =
-        cells.iter().map(|cell| holds(cells, judged, cell, departs_us)).collect();
-    for (index, cell) in cells.iter().enumerate().filter(|(index, _)| holding[*index]) {
-        let twins =
-            cells[..index].iter().zip(&holding).filter(|(twin, holds)| **holds && twin.is_twin_of(cell));
-        let ahead = twins.fold(0, |sum: u64, (twin, _)| sum.saturating_add(twin.ask.cost()));
+/// Whether the other limits can hold what a waiting request will spend: of one key at most half of the burst, or one unit.
+fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], departs_us: u64) -> bool {
+    let holding: SmallVec<[&Cell<'_>; 4]> =
+        cells.iter().filter(|cell| holds(cells, judged, cell, departs_us)).collect();
+    holding.iter().enumerate().all(|(index, cell)| {
+        let twins = holding[..index].iter().filter(|twin| twin.is_twin_of(cell));
+        let ahead = twins.fold(0, |sum: u64, twin| sum.saturating_add(twin.ask.cost()));
         let held = cell.bucket.holds.units(cell.hash).saturating_add(ahead);
         let most = (cell.bucket.capacity / 2).max(1);
-        let fits = held.saturating_add(cell.ask.cost()) <= most && (held > 0 || cell.bucket.holds.has_room());
-        if !fits {
-            judged[index] = Judged::refused_until(departs_us);
+        held.saturating_add(cell.ask.cost()) <= most && (held > 0 || cell.bucket.holds.has_room())
+    })
+}
+
+/// Nothing can be waited for, so an ask passes when it does not have to wait.
+fn refuse_waits(cells: &[Cell<'_>], judged: &mut [Judged], now_us: u64) {
+    for (cell, judged) in cells.iter().zip(judged) {
+        let departs_us = judged.slot.departs_us;
+        if cell.ask.mode().spends() && departs_us > now_us {
+            *judged = Judged::refused_until(departs_us);
         }
     }
 }
