@@ -127,7 +127,7 @@ impl Inner {
         let granted = judged.iter().all(|judged| judged.passed);
         let waits = departs_us > now_us;
         let is_told = waits || cells.iter().any(|cell| cell.bucket.accounts);
-        let mut traces = Vec::new();
+        let mut traces = Vec::with_capacity(if is_told { cells.len() } else { 0 });
         let spent: SmallVec<[u64; 4]> = (0..cells.len())
             .map(|index| {
                 let Effect { spent, trace } = match &cells[index] {
