@@ -15,6 +15,8 @@ pub(super) struct Ahead {
     own_us: AtomicU64,
     /// The latest one that waits for another bucket, or in a queue: until then, it may be anything.
     other_us: AtomicU64,
+    /// The latest departure of all, of those that only hold units, too.
+    latest_us: AtomicU64,
 }
 
 impl Ahead {
@@ -24,19 +26,27 @@ impl Ahead {
         let turns = if is_own { &self.own_us } else { &self.other_us };
         // Relaxed, as below: whoever has seen the state of the key has had the lock of its set.
         turns.fetch_max(at_us, Ordering::Relaxed);
+        self.note(at_us);
+    }
+
+    /// Notes a departure.
+    pub(super) fn note(&self, at_us: u64) {
+        self.latest_us.fetch_max(at_us, Ordering::Relaxed);
+    }
+
+    /// The latest departure of any key.
+    pub(super) fn latest_us(&self) -> u64 {
+        self.latest_us.load(Ordering::Relaxed)
     }
 
     /// Notes the turns of a bucket whose keys this one inherits.
     pub(super) fn inherit(&self, from: &Self) {
-        let latest = from.own_us.load(Ordering::Relaxed).max(from.other_us.load(Ordering::Relaxed));
-        self.other_us.fetch_max(latest, Ordering::Relaxed);
+        self.other_us.fetch_max(from.latest_us(), Ordering::Relaxed);
+        self.note(from.latest_us());
     }
 
     /// Whether a turn of a key in this state may be out that was reckoned with what is given back.
     pub(super) fn may_depend(&self, rule: &Rule, state: State, now_us: u64) -> bool {
-        if matches!(rule, Rule::SlidingCounter(_) | Rule::SlidingLog(_)) {
-            return false;
-        }
         let waits_here = || rule.outstanding(state, now_us) > rule.capacity();
         self.other_us.load(Ordering::Relaxed) > now_us
             || self.own_us.load(Ordering::Relaxed) > now_us && waits_here()

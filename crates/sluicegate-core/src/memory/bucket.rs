@@ -45,7 +45,7 @@ pub(super) struct Bucket {
     /// What was spent before this moment was never spent from this bucket, or drained by another rule; 0 if it has always
     /// been.
     began_us: u64,
-    /// When a key was last reset.
+    /// When a key was last reset, or the last turn came that was out then.
     reset_us: AtomicU64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
@@ -84,6 +84,11 @@ impl Buckets {
         let each = policy.quotas().iter().zip(&followed).map(|(quota, follows)| match follows[..] {
             [old] if uses(old) == 1 && from.each[old].serves(store, policy, quota.rule()) => {
                 Ok(Arc::clone(&from.each[old]))
+            }
+            // By the same rule, what was spent there drains as if it had been here.
+            [old] if from.each[old].rule == *quota.rule() => {
+                let since_us = from.each[old].since_us();
+                Ok(Arc::new(Bucket::new(store, policy, *quota.rule(), since_us)?))
             }
             _ => Ok(Arc::new(Bucket::new(store, policy, *quota.rule(), now_us)?)),
         });
@@ -232,16 +237,18 @@ impl Bucket {
     /// Whether what an ask gives back may have been spent before this bucket began, or before the key was reset: which key
     /// that was is not known.
     pub(super) fn never_had(&self, ask: &Ask<'_>) -> bool {
+        let since_us = self.since_us();
+        since_us > 0 && ask.receipt().is_some_and(|receipt| receipt.at_us() <= since_us)
+    }
+
+    fn since_us(&self) -> u64 {
         // Relaxed: whoever finds a key reset has had the lock of its set.
-        let reset_us = self.reset_us.load(Ordering::Relaxed);
-        ask.receipt().is_some_and(|receipt| {
-            receipt.at_us() < self.began_us || reset_us > 0 && receipt.at_us() <= reset_us
-        })
+        self.began_us.max(self.reset_us.load(Ordering::Relaxed))
     }
 
     /// Notes that a key was forgotten on request.
     pub(super) fn was_reset(&self, now_us: u64) {
-        self.reset_us.fetch_max(now_us, Ordering::Relaxed);
+        self.reset_us.fetch_max(self.ahead.latest_us().max(now_us), Ordering::Relaxed);
     }
 
     /// Notes that a state reaches to `until_us`, beyond what a full burst would.

@@ -118,7 +118,7 @@ impl Place<'_> {
     /// Gives back what was spent, as far as it still counts.
     fn refund(&mut self, cell: &Cell<'_>, now_us: u64) {
         let (Cell { bucket, hash, ask, at, .. }, cost) = (*cell, cell.ask.cost());
-        let Some(receipt) = ask.receipt() else { return self.give(cell, now_us, 0, cost) };
+        let Some(receipt) = ask.receipt() else { return self.give(cell, now_us, None, cost) };
         let cost = cost.min(receipt.cost_of(at.1));
         let trace = receipt.trace(at.1);
         if let Some(trace) = trace.filter(|trace| trace.held)
@@ -130,27 +130,27 @@ impl Place<'_> {
         let is_turn = trace.is_some() && receipt.at_us() > now_us;
         match (own, self) {
             (Some(trace), place) if is_turn => place.leave(cell, trace, cost, now_us),
-            // A turn that is no longer known here.
-            (None, _) if is_turn => {}
+            // It is no longer known here.
+            (None, _) if is_turn || trace.is_some_and(|trace| !trace.held) => {}
             (Some(trace), Place::Log(shard)) => shard.give_back(hash, entered(trace), cost, now_us),
             (_, place) if bucket.ahead.may_depend(&bucket.rule, place.state(hash), now_us) => {}
             (Some(trace), place) if bucket.accounts => place.give_back(cell, receipt, trace, cost, now_us),
             (_, place) if !bucket.never_had(&ask) => {
-                place.give(cell, now_us, now_us.saturating_sub(receipt.at_us()), cost);
+                place.give(cell, now_us, Some(now_us.saturating_sub(receipt.at_us())), cost);
             }
             _ => {}
         }
     }
 
     /// Gives back without an account: as if nothing but this had drained since.
-    fn give(&mut self, cell: &Cell<'_>, now_us: u64, ago_us: u64, cost: u64) {
+    fn give(&mut self, cell: &Cell<'_>, now_us: u64, ago_us: Option<u64>, cost: u64) {
         let (hash, rule) = (cell.hash, &cell.bucket.rule);
         match self {
             Place::Log(shard) => shard.refund(hash, now_us, ago_us, cost),
             place => {
                 let mut kept = place.kept(hash);
                 let before = rule.level(kept.state, now_us);
-                kept.state = rule.refund(kept.state, now_us, ago_us, cost);
+                kept.state = rule.refund(kept.state, now_us, ago_us.unwrap_or(0), cost);
                 let given = before.saturating_sub(rule.level(kept.state, now_us));
                 place.given(cell, kept, given, now_us);
             }

@@ -188,6 +188,7 @@ impl Inner {
         let is_over = |hold: &Hold| hold.until_us.saturating_add(longest_us) <= now_us;
         bucket.holds.add(cell.hash, hold, is_over);
         bucket.reaches(departs_us.saturating_add(longest_us));
+        bucket.ahead.note(departs_us);
         Effect { spent: units, trace: Trace { birth: hold.id, held: true, ..Trace::default() } }
     }
 }

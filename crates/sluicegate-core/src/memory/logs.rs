@@ -180,11 +180,12 @@ impl Shard {
         Entered { at_us, birth }
     }
 
-    /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on. Walks the log.
-    pub(super) fn refund(&mut self, hash: u64, now_us: u64, ago_us: u64, cost: u64) {
+    /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on; if that is not known, from
+    /// the newest one. Walks the log.
+    pub(super) fn refund(&mut self, hash: u64, now_us: u64, ago_us: Option<u64>, cost: u64) {
         let Some(log) = self.current(hash, now_us) else { return };
         // Turns that have not come yet are among what was spent just now.
-        let latest_us = if ago_us == 0 { u64::MAX } else { now_us.saturating_sub(ago_us) };
+        let latest_us = ago_us.map_or(u64::MAX, |ago_us| now_us.saturating_sub(ago_us));
         let spent: u64 = self
             .chain(self.logs[log].head)
             .take_while(|&(at_us, _)| at_us <= latest_us)
@@ -460,12 +461,12 @@ mod tests {
         for (at, cost) in [(1, 3), (2, 3), (3, 3)] {
             shard.spend(9, at, at, cost);
         }
-        shard.refund(9, 3, 0, 4);
+        shard.refund(9, 3, None, 4);
         assert_eq!(entries(&shard, 9), [(1, 3), (2, 2)]);
         assert_eq!(shard.used(9, 3), 5);
-        shard.refund(9, 3, 2, 1); // spent at 1
+        shard.refund(9, 3, Some(2), 1); // spent at 1
         assert_eq!(entries(&shard, 9), [(1, 2), (2, 2)]);
-        shard.refund(9, 3, 0, 99);
+        shard.refund(9, 3, None, 99);
         assert_eq!((shard.used(9, 3), shard.index.len()), (0, 0));
     }
 

@@ -49,7 +49,7 @@ async fn those_who_name_a_policy_twice_stand_in_one_queue() {
     }
     let mut random = Random(7);
     for _ in 0..30 {
-        let leaves = random.below(waiting.len() as u64) as usize;
+        let leaves = random.index(waiting.len());
         drop(waiting.remove(leaves));
     }
     let passed = Arc::new(Mutex::new(0));
@@ -89,7 +89,7 @@ fn a_race_of_taking_and_leaving_gives_no_turn_twice() {
                         let decision = limiter.reserve("ada", 1, LONGEST).now().unwrap().unwrap();
                         mine.push(Turn::new(decision, [(limiter.clone(), "ada".into(), 1)]));
                         if random.below(2) == 0 {
-                            let leaves = random.below(mine.len() as u64) as usize;
+                            let leaves = random.index(mine.len());
                             drop(mine.remove(leaves));
                         }
                     }
@@ -174,7 +174,7 @@ async fn the_next_request_waits_for_few_of_those_that_a_client_opens_and_aborts(
                 open.extend(turn(&under(cost(request))[..limits]).await);
             }
             while !open.is_empty() {
-                let aborted = random.below(open.len() as u64) as usize;
+                let aborted = random.index(open.len());
                 drop(open.remove(aborted));
             }
             let start = Instant::now();
@@ -216,7 +216,6 @@ async fn most_of_the_limit_is_used_where_most_requests_leave() {
             tokio::time::sleep(secs(1)).await;
         }
         let used = *used.lock().unwrap() * 100 / hour;
-        println!("{algorithm}: {used} %");
         assert!((52..=102).contains(&used), "{algorithm}: {used} %");
     }
 }

@@ -50,6 +50,10 @@ impl Store for Instance {
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
+    pub(crate) fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap()
+    }
+
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
@@ -118,7 +122,7 @@ impl World {
             0..=8 => self.take().await,
             9..=13 => self.leave(),
             14..=16 => {
-                let span = [1, 250_000, 1_000_000, 1_700_000][self.random.below(4) as usize];
+                let span = [1, 250_000, 1_000_000, 1_700_000][self.random.index(4)];
                 tokio::time::advance(us(span)).await;
                 self.poll_all();
             }
@@ -133,10 +137,10 @@ impl World {
     }
 
     async fn take(&mut self) {
-        let instance = self.random.below(self.limiters.len() as u64) as usize;
+        let instance = self.random.index(self.limiters.len());
         let key = self.random.below(2);
-        let limits: &[usize] = [&[0][..], &[0], &[1], &[0, 1]][self.random.below(4) as usize];
-        let costs: Vec<u64> = limits.iter().map(|_| [1, 1, 1, 2][self.random.below(4) as usize]).collect();
+        let limits: &[usize] = [&[0][..], &[0], &[1], &[0, 1]][self.random.index(4)];
+        let costs: Vec<u64> = limits.iter().map(|_| [1, 1, 1, 2][self.random.index(4)]).collect();
         let longest = Duration::from_secs(60);
         let mode = Mode::Reserve { longest };
         let limiters = &self.limiters[instance];
@@ -164,7 +168,7 @@ impl World {
 
     fn leave(&mut self) {
         if !self.waiting.is_empty() {
-            let leaves = self.random.below(self.waiting.len() as u64) as usize;
+            let leaves = self.random.index(self.waiting.len());
             drop(self.waiting.remove(leaves));
         }
     }
@@ -199,7 +203,7 @@ impl World {
         if self.receipts.is_empty() {
             return;
         }
-        let which = self.random.below(self.receipts.len() as u64) as usize;
+        let which = self.random.index(self.receipts.len());
         let (life, at, mut receipt) = self.receipts.swap_remove(which);
         let ((limit, key), _) = life;
         let cost = receipt.cost();
@@ -229,7 +233,7 @@ impl World {
             return;
         }
         let hows = [Inherit::Spent, Inherit::Spent, Inherit::Reset, Inherit::AsIs, Inherit::Additive];
-        let how = hows[self.random.below(5) as usize];
+        let how = hows[self.random.index(5)];
         let old = *self.quotas[0].last().unwrap();
         let new = if self.random.below(3) == 0 { old } else { quota(self.algorithm, &mut self.random) };
         self.limiters[0][0].replace(policy(self.algorithm, 0, new), how).unwrap();
@@ -257,7 +261,7 @@ impl World {
 }
 
 fn quota(algorithm: Algorithm, random: &mut Random) -> Quota {
-    let (limit, period, burst) = QUOTAS[random.below(4) as usize];
+    let (limit, period, burst) = QUOTAS[random.index(4)];
     // A cost of two has to fit.
     let quota = Quota::new(limit.max(2), us(period));
     let is_window =
