@@ -6,6 +6,7 @@ use std::task::Waker;
 use tokio::time::Instant;
 
 use super::slot::Slot;
+use crate::decision::Decision;
 
 /// Waiting requests with the same limiters, keys and costs, and as many slots: the first request goes at the first slot,
 /// whoever reserved it.
@@ -14,7 +15,7 @@ pub(super) struct Class {
     /// In order of arrival; with whom to wake, once that was polled.
     waiting: BTreeMap<u64, Option<Waker>>,
     /// In order of time.
-    slots: BTreeMap<(Instant, u64), Slot>,
+    slots: BTreeMap<(Instant, u64), Box<Decision>>,
     /// The first request and its slot, as far as the request knows.
     told: Option<(u64, Instant)>,
 }
@@ -28,18 +29,18 @@ impl Class {
     pub(super) fn enter(&mut self, number: u64, slot: Slot) -> Instant {
         let at = slot.at();
         self.waiting.insert(number, None);
-        self.slots.insert(slot.place(), slot);
+        self.slots.insert(slot.place(), slot.decision);
         self.slots.last_key_value().map_or(at, |((last, _), _)| *last)
     }
 
     /// Takes out a request that waits, and with it the last slot, for all behind it move up.
     pub(super) fn leave(&mut self, number: u64) -> Option<Slot> {
         self.waiting.remove(&number)?;
-        self.slots.pop_last().map(|(_, slot)| slot)
+        self.slots.pop_last().map(|((at, of), decision)| Slot::new(at, of, decision))
     }
 
     /// The next request whose slot has come, polled or not.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, Option<Waker>, Slot)> {
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, Option<Waker>, Box<Decision>)> {
         let slot = self.slots.first_entry().filter(|slot| slot.key().0 <= now)?;
         let (number, waker) = self.waiting.pop_first()?;
         Some((number, waker, slot.remove()))

@@ -1,6 +1,7 @@
 //! Which requests wait for what, and which turns were left: what the lock of the queues guards.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::task::Waker;
 
 use smallvec::SmallVec;
@@ -24,7 +25,7 @@ pub(super) struct Lines {
     next: u64,
     by_key: HashMap<Line, Group>,
     /// Requests that may go, and were not polled since.
-    pub(super) come: HashMap<u64, Decision>,
+    pub(super) come: HashMap<u64, Box<Decision>>,
     /// The turns that were left, in order of time.
     pub(super) left: BTreeMap<(Instant, u64), Line>,
 }
@@ -59,7 +60,12 @@ impl Lines {
     }
 
     pub(super) fn class(&mut self, waiting: &Waiting) -> Option<&mut Class> {
-        self.by_key.get_mut(&waiting.line)?.classes.get_mut(&waiting.costs)
+        self.by_key.get_mut(&waiting.under.line)?.classes.get_mut(&waiting.under.costs)
+    }
+
+    /// The same line, once for all that wait in it.
+    pub(super) fn shared(&self, line: Line) -> Line {
+        self.by_key.get_key_value(&line).map_or(line, |(known, _)| Arc::clone(known))
     }
 
     pub(super) fn group(&mut self, line: &Line) -> &mut Group {
@@ -104,9 +110,9 @@ impl Lines {
         let Some(class) = self.by_key.get_mut(line).and_then(|group| group.classes.get_mut(costs)) else {
             return news;
         };
-        while let Some((number, waker, slot)) = class.pop_due(now) {
-            news.held.extend(under.held(&slot.decision));
-            self.come.insert(number, slot.decision);
+        while let Some((number, waker, decision)) = class.pop_due(now) {
+            news.held.extend(under.held(&decision));
+            self.come.insert(number, decision);
             news.wakers.extend(waker);
         }
         news.wakers.extend(class.news());

@@ -37,8 +37,8 @@ use crate::limiter::RateLimiter;
 pub struct Turn(Stage);
 
 enum Stage {
-    Waiting(Waiting, Pin<Box<Sleep>>),
-    Come(Decision),
+    Waiting(Box<Waiting>, Pin<Box<Sleep>>),
+    Come(Box<Decision>),
     Over,
 }
 
@@ -48,12 +48,11 @@ impl Turn {
     /// # Panics
     /// When it has to wait outside of a tokio runtime that has its timer enabled.
     pub fn new(decision: Decision, limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Self {
-        let under = Under(limits.into_iter().collect());
-        if decision.delay().is_zero() || under.0.is_empty() {
-            return Self(Stage::Come(decision));
+        let (delay, decision) = (decision.delay(), Box::new(decision));
+        match Under::new(limits) {
+            Some(under) if !delay.is_zero() => Self::of(Queues::enter(under, after(delay), decision)),
+            _ => Self(Stage::Come(decision)),
         }
-        let at = after(decision.delay());
-        Self::of(Queues::enter(under, at, decision))
     }
 
     /// A turn that another request has left, and that comes within `longest`: for a request that these limiters have
@@ -65,13 +64,12 @@ impl Turn {
         limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>,
         longest: Duration,
     ) -> Option<Self> {
-        let under = Under(limits.into_iter().collect());
-        if under.0.is_empty() { None } else { Queues::enter_left(under, after(longest)).map(Self::of) }
+        Queues::enter_left(Under::new(limits)?, after(longest)).map(Self::of)
     }
 
     fn of(waiting: Waiting) -> Self {
         let sleep = Box::pin(tokio::time::sleep_until(waiting.at_latest()));
-        Self(Stage::Waiting(waiting, sleep))
+        Self(Stage::Waiting(Box::new(waiting), sleep))
     }
 }
 

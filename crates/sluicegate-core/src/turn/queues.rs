@@ -1,6 +1,7 @@
 //! All that wait under one limiter, and the turns that were left and are still good.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -23,15 +24,13 @@ pub(crate) struct Queues {
 /// One request that waits: where, and which one it is.
 pub(super) struct Waiting {
     pub(super) under: Under,
-    pub(super) line: Line,
-    pub(super) costs: Costs,
     pub(super) number: u64,
     at_latest: Instant,
 }
 
 impl Waiting {
     /// Whether the turn has come; otherwise until when to wait.
-    pub(super) fn poll(&self, waker: &Waker) -> Result<Decision, Instant> {
+    pub(super) fn poll(&self, waker: &Waker) -> Result<Box<Decision>, Instant> {
         self.queues().poll(self, waker)
     }
 
@@ -51,13 +50,14 @@ impl Waiting {
 
 impl Queues {
     /// Enters a request with the slot that it has reserved.
-    pub(super) fn enter(under: Under, at: Instant, decision: Decision) -> Waiting {
-        let (line, costs) = (under.line(), under.costs());
+    pub(super) fn enter(under: Under, at: Instant, decision: Box<Decision>) -> Waiting {
+        let (line, costs) = (Arc::clone(&under.line), under.costs.clone());
         let queues = under.queues();
         queues.settle(&under, &line);
         let now = Instant::now();
         let mut lines = queues.lock();
         lines.forget_due(now);
+        let line = lines.shared(line);
         let number = lines.next_number();
         let own = Slot::new(at, number, decision);
         let (slot, surplus) = match lines.take_spare(&line, &costs, at) {
@@ -67,9 +67,9 @@ impl Queues {
         let (at_latest, news) = lines.join(&under, &line, &costs, number, slot, now);
         queues.unlock(lines);
         news.tell(&under);
-        let waiting = Waiting { under, line, costs, number, at_latest };
+        let waiting = Waiting { under: Under { line, ..under }, number, at_latest };
         if let Some(surplus) = surplus {
-            waiting.queues().free(&waiting.under, &waiting.line, waiting.costs.clone(), surplus);
+            waiting.queues().free(&waiting.under, &waiting.under.line, waiting.under.costs.clone(), surplus);
         }
         waiting
     }
@@ -81,7 +81,7 @@ impl Queues {
         if queues.left.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let (line, costs) = (under.line(), under.costs());
+        let (line, costs) = (Arc::clone(&under.line), under.costs.clone());
         queues.settle(&under, &line);
         let now = Instant::now();
         let mut lines = queues.lock();
@@ -94,16 +94,16 @@ impl Queues {
         queues.unlock(lines);
         let (number, (at_latest, news)) = joined?;
         news.tell(&under);
-        Some(Waiting { under, line, costs, number, at_latest })
+        Some(Waiting { under, number, at_latest })
     }
 
-    fn poll(&self, waiting: &Waiting, waker: &Waker) -> Result<Decision, Instant> {
+    fn poll(&self, waiting: &Waiting, waker: &Waker) -> Result<Box<Decision>, Instant> {
         let now = Instant::now();
         let mut lines = self.lock();
         if let Some(class) = lines.class(waiting) {
             class.is_awake(waiting.number);
         }
-        let news = lines.advance(&waiting.under, &waiting.line, &waiting.costs, now);
+        let news = lines.advance(&waiting.under, &waiting.under.line, &waiting.under.costs, now);
         let until = match lines.come.remove(&waiting.number) {
             Some(decision) => Ok(decision),
             None => Err(lines.class(waiting).map_or(waiting.at_latest, |class| {
@@ -116,10 +116,10 @@ impl Queues {
     }
 
     fn leave(&self, waiting: &Waiting) {
-        self.settle(&waiting.under, &waiting.line);
+        self.settle(&waiting.under, &waiting.under.line);
         let now = Instant::now();
         let mut lines = self.lock();
-        let mut news = lines.advance(&waiting.under, &waiting.line, &waiting.costs, now);
+        let mut news = lines.advance(&waiting.under, &waiting.under.line, &waiting.under.costs, now);
         // A turn that has come is spent, whether it was used or not: those behind it do not wait for that.
         let has_come = lines.come.remove(&waiting.number).is_some();
         let class = lines.class(waiting).filter(|_| !has_come);
@@ -128,11 +128,11 @@ impl Queues {
             news.wakers.extend(class.news());
             surplus
         });
-        lines.tidy(&waiting.line, &waiting.costs);
+        lines.tidy(&waiting.under.line, &waiting.under.costs);
         self.unlock(lines);
         news.tell(&waiting.under);
         if let Some(surplus) = surplus {
-            self.free(&waiting.under, &waiting.line, waiting.costs.clone(), surplus);
+            self.free(&waiting.under, &waiting.under.line, waiting.under.costs.clone(), surplus);
         }
     }
 

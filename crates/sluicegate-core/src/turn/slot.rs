@@ -1,5 +1,7 @@
 //! A reserved turn, whoever goes at it, and under what it was reserved.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -16,11 +18,11 @@ pub(super) struct Slot {
     /// Of the request that reserved it: two may come at one time.
     number: u64,
     /// By which it was reserved, and which belongs to the request that goes at it.
-    pub(super) decision: Decision,
+    pub(super) decision: Box<Decision>,
 }
 
 impl Slot {
-    pub(super) fn new(at: Instant, number: u64, decision: Decision) -> Self {
+    pub(super) fn new(at: Instant, number: u64, decision: Box<Decision>) -> Self {
         Self { at, number, decision }
     }
 
@@ -35,7 +37,7 @@ impl Slot {
 
     /// Whether there is something that the store can take back.
     pub(super) fn can_be_returned(&self, under: &Under) -> bool {
-        (0..under.0.len()).any(|ask| self.decision.receipt(ask).is_some())
+        (0..under.limiters.len()).any(|ask| self.decision.receipt(ask).is_some())
     }
 
     /// Gives it up; the store says whether it takes it back.
@@ -45,30 +47,34 @@ impl Slot {
     }
 }
 
-/// The limiters that a turn is reserved under, in the order of the asks: with the key and the cost of each.
-pub(super) struct Under(pub(super) SmallVec<[(RateLimiter, Key, u64); 1]>);
+/// What a turn is reserved under, in the order of the asks.
+pub(super) struct Under {
+    pub(super) limiters: SmallVec<[RateLimiter; 1]>,
+    pub(super) line: Line,
+    pub(super) costs: Costs,
+}
 
 /// Which limiters and keys: whoever has them in common shares turns.
-pub(super) type Line = SmallVec<[(Identity, Key); 1]>;
+pub(super) type Line = Arc<[(Identity, Key)]>;
 
 /// How much is asked of each.
 pub(super) type Costs = SmallVec<[u64; 2]>;
 
 impl Under {
-    pub(super) fn line(&self) -> Line {
-        self.0.iter().map(|(limiter, key, _)| (limiter.identity(), key.clone())).collect()
-    }
-
-    pub(super) fn costs(&self) -> Costs {
-        self.0.iter().map(|(.., cost)| *cost).collect()
+    /// These limits, if there are any.
+    pub(super) fn new(limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Option<Self> {
+        let (mut limiters, mut line, mut costs) = (SmallVec::new(), Vec::with_capacity(1), Costs::new());
+        for (limiter, key, cost) in limits {
+            line.push((limiter.identity(), key));
+            limiters.push(limiter);
+            costs.push(cost);
+        }
+        (!limiters.is_empty()).then(|| Self { limiters, line: line.into(), costs })
     }
 
     /// The queues that the turn is waited for in.
-    ///
-    /// # Panics
-    /// Without a limit: nothing reserves a turn then.
     pub(super) fn queues(&self) -> &Queues {
-        self.0[0].0.queues()
+        self.limiters[0].queues()
     }
 
     /// What other limits hold for this turn, if there is any such.
@@ -83,7 +89,7 @@ impl Under {
     }
 
     fn receipts(&self, decision: &Decision, which: impl Fn(&Receipt) -> bool) -> Receipts {
-        let each = (0..self.0.len()).filter_map(|ask| Some((ask, decision.receipt(ask)?)));
+        let each = (0..self.limiters.len()).filter_map(|ask| Some((ask, decision.receipt(ask)?)));
         each.filter(|(_, receipt)| which(receipt)).collect()
     }
 
@@ -91,10 +97,7 @@ impl Under {
         &'a self,
         receipts: &'a Receipts,
     ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, &'a Receipt)> {
-        receipts.iter().map(|(ask, receipt)| {
-            let (limiter, key, _) = &self.0[*ask];
-            (limiter, key, receipt)
-        })
+        receipts.iter().map(|(ask, receipt)| (&self.limiters[*ask], &self.line[*ask].1, receipt))
     }
 }
 
