@@ -31,6 +31,11 @@ impl Slot {
         self.at
     }
 
+    /// The same, at another time.
+    pub(super) fn moved_to(self, at: Instant) -> Self {
+        Self { at, ..self }
+    }
+
     pub(super) fn place(&self) -> (Instant, u64) {
         (self.at, self.number)
     }
