@@ -111,7 +111,7 @@ struct Slice {
 impl Bed<'_> {
     /// A policy that allows all of a run, and keeps its keys in debt.
     fn limiter(&self, name: &str, algorithm: Algorithm) -> RateLimiter {
-        let limit = if algorithm == Algorithm::SlidingLog { 10_000 } else { 1_000_000 };
+        let limit = if algorithm == Algorithm::SlidingLog { 2_000 } else { 1_000_000 };
         let quota = Quota::new(limit, Duration::from_secs(60));
         Policy::builder(name, algorithm, quota).on(&self.store).expect("the quota is possible")
     }

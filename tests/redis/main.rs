@@ -14,6 +14,7 @@ mod keys;
 mod pools;
 mod probe;
 mod replace;
+mod rolling;
 mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;

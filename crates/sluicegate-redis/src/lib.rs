@@ -76,13 +76,15 @@ mod failure;
 mod link;
 #[cfg(feature = "deadpool")]
 mod pool;
+mod reply;
 mod script;
-mod short;
 mod store;
 mod supervisor;
 mod target;
+mod text;
 mod tls;
 mod together;
+mod turned;
 
 #[cfg(feature = "deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
