@@ -115,7 +115,7 @@ impl Reply {
                     available_us,
                 );
                 told.standings.push(standing.spending(took));
-                let rule = cell.bucket.rules.get(usize::from(quota)).or(cell.bucket.rules.first())?;
+                let rule = cell.bucket.rules.get(usize::from(quota)).or_else(|| cell.bucket.rules.first())?;
                 let [before, after] = [before, after].map(|state| unpacked(rule, state));
                 told.traces.push(Trace { found, given, birth, before, after, held: held == 1 });
                 granted &= passed == 1;
