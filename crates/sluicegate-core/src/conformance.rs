@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use crate::algorithm::Rule;
 use crate::{
-    Algorithm, Anchor, Clock, Decision, Drain, Key, ManualClock, MemoryStore, Outcome, Policy, Quota,
-    RateLimiter, Receipt, Refill, Store, Verdict,
+    Algorithm, Anchor, Clock, Decision, Drain, Inherit, Key, ManualClock, MemoryStore, Outcome, Policy,
+    Quota, RateLimiter, Receipt, Refill, Store, Verdict,
 };
 
 /// Every algorithm with every setting.
@@ -224,6 +224,54 @@ impl Conformance {
         }
     }
 
+    /// Random traces in the middle of which the policy is replaced, in every way: keys go on under the new one exactly as in
+    /// memory.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_replacements_as_memory(&self, seed: u64, traces: usize) {
+        let memory = MemoryStore::builder().clock(self.clock.clone()).log_entries(1 << 22).build();
+        let memory = memory.expect("the settings are possible");
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let ways = [
+            Inherit::Spent,
+            Inherit::Spent,
+            Inherit::Reset,
+            Inherit::AsIs,
+            Inherit::Proportional,
+            Inherit::Additive,
+        ];
+        for _ in 0..traces {
+            let name = self.name();
+            let [before, after] = [(); 2].map(|()| random_policy(name.clone(), &mut random));
+            let how = random.pick(&ways);
+            let reference = RateLimiter::new(&memory, before.clone()).expect("the store can keep it");
+            let limiters = [self.open(&before), reference];
+            let mut trace = format!("seed {seed}, {before}, then {how:?} {after}");
+            for count in 0..30 {
+                if count == 12 {
+                    trace.push_str("\n  replace");
+                    for limiter in &limiters {
+                        limiter.replace(after.clone(), how).expect("the store can keep it");
+                    }
+                }
+                let policy = if count < 12 { &before } else { &after };
+                let now_us = self.clock.now_us();
+                let step = Step::random(&mut random, policy, &self.clock, &mut trace);
+                // A key that was at rest when it was handed over may not be so a moment before.
+                self.clock.set(Duration::from_micros(now_us.max(self.clock.now_us())));
+                let [ours, reference] = [step.ask(&limiters[0]).await, step.ask(&limiters[1]).await]
+                    .map(|answer| answer.expect("the store answers"));
+                let ages = Duration::from_secs(86_400 * 365 * 15);
+                if reference.standings().iter().any(|standing| standing.reset_after() > ages) {
+                    // How exact that is is for each store to say.
+                    break;
+                }
+                assert_eq!(summary(&ours), summary(&reference), "{trace}");
+            }
+        }
+    }
+
     fn open(&self, policy: &Policy) -> RateLimiter {
         RateLimiter::new(Arc::clone(&self.store), policy.clone()).expect("the store can keep it")
     }
@@ -239,14 +287,18 @@ impl Conformance {
     }
 
     fn random_policy(&self, random: &mut Random) -> Policy {
-        let algorithm = random.pick(&ALGORITHMS);
-        let mut builder = Policy::builder(self.name(), algorithm, random_quota(random, algorithm));
-        let is_queue = matches!(algorithm, Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_)));
-        if random.below(3) == 0 && !is_queue {
-            builder = builder.and(random_quota(random, algorithm)).named("second");
-        }
-        builder.build().expect("all of these quotas can be kept")
+        random_policy(self.name(), random)
     }
+}
+
+fn random_policy(name: String, random: &mut Random) -> Policy {
+    let algorithm = random.pick(&ALGORITHMS);
+    let mut builder = Policy::builder(name, algorithm, random_quota(random, algorithm));
+    let is_queue = matches!(algorithm, Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_)));
+    if random.below(3) == 0 && !is_queue {
+        builder = builder.and(random_quota(random, algorithm)).named("second");
+    }
+    builder.build().expect("all of these quotas can be kept")
 }
 
 /// Whether the account that memory keeps of what is given back never overflows.

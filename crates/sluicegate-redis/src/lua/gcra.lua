@@ -23,6 +23,9 @@ gcra.outstanding = gcra.used
 function gcra.state(r, level, at)
   if level <= 0 then return REST end
   local units = ceil_div(level, r.ticks)
+  -- What was spent under another rule may take centuries here.
+  local most = floor((HORIZON + now - at) / r.unit) - 1
+  if units > most then units, level = most, most * r.ticks end
   return { till = at - at % r.unit + units * r.unit, a = units * r.ticks - level, b = 0, closed = 0 }
 end
 

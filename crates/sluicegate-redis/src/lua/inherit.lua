@@ -21,7 +21,9 @@ local function spent(quota, old)
       return log.cut(r, log.kept(r, old.s))
     end
   end
-  return holding(quota, old.rule.outstanding(was, old.s, now))
+  local units = old.rule.outstanding(was, old.s, now)
+  -- A fraction that is left makes one entry.
+  return holding(quota, quota.kind == 4 and max(units, 1) or units)
 end
 
 -- The part of the burst that is left is negative in debt, and rounded towards it.
@@ -54,7 +56,7 @@ local function ancestor(value, quota, index, text, least, except)
       elseif quota.id > 0 and old.id == quota.id then
         like = 2
       end
-      local used = old.rule.used(old.r, old.s, now)
+      local used = old.s.till > now and max(old.rule.outstanding(old.r, old.s, now), 1) or 0
       if like > rank or (like == rank and used > most) then best, rank, most = old, like, used end
     end
   end

@@ -121,7 +121,8 @@ local function judge(asks, number, lines, is_tried)
       if quota.r.queues then turn = max(turn, opens) end
     end
     local passed, never = turn <= now, opens == NEVER
-    if never then passed = false end
+    -- A turn that comes in decades could not be kept.
+    if never or departs > now + HORIZON * 2 / 3 then passed = false end
     if ask.mode >= CHARGE then passed, never = true, false end
     if ask.mode == RETURN then passed, turn = can_return(ask, quota, index), now end
     granted = granted and passed

@@ -24,7 +24,9 @@ function window.state(r, w)
     if w.closed == 1 then return { till = w.start, a = 0, b = 0, closed = 1 } end
     return REST
   end
-  return { till = w.start + window.borders(r, w.used) * r.period, a = w.used, b = 0, closed = w.closed }
+  -- What was spent under another rule may take centuries here.
+  local used = min(w.used, max(floor((HORIZON + now - w.start) / r.period), 1) * r.limit)
+  return { till = w.start + window.borders(r, used) * r.period, a = used, b = 0, closed = w.closed }
 end
 
 function window.counted(r, s, at)

@@ -98,7 +98,7 @@ impl Store for Inner {
         let old = replaced.map(Opened::replaced::<Arc<Bucket>>).transpose()?;
         let since_us = match inherit {
             // A version says it for the whole fleet: what a lower one has spent is forgotten once.
-            Some(Inherit::Reset) if policy.version().is_none() => self.caller.about_now_us(),
+            Some(Inherit::Reset) if policy.version().is_none() => self.caller.about_now_us() + 1,
             _ => old.map_or(0, |old| old.since_us),
         };
         self.open.open(policy, replaced, |policy| {
