@@ -13,6 +13,7 @@ mod idle;
 mod keys;
 mod pools;
 mod probe;
+mod promises;
 mod replace;
 mod rolling;
 mod scripts;
