@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use sluicegate::{Algorithm, Anchor, Key, Policy, Quota, RateLimiter, Refill};
+use sluicegate::{Algorithm, Anchor, Key, Policy, Quota, RateLimiter, Refill, Verdict};
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -71,6 +71,25 @@ fn main() -> ExitCode {
         let limiter = bed.limiter(&name.replace([' ', ','], "-"), algorithm);
         bed.compare(&mut bench, &format!("{name}, 64 at a time"), Aim::None, 64, &limiter, 1);
     }
+    let quota = |seconds| Quota::new(1_000_000, Duration::from_secs(seconds));
+    let two = Policy::fixed_window("two-quotas", quota(60)).and(quota(3_600)).named("hour");
+    let two = two.on(&bed.store).expect("the quotas are possible");
+    bed.compare(&mut bench, "two window quotas, 64 at a time", Aim::None, 64, &two, 1);
+    let (gcra, window) = (
+        bed.limiter("of-two", Algorithm::Gcra),
+        bed.limiter("of-both", Algorithm::FixedWindow(Anchor::Epoch)),
+    );
+    bed.compare_with(
+        &mut bench,
+        "GCRA and a window, two policies, 64 at a time",
+        Aim::None,
+        64,
+        1,
+        move |key| {
+            let key = Key::from(key);
+            RateLimiter::check_all([(&gcra, &key, 1), (&window, &key, 1)])
+        },
+    );
     let config = deadpool_redis::Config::from_url(server.url());
     let pool = config.builder().ok().and_then(|builder| builder.max_size(16).build().ok());
     let pool = pool.expect("a pool without timeouts needs no runtime");
@@ -111,7 +130,7 @@ struct Slice {
 impl Bed<'_> {
     /// A policy that allows all of a run, and keeps its keys in debt.
     fn limiter(&self, name: &str, algorithm: Algorithm) -> RateLimiter {
-        let limit = if algorithm == Algorithm::SlidingLog { 10_000 } else { 1_000_000 };
+        let limit = if algorithm == Algorithm::SlidingLog { 2_000 } else { 1_000_000 };
         let quota = Quota::new(limit, Duration::from_secs(60));
         Policy::builder(name, algorithm, quota).on(&self.store).expect("the quota is possible")
     }
@@ -125,6 +144,25 @@ impl Bed<'_> {
         limiter: &RateLimiter,
         keys_per_call: usize,
     ) {
+        let limiter = limiter.clone();
+        self.compare_with(bench, work, aim, concurrency, keys_per_call, move |key| {
+            if keys_per_call == 1 {
+                return limiter.check(key);
+            }
+            let keys: Vec<_> = (0..keys_per_call as u64).map(|part| Key::from(key).and(part)).collect();
+            RateLimiter::check_all(keys.iter().map(|key| (&limiter, key, 1)))
+        });
+    }
+
+    fn compare_with(
+        &self,
+        bench: &mut Bench,
+        work: &str,
+        aim: Aim,
+        concurrency: usize,
+        keys_per_call: usize,
+        ask: impl Fn(u64) -> Verdict + Clone + Send + 'static,
+    ) {
         if !bench.wants(work) {
             return;
         }
@@ -136,15 +174,9 @@ impl Bed<'_> {
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(MINIMAL).query(&mut self.server.admin());
         let digest: String = load.expect("it is a script");
         let ours = || {
-            let limiter = limiter.clone();
+            let ask = ask.clone();
             self.slice(concurrency, slice, keys_per_call, move |key| {
-                let verdict = if keys_per_call == 1 {
-                    limiter.check(key)
-                } else {
-                    let keys: Vec<_> =
-                        (0..keys_per_call as u64).map(|part| Key::from(key).and(part)).collect();
-                    RateLimiter::check_all(keys.iter().map(|key| (&limiter, key, 1)))
-                };
+                let verdict = ask(key);
                 async { assert!(verdict.await.expect("the store answers").is_allowed()) }
             })
         };
@@ -216,7 +248,7 @@ impl Bed<'_> {
 
 async fn minimal(mut connection: MultiplexedConnection, digest: String, key: u64) {
     let mut call = redis::cmd("EVALSHA");
-    call.arg(digest).arg(1).arg(format!("rl:1g60000000:minimal:{{q0Zx5zTq0Zx5zTq0Zx{key:05}}}"));
+    call.arg(digest).arg(1).arg(format!("rl:2:minimal:{{q0Zx5zTq0Zx5zTq0Zx{key:05}}}"));
     call.arg("abcdefghabcdefghabcdefgh").arg(60_000);
     call.exec_async(&mut connection).await.expect("the server answers");
 }

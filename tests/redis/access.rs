@@ -10,10 +10,7 @@ use crate::deployments::{Cluster, Sentinels};
 use crate::servers::Server;
 
 /// The commands in the crate's documentation.
-const COMMANDS: [&str; 13] = [
-    "eval", "evalsha", "time", "get", "set", "del", "pexpire", "lindex", "lrange", "lset", "rpush", "rpop",
-    "lpop",
-];
+const COMMANDS: [&str; 6] = ["eval", "evalsha", "time", "get", "set", "del"];
 
 /// A server with a user `app` that has these rights, and a store that logs in as that user.
 fn restricted(commands: &[&str]) -> (Server, RedisStore) {

@@ -51,6 +51,22 @@ async fn one_server_decides_every_trace_as_memory_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_server_replaces_policies_as_memory_does() {
+    let suite = suite(&standalone().url(), "replacements").await;
+    for seed in 1..=30 {
+        suite.same_replacements_as_memory(seed, 20).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_gives_back_as_memory_does() {
+    let suite = suite(&standalone().url(), "refunds").await;
+    for seed in 1..=30 {
+        suite.same_accounts_as_memory(seed, 15).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sentinel_group_decides_as_memory_does() {
     let suite = suite(&Sentinels::shared().url(), "sentinel").await;
     suite.worked_examples().await;

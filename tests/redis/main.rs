@@ -13,7 +13,9 @@ mod idle;
 mod keys;
 mod pools;
 mod probe;
+mod promises;
 mod replace;
+mod rolling;
 mod scripts;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -24,8 +24,8 @@ fn policy(algorithm: Algorithm, limit: u64) -> Policy {
 async fn a_lower_limit_finds_what_was_spent_and_blocks_nobody_for_longer_than_that_counts() {
     let store = store().await;
     for algorithm in ALGORITHMS {
-        let limiter = RateLimiter::new(&store, policy(algorithm, 100_000)).unwrap();
-        assert!(limiter.check_cost("lower", 100_000).await.unwrap().is_allowed());
+        let limiter = RateLimiter::new(&store, policy(algorithm, 2_000)).unwrap();
+        assert!(limiter.check_cost("lower", 2_000).await.unwrap().is_allowed());
         limiter.replace(policy(algorithm, 3), Inherit::AsIs).expect("the store can do that");
         let decision = limiter.check("lower").await.unwrap();
         assert!(!decision.is_allowed(), "{algorithm}: what was spent is forgotten");
@@ -55,16 +55,6 @@ async fn a_reset_starts_everybody_afresh_on_every_instance() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_the_store_cannot_inherit_is_refused_and_the_old_policy_stays() {
-    let limiter = RateLimiter::new(store().await, policy(Algorithm::Gcra, 7)).unwrap();
-    for inherit in [Inherit::Proportional, Inherit::Additive] {
-        let refused = limiter.replace(policy(Algorithm::Gcra, 9), inherit).expect_err("it cannot do that");
-        assert!(refused.to_string().contains("use AsIs or Reset"), "{refused}");
-    }
-    assert_eq!(limiter.peek("refused").await.unwrap().limit(), 7);
-}
-
 /// Once the names from before the reset came back, with what was spent under them, and what was spent since was forgotten.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_replaces_a_policy_after_a_reset_finds_what_was_spent_since() {
@@ -72,9 +62,9 @@ async fn what_replaces_a_policy_after_a_reset_finds_what_was_spent_since() {
     for algorithm in ALGORITHMS {
         let limiter = RateLimiter::new(&store, policy(algorithm, 2)).unwrap();
         assert!(limiter.check("since").await.unwrap().is_allowed());
-        limiter.replace(policy(algorithm, 4_000), Inherit::Reset).expect("the store can do that");
-        assert!(limiter.check_cost("since", 4_000).await.unwrap().is_allowed(), "{algorithm}");
-        limiter.replace(policy(algorithm, 4_001), Inherit::AsIs).expect("the store can do that");
+        limiter.replace(policy(algorithm, 1_000), Inherit::Reset).expect("the store can do that");
+        assert!(limiter.check_cost("since", 1_000).await.unwrap().is_allowed(), "{algorithm}");
+        limiter.replace(policy(algorithm, 1_001), Inherit::AsIs).expect("the store can do that");
         let left = limiter.peek("since").await.unwrap().remaining();
         assert!(left <= 1, "{algorithm}: {left} are left of what was spent but for one");
     }

@@ -15,10 +15,10 @@ use crate::deployments::standalone;
 const DAY_US: u64 = 86_400_000_000;
 
 /// xorshift64*: reproducible.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -53,7 +53,7 @@ struct Part {
     mode: Mode,
 }
 
-fn part(random: &mut Random, modes: u64, now_us: u64) -> Part {
+fn part(random: &mut Random, modes: u64) -> Part {
     let cost = [0, 1, 1, 1, 2, 3, 7, 8, 300, 301, 1 << 40][usize::try_from(random.below(11)).unwrap()];
     let mode = match random.below(modes) {
         0..=3 => Mode::Spend,
@@ -113,7 +113,7 @@ async fn requests_that_share_a_call_are_decided_one_after_the_other_as_memory_do
                 .map(|_| {
                     let mut parts: Vec<Part> = Vec::new();
                     for _ in 0..=random.below(3) {
-                        let next = part(&mut random, modes, now_us);
+                        let next = part(&mut random, modes);
                         // Asks for the same bucket are the long script's business.
                         let is_twin = |part: &Part| (part.limiter, &part.key) == (next.limiter, &next.key);
                         if count == 1 || !parts.iter().any(is_twin) {
@@ -162,7 +162,7 @@ async fn both_scripts_decide_the_same_whatever_the_clock_does() {
         for step in 0..80_u64 {
             moved(&mut random, &clock, DAY_US);
             let now_us = clock.now_us();
-            let mut parts = vec![part(&mut random, 10, now_us)];
+            let mut parts = vec![part(&mut random, 10)];
             // What spends nothing writes the state again only in the long one: a clock that is set back finds it younger.
             parts[0].cost = parts[0].cost.max(1);
             trace.push_str(&format!("\n{now_us}: {parts:?}"));

@@ -62,7 +62,7 @@ async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() 
     }
 }
 
-/// A clock that goes on when it is read for the third time; what happens then happens before.
+/// A clock that goes on when it is read for the fourth time; what happens then happens before.
 struct GoesOn {
     reads: AtomicU64,
     from_to: [Duration; 2],
@@ -72,10 +72,10 @@ struct GoesOn {
 impl Clock for GoesOn {
     fn now_us(&self) -> u64 {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);
-        if reads == 2 {
+        if reads == 3 {
             (self.before.lock().unwrap())();
         }
-        u64::try_from(self.from_to[usize::from(reads > 1)].as_micros()).unwrap()
+        u64::try_from(self.from_to[usize::from(reads > 2)].as_micros()).unwrap()
     }
 }
 
@@ -83,39 +83,41 @@ impl Clock for GoesOn {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_given_back_for_a_refusal_in_another_slot_is_of_the_window_that_it_was_spent_in() {
     let cluster = Cluster::shared();
-    let minute = |store: RedisStore| {
-        let policy = Policy::fixed_window("wide", "9/min").build().unwrap();
-        let narrow =
-            RateLimiter::new(&store, Policy::fixed_window("narrow", "1/d").build().unwrap()).unwrap();
-        (RateLimiter::new(&store, policy).unwrap(), narrow)
-    };
     let clocked = async |clock: Arc<dyn Clock>| {
         let builder = RedisStore::builder().prefix("ended").deadline(Duration::from_secs(20));
         let store = builder.clock(clock).connect(&cluster.url()).unwrap();
         store.connected(Duration::from_secs(20)).await.expect("the cluster is up");
-        minute(store)
+        let minute = |name: &str, limit: &str| {
+            RateLimiter::new(&store, Policy::fixed_window(name, limit).build().unwrap()).unwrap()
+        };
+        (minute("wide", "9/min"), minute("narrow", "1/min"))
     };
     let from_to = [59, 60].map(|second| Duration::from_secs(1_800_000_000 + second));
     let (user, address) = (Key::from("ada"), Key::from("198.51.100.7"));
     let clock = ManualClock::new();
-    clock.set(from_to[0]);
-    let (wide, narrow) = clocked(Arc::new(clock.clone())).await;
-    assert!(narrow.check(&user).await.unwrap().is_allowed());
-    let (runtime, next, of) = (tokio::runtime::Handle::current(), wide.clone(), address.clone());
-    let (clock_then, to) = (clock.clone(), from_to[1]);
+    clock.set(from_to[1]);
+    let (wide, narrow) = clocked(Arc::new(clock)).await;
+    let (runtime, next) = (tokio::runtime::Handle::current(), (wide, narrow.clone()));
+    let (user_then, address_then) = (user.clone(), address.clone());
+    // Between the spend in the narrow one's slot and that in the wide one's, another spends all of the next window.
     let before = Mutex::new(Box::new(move || {
-        clock_then.set(to);
-        let (runtime, next, of) = (runtime.clone(), next.clone(), of.clone());
-        let spend = move || runtime.block_on(async { next.check_cost(&of, 9).await });
-        assert!(std::thread::spawn(spend).join().unwrap().unwrap().is_allowed());
+        let (runtime, next) = (runtime.clone(), next.clone());
+        let (user, address) = (user_then.clone(), address_then.clone());
+        let spend = move || {
+            runtime.block_on(async { (next.1.check(&user).await, next.0.check_cost(&address, 9).await) })
+        };
+        let (narrow, wide) = std::thread::spawn(spend).join().unwrap();
+        assert!(narrow.unwrap().is_allowed() && wide.unwrap().is_allowed());
     }) as Box<dyn FnMut() + Send>);
-    let goes_on = GoesOn { reads: AtomicU64::new(0), from_to, before };
-    let (wide_then, narrow_then) = clocked(Arc::new(goes_on)).await;
+    let goes_on = Arc::new(GoesOn { reads: AtomicU64::new(0), from_to, before });
+    let (wide_then, narrow_then) = clocked(Arc::clone(&goes_on) as Arc<dyn Clock>).await;
     let refused =
         RateLimiter::check_all([(&wide_then, &address, 2), (&narrow_then, &user, 1)]).await.unwrap();
     assert!(!refused.is_allowed());
-    assert_eq!(clock.now_us(), u64::try_from(to.as_micros()).unwrap(), "the refund was sent");
-    assert_eq!(wide.peek(&address).await.unwrap().remaining(), 0);
+    eventually("the refund is sent", || goes_on.reads.load(Ordering::Relaxed) > 4);
+    // Behind the refund, on the same connection.
+    assert_eq!(narrow_then.peek(&user).await.unwrap().remaining(), 0);
+    assert_eq!(narrow.peek(&user).await.unwrap().remaining(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,8 +171,7 @@ fn migrate(slot: u64, from: &Server, to: &Server, primaries: &[&Server], pause: 
     }
 }
 
-/// While a slot moves, a key of it is on the one node or on the other, and the two of one request perhaps apart: then Redis
-/// says `TRYAGAIN`. Nothing is lost on the way, and nothing counted twice.
+/// While a slot moves, a key of it is on the one node or on the other. Nothing is lost on the way, and nothing counted twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_slot_that_moves_under_load_admits_exactly_the_limit() {
     const LIMIT: u64 = 3_000;
@@ -210,7 +211,7 @@ async fn a_slot_that_moves_under_load_admits_exactly_the_limit() {
     for (from, to) in [(from, to), (to, from), (from, to)] {
         migrate(slot, from, to, &primaries, Duration::from_millis(50));
     }
-    eventually("the slot has moved", || names(to).len() == 2 && names(from).is_empty());
+    eventually("the slot has moved", || names(to).len() == 1 && names(from).is_empty());
     over.store(true, Ordering::Relaxed);
     for caller in callers {
         caller.await.unwrap();

@@ -2,12 +2,10 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Arg, Cmd, RedisFuture, Value};
 use sluicegate_core::{Policy, RateLimiter, StoreErrorKind, Verdict};
 use sluicegate_redis::RedisStore;
 
@@ -215,65 +213,4 @@ async fn what_is_given_back_outside_of_a_runtime_is_given_back() {
     while limiter.peek("ada").await.unwrap().remaining() < 1_000_000 {
         assert!(Instant::now() < deadline, "not within 20 seconds");
     }
-}
-
-/// A connection on which the long script is never answered, once it `hangs`; the short one has one argument less.
-#[derive(Clone)]
-struct NoLongScript {
-    connection: MultiplexedConnection,
-    hangs: Arc<AtomicBool>,
-}
-
-impl ConnectionLike for NoLongScript {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        let words: Vec<_> = command.args_iter().collect();
-        let Arg::Simple(keys) = words[2] else { panic!("the number of keys comes third") };
-        let keys: usize = std::str::from_utf8(keys).unwrap().parse().unwrap();
-        if self.hangs.load(Ordering::Relaxed) && words.len() > 3 + keys + 1 {
-            return Box::pin(std::future::pending());
-        }
-        self.connection.req_packed_command(command)
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a redis::Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.connection.req_packed_commands(pipeline, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.connection.get_db()
-    }
-}
-
-/// Once those behind it in the same call waited for its second call, too.
-#[tokio::test]
-async fn a_request_that_needs_another_call_holds_up_nobody_who_shared_the_first() {
-    let server = Server::start();
-    let hangs = Arc::new(AtomicBool::new(false));
-    let (client, hangs_then) = (redis::Client::open(server.url()).unwrap(), Arc::clone(&hangs));
-    let builder = RedisStore::builder().deadline(Duration::from_secs(2));
-    let store = builder.connect_with(move || {
-        let (client, hangs) = (client.clone(), Arc::clone(&hangs_then));
-        async move { Ok(NoLongScript { connection: client.get_multiplexed_async_connection().await?, hangs }) }
-    });
-    let store = store.unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    let limiter = limiter(&store);
-    limiter.check("poisoned").await.unwrap();
-    let name = server.run::<Vec<String>>("KEYS *:login:*").pop().unwrap();
-    server.run::<()>(&format!("SET {name} nonsense"));
-    hangs.store(true, Ordering::Relaxed);
-    // The first goes alone; the others meet, and are sent together.
-    let asks = ["first", "poisoned", "behind"].map(|key| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move { limiter.check(key).await })
-    });
-    let [first, poisoned, behind] = asks;
-    assert!(first.await.unwrap().is_ok());
-    assert!(behind.await.unwrap().is_ok(), "it was decided in the first call");
-    assert_eq!(poisoned.await.unwrap().unwrap_err().kind(), StoreErrorKind::Timeout);
 }

@@ -1,58 +1,152 @@
-//! One bucket of one request, and what it is called in Redis.
+//! One ask of one request, and what its key is called in Redis.
 
-use std::fmt::Write as _;
+use std::sync::Arc;
 
 use sluicegate_core::algorithm::Rule;
-use sluicegate_core::{ConfigError, ConfigErrorKind, KeyRef, Mode, PolicyQuota};
+use sluicegate_core::{
+    Ask, ConfigError, Inherit, KeyRef, MAX_BUCKETS, Mode, Policy, Receipt, StoreError, StoreErrorKind, Trace,
+};
+use smallvec::SmallVec;
 
-/// One bucket of one request.
+use crate::text;
+
+/// A policy as the store prepares it: what all its cells have in common.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    stem: String,
+    /// See [`text::of`].
+    pub(crate) text: Vec<u8>,
+    pub(crate) rules: Vec<Rule>,
+    /// How its keys start that were under other rules before, as the script counts the ways.
+    pub(crate) way: u8,
+    /// What was spent before this moment, in microseconds, is forgotten; 0 if everybody was never reset.
+    pub(crate) since_us: u64,
+    pub(crate) gives_back: bool,
+}
+
+impl Bucket {
+    pub(crate) fn new(
+        prefix: &str,
+        policy: &Policy,
+        inherit: Inherit,
+        since_us: u64,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            stem: stem(prefix, policy.name()),
+            text: text::of(policy)?,
+            rules: policy.quotas().iter().map(|quota| *quota.rule()).collect(),
+            way: match inherit {
+                Inherit::Reset => 0,
+                Inherit::AsIs => 1,
+                Inherit::Proportional => 2,
+                Inherit::Additive => 3,
+                _ => 4,
+            },
+            since_us,
+            gives_back: policy.gives_back(),
+        })
+    }
+}
+
+/// `<prefix>:2:<policy>:`: the format and the policy. The rules are not part of it: a state says which ones it is of.
+fn stem(prefix: &str, policy: &str) -> String {
+    format!("{prefix}:2:{policy}:")
+}
+
+/// What a key is called.
+pub(crate) fn name(prefix: &str, policy: &str, tag: &str) -> String {
+    format!("{}{{{tag}}}", stem(prefix, policy))
+}
+
+/// One ask of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     /// Its name in Redis; from `tag_at` on, that is the hash tag in its braces.
     name: String,
     tag_at: usize,
-    pub(crate) rule: Rule,
+    pub(crate) bucket: Arc<Bucket>,
     pub(crate) mode: Mode,
-    pub(crate) cost: u64,
-    /// When what is given back was spent, if that is known.
-    pub(crate) spent_us: Option<u64>,
-    /// The ask that it belongs to, and the quota of that ask's policy.
-    pub(crate) at: (u8, u8),
+    /// One per quota.
+    pub(crate) costs: SmallVec<[u64; 2]>,
+    /// What it is about that was spent before, if that is known.
+    pub(crate) spent: Option<Spent>,
+    /// Its place among the asks.
+    pub(crate) at: u8,
+    /// Of a request that other slots decide, too: when its turn comes at the earliest, and for how long what it spends here is
+    /// marked as not decided; in microseconds.
+    pub(crate) apart: Option<(u64, u64)>,
+}
+
+/// What a receipt says.
+#[derive(Clone, Debug)]
+pub(crate) struct Spent {
+    pub(crate) at_us: u64,
+    pub(crate) is_held: bool,
+    /// Per quota the units that took effect and were not given back since, and the trace; none where that is not kept.
+    pub(crate) traces: SmallVec<[(u64, Trace); 1]>,
+}
+
+impl Spent {
+    fn of(receipt: &Receipt, quotas: usize) -> Self {
+        let traces =
+            (0_u8..).take(quotas).map_while(|quota| Some((receipt.cost_of(quota), *receipt.trace(quota)?)));
+        let is_held = receipt.is_held();
+        Self { at_us: receipt.at_us(), is_held, traces: traces.collect() }
+    }
 }
 
 impl Cell {
-    pub(crate) fn new(bucket: &Bucket, tag: &str, mode: Mode, cost: u64, at: (u8, u8)) -> Self {
-        let mut name = String::with_capacity(bucket.stem.len() + tag.len() + 2);
-        name.push_str(&bucket.stem);
-        name.push('{');
-        name.push_str(tag);
-        name.push('}');
-        Self { name, tag_at: bucket.stem.len(), rule: bucket.rule, mode, cost, spent_us: None, at }
+    /// One per ask.
+    pub(crate) fn each(asks: &[Ask<'_>], tags: &Tags) -> Result<Vec<Self>, StoreError> {
+        let mut buckets = 0;
+        let cells = (0_u8..).zip(asks).map(|(at, ask)| {
+            let bucket = ask.policy().prepared::<Arc<Bucket>>();
+            let bucket = bucket.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
+            buckets += bucket.rules.len();
+            if buckets > MAX_BUCKETS {
+                return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
+            }
+            let tag = tags.tag(ask.key());
+            let mut name = String::with_capacity(bucket.stem.len() + tag.len() + 2);
+            name.push_str(&bucket.stem);
+            name.push('{');
+            name.push_str(&tag);
+            name.push('}');
+            Ok(Self {
+                name,
+                tag_at: bucket.stem.len(),
+                bucket: Arc::clone(bucket),
+                mode: ask.mode(),
+                costs: (0_u8..).take(bucket.rules.len()).map(|quota| cost_of(ask, quota)).collect(),
+                spent: ask.receipt().map(|receipt| Spent::of(receipt, bucket.rules.len())),
+                at,
+                apart: None,
+            })
+        });
+        let cells: Vec<_> = cells.collect::<Result<_, _>>()?;
+        if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
     }
 
-    /// Whether it is carried out whatever the bucket holds, if nothing beside it is refused.
-    pub(crate) fn must_happen(&self) -> bool {
-        !self.mode.asks()
+    /// A charge of one unit under this name.
+    pub(crate) fn probe(name: String, bucket: Arc<Bucket>) -> Self {
+        let (tag_at, costs) = (bucket.stem.len(), std::iter::once(1).collect());
+        Self { name, tag_at, bucket, mode: Mode::Charge, costs, spent: None, at: 0, apart: None }
     }
 
-    /// Nothing is given back, and nothing refused: it says where the bucket stands.
-    pub(crate) fn untouched(&self) -> Self {
-        Self { cost: 0, ..self.refund(None) }
+    /// The same, asked otherwise.
+    pub(crate) fn with_mode(&self, mode: Mode) -> Self {
+        Self { mode, ..self.clone() }
     }
 
-    /// The same cost, given back as far as it still counts of what was spent then.
-    pub(crate) fn refund(&self, spent_us: Option<u64>) -> Self {
-        Self { mode: Mode::Refund, spent_us, ..self.clone() }
+    /// The same, about what this receipt says.
+    pub(crate) fn of(&self, mode: Mode, receipt: &Receipt) -> Self {
+        let spent = Some(Spent::of(receipt, self.bucket.rules.len()));
+        Self { mode, spent, ..self.clone() }
     }
 
-    /// The key of its state.
+    /// The key of its value.
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    /// The key of the sum, beside the entries of a sliding log.
-    pub(crate) fn sum_name(&self) -> Option<String> {
-        matches!(self.rule, Rule::SlidingLog(_)).then(|| format!("{}:sum", self.name))
     }
 
     fn tag(&self) -> &str {
@@ -70,6 +164,14 @@ impl Cell {
     }
 }
 
+/// What is given back is at most what took effect.
+fn cost_of(ask: &Ask<'_>, quota: u8) -> u64 {
+    match ask.receipt() {
+        Some(receipt) => ask.cost_of(quota).min(receipt.cost_of(quota)),
+        None => ask.cost_of(quota),
+    }
+}
+
 /// The hash slot of a tag.
 pub(crate) fn slot(tag: &str) -> u16 {
     crc16(tag.as_bytes()) % 16_384
@@ -82,42 +184,6 @@ fn crc16(bytes: &[u8]) -> u16 {
             if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
         })
     })
-}
-
-/// One quota of an open policy: what all its cells have in common.
-#[derive(Debug)]
-pub(crate) struct Bucket {
-    stem: String,
-    rule: Rule,
-    /// What tells the names from those before a reset; empty before the first one.
-    pub(crate) generation: Box<str>,
-}
-
-impl Bucket {
-    /// `<prefix>:1g60s:<label>:`: the format, the algorithm and the period are in the name, so that a state is never
-    /// read by other rules than those that wrote it. The limit is not: a new limit finds the old states.
-    pub(crate) fn new(prefix: &str, quota: &PolicyQuota, generation: &str) -> Result<Self, ConfigError> {
-        let rule = quota.rule();
-        let algorithm = match rule {
-            Rule::Gcra(_) => 'g',
-            Rule::FixedWindow(rule) if rule.is_aligned() => 'w',
-            Rule::FixedWindow(_) => 'f',
-            Rule::SlidingCounter(_) => 'c',
-            Rule::SlidingLog(_) => 'l',
-            other => {
-                let problem = format!("the Redis store does not know the rule {other:?}");
-                return Err(ConfigError::new(ConfigErrorKind::Store, problem));
-            }
-        };
-        let period_us = quota.quota().period().as_micros();
-        let mut stem = format!("{prefix}:1{algorithm}{period_us}:{}", quota.label());
-        if !generation.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = write!(stem, ":{generation}");
-        }
-        stem.push(':');
-        Ok(Self { stem, rule: *rule, generation: generation.into() })
-    }
 }
 
 /// Turns keys into the tags that stand for them in Redis.

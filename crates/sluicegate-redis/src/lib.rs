@@ -27,8 +27,8 @@
 //! then be charged twice. (What cannot speak RESP3 does not tell of closed connections: there, the first request after
 //! that fails.)
 //!
-//! A new connection is used when the server has run every script by it and has said what they must say: then no request has to
-//! send a script (but on a Cluster, the first one to each node), and a missing right is a line in the log. TCP keepalive asks
+//! A new connection is used when the server has run the script by it and has said what it must say: then no request has to
+//! send the script (but on a Cluster, the first one to each node), and a missing right is a line in the log. TCP keepalive asks
 //! after 15 s of silence whether the server is there, so that no NAT or firewall forgets the connection; for connections and pools
 //! of the application's own it is for the application to set.
 //!
@@ -37,26 +37,41 @@
 //!
 //! # Cluster
 //! The buckets of one key share a hash slot. A request that is checked against several keys (an address and a user) is
-//! decided per slot; when one refuses, what the others spent is given back. A process that dies in between leaves
-//! spent what it had spent: more is denied for it, never more admitted. What is charged, given back or reset in the same
-//! request follows when all slots have granted, in a second round trip.
+//! decided per slot: all slots are looked at first, at the same time, so that a request that is refused spends nowhere. Then it spends
+//! in one slot after the other, where least is left first. What it has spent is marked until it is decided: a refusal of
+//! another request that only marked units cause is asked once more. If a later slot refuses after all, what the others spent
+//! is given back, and nobody waits for that. A process that dies in between leaves spent what it had spent: more is denied
+//! for it, never more admitted. What is charged, given back or reset in the same request follows when all slots have granted.
+//! All of these round trips have one deadline together.
 //!
-//! # Replaced policies
-//! [`Inherit::AsIs`](sluicegate_core::Inherit::AsIs) goes on with the same names, and
-//! [`Inherit::Reset`](sluicegate_core::Inherit::Reset) with new ones, which all instances agree on that replace by the same policy.
-//! An instance that starts with that policy did not replace anything and uses the first names: to reset everybody while
-//! instances come and go, give the policy another name.
+//! # Replaced policies, and instances that disagree
+//! A key is one value, and the value says which rules its states are of. Every [`Inherit`](sluicegate_core::Inherit) does what it
+//! does in memory, once per key, when the key is next asked for.
+//!
+//! While a new version of a service is rolled out, instances with different quotas, bursts, periods or algorithms ask for the same
+//! keys. Each decides by its own rules, and what it lets pass is charged to those of the others, too. So a key has at most the
+//! larger burst at once and the larger rate in the long run, whichever instances it meets. Rules that nobody asks for any
+//! more are forgotten by and by; of more than three at a time, the one asked least recently starts anew from what the others have
+//! counted. With [`version`](sluicegate_core::PolicyBuilder::version) on the policies the newest one decides alone, for all
+//! instances, once a key has met it.
+//!
+//! `Inherit::Reset` forgets what was spent before the moment of the replacement, by the clock of the instance that replaces. Where
+//! several instances replace, each of them forgets what was spent before its own replacement; with a version, a key is reset once.
+//!
+//! # Sliding logs
+//! Their limit is at most 2,000: the value is written whole with every decision, and Redis serves nobody else meanwhile. A call on a
+//! log of 2,000 entries takes some 100 microseconds. A sliding counter has no such bound.
 //!
 //! # What Redis sees
-//! Names such as `rl:1c60000000:login:{q0Zx…}`: prefix, format and algorithm with its period, policy, and a keyed hash of
-//! the key. No API key or address is ever readable in it. A value that is not ours counts as a fresh key.
+//! Names such as `rl:2:login:{q0Zx…}`: prefix, format, policy, and a keyed hash of the key;
+//! [`RedisStore::key_name`] tells the name of a key. No API key or address is ever readable in it. A value that is not ours
+//! counts as a fresh key. Every error of a command is an outage.
 //!
 //! # Rights
 //! A user of its own needs these commands and no others, for the keys that begin with the prefix:
 //!
 //! ```text
-//! ACL SETUSER app on >password ~rl:* +eval +evalsha +time +get +set +del +pexpire
-//!     +lindex +lrange +lset +rpush +rpop +lpop
+//! ACL SETUSER app on >password ~rl:* +eval +evalsha +time +get +set +del
 //! ```
 //!
 //! On a Cluster `+cluster|slots` comes to that, and behind Sentinel `+role`. There the redis client also tells its name by
@@ -76,13 +91,15 @@ mod failure;
 mod link;
 #[cfg(feature = "deadpool")]
 mod pool;
+mod reply;
 mod script;
-mod short;
 mod store;
 mod supervisor;
 mod target;
+mod text;
 mod tls;
 mod together;
+mod turned;
 
 #[cfg(feature = "deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]

@@ -8,15 +8,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sluicegate_core::{StoreError, StoreErrorKind};
+use sluicegate_core::{Decision, StoreError, StoreErrorKind};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::call::Answer;
 use crate::cell::Cell;
 use crate::link::State;
+use crate::reply::Reply;
 use crate::script;
-use crate::short::{self, Reply};
 
 /// The most buckets in one call: some fifty microseconds in which Redis does nothing else.
 const MOST: usize = 16;
@@ -26,6 +26,12 @@ pub(crate) struct Request {
     pub(crate) cells: Vec<Cell>,
     pub(crate) time: Option<u64>,
     pub(crate) deadline: Instant,
+}
+
+impl Request {
+    fn buckets(&self) -> usize {
+        self.cells.iter().map(|cell| cell.bucket.rules.len()).sum()
+    }
 }
 
 /// Where requests meet.
@@ -95,33 +101,23 @@ impl Drop for UnderWay<'_> {
 impl Shared {
     async fn alone(&self, request: Request) -> Answer {
         let _under_way = UnderWay::begin(&self.under_way);
-        decide_short(&self.link, 0, request).await
+        decide(&self.link, 0, request).await.map(|(decision, _)| decision)
     }
 
     async fn together(&self, waiting: Vec<Waiting>) {
         let _under_way = UnderWay::begin(&self.under_way);
         let Some(last) = waiting.last() else { return };
         let (time, deadline) = (last.request.time, last.request.deadline);
-        let count = waiting.iter().map(|waiting| waiting.request.cells.len()).sum();
         let requests = || waiting.iter().map(|waiting| &*waiting.request.cells);
-        let reply = self.link.send(0, |call| short::command(call, requests(), time), deadline).await;
-        let reply = reply.and_then(|reply| Reply::read(&reply, count).ok_or_else(script::not_ours));
-        let mut first = 0;
+        let reply = self.link.send(0, |call| script::command(call, requests(), time), deadline).await;
+        let mut reply = reply.and_then(|reply| Reply::read(&reply).ok_or_else(script::not_ours));
         for Waiting { request, answer } in waiting {
-            let decided = match &reply {
-                Ok(reply) => reply.decision(first, &request.cells).map(Ok),
-                Err(error) => Some(Err(again(error))),
+            let decided = match &mut reply {
+                Ok(reply) => reply.decision(&request.cells).ok_or_else(script::not_ours),
+                Err(error) => Err(again(error)),
             };
-            first += request.cells.len();
             // Who does not wait any longer has given the request up.
-            match decided {
-                Some(decided) => _ = answer.send(decided),
-                // Another call, for which those behind it are not to wait.
-                None => {
-                    let link = Arc::clone(&self.link);
-                    tokio::spawn(async move { _ = answer.send(decide_long(&link, 0, request).await) });
-                }
-            }
+            _ = answer.send(decided);
         }
     }
 }
@@ -142,10 +138,10 @@ async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>
         // Nobody waits any longer for what is closed, and nothing of it was sent.
         come.extend(taken.drain(..).filter(|waiting| !waiting.answer.is_closed()));
         while let Some(first) = come.pop_front() {
-            let (mut count, time) = (first.request.cells.len(), first.request.time);
+            let (mut count, time) = (first.request.buckets(), first.request.time);
             let mut waiting = vec![first];
             while let Some(next) = come.front() {
-                count += next.request.cells.len();
+                count += next.request.buckets();
                 // An injected clock shows one time to all of a call.
                 if count > MOST || next.request.time != time {
                     break;
@@ -158,23 +154,18 @@ async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>
     }
 }
 
-/// One call of the short script for one request, and of the long one if that is what it takes.
-pub(crate) async fn decide_short(link: &State, part: usize, request: Request) -> Answer {
+/// One call for one request; with whether it is refused only because of units that others may give back in a moment.
+pub(crate) async fn decide(
+    link: &State,
+    part: usize,
+    request: Request,
+) -> Result<(Decision, bool), StoreError> {
     let Request { cells, time, deadline } = &request;
     let one = || std::iter::once(&**cells);
-    let reply = link.send(part, |call| short::command(call, one(), *time), *deadline).await?;
-    let reply = Reply::read(&reply, cells.len()).ok_or_else(script::not_ours)?;
-    match reply.decision(0, cells) {
-        Some(decision) => Ok(decision),
-        None => decide_long(link, part, request).await,
-    }
-}
-
-/// One call of the long script.
-pub(crate) async fn decide_long(link: &State, part: usize, request: Request) -> Answer {
-    let Request { cells, time, deadline } = &request;
-    let reply = link.send(part, |call| script::command(call, cells, *time), *deadline).await?;
-    script::decision(&reply, cells)
+    let reply = link.send(part, |call| script::command(call, one(), *time), *deadline).await?;
+    let mut reply = Reply::read(&reply).ok_or_else(script::not_ours)?;
+    let decision = reply.decision(cells).ok_or_else(script::not_ours)?;
+    Ok((decision, reply.is_busy))
 }
 
 /// The same error for another request.

@@ -1,36 +1,36 @@
--- sluicegate 1: decides all asks of one request together. The rules are those of sluicegate_core::algorithm, line by
--- line: the same traces must give the same decisions. All numbers are integers below 2^53, exact in a double; none
--- passes through tostring or .. (which keep 14 digits).
+-- sluicegate 2: decides requests one after the other, each for itself and all of its asks together. The rules are those of
+-- sluicegate_core::algorithm: the same traces must give the same decisions. All numbers are integers below 2^53, exact in a
+-- double; none passes through tostring or .. (which keep 14 digits).
 --
--- ARGV: the time in microseconds, or '' for the server's; and ten packed doubles per bucket:
---   mode, cost, longest wait (or when it was spent), rule, and six numbers of the rule.
--- KEYS: one per bucket; a second one for the sum of a sliding log.
--- Reply: the time, the common delay, then per bucket:
---   passed, remaining, reset after, available after, never; all waits in microseconds.
+-- KEYS: one per ask, the key's name of that policy. Its value is one group per policy text, the asker's own first:
+--   text: version, number of quotas, and per quota kind, id and six numbers of its rule;
+--   when its asker has last changed it, which for the first is when the value was written, and since when it is there;
+--   per quota its state: until, a, b (of a log: base and count), birth, given; a log's entries follow, time and running sum.
+-- A group without quotas at the end lists units, until when, and why: 0 if they are held for waiting requests, 1 if they were
+-- spent by requests that other slots of a Cluster have not decided yet.
+--
+-- ARGV[1], packed: the time or 0 for the server's; then per ask
+--   mode (8 more: not for the short way), 1 if it is the last of its request, the text's place in ARGV, how that inherits (8 more: it
+--   keeps account of what is given back),
+--   bytes behind the costs, since; a cost per quota; and perhaps the longest wait, when it was spent that is given back (or the
+--   turn comes that other slots gave), 1 if it is held and 2 if it goes by the account, for how long it is marked, and per
+--   quota what it cost, and its trace.
+-- ARGV[2..]: the texts.
+-- Reply, packed doubles: the time; per request 0, and six numbers per quota as it was found: sluicegate_core reckons the rest;
+--   or what request.lua says.
 
-local NEVER = 9007199254740991
-local HORIZON = 946080000000000 -- no honest state reaches further ahead: thirty years
+local PEEK, RESERVE, CHARGE = 1, 2, 3
 local STEP = 10000000 -- a clock that went back by more than this was set; what jitters adds up until the next write
-local floor, max, min = math.floor, math.max, math.min
-local SPEND, PEEK, RESERVE, REFUND, CHARGE, RESET = 0, 1, 2, 3, 4, 5
+local HORIZON = 946080000000000 -- no honest state reaches further ahead: thirty years
+local NEVER = 9007199254740991
+local CLOSED = 4294967296 -- above any count of a sliding counter
+local call, pcall, pack, unpacked, sub, find = redis.call, redis.pcall, struct.pack, struct.unpack, string.sub, string.find
 
-local now
-local slack = 0 -- an injected clock and the server's, by which keys expire, go at different speeds
-if ARGV[1] == '' then
-  local time = redis.call('TIME') -- read once: it is not frozen inside a script before Redis 7.2
-  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-else
-  now = tonumber(ARGV[1])
-  slack = 60000
+local orders = ARGV[1]
+local now, slack = unpacked('<d', orders), 60000 -- an injected clock and the server's, by which keys expire, differ
+if now == 0 then
+  local time = call('TIME') -- read once: it is not frozen inside a script before Redis 7.2
+  now, slack = time[1] * 1000000 + time[2], 0
 end
-
--- Exact below 2^53: a quotient that is not whole differs from every whole number by more than its rounding. Adding b - 1
--- first would not be.
-local function ceil_div(a, b)
-  return math.ceil(a / b)
-end
-
-local function is_over(w, at)
-  return w.closed == 1 and at < w.start
-end
-
+-- As long as most are: a table that grows is copied every time.
+local reply, size = { now, 0, 0, 0, 0, 0, 0, 0 }, 1

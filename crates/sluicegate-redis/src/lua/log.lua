@@ -1,141 +1,145 @@
--- Sliding log: a list of 'time cost', oldest first, and beside it 'sum written offset': the sum of the costs, when that was
--- written, and by how much the times in the list are ahead because the clock was set back since.
+-- Sliding log. State: s.till, a period after the last entry; s.a the running sum before the first entry, s.b their number, and
+-- s.entries: the time of each, and the running sum of units up to it. So what has lapsed, and when there is room, are found by
+-- halving, and what has lapsed is cut off in one go.
 local log = {}
 
-local function entry(cell, raw)
-  local at, cost = string.match(raw or '', '^(%d+) (%d+)$')
-  if at then return tonumber(at) - cell.offset, tonumber(cost) end
+local MOVED = 256 -- the most entries behind a refund that are written again
+
+function log.rule(limit, period, ceiling)
+  return { capacity = limit, most = 2 * limit, period = period, ceiling = ceiling, refill = period, per_unit = 1 }
 end
 
-local function written(cell, at, cost)
-  return string.format('%.0f %.0f', at + cell.offset, cost)
+local function entry(s, index)
+  return unpacked('<dd', s.entries, index * 16 + 1)
 end
 
-function log.save(cell)
-  if cell.sum <= 0 or not cell.last then
-    redis.call('DEL', cell.key, cell.meta)
-    cell.sum, cell.last, cell.offset = 0, nil, 0
-    return
+-- The first entry of which the test is true; one behind the last if there is none.
+local function first(s, test)
+  local low, high = 0, s.b
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if test(entry(s, middle)) then high = middle else low = middle + 1 end
   end
-  local px = string.format('%.0f', max(ceil_div(cell.last + cell.r.period - now, 1000), 1) + slack)
-  redis.call('SET', cell.meta, string.format('%.0f %.0f %.0f', cell.sum, now, cell.offset), 'PX', px)
-  redis.call('PEXPIRE', cell.key, px)
+  return low
 end
 
-function log.load(cell)
-  cell.sum, cell.last, cell.offset = 0, nil, 0
-  local first = redis.pcall('LINDEX', cell.key, 0)
-  if not first then return end
-  local meta = redis.pcall('GET', cell.meta)
-  local sum, since, offset = string.match(type(meta) == 'string' and meta or '', '^(%d+) (%d+) (%d+)$')
-  local is_set_back = sum and tonumber(since) - now > STEP
-  if sum then cell.offset = tonumber(offset) + (is_set_back and tonumber(since) - now or 0) end
-  local last = type(first) == 'string' and entry(cell, redis.call('LINDEX', cell.key, -1))
-  if not sum or not last or last > now + HORIZON or cell.offset > HORIZON or tonumber(sum) > NEVER then
-    redis.call('DEL', cell.key, cell.meta)
-    cell.offset = 0
-    return
-  end
-  cell.sum, cell.last = tonumber(sum), last
-  local over = 0
-  while true do
-    local at, cost = entry(cell, redis.call('LINDEX', cell.key, 0))
-    if not at then
-      cell.sum = 0
-      break
-    end
-    if at + cell.r.period > now then break end
-    redis.call('LPOP', cell.key)
-    cell.sum, over = cell.sum - cost, over + 1
-  end
-  if over > 0 or cell.sum <= 0 or is_set_back then log.save(cell) end
+local function sum(s)
+  if s.b == 0 then return 0 end
+  local _, total = entry(s, s.b - 1)
+  return total - s.a
 end
 
-function log.slot(cell, cost)
-  if cost > cell.r.limit then return NEVER, NEVER end
-  local excess = cell.sum + cost - cell.r.limit
-  if excess <= 0 then return now, now end
-  local from = 0
-  while true do
-    local entries = redis.call('LRANGE', cell.key, from, from + 63)
-    if #entries == 0 then return now, now end
-    for _, raw in ipairs(entries) do
-      local at, units = entry(cell, raw)
-      excess = excess - (units or 0)
-      if excess <= 0 then
-        local opens = max(now, at + cell.r.period)
-        return opens, opens
-      end
-    end
-    from = from + 64
-  end
+local function state(r, base, entries)
+  local count = #entries / 16
+  if count == 0 then return REST end
+  return { till = unpacked('<d', entries, count * 16 - 15) + r.period, a = base, b = count, closed = 0, entries = entries }
 end
 
-function log.push(cell, at, cost)
-  if cost == 0 then return end
-  local units = min(cost, 4294967295)
-  at = max(at, cell.last or 0)
-  if cell.last == at then
-    local _, there = entry(cell, redis.call('LINDEX', cell.key, -1))
-    local together = min(there + units, 4294967295)
-    redis.call('LSET', cell.key, -1, written(cell, at, together))
-    cell.sum = cell.sum + together - there
-  else
-    redis.call('RPUSH', cell.key, written(cell, at, units))
-    cell.sum = cell.sum + units
-  end
-  cell.last = at
-  log.save(cell)
+-- Without what has lapsed.
+function log.cut(r, s)
+  local lapsed = first(s, function(at) return at + r.period > now end)
+  if lapsed == 0 then return s end
+  local _, base = entry(s, lapsed - 1)
+  return state(r, base, sub(s.entries, lapsed * 16 + 1))
 end
 
-function log.take_back(cell, cost)
-  local latest = NEVER -- turns that have not come yet are among what was spent just now
-  if cell.ago > 0 then latest = now - cell.ago end
-  local newer, left = {}, cost
-  while left > 0 do
-    local raw = redis.call('RPOP', cell.key)
-    if not raw then break end
-    local at, units = entry(cell, raw)
-    if at and at > latest then
-      newer[#newer + 1] = raw
-    elseif at then
-      local taken = min(units, left)
-      cell.sum, left = cell.sum - taken, left - taken
-      if units > taken then
-        redis.call('RPUSH', cell.key, written(cell, at, units - taken))
-      end
+-- The same entries under another period.
+function log.kept(r, s)
+  return state(r, s.a, s.entries or '')
+end
+
+function log.is_sound(r, s)
+  local total = sum(s)
+  return total >= 0 and total <= NEVER and s.till <= now + HORIZON and s.till >= 0
+end
+
+function log.counted(r, s)
+  return sum(s)
+end
+
+log.used, log.outstanding = log.counted, log.counted
+
+function log.slot(r, s, at, cost)
+  if cost > r.capacity then return NEVER, NEVER end
+  local excess = sum(s) + cost - r.capacity
+  if excess <= 0 then return at, at end
+  local index = first(s, function(_, total) return total - s.a >= excess end)
+  if index == s.b then return at, at end
+  local opens = max(entry(s, index) + r.period, at)
+  return opens, opens
+end
+
+function log.spend(r, s, from, at, cost)
+  if cost == 0 then return s end
+  local entries = s.entries or ''
+  if s.b > 0 then
+    local newest = entry(s, s.b - 1)
+    at = max(at, newest)
+    if newest == at or s.b >= ENTRIES then
+      entries = sub(entries, 1, -17)
     end
   end
-  for i = #newer, 1, -1 do redis.call('RPUSH', cell.key, newer[i]) end
-  cell.last = entry(cell, redis.call('LINDEX', cell.key, -1))
-  log.save(cell)
+  return state(r, s.a, entries .. pack('<dd', at, s.a + sum(s) + cost))
 end
 
-function log.change(cell, at)
-  local mode = cell.mode
-  if mode == SPEND or mode == RESERVE then
-    log.push(cell, at, cell.cost)
-  elseif mode == CHARGE then
-    log.push(cell, now, cell.cost)
-  elseif mode == REFUND then
-    if cell.sum > 0 then log.take_back(cell, cell.cost) end
-  elseif mode == RESET then
-    cell.sum = 0
-    log.save(cell)
-  else
-    return
+function log.charge(r, s, cost)
+  local added = min(cost, max(r.ceiling - sum(s), 0))
+  return log.spend(r, s, now, now, added), added
+end
+
+-- Takes units out of the entries before one, the newest first; and none if too many others would have to move.
+local function take(r, s, behind, cost)
+  if behind == 0 or s.b - behind > MOVED then return s end
+  local _, total = entry(s, behind - 1)
+  local left = max(total - s.a - cost, 0)
+  local taken = total - s.a - left
+  local index = first(s, function(_, total) return total - s.a >= left end)
+  local _, last = 0, s.a
+  if index > 0 then _, last = entry(s, index - 1) end
+  local kept = { sub(s.entries, 1, index * 16) }
+  if left > last - s.a then kept[2] = pack('<dd', entry(s, index), s.a + left) end
+  for moved = behind, s.b - 1 do
+    local at, total = entry(s, moved)
+    kept[#kept + 1] = pack('<dd', at, total - taken)
   end
-  for _, other in ipairs(cell.twins or {}) do
-    other.sum, other.last, other.offset = cell.sum, cell.last, cell.offset
-  end
+  return state(r, s.a, table.concat(kept))
 end
 
-function log.remaining(cell)
-  return max(cell.r.limit - cell.sum, 0)
+function log.refund(r, s, ago, cost)
+  local latest = ago > 0 and now - ago or NEVER -- turns that have not come are among what was spent just now
+  return take(r, s, first(s, function(at) return at > latest end), cost)
 end
 
-function log.reset_after(cell)
-  if cell.sum <= 0 then return 0 end
-  return max(cell.last + cell.r.period - now, 0)
+-- Takes units out of the entry of that moment; nothing if it is not there.
+local function take_at(r, s, at, cost)
+  local behind = first(s, function(moment) return moment > at end)
+  if behind == 0 or entry(s, behind - 1) ~= at then return nil end
+  local _, total = entry(s, behind - 1)
+  local before = s.a
+  if behind > 1 then _, before = entry(s, behind - 2) end
+  return take(r, s, behind, min(cost, total - before)), total - before
+end
+
+function log.give_back(r, s, spent, give)
+  return take_at(r, s, spent.after.till, give) or s, 0
+end
+
+function log.take_back(r, s, turn)
+  local left, there = take_at(r, s, turn.after.till, turn.give)
+  if left and there >= turn.give then return left, 0 end
+end
+
+function log.remaining(r, s)
+  return max(r.capacity - sum(s), 0)
+end
+
+function log.reset_after(r, s)
+  return max(s.till - now, 0)
+end
+
+-- As one entry: moving each would take long.
+function log.set_back(r, s, step)
+  if s.b == 0 then return s end
+  return state(r, 0, pack('<dd', s.till - r.period - step, sum(s)))
 end
 

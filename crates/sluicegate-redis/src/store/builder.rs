@@ -145,10 +145,10 @@ impl RedisStoreBuilder {
         let tags = Tags::new(&secret);
         let link = Link::start(target, script::probe(&prefix)?);
         let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
-        let caller = Arc::new(Caller { link, together, clock, deadline });
+        let runtime = Handle::current();
+        let caller = Arc::new(Caller { link, together, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {
             caller,
-            runtime: Handle::current(),
             is_cluster,
             tags,
             prefix,

@@ -3,19 +3,17 @@
 mod builder;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::{
-    Ask, ConfigError, ConfigErrorKind, Inherit, Key, Limiters, MAX_BUCKETS, Opened, Policy, Receipt,
-    Registry, Store, StoreError, StoreErrorKind, Verdict,
+    AsKey, Ask, ConfigError, Inherit, Limiters, Opened, Policy, Registry, Store, StoreError, StoreErrorKind,
+    Verdict,
 };
-use tokio::runtime::Handle;
 
 pub use self::builder::RedisStoreBuilder;
 use crate::apart;
-use crate::call::{Answer, Caller};
+use crate::call::Caller;
 use crate::cell::{self, Bucket, Cell, Tags};
 use crate::link;
 
@@ -27,12 +25,10 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     caller: Arc<Caller>,
-    /// Where the store was made, and its connections live.
-    runtime: Handle,
     is_cluster: bool,
     tags: Tags,
     prefix: String,
-    open: Registry<Vec<Bucket>>,
+    open: Registry<Arc<Bucket>>,
     limiters: Limiters,
 }
 
@@ -72,6 +68,11 @@ impl RedisStore {
         })
     }
 
+    /// The key in Redis under which this store keeps what a policy remembers of a key: to look at it, or to delete it by hand.
+    pub fn key_name(&self, policy: &str, key: impl AsKey) -> String {
+        key.with_key(|key| cell::name(&self.0.prefix, policy, &self.0.tags.tag(key)))
+    }
+
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
         self.0.caller.link.is_up()
@@ -87,34 +88,6 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-impl Inner {
-    fn cells(&self, asks: &[Ask<'_>]) -> Result<Vec<Cell>, StoreError> {
-        let mut cells = Vec::with_capacity(asks.len());
-        for (policy, ask) in (0_u8..).zip(asks) {
-            let buckets = ask.policy().prepared::<Vec<Bucket>>();
-            let buckets = buckets.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
-            let tag = self.tags.tag(ask.key());
-            for (quota, bucket) in (0_u8..).zip(buckets) {
-                if cells.len() == MAX_BUCKETS {
-                    return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
-                }
-                let mut cell = Cell::new(bucket, &tag, ask.mode(), ask.cost_of(quota), (policy, quota));
-                cell.spent_us = ask.receipt().map(Receipt::at_us);
-                cells.push(cell);
-            }
-        }
-        if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
-    }
-
-    /// A verdict whose work goes on when it is dropped, wherever that is: a turn may be dropped by any thread.
-    fn spawned(&self, answer: impl Future<Output = Answer> + Send + 'static) -> Verdict {
-        let task = self.runtime.spawn(answer);
-        Verdict::pending(async {
-            task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
-        })
-    }
-}
-
 impl Store for Inner {
     fn limiters(&self) -> &Limiters {
         &self.limiters
@@ -122,41 +95,33 @@ impl Store for Inner {
 
     fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
-        let old = replaced.map(Opened::replaced::<Vec<Bucket>>).transpose()?;
-        let generation = match inherit {
-            None => String::new(),
-            // Perhaps there was a reset before.
-            Some(Inherit::AsIs | Inherit::Spent) => {
-                old.as_ref().and_then(|old| old.first()).map_or("", |old| &old.generation).to_owned()
-            }
-            // Every instance that replaces by the same policy finds the same new names.
-            Some(Inherit::Reset) => self.tags.tag(Key::from(policy.to_string()).as_ref())[..8].to_owned(),
-            Some(other) => {
-                return Err(ConfigError::new(
-                    ConfigErrorKind::Store,
-                    format!(
-                        "the Redis store cannot replace a policy with Inherit::{other:?}: use AsIs or Reset"
-                    ),
-                ));
-            }
+        let old = replaced.map(Opened::replaced::<Arc<Bucket>>).transpose()?;
+        let since_us = match inherit {
+            // A version says it for the whole fleet: what a lower one has spent is forgotten once.
+            Some(Inherit::Reset) if policy.version().is_none() => self.caller.about_now_us() + 1,
+            _ => old.map_or(0, |old| old.since_us),
         };
         self.open.open(policy, replaced, |policy| {
-            policy.quotas().iter().map(|quota| Bucket::new(&self.prefix, quota, &generation)).collect()
+            Bucket::new(&self.prefix, policy, inherit.unwrap_or_default(), since_us).map(Arc::new)
         })
     }
 
     fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
-        let cells = match self.cells(asks) {
+        let cells = match Cell::each(asks, &self.tags) {
             Ok(cells) => cells,
             Err(error) => return Verdict::ready(Err(error)),
         };
         if self.is_cluster && !cells.iter().all(|cell| cell.lives_with(&cells[0])) {
-            return self.spawned(apart::decide(Arc::clone(&self.caller), cells));
+            let task = self.caller.runtime.spawn(apart::decide(Arc::clone(&self.caller), cells));
+            return Verdict::pending(async {
+                task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
+            });
         }
-        let must_happen = cells.iter().any(Cell::must_happen);
-        let answer = self.caller.call(cells);
-        // What gives back is carried out even if nobody waits for the answer.
-        if must_happen { self.spawned(answer) } else { Verdict::pending(answer) }
+        let mut begun = self.caller.begun(self.caller.call(cells, self.caller.deadline()));
+        match begun.early() {
+            Some(answer) => Verdict::ready(answer),
+            None => Verdict::pending(begun),
+        }
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {

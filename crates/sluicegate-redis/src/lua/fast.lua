@@ -1,0 +1,232 @@
+-- The short way: a value that holds the asker's own group and nothing else, or nothing. All of it is one flat loop: making
+-- functions and tables is most of what a script costs. What is out of the ordinary goes the long way, with all of its request.
+local key, at, count, slow = 1, 9, #KEYS, nil
+while key <= count do
+  local first, began, start = key, at, size
+  local granted, usual, last, writes = true, true, 0, 0
+  local names, values, expiries, name, value, expiry
+  size = size + 1
+  reply[size] = 0
+  repeat
+    local mode, which, way, extra, since, cost
+    mode, last, which, way, extra, since, cost = unpacked('<BBBBHdd', orders, at)
+    local text = ARGV[which]
+    local quotas, from = (#text - 9) / 53, #text + 1
+    local raw, spends, till_last, states, lapsed = false, false, 0, nil, false
+    if mode > CHARGE then
+      usual = false
+    elseif usual then
+      raw = pcall('GET', KEYS[key])
+      if raw then
+        usual = #raw >= from + 55 and find(raw, text, 1, true) == 1
+      elseif since < now then
+        since = now
+      end
+    end
+    if usual then
+      for quota = 1, quotas do
+        local kind, _, r1, r2, r3, r4, r5, r6 = unpacked('<BI4dddddd', text, quota * 53 - 43)
+        local till, a, b, birth, given = 0, 0, 0, 0, 0
+        if quota > 1 then cost = unpacked('<d', orders, at + quota * 8 + 6) end
+        if raw then
+          -- A comparison with NaN is false.
+          if quota == 1 then
+            local written, begun
+            written, begun, till, a, b, birth, given = unpacked('<ddddddd', raw, from)
+            from = from + 56
+            if begun >= since and written - now <= STEP then since = begun else usual = false end
+          elseif from + 39 <= #raw then
+            till, a, b, birth, given = unpacked('<ddddd', raw, from)
+            from = from + 40
+          else
+            usual = false
+          end
+          if not (usual and till >= 0 and till <= now + HORIZON and a >= 0 and b >= 0 and birth >= 0 and given >= 0) then
+            usual = false
+            break
+          end
+        end
+        local now_till, now_a, now_b, fits, found, opens, kept, entry = 0, 0, 0, true, till, 0, nil, ''
+        if kind == 1 then
+          -- Unit, ticks, spacing, burst, ceiling, undelayed.
+          local start, level = now - now % r1, 0
+          if till > start then
+            level = (till - start) / r1
+            level = (level - level % 1) * r2 - a
+            if level < 0 then level = 0 end
+          end
+          local after = level + cost * r3
+          if level >= NEVER then
+            usual = false
+          elseif mode == CHARGE then
+            if after > r5 then after = level > r5 and level or r5 end
+          elseif cost > r4 or after > r4 * r3 then
+            fits = false
+          elseif level > r6 and r6 >= 0 and mode ~= PEEK then
+            usual = false
+          end
+          if after > 0 then
+            local units = after / r2
+            units = units - units % 1
+            if units * r2 < after then units = units + 1 end
+            now_till, now_a = start + units * r1, units * r2 - after
+          end
+        elseif kind == 2 then
+          -- Limit, period, burst, ceiling, aligned.
+          local start, used = now, 0
+          if till > now then
+            local borders = a / r1
+            if borders % 1 > 0 then borders = borders - borders % 1 + 1 end
+            start, used = till - borders * r2, a
+            if now >= start + r2 then
+              local passed = (now - start) / r2
+              passed = passed - passed % 1
+              start, used = start + passed * r2, a - passed * r1
+              if used < 0 then used = 0 end
+            end
+            if b > 0 then usual = false end
+          elseif r5 == 1 then
+            start = now - now % r2
+          end
+          local after = used + cost
+          if mode == CHARGE then
+            if after > r4 then after = used > r4 and used or r4 end
+          elseif after > r3 then
+            fits = false
+          end
+          if after > 0 then
+            local borders = after / r1
+            if borders % 1 > 0 then borders = borders - borders % 1 + 1 end
+            now_till, now_a = start + borders * r2, after
+          end
+        elseif kind == 3 then
+          -- Limit, period, unit, ceiling.
+          local start, previous, current = now - now % r2, 0, 0
+          if till > now then
+            local stored = till - till % r2 - 2 * r2
+            if start > stored then previous = b else start, previous, current = stored, a, b end
+            if b >= CLOSED or stored < 0 then usual = false end
+          end
+          local after = current + cost
+          if mode == CHARGE then
+            if after > r4 then after = current > r4 and current or r4 end
+          else
+            local counted = after
+            if previous > 0 then
+              local left = r2 / r3
+              local weight = left
+              if now > start then
+                local elapsed = (now - start) / r3
+                weight = left - elapsed + elapsed % 1
+              end
+              if weight > 0 then
+                weight = previous * weight / left
+                counted = counted + weight - weight % 1
+              end
+            end
+            if counted > r1 then fits = false end
+          end
+          if previous > 0 or after > 0 then now_till, now_a, now_b = start + 2 * r2, previous, after end
+        else
+          -- Limit, period, ceiling. The numbers are the running sum before the first entry and their number, and till is a
+          -- period after the last one.
+          local length, base, low, high = b * 16, a, 0, 0
+          if raw and from + length > #raw + 1 then
+            usual = false
+            break
+          end
+          if b > 0 and not (unpacked('<d', raw, from) + r2 > now) then high = b end
+          while low < high do
+            local middle = (low + high) / 2
+            middle = middle - middle % 1
+            if unpacked('<d', raw, from + middle * 16) + r2 <= now then low = middle + 1 else high = middle end
+          end
+          if low > 0 then base, lapsed = unpacked('<d', raw, from + low * 16 - 8), true end
+          local left, sum, newest, oldest = b - low, 0, 0, 0
+          if left > 0 then
+            local total
+            newest, total = unpacked('<dd', raw, from + length - 16)
+            sum, oldest = total - base, unpacked('<d', raw, from + low * 16)
+          else
+            base, till = 0, 0
+          end
+          if not (sum >= 0 and sum <= NEVER and oldest >= 0 and oldest <= newest and newest <= now + HORIZON
+            and left < 2000) then
+            usual = false
+            break
+          end
+          found, a, b = newest, sum, oldest
+          local after = sum + cost
+          if after > r1 then
+            fits = false
+            -- Of a debt there is more to say than these numbers do.
+            if mode == CHARGE then usual = false end
+            local excess, least = after - r1 + base, 0
+            high = left - 1
+            while least < high do
+              local middle = (least + high) / 2
+              middle = middle - middle % 1
+              if unpacked('<d', raw, from + (low + middle) * 16 + 8) < excess then least = middle + 1 else high = middle end
+            end
+            if left > 0 then opens = unpacked('<d', raw, from + (low + least) * 16) + r2 end
+            if not (opens >= 0 and opens <= NEVER) then usual = false end
+          elseif after > 0 then
+            local moment = newest
+            if cost == 0 then
+              kept = sub(raw, from + low * 16, from + length - 1)
+            else
+              if left == 0 or newest < now then moment, left = now, left + 1 end
+              entry = pack('<dd', moment, base + after)
+              kept = left > 1 and sub(raw, from + low * 16, from + (low + left - 1) * 16 - 1)
+            end
+            now_till, now_a, now_b = moment + r2, base, left
+          end
+          from = from + length
+        end
+        reply[size + 1], reply[size + 2], reply[size + 3] = found, a, b
+        reply[size + 4], reply[size + 5], reply[size + 6] = opens, birth, given
+        size = size + 6
+        if not fits then
+          if mode == RESERVE then usual = false end
+          granted = false
+        elseif granted and mode ~= PEEK then
+          if till <= now then
+            birth, given = now, 0
+          elseif birth > now and way < 8 then
+            -- The clock went back a little; without an account, what was spent before the birth was never spent.
+            birth = now
+          end
+          if kept then
+            states = (states or text .. pack('<dd', now, since)) .. pack('<ddddd', now_till, now_a, now_b, birth, given)
+              .. kept .. entry
+          elseif quota == 1 then
+            states = text .. pack('<ddddddd', now, since, now_till, now_a, now_b, birth, given) .. entry
+          else
+            states = states .. pack('<ddddd', now_till, now_a, now_b, birth, given) .. entry
+          end
+          if now_till > till_last then till_last = now_till end
+          if cost > 0 then spends = true end
+        end
+      end
+      if raw and from ~= #raw + 1 then usual = false end
+      -- What has lapsed is forgotten, whatever becomes of the request.
+      if lapsed and (last == 0 or not granted or not spends) then usual = false end
+    end
+    at = at + 14 + quotas * 8 + extra
+    if spends and granted and usual then
+      if value then
+        names, values, expiries = names or {}, values or {}, expiries or {}
+        writes = writes + 1
+        names[writes], values[writes], expiries[writes] = name, value, expiry
+      end
+      expiry = (till_last - now) / 1000
+      if expiry % 1 > 0 then expiry = expiry - expiry % 1 + 1 end
+      name, value, expiry = KEYS[key], states, expiry + slack
+    end
+    key = key + 1
+  until last == 1
+  if not usual then
+    size = start
+    -- What the long way is made of; a call that does not need it makes nothing of it.
+    slow = slow or (function()
+

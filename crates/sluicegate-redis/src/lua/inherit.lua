@@ -1,0 +1,131 @@
+-- What a quota starts from that was not there yet, once.
+local RESET_WAY, AS_IS, PROPORTIONAL, ADDITIVE, SPENT = 0, 1, 2, 3, 4
+
+-- The state of one who has spent so many units, whatever the ceiling.
+local function holding(quota, units)
+  if units == 0 then return REST end
+  return quota.rule.spend(quota.r, REST, now, now, units)
+end
+
+local function spent(quota, old)
+  local r, was = quota.r, old.r
+  if old.kind == quota.kind then
+    if quota.kind == 1 then
+      local parts, more = scaled(gcra.level(was, old.s, now), r.spacing, was.spacing)
+      return gcra.state(r, min(parts + more, NEVER), now)
+    elseif quota.kind == 2 and r.period == was.period and r.aligned == was.aligned then
+      return window.state(r, window.open(was, old.s, now))
+    elseif quota.kind == 3 and r.period == was.period then
+      return old.s
+    elseif quota.kind == 4 then
+      return log.cut(r, log.kept(r, old.s))
+    end
+  end
+  local units = old.rule.outstanding(was, old.s, now)
+  -- A fraction that is left makes one entry.
+  return holding(quota, quota.kind == 4 and max(units, 1) or units)
+end
+
+-- The part of the burst that is left is negative in debt, and rounded towards it.
+local function kept(quota, old, way)
+  local r, was = quota.r, old.r
+  local left = was.capacity * was.per_unit - old.rule.counted(was, old.s, now)
+  local times, of = r.per_unit, was.per_unit
+  if way == PROPORTIONAL then
+    times, of = r.capacity * r.per_unit, was.capacity * was.per_unit
+  elseif way == ADDITIVE then
+    left = left + max(r.capacity - was.capacity, 0) * was.per_unit
+  end
+  local parts, more = scaled(math.abs(left), times, of)
+  if left < 0 then parts = -parts - more end
+  local missing = r.capacity * r.per_unit - parts
+  if missing <= 0 then return REST end
+  if quota.kind == 1 then return gcra.state(r, min(missing, r.ceiling), now) end
+  return holding(quota, missing)
+end
+
+-- The quota of other texts that it follows: of the same rule, or else of the same id, or else the one most spent.
+local function ancestor(value, quota, index, text, least, except)
+  local best, rank, most = nil, 0, -1
+  local numbers = sub(text, index * 53 - 38, index * 53 + 9)
+  for _, group in ipairs(value) do
+    for other, old in ipairs((group.version >= least and group ~= except) and group or {}) do
+      local like = 1
+      if old.kind == quota.kind and sub(group.text, other * 53 - 38, other * 53 + 9) == numbers then
+        like = 3
+      elseif quota.id > 0 and old.id == quota.id then
+        like = 2
+      end
+      local used = old.s.till > now and max(old.rule.outstanding(old.r, old.s, now), 1) or 0
+      if like > rank or (like == rank and used > most) then best, rank, most = old, like, used end
+    end
+  end
+  return best, rank
+end
+
+local function begin(value, text, since, way)
+  local group, least = group_of(text, now, max(since, now)), 0
+  if way == RESET_WAY then
+    -- A version forgets what lower ones have counted; of a reset without one there is nothing left but what came since.
+    way, least = SPENT, group.version
+  end
+  for index, quota in ipairs(group) do
+    local old, rank = ancestor(value, quota, index, text, least)
+    if old and old.s.till > now then
+      if rank == 3 then
+        quota.s, quota.birth, quota.given = old.s, old.birth, old.given
+      else
+        quota.s, quota.birth = way == SPENT and spent(quota, old) or kept(quota, old, way), now
+      end
+      value.changed = true
+    end
+  end
+  return group
+end
+
+-- The group that decides for an asker with this text: its own, unless a newer version has been here.
+local function own(value, text, since, way)
+  local version = unpacked('<d', text)
+  for index = #value, 1, -1 do
+    -- It was reset since: what was spent before is forgotten, under whichever rule.
+    if value[index].since < since then
+      table.remove(value, index)
+      value.changed = true
+    end
+  end
+  local group, newest = nil, value[1]
+  for _, other in ipairs(value) do
+    if other.version > newest.version then newest = other end
+    if other.text == text then group = other end
+  end
+  if newest and newest.version > version then
+    group = newest
+  elseif not group then
+    group = begin(value, text, since, way)
+  end
+  -- One that is refused is asked, too; that is written now and then.
+  if now - group.asked > group.kept / 4 then value.changed = true end
+  -- The one asked last comes first, and three are kept; of versions, the newest alone.
+  for index = #value, 1, -1 do
+    if value[index] == group or value[index].version < group.version then table.remove(value, index) end
+  end
+  table.insert(value, 1, group)
+  value[4] = nil
+  return group
+end
+
+-- Forgets the texts that nobody asks any more: by the time in which a whole burst comes back, and where that would give
+-- nobody anything, as it begins from what the others have counted should it be asked again. (At rest alone would not do: one
+-- that begins anew whenever it is asked would let nothing pass.)
+local function forget(value)
+  for place = #value, 2, -1 do
+    local group, gains = value[place], false
+    for index, quota in ipairs(now - group.asked > group.kept and group or {}) do
+      local old, rank = ancestor(value, quota, index, group.text, 0, group)
+      local again = rank == 3 and old.s or old and spent(quota, old) or REST
+      gains = gains or quota.rule.counted(quota.r, again, now) < quota.rule.counted(quota.r, quota.s, now)
+    end
+    if now - group.asked > group.kept and not gains then table.remove(value, place) end
+  end
+end
+

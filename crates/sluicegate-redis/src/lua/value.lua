@@ -1,0 +1,201 @@
+-- A key's value: its groups, one per policy text, and the units that are held.
+local rules = { gcra, window, counter, log }
+
+local function quota_of(text, index)
+  local kind, id, r1, r2, r3, r4, r5, r6 = unpacked('<BI4dddddd', text, index * 53 - 43)
+  local rule = rules[kind]
+  if not rule then return nil end
+  return { kind = kind, id = id, rule = rule, r = rule.rule(r1, r2, r3, r4, r5, r6), s = REST, birth = 0, given = 0 }
+end
+
+local function group_of(text, asked, since)
+  local version, quotas = unpacked('<dB', text)
+  local group = { text = text, version = version, asked = asked, since = since, kept = STEP }
+  for index = 1, quotas do
+    group[index] = quota_of(text, index)
+    if not group[index] then return nil end
+    -- Whatever it let pass itself has drained after that.
+    group.kept = max(group.kept, group[index].r.refill)
+  end
+  return group
+end
+
+-- Reads the states of a group, and says where the next begins; nothing if they are not states.
+local function read_states(group, raw, at)
+  for _, quota in ipairs(group) do
+    if at + 39 > #raw then return nil end
+    local till, a, b, birth, given = unpacked('<ddddd', raw, at)
+    at = at + 40
+    if not (is_whole(till, now + HORIZON) and is_whole(a, NEVER) and is_whole(b, NEVER) and is_whole(birth, NEVER)
+      and is_whole(given, NEVER)) then
+      return nil
+    end
+    local s = { till = till, a = a, b = b, closed = 0 }
+    if quota.kind == 4 then
+      if b < 1 then
+        s = REST
+      else
+        if at + b * 16 - 1 > #raw then return nil end
+        s.entries = sub(raw, at, at + b * 16 - 1)
+        at = at + b * 16
+        if not log.is_sound(quota.r, s) then return nil end
+      end
+    elseif quota.kind == 3 and b >= CLOSED then
+      s.b, s.closed = b - CLOSED, 1
+    elseif quota.kind == 2 then
+      s.b, s.closed = 0, b
+    end
+    quota.s, quota.birth, quota.given = s, birth, given
+  end
+  return at
+end
+
+-- The groups and held units in a value; nothing if it is not ours.
+local function read(raw)
+  local value, at, step = { found = true, held = {} }, 1, nil
+  while at <= #raw do
+    if at + 8 > #raw then return nil end
+    local _, quotas = unpacked('<dB', raw, at)
+    local states = at + 9 + quotas * 53
+    if quotas == 0 and step then
+      for held = states, #raw - 16, 17 do
+        local units, till, marked = unpacked('<ddB', raw, held)
+        if not (is_whole(units, NEVER) and is_whole(till, now + HORIZON)) then return nil end
+        table.insert(value.held, { units = units, till = till, marked = marked })
+      end
+      return value, step
+    end
+    if quotas == 0 or states + 15 > #raw then return nil end
+    local asked, since = unpacked('<dd', raw, states)
+    if not (is_whole(asked, now + HORIZON) and is_whole(since, NEVER)) then return nil end
+    step = step or asked - now
+    local group = group_of(sub(raw, at, states - 1), asked, since)
+    at = group and read_states(group, raw, states + 16)
+    if not at then return nil end
+    value[#value + 1] = group
+  end
+  return step and value, step
+end
+
+local function each_quota(value, change)
+  for _, group in ipairs(value) do
+    for index, quota in ipairs(group) do change(quota, group, index) end
+  end
+end
+
+-- A bucket that leaves its rest is born. When the clock goes back a little, what is spent then was not spent before the birth,
+-- where that is all that is known of it.
+local function touch(quota, from, accounts)
+  if quota.s.till <= from then
+    quota.birth, quota.given = from, 0
+  elseif quota.birth > from and not accounts then
+    quota.birth = from
+  end
+end
+
+local function spend(quota, from, at, cost, accounts)
+  touch(quota, from, accounts)
+  quota.s = quota.rule.spend(quota.r, quota.s, from, at, cost)
+end
+
+-- Charges what passed under another text. Of that a bucket counts what makes it full (where units come back in lumps, one lump
+-- more): all of the texts together then let pass what the largest would, and a small one has no debt of years in the end.
+local function share(quota, from, at, cost, accounts)
+  local r, counted = quota.r, quota.rule.counted(quota.r, quota.s, at)
+  spend(quota, from, at, min(cost, ceil_div(max(r.most * r.per_unit - counted, 0), r.per_unit)), accounts)
+end
+
+-- What was held for a request that is due became a spend when it was.
+local function let_go(value)
+  local still = {}
+  table.sort(value.held, function(one, other) return one.till < other.till end)
+  for _, hold in ipairs(value.held) do
+    if hold.till <= now then
+      if hold.marked == 0 then
+        each_quota(value, function(quota) share(quota, hold.till, hold.till, hold.units, true) end)
+      end
+      value.changed = true
+    elseif hold.units > 0 then
+      still[#still + 1] = hold
+    end
+  end
+  value.held = still
+end
+
+local function load(key)
+  local raw = pcall('GET', key)
+  if type(raw) == 'table' then
+    -- A value of another type is not ours, and is written over. Any other error is an outage: it is raised as it is.
+    if not string.find(raw.err, 'WRONGTYPE', 1, true) then call('GET', key) end
+    return { found = true, held = {}, key = key }
+  end
+  if not raw then return { found = false, held = {}, key = key } end
+  local value, step = read(raw)
+  if not value then return { found = true, held = {}, key = key } end
+  value.key = key
+  if step > STEP then
+    -- Written at once, whatever is asked: from here on time passes for it again.
+    each_quota(value, function(quota) quota.s = quota.rule.set_back(quota.r, quota.s, step) end)
+    for _, hold in ipairs(value.held) do hold.till = hold.till - step end
+    for _, group in ipairs(value) do group.asked = max(group.asked - step, 0) end
+    value.changed = true
+  end
+  each_quota(value, function(quota)
+    if quota.kind == 4 and quota.s.b > 0 then
+      local s = log.cut(quota.r, quota.s)
+      if s ~= quota.s then quota.s, value.changed = s, true end
+    end
+  end)
+  let_go(value)
+  return value
+end
+
+local function is_at_rest(group)
+  for _, quota in ipairs(group) do
+    -- An injected clock may go back to when it was not at rest.
+    if quota.s.till > now - slack * 1000 then return false end
+  end
+  return true
+end
+
+local function written(group)
+  local states = {}
+  for index, quota in ipairs(group) do
+    local s = quota.s
+    local a, b = s.a, s.b
+    if quota.kind == 3 then b = b + s.closed * CLOSED elseif quota.kind == 2 then b = s.closed end
+    states[index] = pack('<ddddd', s.till, a, b, quota.birth, quota.given) .. (s.entries or '')
+  end
+  return table.concat(states)
+end
+
+local function save(value)
+  local parts, till, all_at_rest = {}, now, #value.held == 0
+  value[1].asked = now
+  for index, group in ipairs(value) do
+    all_at_rest = all_at_rest and is_at_rest(group)
+    parts[index] = group.text .. pack('<dd', group.asked, group.since) .. written(group)
+  end
+  if all_at_rest then
+    if value.found then call('DEL', value.key) end
+    return
+  end
+  if #value.held > 0 then
+    parts[#parts + 1] = pack('<dB', 0, 0)
+    for _, hold in ipairs(value.held) do
+      parts[#parts + 1] = pack('<ddB', hold.units, hold.till, hold.marked)
+      -- It is to be found when it is due, and counts from then on.
+      if hold.marked == 0 then
+        each_quota(value, function(quota)
+          till = max(till, quota.rule.spend(quota.r, quota.s, hold.till, hold.till, hold.units).till)
+        end)
+      end
+    end
+  end
+  each_quota(value, function(quota) till = max(till, quota.s.till) end)
+  local px = max(ceil_div(till - now, 1000), 1) + slack
+  -- A spoiled log may say anything.
+  if not (px <= HORIZON) then return call('DEL', value.key) end
+  call('SET', value.key, table.concat(parts), 'PX', px)
+end
+

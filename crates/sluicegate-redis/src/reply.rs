@@ -1,0 +1,251 @@
+//! What comes out of the script, as decisions.
+
+use redis::Value;
+use sluicegate_core::algorithm::{NEVER, Rule, State};
+use sluicegate_core::{Decision, Mode, Outcome, Standing, Trace};
+use smallvec::SmallVec;
+
+use crate::cell::Cell;
+use crate::text::unpacked;
+
+/// What the script replied: the time, and then what it says of one request after the other.
+pub(crate) struct Reply {
+    now_us: u64,
+    numbers: std::vec::IntoIter<f64>,
+    /// Whether something was refused that would have passed without units that others may give back in a moment.
+    pub(crate) is_busy: bool,
+}
+
+/// Where the quotas of a request stand, and how their buckets were.
+#[derive(Default)]
+struct Told {
+    standings: SmallVec<[Standing; 4]>,
+    traces: Vec<Trace>,
+    is_never: bool,
+}
+
+impl Reply {
+    pub(crate) fn read(reply: &Value) -> Option<Self> {
+        let Value::BulkString(bytes) = reply else { return None };
+        let (doubles, rest) = bytes.as_chunks::<8>();
+        if !rest.is_empty() {
+            return None;
+        }
+        let numbers: Vec<f64> = doubles.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+        let mut reply = Self { now_us: 0, numbers: numbers.into_iter(), is_busy: false };
+        reply.now_us = reply.next()?;
+        Some(reply)
+    }
+
+    /// The decision of the next request, if it is one for these cells.
+    pub(crate) fn decision(&mut self, cells: &[Cell]) -> Option<Decision> {
+        let mut told = Told::default();
+        let (granted, delay_us) = match self.next()? {
+            0 => (self.short(cells, &mut told)?, 0),
+            _ => self.long(cells, &mut told)?,
+        };
+        let outcome = if granted {
+            Outcome::Allowed
+        } else if told.is_never {
+            Outcome::Impossible
+        } else {
+            Outcome::Denied
+        };
+        let decision = Decision::new(outcome, self.now_us, delay_us, told.standings);
+        let keeps = |cell: &Cell| cell.bucket.gives_back || cell.apart.is_some();
+        let is_kept = granted && (delay_us > 0 || cells.iter().any(keeps));
+        Some(if is_kept { decision.with_traces(told.traces) } else { decision })
+    }
+
+    /// The buckets as they were found: the rules say what that comes to.
+    fn short(&mut self, cells: &[Cell], told: &mut Told) -> Option<bool> {
+        let mut found = SmallVec::<[Found; 4]>::new();
+        for cell in cells {
+            for (rule, cost) in cell.bucket.rules.iter().zip(&cell.costs) {
+                found.push(self.found(cell.mode, rule, *cost)?);
+            }
+        }
+        let granted = found.iter().all(|found| found.opens_us <= self.now_us);
+        let mut found = found.iter();
+        for cell in cells {
+            for ((quota, rule), cost) in (0_u8..).zip(&cell.bucket.rules).zip(&cell.costs) {
+                let (found, mode) = (found.next()?, if granted { cell.mode } else { Mode::Peek });
+                let (standing, trace) = found.after((cell.at, quota), rule, mode, *cost, self.now_us);
+                told.standings.push(standing);
+                told.traces.push(trace);
+                told.is_never |= found.opens_us == NEVER;
+            }
+        }
+        Some(granted)
+    }
+
+    fn found(&mut self, mode: Mode, rule: &Rule, cost: u64) -> Option<Found> {
+        let [till, a, b, opens_us, birth, given] = self.numbers()?;
+        let now_us = self.now_us;
+        let (state, log) = match rule {
+            Rule::SlidingLog(_) => (State::REST, Log { newest_us: till, sum: a, oldest_us: b }),
+            _ => (unpacked(rule, [till, a, b]), Log::default()),
+        };
+        let opens_us = match rule {
+            _ if mode == Mode::Charge => now_us,
+            Rule::SlidingLog(log) if cost > log.limit() => NEVER,
+            Rule::SlidingLog(_) => opens_us.max(now_us),
+            _ => rule.slot(state, now_us, cost).opens_us,
+        };
+        Some(Found { state, log, opens_us, birth, given })
+    }
+
+    /// The script has said all.
+    fn long(&mut self, cells: &[Cell], told: &mut Told) -> Option<(bool, u64)> {
+        let (delay_us, mut granted) = (self.next()?, true);
+        for cell in cells {
+            // An instance with a newer version decides by its rules, of which there may be more or less.
+            let quotas = u8::try_from(self.next()?).ok()?;
+            for quota in 0..quotas {
+                let [passed, never, capacity, remaining, resets_us, available_us, took, held] =
+                    self.numbers()?;
+                let [birth, given, found] = self.numbers()?;
+                let (before, after) = (self.numbers()?, self.numbers()?);
+                let standing = Standing::new(
+                    (cell.at, quota),
+                    passed == 1,
+                    capacity,
+                    remaining,
+                    resets_us,
+                    available_us,
+                );
+                told.standings.push(standing.spending(took));
+                let rule = cell.bucket.rules.get(usize::from(quota)).or_else(|| cell.bucket.rules.first())?;
+                let [before, after] = [before, after].map(|state| unpacked(rule, state));
+                told.traces.push(Trace { found, given, birth, before, after, held: held == 1 });
+                granted &= passed == 1;
+                self.is_busy |= passed == 2;
+                told.is_never |= never == 1 && passed == 0;
+            }
+        }
+        Some((granted, delay_us))
+    }
+
+    fn numbers<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {
+        let mut numbers = [0; COUNT];
+        for number in &mut numbers {
+            *number = self.next()?;
+        }
+        Some(numbers)
+    }
+
+    /// A whole number of those that the script may write.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is in the range of those"
+    )]
+    fn next(&mut self) -> Option<u64> {
+        let number = self.numbers.next()?;
+        (0.0..=9_007_199_254_740_991.0).contains(&number).then_some(number as u64)
+    }
+}
+
+/// A bucket as the short way found it.
+struct Found {
+    state: State,
+    log: Log,
+    opens_us: u64,
+    birth: u64,
+    given: u64,
+}
+
+/// What is left to know of a sliding log.
+#[derive(Clone, Copy, Default)]
+struct Log {
+    newest_us: u64,
+    sum: u64,
+    oldest_us: u64,
+}
+
+impl Found {
+    /// Where a quota stands after this was asked; the script has done the same.
+    fn after(&self, at: (u8, u8), rule: &Rule, mode: Mode, cost: u64, now_us: u64) -> (Standing, Trace) {
+        let (after, took) = match mode {
+            Mode::Charge => rule.charge(self.state, now_us, cost),
+            mode if mode.spends() => (rule.spend(self.state, now_us, now_us, cost), cost),
+            _ => (self.state, 0),
+        };
+        let passed = self.opens_us <= now_us;
+        let read = match rule {
+            Rule::SlidingLog(rule) => {
+                let took = if mode == Mode::Charge {
+                    cost.min(rule.ceiling().saturating_sub(self.log.sum))
+                } else {
+                    took
+                };
+                let (log, period_us) = (self.log.and(took, now_us), rule.period_us().get());
+                Read {
+                    took,
+                    remaining: rule.limit().saturating_sub(log.sum),
+                    reset_us: if log.sum > 0 { log.newest_us.saturating_add(period_us) } else { now_us },
+                    more_us: log.oldest_us.saturating_add(period_us),
+                    level: self.log.sum,
+                    entered_us: log.newest_us,
+                }
+            }
+            _ => {
+                let remaining = rule.remaining(after, now_us);
+                let more_us = if passed && remaining < rule.capacity() {
+                    rule.slot(after, now_us, remaining.saturating_add(1)).opens_us
+                } else {
+                    now_us
+                };
+                let reset_us = now_us.saturating_add(rule.reset_after_us(after, now_us));
+                Read {
+                    took,
+                    remaining,
+                    reset_us,
+                    more_us,
+                    level: rule.level(self.state, now_us),
+                    entered_us: 0,
+                }
+            }
+        };
+        let available_us = match self.opens_us {
+            _ if passed && read.remaining < rule.capacity() => read.more_us,
+            NEVER => now_us,
+            opens_us => opens_us,
+        };
+        let standing = Standing::new(
+            at,
+            passed,
+            rule.capacity(),
+            read.remaining,
+            read.reset_us.saturating_sub(now_us),
+            available_us.saturating_sub(now_us),
+        );
+        let is_born = self.log.sum == 0 && self.state.until_us <= now_us;
+        let (birth, given) = if is_born { (now_us, 0) } else { (self.birth, self.given) };
+        let (before, found) = (self.state, read.level);
+        let after = if matches!(rule, Rule::SlidingLog(_)) { State::new(read.entered_us, 0) } else { after };
+        (standing.spending(read.took), Trace { found, given, birth, before, after, held: false })
+    }
+}
+
+/// The numbers of a bucket.
+struct Read {
+    took: u64,
+    remaining: u64,
+    reset_us: u64,
+    more_us: u64,
+    level: u64,
+    /// When a log's last entry is of.
+    entered_us: u64,
+}
+
+impl Log {
+    fn and(self, took: u64, now_us: u64) -> Self {
+        if took == 0 {
+            return self;
+        }
+        let newest_us = self.newest_us.max(now_us);
+        let oldest_us = if self.sum == 0 { newest_us } else { self.oldest_us };
+        Self { newest_us, sum: self.sum.saturating_add(took), oldest_us }
+    }
+}

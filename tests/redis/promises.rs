@@ -1,0 +1,287 @@
+//! What a store on Redis must never do: admit without the right to look, lose a part of a request, run for long.
+
+use std::time::Duration;
+
+use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_core::{Algorithm, Clock, Inherit, Key, ManualClock, Mode, Policy, RateLimiter};
+use sluicegate_redis::RedisStore;
+
+use crate::deployments::{Cluster, standalone};
+use crate::servers::{Server, run};
+
+const START: Duration = Duration::from_secs(1_800_000_000);
+
+async fn store(prefix: &str) -> RedisStore {
+    let store = RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20));
+    let store = store.connect(&standalone().url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    store
+}
+
+async fn clocked(prefix: &str, clock: &ManualClock) -> RedisStore {
+    clock.set(START);
+    let store = RedisStore::builder().prefix(prefix).clock(clock.clone()).deadline(Duration::from_secs(20));
+    let store = store.connect(&standalone().url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    store
+}
+
+fn name(algorithm: Algorithm) -> String {
+    algorithm.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+}
+
+/// Once a user without `+get` had 301 of 301 admitted at 5/h: every error counted as a fresh key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_taken_away_is_an_outage_and_never_a_fresh_bucket() {
+    let server = Server::start();
+    for right in ["get", "set", "time", "evalsha", "del"] {
+        server.run::<()>(&format!("ACL SETUSER {right} on >secret ~rl:* +@all"));
+        let url = format!("redis://{right}:secret@127.0.0.1:{}", server.port());
+        let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect(&url).unwrap();
+        store.connected(Duration::from_secs(20)).await.expect("nothing is missing yet");
+        for algorithm in ALGORITHMS {
+            let policy = Policy::builder(format!("{right}-{}", name(algorithm)), algorithm, "5/h").build();
+            let limiter = RateLimiter::new(&store, policy.unwrap()).unwrap();
+            let mut admitted = 0;
+            for turn in 0..30 {
+                if turn == 3 {
+                    server.run::<()>(&format!("ACL SETUSER {right} -{right}"));
+                }
+                let both = RateLimiter::decide_all([
+                    (&limiter, &Key::from("ada"), 1, Some(Mode::Spend)),
+                    (&limiter, &Key::from("bob"), 0, Some(Mode::Reset)),
+                ]);
+                admitted += u32::from(both.await.is_ok_and(|decision| decision.is_allowed()));
+                admitted += u32::from(limiter.check("ada").await.is_ok_and(|decision| decision.is_allowed()));
+            }
+            assert!(admitted <= 5, "{algorithm} without {right}: {admitted} of 5");
+            server.run::<()>(&format!("ACL SETUSER {right} +{right}"));
+            assert!(!limiter.check_cost("ada", 5).await.unwrap().is_allowed(), "{algorithm}: all is known");
+        }
+    }
+}
+
+/// Once 100,000 entries that had lapsed were dropped one by one, which took 268 ms.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_whose_entries_have_all_lapsed_is_dropped_in_one_go() {
+    let server = Server::start();
+    let clock = ManualClock::new();
+    clock.set(START);
+    let store = RedisStore::builder().clock(clock.clone()).deadline(Duration::from_secs(20));
+    let store = store.connect(&server.url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    let limiter = Policy::sliding_log("log", "2000/d").on(&store).unwrap();
+    for _ in 0..2_000 {
+        assert!(limiter.check("ada").await.unwrap().is_allowed());
+        clock.advance(Duration::from_micros(1));
+    }
+    assert!(!limiter.check("ada").await.unwrap().is_allowed());
+    let length: u64 = server.run(&format!("STRLEN {}", store.key_name("log", "ada")));
+    assert!(length > 32_000, "{length} bytes are not 2,000 entries");
+    clock.advance(Duration::from_secs(86_400));
+    server.run::<()>("CONFIG SET slowlog-log-slower-than 5000");
+    server.run::<()>("SLOWLOG RESET");
+    assert_eq!(limiter.check("ada").await.unwrap().remaining(), 1_999);
+    assert_eq!(server.run::<u64>("SLOWLOG LEN"), 0, "five milliseconds are long for 2,000 entries");
+    let refused = Policy::sliding_log("longer", "2001/d").on(&store).expect_err("that is too long");
+    assert!(refused.to_string().contains("at most 2000"), "{refused}");
+}
+
+/// Once a refund or a reset beside a spend of a fresh key was lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn asks_of_one_bucket_in_one_call_see_each_other() {
+    let store = store("same-bucket").await;
+    let ada = Key::from("ada");
+    for algorithm in ALGORITHMS {
+        let limiter = Policy::builder(name(algorithm), algorithm, "9/d").on(&store).unwrap();
+        let of = |mode, cost| (&limiter, &ada, cost, Some(mode));
+        for (asks, left) in [
+            ([of(Mode::Spend, 5), of(Mode::Refund, 2)], 6),
+            ([of(Mode::Charge, 4), of(Mode::Spend, 1)], 4),
+            ([of(Mode::Spend, 3), of(Mode::Reset, 0)], 9),
+            ([of(Mode::Reset, 0), of(Mode::Spend, 3)], 6),
+            ([of(Mode::Spend, 4), of(Mode::Spend, 4)], 1),
+        ] {
+            limiter.reset(&ada).await.unwrap();
+            let decision = RateLimiter::decide_all(asks).await.unwrap();
+            assert!(decision.is_allowed(), "{algorithm}: {decision:?}");
+            // A queue that shapes gives the second spend a later turn, whose units count in full.
+            assert_eq!(limiter.peek(&ada).await.unwrap().remaining(), left, "{algorithm}");
+        }
+    }
+}
+
+/// Once a check that nobody polled was not sent.
+#[tokio::test]
+async fn a_verdict_that_is_dropped_unpolled_is_carried_out() {
+    let store = store("dropped").await;
+    let limiter = Policy::gcra("dropped", "100/d").on(&store).unwrap();
+    for _ in 0..20 {
+        drop(limiter.check("ada"));
+    }
+    drop(limiter.reserve("ada", 5, Duration::ZERO));
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while limiter.peek("ada").await.unwrap().remaining() > 75 {
+        assert!(std::time::Instant::now() < deadline, "not within 20 seconds");
+    }
+    assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 75);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_flush_forgot_is_not_given_back() {
+    let server = Server::start();
+    let store = RedisStore::builder().deadline(Duration::from_secs(20)).connect(&server.url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    for algorithm in ALGORITHMS {
+        for gives_back in [false, true] {
+            let policy = Policy::builder(format!("{}-{gives_back}", name(algorithm)), algorithm, "9/d");
+            let policy = if gives_back { policy.refunds() } else { policy };
+            let limiter = policy.on(&store).unwrap();
+            let mut spent = limiter.check_cost("ada", 4).await.unwrap();
+            let mut receipt = spent.take_receipt(0).expect("it has spent");
+            server.run::<()>("FLUSHALL");
+            limiter.check_cost("ada", 9).await.unwrap();
+            limiter.refund_of(&mut receipt, "ada", 4).await.unwrap();
+            let left = limiter.peek("ada").await.unwrap().remaining();
+            assert_eq!(left, 0, "{algorithm}, gives back: {gives_back}");
+        }
+    }
+}
+
+/// Once the third equal reset did nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_works_as_often_as_it_is_asked_for() {
+    let clock = ManualClock::new();
+    let store = clocked("resets", &clock).await;
+    for algorithm in ALGORITHMS {
+        let policy = || Policy::builder(name(algorithm), algorithm, "7/d").build().unwrap();
+        let limiter = RateLimiter::new(&store, policy()).unwrap();
+        for round in 0..4 {
+            assert!(limiter.check_cost("ada", 7).await.unwrap().is_allowed(), "{algorithm}, round {round}");
+            assert!(!limiter.check("ada").await.unwrap().is_allowed(), "{algorithm}, round {round}");
+            clock.advance(Duration::from_millis(1));
+            limiter.replace(policy(), Inherit::Reset).unwrap();
+        }
+    }
+}
+
+/// Once 7/d admitted 14: the one that started had the names from before the reset.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_replaced_and_one_that_started_share_what_is_spent() {
+    let clock = ManualClock::new();
+    let (replaces, starts) = (clocked("started", &clock).await, clocked("started", &clock).await);
+    for algorithm in ALGORITHMS {
+        let policy = |limit: &str| Policy::builder(name(algorithm), algorithm, limit).build().unwrap();
+        let replaced = RateLimiter::new(&replaces, policy("9/d")).unwrap();
+        replaced.check_cost("ada", 9).await.unwrap();
+        clock.advance(Duration::from_millis(1));
+        replaced.replace(policy("7/d"), Inherit::Reset).unwrap();
+        let started = RateLimiter::new(&starts, policy("7/d")).unwrap();
+        assert!(replaced.check_cost("ada", 4).await.unwrap().is_allowed(), "{algorithm}");
+        assert!(started.check_cost("ada", 3).await.unwrap().is_allowed(), "{algorithm}");
+        for limiter in [&replaced, &started] {
+            assert!(!limiter.check("ada").await.unwrap().is_allowed(), "{algorithm}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_versions_the_newer_one_decides_for_all() {
+    let (old, new) = (store("versions").await, store("versions").await);
+    for algorithm in ALGORITHMS {
+        let policy = |limit: &str, version| {
+            Policy::builder(name(algorithm), algorithm, limit).version(version).build().unwrap()
+        };
+        let old = RateLimiter::new(&old, policy("9/d", 1)).unwrap();
+        let new = RateLimiter::new(&new, policy("4/d", 2)).unwrap();
+        assert_eq!(old.check("ada").await.unwrap().limit(), 9, "{algorithm}: nobody knows of the other yet");
+        assert_eq!(new.check("ada").await.unwrap().remaining(), 2, "{algorithm}: one was spent");
+        let decision = old.check("ada").await.unwrap();
+        assert_eq!(
+            (decision.limit(), decision.remaining()),
+            (4, 1),
+            "{algorithm}: by the rule that is in force"
+        );
+        assert!(new.check("ada").await.unwrap().is_allowed(), "{algorithm}");
+        assert!(!old.check("ada").await.unwrap().is_allowed(), "{algorithm}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keys_name_can_be_told() {
+    let server = Server::start();
+    let store = RedisStore::builder().deadline(Duration::from_secs(20)).connect(&server.url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    let policy = Policy::gcra("login", "5/min").and("100/h").named("hour");
+    let limiter = policy.on(&store).unwrap();
+    limiter.check(("user", 7)).await.unwrap();
+    let names: Vec<String> = run(&mut server.admin(), "KEYS *");
+    assert_eq!(names, [store.key_name("login", ("user", 7))], "one key, whatever the number of quotas");
+    assert_eq!(server.run::<u64>(&format!("DEL {}", names[0])), 1);
+    assert_eq!(limiter.peek(("user", 7)).await.unwrap().remaining(), 5);
+}
+
+/// Once the user's second request shut everybody on its address out for 59 seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_waits_for_one_limit_does_not_lock_the_other() {
+    let clock = ManualClock::new();
+    let store = clocked("waits", &clock).await;
+    let address = Policy::gcra("ip", "100/s").on(&store).unwrap();
+    let user = Policy::gcra("user", "1/min").on(&store).unwrap();
+    let (ip, ada) = (Key::from("192.0.2.1"), Key::from("ada"));
+    let longest = Duration::from_secs(100);
+    let turn = || {
+        let mode = Some(Mode::Reserve { longest });
+        RateLimiter::decide_all([(&address, &ip, 1, mode), (&user, &ada, 1, mode)])
+    };
+    assert!(turn().await.unwrap().delay().is_zero());
+    let mut waits = turn().await.unwrap();
+    assert_eq!(waits.delay(), Duration::from_secs(60));
+    let held = waits.take_receipt(0).unwrap();
+    assert!(held.is_held(), "the address does not wait");
+    assert_eq!(address.check(&ip).await.unwrap().remaining(), 97, "one is spent, one held");
+    clock.advance(Duration::from_secs(59));
+    assert_eq!(address.peek(&ip).await.unwrap().remaining(), 99, "what is held does not drain");
+    clock.advance(Duration::from_millis(1_005));
+    // It was due 5 ms ago, and was a spend then: half of a unit has drained.
+    let standing = address.peek(&ip).await.unwrap();
+    assert_eq!((standing.remaining(), standing.reset_after()), (99, Duration::from_millis(5)));
+    let now_us = clock.now_us();
+    assert!(held.at_us() < now_us);
+}
+
+/// Once 65 of 150 were refused by units that requests held that were about to be refused elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_a_cluster_nobody_is_refused_for_units_that_a_refused_request_would_have_spent() {
+    let store = RedisStore::builder().prefix("shares").deadline(Duration::from_secs(20));
+    let store = store.connect(&Cluster::shared().url()).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the cluster is up");
+    let mut refused = 0;
+    for round in 0..15_u64 {
+        let limiters = ["spent", "roomy"].map(|name| {
+            let limit = if name == "spent" { "1/d" } else { "10/d" };
+            Policy::fixed_window(name, limit).on(&store).unwrap()
+        });
+        let [spent, roomy] = &limiters;
+        let (a, b) = (Key::from(("a", round)), Key::from(("b", round)));
+        spent.check(&a).await.unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        for which in 0..30 {
+            let (spent, roomy, a, b) = (spent.clone(), roomy.clone(), a.clone(), b.clone());
+            tasks.spawn(async move {
+                if which % 3 == 0 {
+                    let decision = roomy.check(&b).await.unwrap();
+                    u32::from(!decision.is_allowed())
+                } else {
+                    let both = RateLimiter::check_all([(&roomy, &b, 1), (&spent, &a, 1)]).await.unwrap();
+                    assert!(!both.is_allowed());
+                    0
+                }
+            });
+        }
+        while let Some(own) = tasks.join_next().await {
+            refused += own.unwrap();
+        }
+    }
+    assert_eq!(refused, 0, "of 150");
+}
