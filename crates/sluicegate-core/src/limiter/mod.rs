@@ -1,0 +1,207 @@
+//! The user's handle: [`RateLimiter`].
+
+mod handles;
+mod together;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+#[cfg(feature = "tokio")]
+pub(crate) use self::handles::Identity;
+pub use self::handles::Limiters;
+pub use self::together::Change;
+use crate::key::AsKey;
+use crate::policy::{OnExceeded, Policy};
+use crate::receipt::Receipt;
+use crate::store::{Ask, Mode, Opened, Store, Verdict};
+
+/// A policy on a store: what services ask before they do something.
+///
+/// One type for every store, cheap to clone. There is one handle per policy name and store: whoever opens the name again
+/// gets a clone, with the same buckets and queues, and sees a [`replace`](Self::replace) at once.
+///
+/// All methods that ask the store return a [`Verdict`]: a future that is ready at once on a [`MemoryStore`], where
+/// [`Verdict::now`] serves code that is not async.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let login = Policy::sliding_counter("login", "5/min").on(&MemoryStore::new())?;
+///
+/// assert!(login.check("ada").await?.is_allowed());
+/// login.charge("ada", 4).await?; // known only afterwards: it was a costly one
+/// assert!(!login.check("ada").await?.is_allowed());
+/// login.refund("ada", 1).await?;
+/// assert_eq!(login.peek("ada").await?.remaining(), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`MemoryStore`]: crate::MemoryStore
+#[derive(Clone)]
+pub struct RateLimiter(Arc<Handle>);
+
+struct Handle {
+    store: Arc<dyn Store>,
+    first: Opened,
+    /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
+    current: ArcSwap<Opened>,
+    replacements: AtomicU64,
+    replacing: Mutex<()>,
+    #[cfg(feature = "tokio")]
+    queues: crate::turn::Queues,
+}
+
+impl RateLimiter {
+    /// Whether both are the handle of the same policy on the same store.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.with_opened(|opened| Arc::clone(opened.policy()))
+    }
+
+    /// The store that decides.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// How often the policy was replaced: what was derived from [`policy`](Self::policy) is out of date when this
+    /// has changed.
+    #[inline]
+    pub fn replacements(&self) -> u64 {
+        // Acquire: pairs with the release in `replace`.
+        self.0.replacements.load(Ordering::Acquire)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn queues(&self) -> &crate::turn::Queues {
+        &self.0.queues
+    }
+
+    /// Decides one unit now, and spends it if allowed. A policy that waits is asked for a turn: an allowed decision
+    /// may then have a [`delay`](crate::Decision::delay) to be kept.
+    #[inline]
+    pub fn check(&self, key: impl AsKey) -> Verdict {
+        self.check_cost(key, 1)
+    }
+
+    /// Decides `cost` units now, and spends them if allowed.
+    #[inline]
+    pub fn check_cost(&self, key: impl AsKey, cost: u64) -> Verdict {
+        self.with_opened(|opened| {
+            let mode = spending_mode(opened.policy().on_exceeded());
+            key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode)]))
+        })
+    }
+
+    /// Says where the key stands and whether one unit would pass; spends nothing.
+    pub fn peek(&self, key: impl AsKey) -> Verdict {
+        self.peek_cost(key, 1)
+    }
+
+    /// Says where the key stands and whether `cost` units would pass; spends nothing.
+    pub fn peek_cost(&self, key: impl AsKey, cost: u64) -> Verdict {
+        self.ask(key, cost, Mode::Peek)
+    }
+
+    /// Spends `cost` units now, or takes the first turn that comes within `longest`: an allowed decision says by its
+    /// [`delay`](crate::Decision::delay) when. First come, first served; [`Turn`](crate::Turn) waits for it, and gives it
+    /// back when it is dropped.
+    pub fn reserve(&self, key: impl AsKey, cost: u64, longest: Duration) -> Verdict {
+        self.ask(key, cost, Mode::Reserve { longest })
+    }
+
+    /// Gives `cost` units back, without knowing when they were spent: as if that had been just now. What has drained since is
+    /// given back a second time then, so this is for units that were spent a moment ago, or by hand, for a customer;
+    /// [`refund_of`](Self::refund_of) is exact. A key never gets better than at rest.
+    pub fn refund(&self, key: impl AsKey, cost: u64) -> Verdict {
+        self.ask(key, cost, Mode::Refund)
+    }
+
+    /// Gives back `cost` units of those that a decision has spent, as far as they still count: a unit of a window that has
+    /// ended, or one that has leaked out of its bucket, is history, and giving it back would admit more than the
+    /// policy allows. The receipt is that of [`Decision::take_receipt`](crate::Decision::take_receipt); what was given back by it is gone from it.
+    pub fn refund_of(&self, receipt: &mut Receipt, key: impl AsKey, cost: u64) -> Verdict {
+        let cost = cost.min(receipt.cost());
+        let verdict = self.ask_of(receipt, key, cost, Mode::Refund);
+        receipt.spend(cost);
+        verdict
+    }
+
+    /// Spends `cost` units whether they fit or not; what does not fit is a debt that later requests wait for. A debt has a
+    /// ceiling, ten bursts or ten limits, whichever is more, or that of
+    /// [`PolicyBuilder::debt_up_to`](crate::PolicyBuilder::debt_up_to): use above it is forgotten, so that one charge
+    /// cannot lock a key out for years.
+    pub fn charge(&self, key: impl AsKey, cost: u64) -> Verdict {
+        self.ask(key, cost, Mode::Charge)
+    }
+
+    /// Forgets the key: it has its whole burst again.
+    pub fn reset(&self, key: impl AsKey) -> Verdict {
+        self.ask(key, 0, Mode::Reset)
+    }
+
+    fn ask_of(&self, receipt: &Receipt, key: impl AsKey, cost: u64, mode: Mode) -> Verdict {
+        self.with_opened(|opened| {
+            key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode).of(receipt)]))
+        })
+    }
+
+    fn ask(&self, key: impl AsKey, cost: u64, mode: Mode) -> Verdict {
+        self.with_opened(|opened| {
+            key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode)]))
+        })
+    }
+
+    #[inline]
+    fn with_opened<T>(&self, use_it: impl FnOnce(&Opened) -> T) -> T {
+        use_it(self.opened().as_opened())
+    }
+
+    #[inline]
+    fn opened(&self) -> Current<'_> {
+        match self.replacements() {
+            0 => Current::First(&self.0.first),
+            _ => Current::Replaced(self.0.current.load()),
+        }
+    }
+}
+
+/// The policy in force, for as long as a call takes.
+enum Current<'a> {
+    First(&'a Opened),
+    Replaced(arc_swap::Guard<Arc<Opened>>),
+}
+
+impl Current<'_> {
+    #[inline]
+    fn as_opened(&self) -> &Opened {
+        match self {
+            Self::First(opened) => opened,
+            Self::Replaced(guard) => guard,
+        }
+    }
+}
+
+#[inline]
+fn spending_mode(on_exceeded: OnExceeded) -> Mode {
+    match on_exceeded {
+        OnExceeded::Deny => Mode::Spend,
+        OnExceeded::Wait { longest } => Mode::Reserve { longest },
+    }
+}
+
+impl fmt::Debug for RateLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RateLimiter({})", self.policy())
+    }
+}

@@ -1,0 +1,136 @@
+//! Several limiters in one call: all spend or none does; and what becomes of that afterwards.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{RateLimiter, spending_mode};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Key;
+use crate::receipt::Receipt;
+use crate::store::{Ask, Mode, Verdict};
+
+/// What has become of a request that was let through: for [`RateLimiter::change_all`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Change<'a> {
+    /// It has cost so much more; see [`RateLimiter::charge`].
+    Charge(u64),
+    /// Up to so many units of this receipt are given back; see [`RateLimiter::refund_of`].
+    Refund(&'a mut Receipt, u64),
+    /// Nothing; the decision says where the key stands.
+    Nothing,
+}
+
+impl RateLimiter {
+    /// Decides a request that several limiters have a say in, each with its own key and cost: all spend, or none.
+    ///
+    /// The limiters must be on the same store; otherwise the verdict is [`StoreErrorKind::ForeignPolicy`].
+    pub fn check_all<'a>(checks: impl IntoIterator<Item = (&'a Self, &'a Key, u64)>) -> Verdict {
+        Self::decide_all(checks.into_iter().map(|(limiter, key, cost)| (limiter, key, cost, None)))
+    }
+
+    /// Decides several limiters together. Without a mode, a policy spends, or waits if it is one that waits.
+    pub fn decide_all<'a>(asks: impl IntoIterator<Item = (&'a Self, &'a Key, u64, Option<Mode>)>) -> Verdict {
+        let mut asks = asks.into_iter();
+        let Some(first @ (limiter, key, cost, mode)) = asks.next() else {
+            return Verdict::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
+        };
+        let Some(second) = asks.next() else {
+            // Almost always it is one limiter; it needs no lists.
+            return limiter.with_opened(|opened| {
+                let mode = mode.unwrap_or_else(|| spending_mode(opened.policy().on_exceeded()));
+                limiter.0.store.decide(&[Ask::new(opened, key.as_ref(), cost, mode)])
+            });
+        };
+        let asks: SmallVec<[_; 4]> = [first, second]
+            .into_iter()
+            .chain(asks)
+            .map(|(limiter, key, cost, mode)| (limiter, limiter.opened(), key, cost, mode))
+            .collect();
+        if !asks.iter().all(|(other, ..)| Arc::ptr_eq(&other.0.store, &limiter.0.store)) {
+            return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
+        }
+        let asks: SmallVec<[Ask<'_>; 4]> = asks
+            .iter()
+            .map(|(_, opened, key, cost, mode)| {
+                let opened = opened.as_opened();
+                let mode = mode.unwrap_or_else(|| spending_mode(opened.policy().on_exceeded()));
+                Ask::new(opened, key.as_ref(), *cost, mode)
+            })
+            .collect();
+        limiter.0.store.decide(&asks)
+    }
+
+    /// Charges and refunds under several limiters of one store, together in one call.
+    pub fn change_all<'a>(changes: impl IntoIterator<Item = (&'a Self, &'a Key, Change<'a>)>) -> Verdict {
+        let mut changes: SmallVec<[_; 4]> = changes
+            .into_iter()
+            .map(|(limiter, key, change)| {
+                let cost = match &change {
+                    Change::Charge(cost) => *cost,
+                    Change::Refund(receipt, cost) => receipt.cost().min(*cost),
+                    Change::Nothing => 0,
+                };
+                (limiter, limiter.opened(), key, change, cost)
+            })
+            .collect();
+        let Some((first, ..)) = changes.first() else {
+            return Verdict::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
+        };
+        let store = Arc::clone(&first.0.store);
+        if !changes.iter().all(|(other, ..)| Arc::ptr_eq(&other.0.store, &store)) {
+            return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
+        }
+        let asks: SmallVec<[Ask<'_>; 4]> = changes
+            .iter()
+            .map(|(_, opened, key, change, cost)| {
+                let ask = |mode| Ask::new(opened.as_opened(), key.as_ref(), *cost, mode);
+                match change {
+                    Change::Charge(_) => ask(Mode::Charge),
+                    Change::Refund(receipt, _) => ask(Mode::Refund).of(receipt),
+                    Change::Nothing => ask(Mode::Refund),
+                }
+            })
+            .collect();
+        let verdict = store.decide(&asks);
+        drop(asks);
+        for (.., change, cost) in &mut changes {
+            if let Change::Refund(receipt, _) = change {
+                receipt.spend(*cost);
+            }
+        }
+        verdict
+    }
+
+    /// Gives up a turn that has not come. The decision is allowed if the store takes it back; otherwise a later turn may
+    /// depend on it, and it stays.
+    #[cfg(any(feature = "tokio", feature = "conformance"))]
+    pub(crate) fn give_up<'a>(turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>) -> Verdict {
+        Self::about(turns, Mode::Return)
+    }
+
+    /// The turn has come: what other limits held for it is spent.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn depart<'a>(turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>) -> Verdict {
+        Self::about(turns, Mode::Depart)
+    }
+
+    #[cfg(any(feature = "tokio", feature = "conformance"))]
+    fn about<'a>(turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>, mode: Mode) -> Verdict {
+        let turns: SmallVec<[_; 2]> = turns
+            .into_iter()
+            .map(|(limiter, key, receipt)| (limiter.opened(), limiter, key, receipt))
+            .collect();
+        let asks: SmallVec<[Ask<'_>; 2]> = turns
+            .iter()
+            .map(|(opened, _, key, receipt)| {
+                Ask::new(opened.as_opened(), key.as_ref(), receipt.cost(), mode).of(receipt)
+            })
+            .collect();
+        match turns.first() {
+            Some((_, limiter, ..)) => limiter.0.store.decide(&asks),
+            None => Verdict::ready(Err(StoreError::new(StoreErrorKind::NothingAsked))),
+        }
+    }
+}
