@@ -186,7 +186,12 @@ impl Conformance {
             let mut trace = format!("seed {seed}, {policy}, gives back: {}", policy.gives_back());
             let mut spent: Vec<(Key, [Receipt; 2])> = Vec::new();
             for _ in 0..60 {
-                let step = Step::random(&mut random, &policy, &self.clock, &mut trace);
+                let mut step = Step::random(&mut random, &policy, &self.clock, &mut trace);
+                if all_give_back {
+                    // Whose turns are out memory knows of all keys together, and still after a reset.
+                    step.key = Key::from(0_u64);
+                    step.kind = if matches!(step.kind, 3..=5) { 6 } else { step.kind };
+                }
                 let about = (random.below(2) == 0 && !spent.is_empty()).then(|| {
                     let index = usize::try_from(random.below(spent.len() as u64)).unwrap_or(0);
                     spent.swap_remove(index)
@@ -301,9 +306,10 @@ fn random_policy(name: String, random: &mut Random) -> Policy {
     builder.build().expect("all of these quotas can be kept")
 }
 
-/// Whether the account that memory keeps of what is given back never overflows.
+/// Whether the account that memory keeps of what is given back never overflows, and no turns are out without being asked for.
 fn is_small(rule: &Rule) -> bool {
-    !matches!(rule, Rule::Gcra(rule) if rule.burst().saturating_mul(rule.spacing().get()) >= 1 << 38)
+    !rule.is_queue()
+        && !matches!(rule, Rule::Gcra(rule) if rule.burst().saturating_mul(rule.spacing().get()) >= 1 << 38)
 }
 
 fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {

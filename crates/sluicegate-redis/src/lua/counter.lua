@@ -73,6 +73,7 @@ end
 
 function counter.refund(r, s, ago, cost)
   local w = counter.open(r, s, now)
+  ago = ago or 0
   local spent, older = now - ago, cost
   if spent >= w.start or ago == 0 then
     older = max(cost - w.current, 0)

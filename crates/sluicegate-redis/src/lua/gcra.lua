@@ -68,7 +68,7 @@ function gcra.charge(r, s, cost)
 end
 
 function gcra.refund(r, s, ago, cost)
-  return gcra.lowered(r, s, max(cost * r.spacing - ceil_div(ago, r.unit) * r.ticks, 0))
+  return gcra.lowered(r, s, max(cost * r.spacing - ceil_div(ago or 0, r.unit) * r.ticks, 0))
 end
 
 -- Units leak in the order in which they came: of a cost nothing has, before what it found, less what was given back of that.

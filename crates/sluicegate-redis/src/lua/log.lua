@@ -106,7 +106,7 @@ local function take(r, s, behind, cost)
 end
 
 function log.refund(r, s, ago, cost)
-  local latest = ago > 0 and now - ago or NEVER -- turns that have not come are among what was spent just now
+  local latest = ago and now - ago or NEVER -- turns that have not come are among what was spent just now
   return take(r, s, first(s, function(at) return at > latest end), cost)
 end
 

@@ -131,28 +131,32 @@ local function judge(asks, number, lines, is_tried)
       local opens_then, leaves = quota.rule.slot(quota.r, quota.s, now, cost + ahead + held - marked)
       busy = opens_then <= now and (ask.mode ~= RESERVE or leaves - ask.longest <= now)
     end
-    if ask.spends and not never then ask.departs = max(ask.departs, departs) end
-    lines[#lines + 1] = { ask = ask, quota = quota, cost = cost, passed = passed, never = never, turn = turn,
-      index = index, before = quota.s,
-      birth = quota.birth, given = quota.given }
+    if ask.spends then ask.departs = max(ask.departs, departs) end
+    lines[#lines + 1] = { ask = ask, quota = quota, cost = cost, passed = passed, busy = busy, never = never,
+      turn = turn, departs = departs, index = index }
   end
   return granted
 end
 
--- Which asks of a request that waits are held: those that could go sooner. A key can hold half of its burst, or one unit; an
--- ask that finds no more room for that does not pass before all would pass at once.
+-- Which asks of a request that waits are held: those that could go sooner, and are no queues, which let go in the order of
+-- arrival. A key can hold half of its burst, or one unit; if there is no more room for that, nothing can be waited for, and the
+-- asks that would have to do not pass.
 local function hold_back(asks, lines, due)
-  local granted, waits, more = true, false, {}
+  local granted, waits, fits, more = true, false, true, {}
   for _, ask in ipairs(asks) do waits = waits or ask.mode == RESERVE end
   for _, ask in ipairs(waits and asks or {}) do
     local value = ask.value
-    if ask.spends and ask.most > 0 and ask.departs < due then
+    if ask.spends and ask.most > 0 and ask.departs < due and not ask.group[1].r.queues then
       ask.holds = true
       more[value] = (more[value] or held_of(value, 0)) + ask.most
-      for _, line in ipairs(lines) do
-        local too_many = more[value] > max(floor(line.quota.r.capacity / 2), 1) or #value.held >= MOMENTS
-        if line.ask == ask and too_many then line.passed, line.turn, granted = false, due, false end
+      for _, quota in ipairs(ask.group) do
+        fits = fits and more[value] <= max(floor(quota.r.capacity / 2), 1) and #value.held < MOMENTS
       end
+    end
+  end
+  for _, line in ipairs(fits and {} or lines) do
+    if line.ask.spends and line.departs > now then
+      line.passed, line.turn, line.never, granted = false, line.departs, line.departs == NEVER, false
     end
   end
   return granted
@@ -174,9 +178,32 @@ local function release(ask, till, marked)
   if units == 0 then return 0 end
   there.units = there.units - units
   for index, other in ipairs(ask.value.held) do
-    if other.units == 0 then table.remove(ask.value.held, index) end
+    if other.units == 0 and other.marked < 2 then table.remove(ask.value.held, index) end
   end
   return units
+end
+
+-- Turns that are out: 2 and more of an entry say of which quota, and are odd if the turn waits for another one, or in a queue.
+local function note_turn(value, till, kind)
+  for _, there in ipairs(value.held) do
+    if there.marked == kind then
+      there.till = max(there.till, till)
+      return
+    end
+  end
+  table.insert(value.held, { units = 0, till = till, marked = kind })
+end
+
+-- Whether a turn that is out may depend on what would be given back: it would leave a hole before that, and let another go at
+-- the same time.
+local function may_depend(value, quota, index)
+  for _, there in ipairs(value.held) do
+    local is_of = there.marked >= 2 and there.till > now and (not index or floor(there.marked / 2) == index)
+    if is_of and (there.marked % 2 == 1 or quota.rule.outstanding(quota.r, quota.s, now) > quota.r.capacity) then
+      return true
+    end
+  end
+  return false
 end
 
 local change = {}
@@ -184,6 +211,11 @@ local change = {}
 change[SPEND] = function(ask, due)
   if ask.mark > 0 then hold(ask.value, ask.most, marked_until(due, ask.mark), 1) end
   if ask.holds then return hold(ask.value, ask.most, due, 0) end
+  for index, quota in ipairs(due > now and ask.group or {}) do
+    local _, departs = quota.rule.slot(quota.r, quota.s, now, cost_of(ask, ask.group, index))
+    local waits_here = departs >= due and not quota.r.queues
+    note_turn(ask.value, due, index * 2 + (waits_here and 0 or 1))
+  end
   each_quota(ask.value, function(quota, group, index)
     local take = group == ask.group and spend or share
     take(quota, now, due, cost_of(ask, group, index), ask.accounts)
@@ -201,7 +233,7 @@ change[CHARGE] = function(ask)
   end)
 end
 
--- Gives back as if nothing but this had drained since.
+-- Gives back as if nothing but this had drained since it was spent, or just now if that is not known.
 local function give(quota, ago, cost)
   local before = quota.rule.counted(quota.r, quota.s, now)
   quota.s = quota.rule.refund(quota.r, quota.s, ago, cost)
@@ -212,14 +244,18 @@ change[REFUND] = function(ask)
   if ask.mark > 0 then release(ask, marked_until(ask.spent, ask.mark), 1) end
   if ask.held and release(ask, ask.spent, 0) > 0 then return end
   local is_turn = ask.spent and ask.traces and ask.spent > now
-  local ago = ask.spent and max(now - ask.spent, 0) or 0
+  local ago = ask.spent and max(now - ask.spent, 0)
   each_quota(ask.value, function(quota, group, index)
     local is_own = group == ask.group
     local spent = is_own and not ask.held and spent_of(ask, quota, index)
     if is_own and is_turn then
       leave(quota, spent)
-    elseif spent and (ask.is_exact or quota.kind == 4) then
-      if spent.is_known then
+    elseif ask.spent and not (spent and quota.kind == 4) and may_depend(ask.value, quota, is_own and index) then
+      return
+    elseif spent then
+      if spent.is_known and not (ask.is_exact or quota.kind == 4) then
+        give(quota, ago, cost_of(ask, group, index))
+      elseif spent.is_known then
         local given
         quota.s, given = quota.rule.give_back(quota.r, quota.s, spent, spent.give)
         quota.given = quota.given + given
@@ -353,7 +389,7 @@ return function(key, last, at)
     -- Another slot may have given a later turn.
     if ask.spends then due = max(due, ask.departs, ask.spent or 0) end
   end
-  if granted and due > now then granted = hold_back(asks, lines, due) end
+  if due > now then granted = hold_back(asks, lines, due) and granted end
   local next_line = 1
   for _, ask in ipairs(asks) do
     local from = next_line

@@ -115,7 +115,7 @@ local function let_go(value)
         each_quota(value, function(quota) share(quota, hold.till, hold.till, hold.units, true) end)
       end
       value.changed = true
-    elseif hold.units > 0 then
+    elseif hold.units > 0 or hold.marked >= 2 then
       still[#still + 1] = hold
     end
   end

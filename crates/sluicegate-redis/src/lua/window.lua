@@ -68,7 +68,7 @@ end
 
 function window.refund(r, s, ago, cost)
   local w = window.open(r, s, now)
-  if ago > 0 and now - ago < w.start then return s end
+  if ago and ago > 0 and now - ago < w.start then return s end
   w.used = w.used - cost
   return window.state(r, w)
 end
