@@ -25,6 +25,8 @@ const TEXT: &str = concat!(
     include_str!("lua/log.lua"),
     include_str!("lua/value.lua"),
     include_str!("lua/inherit.lua"),
+    include_str!("lua/ask.lua"),
+    include_str!("lua/change.lua"),
     include_str!("lua/request.lua"),
     include_str!("lua/reply.lua"),
 );

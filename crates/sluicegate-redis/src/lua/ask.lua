@@ -1,0 +1,136 @@
+-- An ask: what it is about, and whether it passes.
+-- The cost for a quota of any group: those of another text may be other quotas, and pay the highest.
+local function cost_of(ask, group, index)
+  return #group == #ask and ask[index] or ask.most
+end
+
+-- The units that are held, or marked.
+local function held_of(value, marked)
+  local units = 0
+  for _, hold in ipairs(value.held) do
+    if hold.marked == marked then units = units + hold.units end
+  end
+  return units
+end
+
+local function held_until(value, till, marked)
+  for _, hold in ipairs(value.held) do
+    if hold.till == till and hold.marked == marked then return hold end
+  end
+end
+
+-- Rounded up, so that there are few of them at a time.
+local function marked_until(at, mark)
+  local step = max(floor(mark / 8), 1)
+  return ceil_div(at + mark, step) * step
+end
+
+local function ask_at(key, at, values)
+  local mode, _, which, way, extra, since = unpacked('<BBBBHd', orders, at)
+  local text, name = ARGV[which], KEYS[key]
+  values[name] = values[name] or load(name)
+  local ask = { mode = mode % 8, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {} }
+  ask.group, ask.accounts = own(ask.value, text, since, way % 8), way >= 8
+  ask.is_own = ask.group.text == text
+  ask.spends = ask.mode == SPEND or ask.mode == RESERVE
+  at = at + 14
+  for quota = 1, (#text - 9) / 53 do
+    ask[quota] = unpacked('<d', orders, at)
+    ask.most, at = max(ask.most, ask[quota]), at + 8
+  end
+  if extra > 0 then
+    ask.longest, ask.spent, ask.flags, ask.mark = unpacked('<ddBd', orders, at)
+    ask.held, ask.is_exact = ask.flags % 2 == 1, ask.flags >= 2
+    if extra > 25 then ask.traces = at + 25 end
+  end
+  return ask, at + extra
+end
+
+-- When a cost has room beside what is held: all of that counts until it is due, and does not drain before.
+local function slot(quota, value, cost, held)
+  local rule, r, s, at = quota.rule, quota.r, quota.s, now
+  if cost > r.capacity then return NEVER, NEVER end
+  for _, hold in ipairs(held > 0 and value.held or {}) do
+    if hold.marked == 0 then
+      local opens, departs = rule.slot(r, s, at, cost + held)
+      if opens < hold.till then return opens, departs end
+      -- By then it is spent.
+      s = rule.spend(r, s, hold.till, hold.till, hold.units)
+      held, at = held - hold.units, max(at, hold.till)
+    end
+  end
+  return rule.slot(r, s, at, cost)
+end
+
+-- A state as an ask brought it: the counter's b is that of the value, the window's says whether it is closed.
+local function brought(quota, till, a, b)
+  local s = { till = till, a = a, b = b, closed = 0 }
+  if quota.kind == 2 then s.b, s.closed = 0, b end
+  if quota.kind == 3 and b >= CLOSED then s.b, s.closed = b - CLOSED, 1 end
+  return s
+end
+
+-- What an ask spent of a quota, if it brought that.
+local function spent_of(ask, quota, index)
+  if not ask.traces or not ask.is_own then return nil end
+  local cost, found, given, birth, t1, a1, b1, t2, a2, b2 =
+    unpacked('<dddddddddd', orders, ask.traces + index * 80 - 80)
+  return { at = ask.spent, cost = cost, give = min(ask[index], cost), before = max(found - max(quota.given - given, 0), 0),
+    is_known = quota.s.till > now and (birth == quota.birth or (birth > quota.birth and not ask.accounts)),
+    found = brought(quota, t1, a1, b1), after = brought(quota, t2, a2, b2) }
+end
+
+-- The state without a turn that has not come, and what that gives back; nothing if a later one may depend on it.
+local function without(quota, turn)
+  if not turn or not turn.is_known or turn.at <= now or turn.cost == 0 then return nil end
+  local s, given = quota.rule.take_back(quota.r, quota.s, turn)
+  if s and s.till <= now then s = REST end
+  return s, given
+end
+
+local function leave(quota, turn)
+  local s, given = without(quota, turn)
+  if s then quota.s, quota.given = s, quota.given + given end
+end
+
+local function can_return(ask, quota, index)
+  if ask[index] == 0 then return true end
+  if ask.held then return held_until(ask.value, ask.spent, 0) ~= nil end
+  return without(quota, spent_of(ask, quota, index)) ~= nil
+end
+
+-- Whether an ask gets what it wants, quota by quota; those that report something do always. Spends of one bucket are one
+-- spend of all their units.
+local function judge(asks, number, lines, is_tried)
+  local ask, granted = asks[number], true
+  local held, marked = held_of(ask.value, 0), held_of(ask.value, 1)
+  for index, quota in ipairs(ask.group) do
+    local cost, ahead = cost_of(ask, ask.group, index), 0
+    for earlier = 1, (is_tried or ask.mode >= CHARGE) and 0 or number - 1 do
+      local other = asks[earlier]
+      if other.value == ask.value and other.spends then ahead = ahead + cost_of(other, ask.group, index) end
+    end
+    local opens, departs = slot(quota, ask.value, cost + ahead, held)
+    local turn = opens -- the earliest moment at which the ask would be granted
+    if ask.mode == RESERVE then
+      turn = departs - ask.longest
+      if quota.r.queues then turn = max(turn, opens) end
+    end
+    local passed, never = turn <= now, opens == NEVER
+    -- A turn that comes in decades could not be kept.
+    if never or departs > now + HORIZON * 2 / 3 then passed = false end
+    if ask.mode >= CHARGE then passed, never = true, false end
+    if ask.mode == RETURN then passed, turn = can_return(ask, quota, index), now end
+    granted = granted and passed
+    local busy = false
+    if not passed and not never and marked > 0 then
+      local opens_then, leaves = quota.rule.slot(quota.r, quota.s, now, cost + ahead + held - marked)
+      busy = opens_then <= now and (ask.mode ~= RESERVE or leaves - ask.longest <= now)
+    end
+    if ask.spends then ask.departs = max(ask.departs, departs) end
+    lines[#lines + 1] = { ask = ask, quota = quota, cost = cost, passed = passed, busy = busy, never = never,
+      turn = turn, departs = departs, index = index }
+  end
+  return granted
+end
+

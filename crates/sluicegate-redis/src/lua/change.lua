@@ -1,0 +1,156 @@
+-- What becomes of a request that is granted: units that are held, spent, given back or taken back.
+local MOMENTS = 100 -- the most at which units held of a key are due
+
+-- Which asks of a request that waits are held: those that could go sooner, and are no queues, which let go in the order of
+-- arrival. A key can hold half of its burst, or one unit; if there is no more room for that, nothing can be waited for, and the
+-- asks that would have to do not pass.
+local function hold_back(asks, lines, due)
+  local granted, waits, fits, more = true, false, true, {}
+  for _, ask in ipairs(asks) do waits = waits or ask.mode == RESERVE end
+  for _, ask in ipairs(waits and asks or {}) do
+    local value = ask.value
+    if ask.spends and ask.most > 0 and ask.departs < due and not ask.group[1].r.queues then
+      ask.holds = true
+      more[value] = (more[value] or held_of(value, 0)) + ask.most
+      for _, quota in ipairs(ask.group) do
+        fits = fits and more[value] <= max(floor(quota.r.capacity / 2), 1) and #value.held < MOMENTS
+      end
+    end
+  end
+  for _, line in ipairs(fits and {} or lines) do
+    if line.ask.spends and line.departs > now then
+      line.passed, line.turn, line.never, granted = false, line.departs, line.departs == NEVER, false
+    end
+  end
+  return granted
+end
+
+local function hold(value, units, due, marked)
+  if units == 0 then return end
+  local there = held_until(value, due, marked)
+  if there then
+    there.units = there.units + units
+  else
+    table.insert(value.held, { units = units, till = due, marked = marked })
+  end
+end
+
+local function release(ask, till, marked)
+  local there = held_until(ask.value, till, marked)
+  local units = there and min(there.units, ask.most) or 0
+  if units == 0 then return 0 end
+  there.units = there.units - units
+  for index, other in ipairs(ask.value.held) do
+    if other.units == 0 and other.marked < 2 then table.remove(ask.value.held, index) end
+  end
+  return units
+end
+
+-- Turns that are out: 2 and more of an entry say of which quota, and are odd if the turn waits for another one, or in a queue.
+local function note_turn(value, till, kind)
+  for _, there in ipairs(value.held) do
+    if there.marked == kind then
+      there.till = max(there.till, till)
+      return
+    end
+  end
+  table.insert(value.held, { units = 0, till = till, marked = kind })
+end
+
+-- Whether a turn that is out may depend on what would be given back: it would leave a hole before that, and let another go at
+-- the same time.
+local function may_depend(value, quota, index)
+  for _, there in ipairs(value.held) do
+    local is_of = there.marked >= 2 and there.till > now and (not index or floor(there.marked / 2) == index)
+    if is_of and (there.marked % 2 == 1 or quota.rule.outstanding(quota.r, quota.s, now) > quota.r.capacity) then
+      return true
+    end
+  end
+  return false
+end
+
+local change = {}
+
+change[SPEND] = function(ask, due)
+  if ask.mark > 0 then hold(ask.value, ask.most, marked_until(due, ask.mark), 1) end
+  if ask.holds then return hold(ask.value, ask.most, due, 0) end
+  for index, quota in ipairs(due > now and ask.group or {}) do
+    local _, departs = quota.rule.slot(quota.r, quota.s, now, cost_of(ask, ask.group, index))
+    local waits_here = departs >= due and not quota.r.queues
+    note_turn(ask.value, due, index * 2 + (waits_here and 0 or 1))
+  end
+  each_quota(ask.value, function(quota, group, index)
+    local take = group == ask.group and spend or share
+    take(quota, now, due, cost_of(ask, group, index), ask.accounts)
+  end)
+end
+
+change[RESERVE] = change[SPEND]
+
+change[CHARGE] = function(ask)
+  each_quota(ask.value, function(quota, group, index)
+    touch(quota, now, ask.accounts)
+    local took
+    quota.s, took = quota.rule.charge(quota.r, quota.s, cost_of(ask, group, index))
+    if group == ask.group then ask.took[index] = took end
+  end)
+end
+
+-- Gives back as if nothing but this had drained since it was spent, or just now if that is not known.
+local function give(quota, ago, cost)
+  local before = quota.rule.counted(quota.r, quota.s, now)
+  quota.s = quota.rule.refund(quota.r, quota.s, ago, cost)
+  quota.given = quota.given + max(before - quota.rule.counted(quota.r, quota.s, now), 0)
+end
+
+change[REFUND] = function(ask)
+  if ask.mark > 0 then release(ask, marked_until(ask.spent, ask.mark), 1) end
+  if ask.held and release(ask, ask.spent, 0) > 0 then return end
+  local is_turn = ask.spent and ask.traces and ask.spent > now
+  local ago = ask.spent and max(now - ask.spent, 0)
+  each_quota(ask.value, function(quota, group, index)
+    local is_own = group == ask.group
+    local spent = is_own and not ask.held and spent_of(ask, quota, index)
+    if is_own and is_turn then
+      leave(quota, spent)
+    elseif ask.spent and not (spent and quota.kind == 4) and may_depend(ask.value, quota, is_own and index) then
+      return
+    elseif spent then
+      if spent.is_known and not (ask.is_exact or quota.kind == 4) then
+        give(quota, ago, cost_of(ask, group, index))
+      elseif spent.is_known then
+        local given
+        quota.s, given = quota.rule.give_back(quota.r, quota.s, spent, spent.give)
+        quota.given = quota.given + given
+      end
+    elseif not ask.spent or quota.birth <= ask.spent then
+      give(quota, ago, cost_of(ask, group, index))
+    end
+  end)
+end
+
+change[RESET] = function(ask)
+  local value = ask.value
+  while #value > 0 do table.remove(value) end
+  for _, quota in ipairs(ask.group) do quota.s, quota.birth, quota.given = REST, 0, 0 end
+  value[1], value.held = ask.group, {}
+end
+
+-- A turn that has not come; those of other texts keep it.
+change[RETURN] = function(ask)
+  if ask.mark > 0 then release(ask, marked_until(ask.spent, ask.mark), 1) end
+  if ask.held then
+    release(ask, ask.spent, 0)
+  else
+    for index, quota in ipairs(ask.group) do leave(quota, spent_of(ask, quota, index)) end
+  end
+end
+
+change[DEPART] = function(ask)
+  local units = ask.held and release(ask, ask.spent, 0) or 0
+  if units == 0 then return end
+  each_quota(ask.value, function(quota, group, index)
+    share(quota, now, now, min(cost_of(ask, group, index), units), ask.accounts)
+  end)
+end
+
