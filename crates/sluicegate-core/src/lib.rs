@@ -56,7 +56,7 @@ pub use self::in_flight::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Pe
 pub use self::key::{AsKey, Key, KeyRef};
 pub use self::limiter::{Change, Limiters, RateLimiter};
 pub use self::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
-pub use self::policy::{MAX_BUCKETS, OnExceeded, OnOutage, Policy, PolicyBuilder, PolicyQuota};
+pub use self::policy::{MAX_BUCKETS, OnExceeded, OnFull, OnOutage, Policy, PolicyBuilder, PolicyQuota};
 pub use self::quota::{IntoQuota, Quota};
 pub use self::receipt::{Receipt, Trace};
 pub use self::registry::Registry;

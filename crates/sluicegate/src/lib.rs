@@ -26,8 +26,8 @@ pub use sluicegate_core::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Pe
 pub use sluicegate_core::{
     Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Change, Clock,
     ConfigError, ConfigErrorKind, Decision, Drain, Inherit, IntoQuota, Key, KeyRef, Limiters, MAX_BUCKETS,
-    ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, OnOutage, Opened, Outcome,
-    Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Receipt, Refill, Registry, Resilient,
+    ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, OnFull, OnOutage, Opened,
+    Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Receipt, Refill, Registry, Resilient,
     ResilientBuilder, ResilientStatus, Standing, Store, StoreError, StoreErrorKind, SystemClock, Trace, Turn,
     Unsettled, Verdict,
 };

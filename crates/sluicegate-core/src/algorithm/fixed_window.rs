@@ -153,6 +153,16 @@ impl FixedWindow {
         self.state(window)
     }
 
+    /// The higher count of the two, in the later window of the two.
+    pub(super) fn heavier(&self, one: State, other: State, now_us: u64) -> State {
+        let (one, other) = (self.window(one, now_us), self.window(other, now_us));
+        self.state(Window {
+            start_us: one.start_us.max(other.start_us),
+            used: one.used.max(other.used),
+            closed: one.closed || other.closed,
+        })
+    }
+
     /// Spends at once up to the ceiling; says how many units took effect.
     pub(super) fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).used));

@@ -242,6 +242,17 @@ impl Rule {
         state.map(|state| if state.until_us <= now_us { State::REST } else { state })
     }
 
+    /// A state that lets nothing pass at any moment that one of these two would not: the heavier one, or what is as heavy as
+    /// both. Of two states that are not at rest.
+    pub(crate) fn heavier(&self, one: State, other: State, now_us: u64) -> State {
+        match self {
+            Self::Gcra(_) => std::cmp::max_by_key(one, other, |state| (state.until_us, !state.aux)),
+            Self::FixedWindow(rule) => rule.heavier(one, other, now_us),
+            Self::SlidingCounter(rule) => rule.heavier(one, other, now_us),
+            Self::SlidingLog(_) => one,
+        }
+    }
+
     /// How full the bucket is, in the finest measure of its rule: parts of a unit under GCRA, whole units otherwise.
     #[inline]
     pub fn level(&self, state: State, now_us: u64) -> u64 {

@@ -169,6 +169,19 @@ impl SlidingCounter {
         self.state(&window)
     }
 
+    /// The higher counts of the two, in the later window of the two.
+    pub(super) fn heavier(&self, one: State, other: State, now_us: u64) -> State {
+        let start_us = [one, other].map(|state| self.window(state, now_us).start_us);
+        let last_us = start_us[0].max(start_us[1]);
+        let (one, other) = (self.window(one, last_us), self.window(other, last_us));
+        self.state(&Window {
+            start_us: last_us,
+            previous: one.previous.max(other.previous),
+            current: one.current.max(other.current),
+            closed: one.closed || other.closed,
+        })
+    }
+
     /// Spends at once up to the ceiling; says how many units took effect.
     pub(super) fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).current));

@@ -10,9 +10,10 @@ use super::account::Account;
 use super::ahead::Ahead;
 use super::holds::Holds;
 use super::home::Home;
+use super::table::Kept;
 use crate::algorithm::Rule;
 use crate::error::ConfigError;
-use crate::policy::Policy;
+use crate::policy::{OnFull, Policy};
 use crate::store::{Ask, Inherit};
 
 /// The buckets of one policy, one per quota.
@@ -39,6 +40,7 @@ pub(super) struct Bucket {
     keys: usize,
     /// Whether it keeps accounts.
     pub(super) accounts: bool,
+    on_full: OnFull,
     pub(super) holds: Holds,
     pub(super) ahead: Ahead,
     births: AtomicU64,
@@ -201,7 +203,7 @@ impl Bucket {
             store.check_log(policy, log)?;
         }
         // Allocated now, so that no decision is the first.
-        let home = Home::new(store, &rule, keys, policy.gives_back());
+        let home = Home::new(store, policy, &rule);
         Ok(Self {
             rule,
             capacity: rule.capacity(),
@@ -211,6 +213,7 @@ impl Bucket {
             salt: store.fresh_salt(),
             keys,
             accounts: policy.gives_back(),
+            on_full: policy.on_full(),
             holds: Holds::new(keys),
             ahead: Ahead::default(),
             births: AtomicU64::new(0),
@@ -222,7 +225,8 @@ impl Bucket {
 
     /// Whether it is what a quota with that rule would get.
     fn serves(&self, store: &Inner, policy: &Policy, rule: &Rule) -> bool {
-        self.rule == *rule && self.keys == store.keys_of(policy) && self.accounts == policy.gives_back()
+        let own = (&self.rule, self.keys, self.accounts, self.on_full);
+        own == (rule, store.keys_of(policy), policy.gives_back(), policy.on_full())
     }
 
     /// The account of a key's bucket that leaves rest.
@@ -232,6 +236,12 @@ impl Bucket {
         }
         // Relaxed: it only has to be another number each time.
         Account::born(self.births.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The account of a key that is spent from at this moment: a new one if the key is at rest, or inherits its state.
+    pub(super) fn account_of(&self, kept: &Kept, at_us: u64) -> Account {
+        let is_born = kept.state.until_us <= at_us || kept.account.birth() == 0;
+        if is_born { self.new_account() } else { kept.account }
     }
 
     /// Whether what an ask gives back may have been spent before this bucket began, or before the key was reset: which key

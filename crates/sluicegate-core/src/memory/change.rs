@@ -98,8 +98,7 @@ impl Place<'_> {
     /// Stores the state after a spend, and says what there is to know of it.
     fn spent(&mut self, cell: &Cell<'_>, before: Kept, after: State, now_us: u64, at_us: u64) -> Trace {
         let Cell { bucket, hash, .. } = *cell;
-        let is_born = before.state.until_us <= now_us;
-        let account = if is_born { bucket.new_account() } else { before.account };
+        let account = bucket.account_of(&before, now_us);
         self.put(hash, Kept { state: after, account }, &bucket.rule, now_us);
         if !bucket.accounts && at_us <= now_us {
             // Nobody will be told.
@@ -172,7 +171,8 @@ impl Place<'_> {
 
     fn given(&mut self, cell: &Cell<'_>, mut kept: Kept, given: u64, now_us: u64) {
         if cell.bucket.accounts {
-            kept.account = kept.account.plus(given).unwrap_or_else(|| cell.bucket.new_account());
+            let account = kept.account.plus(given).filter(|account| account.birth() != 0);
+            kept.account = account.unwrap_or_else(|| cell.bucket.new_account());
         }
         self.put(cell.hash, kept, &cell.bucket.rule, now_us);
     }

@@ -26,6 +26,8 @@ struct Estate {
     held: Held,
     /// Units that are counted, and held.
     spent: u64,
+    /// Whether the key itself is not known there, and only inherits: that is not to be added again each time.
+    inherited: bool,
 }
 
 enum Left {
@@ -95,9 +97,10 @@ impl Place<'_> {
     /// What is known of a key here, if it is not at rest.
     fn estate(&mut self, cell: &Cell<'_>, now_us: u64) -> Option<Estate> {
         let (rule, held) = (&cell.bucket.rule, cell.bucket.holds.of(cell.hash));
+        let inherited = !self.knows(cell.hash, now_us);
         let (left, spent) = match self {
             Place::Log(shard) => {
-                (Left::Entries(shard.copy(cell.hash, now_us).0), shard.used(cell.hash, now_us))
+                (Left::Entries(shard.entries(cell.hash, now_us)), shard.used(cell.hash, now_us))
             }
             place => {
                 let state = place.state(cell.hash);
@@ -106,7 +109,7 @@ impl Place<'_> {
             }
         };
         let spent = spent.saturating_add(units(&held));
-        (spent > 0).then_some(Estate { left, held, spent })
+        (spent > 0).then_some(Estate { left, held, spent, inherited })
     }
 
     /// Forgets a key that was handed over.
@@ -121,15 +124,18 @@ impl Place<'_> {
     /// Starts the key with what it has left of another policy.
     ///
     /// A key that is known here already was spent from under the old policy after the new one began, by a request that
-    /// was under way: then only what that one spent is added. What was held is a turn at its departure from now on.
+    /// was under way: then only what that one spent is added. What the key inherits there is no more than what it has to
+    /// have here at least. What was held is a turn at its departure from now on.
     fn adopt(&mut self, cell: &Cell<'_>, from: &Rule, estate: &Estate, how: Inherit, now_us: u64) {
         let Cell { bucket, hash, .. } = *cell;
         let Estate { left, held, .. } = estate;
         let spent = estate.spent.saturating_sub(units(held));
+        let missing = |known: u64| if estate.inherited { spent.saturating_sub(known) } else { spent };
         match self {
             Place::Log(shard) => {
                 match left {
                     _ if shard.used(hash, now_us) > 0 => {
+                        let spent = missing(shard.used(hash, now_us));
                         shard.spend(hash, now_us, now_us, spent);
                     }
                     Left::Entries(entries) if how == Inherit::Spent || *from == bucket.rule => {
@@ -156,6 +162,8 @@ impl Place<'_> {
                 let rule = &bucket.rule;
                 let mut known = place.kept(hash);
                 if known.state.until_us > now_us {
+                    known.account = bucket.account_of(&known, now_us);
+                    let spent = missing(rule.outstanding(known.state, now_us));
                     known.state = rule.spend(known.state, now_us, now_us, spent);
                 } else {
                     let state = match (left, kept(left, from, rule, spent, how, now_us)) {

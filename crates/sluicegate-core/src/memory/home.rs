@@ -4,8 +4,9 @@ use std::sync::MutexGuard;
 
 use super::Inner;
 use super::logs::{Logs, Shard};
-use super::table::{Kept, Locked, Table};
+use super::table::{self, Kept, Locked, Table};
 use crate::algorithm::{Rule, State};
+use crate::policy::{OnFull, Policy};
 
 /// The table of one quota of one policy, or its logs. Allocated when the policy is opened, and never larger.
 pub(super) enum Home {
@@ -49,17 +50,20 @@ macro_rules! tables {
 }
 
 impl Home {
-    pub(super) fn new(store: &Inner, rule: &Rule, keys: usize, accounts: bool) -> Self {
-        let (slots, evictions) = (|per_cent: usize| keys.saturating_mul(per_cent) / 100, &store.evictions);
+    pub(super) fn new(store: &Inner, policy: &Policy, rule: &Rule) -> Self {
+        let (keys, on_full) = (store.keys_of(policy), policy.on_full());
+        let slots = |per_cent: usize| keys.saturating_mul(per_cent) / 100;
+        let count = if on_full == OnFull::Inherit { &store.inherited } else { &store.evictions };
         match rule {
             Rule::SlidingLog(log) => {
-                Self::Logs(Logs::new(*log, keys, store.settings.log_entries, store.fresh_salt(), evictions))
+                let entries = store.settings.log_entries;
+                Self::Logs(Logs::new(*log, (keys, entries), on_full, store.fresh_salt(), count))
             }
-            _ => match (rule.fits_one_word(), accounts) {
-                (true, false) => Self::Narrow(Table::new(slots(OF_FIVE), evictions)),
-                (false, false) => Self::Wide(Table::new(slots(OF_THREE), evictions)),
-                (true, true) => Self::NarrowKept(Table::new(slots(OF_THREE), evictions)),
-                (false, true) => Self::WideKept(Table::new(slots(OF_TWO), evictions)),
+            _ => match (rule.fits_one_word(), policy.gives_back()) {
+                (true, false) => Self::Narrow(Table::new(slots(OF_FIVE), on_full, count)),
+                (false, false) => Self::Wide(Table::new(slots(OF_THREE), on_full, count)),
+                (true, true) => Self::NarrowKept(Table::new(slots(OF_THREE), on_full, count)),
+                (false, true) => Self::WideKept(Table::new(slots(OF_TWO), on_full, count)),
             },
         }
     }
@@ -92,7 +96,7 @@ impl Home {
 
 /// All that a set or a key's log holds.
 pub(super) enum Copied {
-    Set([[u64; 4]; 5]),
+    Set(table::Copy),
     Log((Vec<(u64, u64)>, u32)),
 }
 
@@ -108,6 +112,11 @@ impl Place<'_> {
 
     pub(super) fn put(&mut self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
         tables!(self, Place, set => set.put(set.find(hash), hash, kept, rule, now_us), Place::Log(_) => {});
+    }
+
+    /// Whether the key is here itself: of another, what it inherits is known at most.
+    pub(super) fn knows(&mut self, hash: u64, now_us: u64) -> bool {
+        tables!(self, Place, set => set.find(hash).is_some(), Place::Log(shard) => shard.knows(hash, now_us))
     }
 
     /// Forgets a key.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::holds::{Hold, Identity};
 use crate::algorithm::{SlidingLog, Slot};
+use crate::policy::OnFull;
 
 /// The sliding logs of a quota's keys, in shards with a fixed number of keys and of entries each.
 ///
@@ -24,20 +25,23 @@ const TIDIED_PER_SPEND: usize = 2;
 /// Logs among which the least indebted is chosen when a shard is full.
 const CANDIDATES: usize = 16;
 
+/// Keys of a shard that share what one of them leaves.
+const HEIRS: usize = 8;
+
 const NIL: u32 = u32::MAX;
 
 impl Logs {
     /// Room for so many keys and entries. `seed` chooses at random which keys are looked at when there is no room.
     pub(super) fn new(
         rule: SlidingLog,
-        keys: usize,
-        entries: usize,
+        (keys, entries): (usize, usize),
+        on_full: OnFull,
         seed: u64,
         evictions: &Arc<AtomicU64>,
     ) -> Self {
+        let room = (keys.div_ceil(SHARDS), entries.div_ceil(SHARDS));
         let shard = |number: u64| {
-            let (keys, entries) = (keys.div_ceil(SHARDS), entries.div_ceil(SHARDS));
-            Mutex::new(Shard::new(rule, keys, entries, seed.wrapping_add(number), Arc::clone(evictions)))
+            Mutex::new(Shard::new(rule, room, on_full, seed.wrapping_add(number), Arc::clone(evictions)))
         };
         Self { shards: (0..SHARDS as u64).map(shard).collect() }
     }
@@ -75,6 +79,8 @@ pub(super) struct Shard {
     hand: usize,
     random: u64,
     births: u32,
+    /// What logs that made room have left to others, by the hash; empty if they are forgotten.
+    left: Box<[(u64, u64)]>,
     evictions: Arc<AtomicU64>,
 }
 
@@ -114,8 +120,15 @@ fn narrow(units: u64) -> u32 {
 }
 
 impl Shard {
-    fn new(rule: SlidingLog, keys: usize, entries: usize, seed: u64, evictions: Arc<AtomicU64>) -> Self {
-        let (keys, entries) = (keys.clamp(1, NIL as usize - 1), entries.clamp(1, NIL as usize - 1));
+    fn new(
+        rule: SlidingLog,
+        (keys, entries): (usize, usize),
+        on_full: OnFull,
+        seed: u64,
+        evictions: Arc<AtomicU64>,
+    ) -> Self {
+        let [keys, entries] = [keys, entries].map(|room| room.clamp(1, NIL as usize - 1));
+        let inherited = if on_full == OnFull::Inherit { keys.div_ceil(HEIRS) } else { 0 };
         Self {
             rule,
             // The room is taken now; its pages are touched as they are needed.
@@ -128,6 +141,7 @@ impl Shard {
             hand: 0,
             random: seed | 1,
             births: 0,
+            left: vec![(0, 0); inherited].into(),
             evictions,
         }
     }
@@ -139,13 +153,14 @@ impl Shard {
 
     /// When `cost` would pass if nothing else arrived, beside what is held.
     pub(super) fn slot(&mut self, hash: u64, held: &[Hold], now_us: u64, cost: u64) -> Slot {
-        let (head, sum) = match self.current(hash, now_us) {
-            Some(log) => (self.logs[log].head, self.logs[log].sum),
-            None => (NIL, 0),
+        let (head, sum, inherited) = match self.current(hash, now_us) {
+            Some(log) => (self.logs[log].head, self.logs[log].sum, None),
+            None => (NIL, 0, self.inherited(hash, now_us)),
         };
+        let sum = inherited.map_or(sum, |(_, cost)| cost);
         // What is held counts from now on, and until a period after its departure: as a turn does.
         let mut turns = held.iter().map(|hold| (hold.until_us, hold.units)).peekable();
-        let mut entries = self.chain(head).peekable();
+        let mut entries = inherited.into_iter().chain(self.chain(head)).peekable();
         let all = std::iter::from_fn(|| match (entries.peek(), turns.peek()) {
             (Some((entry_us, _)), Some((turn_us, _))) if turn_us < entry_us => turns.next(),
             (None, _) => turns.next(),
@@ -154,12 +169,21 @@ impl Shard {
         self.rule.slot(all, sum.saturating_add(super::holds::units(held)), now_us, cost)
     }
 
-    /// Enters `cost` as admitted at `at_us`, and says where.
+    /// Enters `cost` as admitted at `at_us`, after what the key inherits, and says where.
     pub(super) fn spend(&mut self, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Entered {
         if cost == 0 {
             return Entered::default();
         }
         self.tidy(now_us);
+        if !self.knows(hash, now_us)
+            && let Some((left_us, left)) = self.inherited(hash, now_us)
+        {
+            self.enter(hash, now_us, left_us, left);
+        }
+        self.enter(hash, now_us, at_us, cost)
+    }
+
+    fn enter(&mut self, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Entered {
         let cost = narrow(cost);
         let log = match self.current(hash, now_us) {
             Some(log) => log,
@@ -260,12 +284,52 @@ impl Shard {
 
     /// The units that are counted.
     pub(super) fn used(&mut self, hash: u64, now_us: u64) -> u64 {
-        self.current(hash, now_us).map_or(0, |log| self.logs[log].sum)
+        match self.current(hash, now_us) {
+            Some(log) => self.logs[log].sum,
+            None => self.inherited(hash, now_us).map_or(0, |(_, cost)| cost),
+        }
     }
 
     /// Microseconds until the log is empty.
     pub(super) fn reset_after_us(&mut self, hash: u64, now_us: u64) -> u64 {
-        self.current(hash, now_us).map_or(0, |log| self.until_us(&self.logs[log]).saturating_sub(now_us))
+        let until_us = match self.current(hash, now_us) {
+            Some(log) => self.until_us(&self.logs[log]),
+            None => self.inherited(hash, now_us).map_or(0, |(at_us, _)| self.over_us(at_us)),
+        };
+        until_us.saturating_sub(now_us)
+    }
+
+    /// Whether the key has a log of its own.
+    pub(super) fn knows(&mut self, hash: u64, now_us: u64) -> bool {
+        self.current(hash, now_us).is_some()
+    }
+
+    /// The entries of a key's log, or the one that it would begin with.
+    pub(super) fn entries(&mut self, hash: u64, now_us: u64) -> Vec<(u64, u64)> {
+        let (entries, _) = self.copy(hash, now_us);
+        if entries.is_empty() { self.inherited(hash, now_us).into_iter().collect() } else { entries }
+    }
+
+    /// The entry that the log of a key begins with that is not known here: all that was left, at the time of the newest.
+    fn inherited(&self, hash: u64, now_us: u64) -> Option<(u64, u64)> {
+        let left = *self.left.get(self.heirs_of(hash))?;
+        (left.1 > 0 && !self.rule.is_over(left.0, now_us)).then_some(left)
+    }
+
+    /// Leaves what a log holds that has to make room.
+    fn leave(&mut self, log: usize, now_us: u64) {
+        let Log { hash, sum, tail, .. } = self.logs[log];
+        let newest_us = self.entries.get(tail as usize).map_or(0, |entry| entry.at_us);
+        let (before_us, before) = self.inherited(hash, now_us).unwrap_or_default();
+        let heirs = self.heirs_of(hash);
+        if let Some(left) = self.left.get_mut(heirs) {
+            *left = (newest_us.max(before_us), sum.max(before));
+        }
+    }
+
+    /// Which keys share what one of them leaves.
+    fn heirs_of(&self, hash: u64) -> usize {
+        (((hash >> 32) * self.left.len() as u64) >> 32) as usize
     }
 
     /// The times and costs of a key's entries, oldest first, and which log it is.
@@ -280,7 +344,7 @@ impl Shard {
     pub(super) fn restore(&mut self, hash: u64, (entries, birth): &(Vec<(u64, u64)>, u32), now_us: u64) {
         self.reset(hash);
         for &(at_us, cost) in entries {
-            self.spend(hash, now_us, at_us, cost);
+            self.enter(hash, now_us, at_us, cost);
         }
         if let Some(&log) = self.index.get(&hash) {
             self.logs[log as usize].birth = *birth;
@@ -315,7 +379,11 @@ impl Shard {
         let head = self.logs[log].head;
         let Some(&Entry { cost, next, .. }) = self.entries.get(head as usize) else { return };
         let log = &mut self.logs[log];
-        log.sum -= u64::from(cost);
+        match self.entries.get_mut(next as usize).filter(|_| !self.left.is_empty()) {
+            // Where nothing is forgotten, it counts as long as the next one.
+            Some(next) if next.cost.checked_add(cost).is_some() => next.cost += cost,
+            _ => log.sum -= u64::from(cost),
+        }
         log.head = next;
         if next == NIL {
             log.tail = NIL;
@@ -333,7 +401,11 @@ impl Shard {
 
     fn until_us(&self, log: &Log) -> u64 {
         let newest = self.entries.get(log.tail as usize);
-        newest.map_or(0, |entry| entry.at_us.saturating_add(self.rule.period_us().get()))
+        newest.map_or(0, |entry| self.over_us(entry.at_us))
+    }
+
+    fn over_us(&self, at_us: u64) -> u64 {
+        at_us.saturating_add(self.rule.period_us().get())
     }
 
     fn open(&mut self, hash: u64, now_us: u64) -> usize {
@@ -419,7 +491,10 @@ impl Shard {
             }
         }
         match (least, spared) {
-            (Some((_, log)), _) => self.close(log),
+            (Some((_, log)), _) => {
+                self.leave(log, now_us);
+                self.close(log);
+            }
             // Only a debt can make one log outgrow its shard: it gives up its own oldest entry.
             (None, Some(log)) => self.drop_oldest(log),
             (None, None) => {}
@@ -446,7 +521,9 @@ mod tests {
 
     fn shard(keys: usize, entries: usize, limit: u64, period: Duration) -> Shard {
         match Rule::new(Algorithm::SlidingLog, Quota::new(limit, period)) {
-            Ok(Rule::SlidingLog(rule)) => Shard::new(rule, keys, entries, 42, Arc::default()),
+            Ok(Rule::SlidingLog(rule)) => {
+                Shard::new(rule, (keys, entries), OnFull::Forget, 42, Arc::default())
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -9,14 +9,18 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::account::Account;
 use crate::algorithm::{Rule, State};
+use crate::policy::OnFull;
 
 /// A fixed table of 64-byte sets, for the keys of one quota. A key's hash says which set it lives in (low half) and how
 /// it is told apart there (high half, the tag).
 ///
 /// A slot whose state is back at rest is free by definition, so nothing ever has to be swept. When all slots of a
-/// set are in use, the least indebted makes room: a flood of new keys drives out its own kind, never a heavy debtor.
+/// set are in use, the least indebted makes room: a flood of new keys drives out its own kind, never a heavy debtor. It is
+/// forgotten, or leaves what it owes to its set: then keys that are new there start with the heaviest such debt.
 pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     sets: Box<[Set<SLOTS, WORDS>]>,
+    /// What keys that made room have left to each set; empty if they are forgotten.
+    left: Box<[[AtomicU64; WORDS]]>,
     evictions: Arc<Count>,
 }
 
@@ -41,15 +45,23 @@ pub(super) struct Kept {
     pub(super) account: Account,
 }
 
+/// All that a set knows: a row for each slot, its tag and its words, and one for what was left to the set.
+pub(super) type Copy = [[u64; 4]; 6];
+
 const LOW_BITS: u32 = 12;
 const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
 const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
 impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, WORDS, ACCOUNTS> {
-    /// A table of at least `slots` slots, that counts in `evictions` what it has to forget.
-    pub(super) fn new(slots: usize, evictions: &Arc<Count>) -> Self {
-        let sets = (0..slots.div_ceil(SLOTS).max(1)).map(|_| Set::default()).collect();
-        Self { sets, evictions: Arc::clone(evictions) }
+    /// A table of at least `slots` slots, that counts in `evictions` how often a key has to make room.
+    pub(super) fn new(slots: usize, on_full: OnFull, evictions: &Arc<Count>) -> Self {
+        let sets = slots.div_ceil(SLOTS).max(1);
+        let inherited = if on_full == OnFull::Inherit { sets } else { 0 };
+        Self {
+            sets: (0..sets).map(|_| Set::default()).collect(),
+            left: (0..inherited).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
+            evictions: Arc::clone(evictions),
+        }
     }
 
     /// The set that a hash belongs to.
@@ -60,13 +72,13 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, 
 
     /// Locks a set until the guard is dropped. Whoever locks several locks them in the order of their indices.
     #[inline]
-    pub(super) fn lock(&self, set: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
-        let set = &self.sets[set];
+    pub(super) fn lock(&self, index: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
+        let set = &self.sets[index];
         // Acquire: what the last holder wrote to the set is seen. All accesses in between may then be relaxed.
         while set.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
             wait_for(&set.locked);
         }
-        Locked { set, evictions: &self.evictions }
+        Locked { set, table: self, index }
     }
 
     /// How many slots there are.
@@ -95,7 +107,8 @@ impl<const SLOTS: usize, const WORDS: usize> Default for Set<SLOTS, WORDS> {
 /// A locked set.
 pub(super) struct Locked<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     set: &'a Set<SLOTS, WORDS>,
-    evictions: &'a Count,
+    table: &'a Table<SLOTS, WORDS, ACCOUNTS>,
+    index: usize,
 }
 
 impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
@@ -106,10 +119,17 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         self.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
     }
 
-    /// What is in a slot that `find` found; that of a key at rest if it found none.
+    /// What is in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
     #[inline]
     pub(super) fn get(&self, slot: Option<usize>) -> Kept {
-        slot.map_or_else(Kept::default, |slot| load::<WORDS, ACCOUNTS>(&self.set.states[slot]))
+        let words = slot.map_or_else(|| self.left(), |slot| Some(&self.set.states[slot]));
+        words.map_or_else(Kept::default, load::<WORDS, ACCOUNTS>)
+    }
+
+    /// What keys that made room have left to this set.
+    #[inline]
+    fn left(&self) -> Option<&[AtomicU64; WORDS]> {
+        self.table.left.get(self.index)
     }
 
     /// Stores what is known of a hash in the slot that `find` found for it, or in the place of the least indebted.
@@ -132,11 +152,21 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         };
         let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
         if debt_of(&victim).is_some() {
-            self.evictions.fetch_add(1, Ordering::Relaxed);
+            self.table.evictions.fetch_add(1, Ordering::Relaxed);
             self.forget_one();
+            self.leave(&self.set.states[victim], rule, now_us);
         }
         self.set.tags[victim].store(tag_of(hash), Ordering::Relaxed);
         store::<WORDS, ACCOUNTS>(&self.set.states[victim], kept);
+    }
+
+    /// Leaves to the set what a key owes that has to make room.
+    fn leave(&self, words: &[AtomicU64; WORDS], rule: &Rule, now_us: u64) {
+        let Some(left) = self.left() else { return };
+        let [before, state] = [left, words].map(|words| load::<WORDS, ACCOUNTS>(words).state);
+        let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
+        // Without an account: what one key has spent, another cannot give back.
+        store::<WORDS, ACCOUNTS>(left, Kept { state, account: Account::default() });
     }
 
     /// Puts a key to rest, whatever it owes.
@@ -157,24 +187,30 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     }
 
     /// All that the set knows.
-    pub(super) fn copy(&self) -> [[u64; 4]; 5] {
-        let mut copy = [[0; 4]; 5];
+    pub(super) fn copy(&self) -> Copy {
+        let mut copy = [[0; 4]; 6];
         for ((to, words), tag) in copy.iter_mut().zip(&self.set.states).zip(&self.set.tags) {
             to[0] = u64::from(tag.load(Ordering::Relaxed)) << 32;
             for (to, word) in to[1..].iter_mut().zip(words) {
                 *to = word.load(Ordering::Relaxed);
             }
         }
+        for (to, word) in copy[5].iter_mut().zip(self.left().into_iter().flatten()) {
+            *to = word.load(Ordering::Relaxed);
+        }
         copy
     }
 
     /// The set as it was when it was copied.
-    pub(super) fn restore(&mut self, copy: &[[u64; 4]; 5]) {
+    pub(super) fn restore(&mut self, copy: &Copy) {
         for ((from, words), tag) in copy.iter().zip(&self.set.states).zip(&self.set.tags) {
             tag.store(tag_of(from[0]), Ordering::Relaxed);
             for (from, word) in from[1..].iter().zip(words) {
                 word.store(*from, Ordering::Relaxed);
             }
+        }
+        for (from, word) in copy[5].iter().zip(self.left().into_iter().flatten()) {
+            word.store(*from, Ordering::Relaxed);
         }
     }
 }
@@ -268,7 +304,7 @@ mod tests {
     }
 
     fn table<const S: usize, const W: usize, const A: bool>() -> Table<S, W, A> {
-        Table::new(S, &Arc::default())
+        Table::new(S, OnFull::Forget, &Arc::default())
     }
 
     fn put<const S: usize, const W: usize, const A: bool>(
@@ -345,7 +381,7 @@ mod tests {
 
     #[test]
     fn hashes_spread_over_all_sets() {
-        let table = Table::<5, 1, false>::new(5 * 7, &Arc::default());
+        let table = Table::<5, 1, false>::new(5 * 7, OnFull::Forget, &Arc::default());
         let sets: std::collections::HashSet<_> =
             (0..=u32::MAX).step_by(1 << 24).map(|h| table.set_of(u64::from(h))).collect();
         assert_eq!(sets.len(), 7);
@@ -375,7 +411,7 @@ mod model {
     #[test]
     fn no_interleaving_loses_an_update() {
         loom::model(|| {
-            let table = Arc::new(Table::<3, 2, false>::new(3, &std::sync::Arc::default()));
+            let table = Arc::new(Table::<3, 2, false>::new(3, OnFull::Forget, &std::sync::Arc::default()));
             let other = Arc::clone(&table);
             let thread = thread::spawn(move || {
                 add_one(&other, 1);

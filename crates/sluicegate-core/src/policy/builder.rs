@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{MAX_BUCKETS, OnExceeded, OnOutage, Policy, PolicyQuota};
+use super::{MAX_BUCKETS, OnExceeded, OnFull, OnOutage, Policy, PolicyQuota};
 use crate::algorithm::{Algorithm, Drain, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::limiter::RateLimiter;
@@ -30,6 +30,7 @@ pub struct PolicyBuilder {
     pub(super) debt: Option<u64>,
     /// Keys that a store of fixed size makes room for; as the store has it by default.
     pub(super) capacity: Option<usize>,
+    pub(super) on_full: OnFull,
 }
 
 impl PolicyBuilder {
@@ -46,6 +47,7 @@ impl PolicyBuilder {
             version: None,
             debt: None,
             capacity: None,
+            on_full: OnFull::default(),
         }
     }
 
@@ -112,6 +114,14 @@ impl PolicyBuilder {
         self
     }
 
+    /// What becomes of the least indebted key when a store of fixed size has no room for another one. Default:
+    /// [`OnFull::Forget`]. [`OnFull::Inherit`] takes an eighth more memory for states of one word, a quarter for those of
+    /// two; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size does not ask.
+    pub fn on_full(mut self, action: OnFull) -> Self {
+        self.on_full = action;
+        self
+    }
+
     /// Gives the policy a version, for deployments on a store that instances share: where instances disagree about the
     /// policy of this name, the highest version decides for all of them. Without versions, a key has what each of the
     /// policies allows by itself, and what passes under one counts under all.
@@ -174,6 +184,7 @@ impl PolicyBuilder {
             version: self.version,
             debt: self.debt,
             capacity: self.capacity,
+            on_full: self.on_full,
         })
     }
 

@@ -41,6 +41,22 @@ pub enum OnOutage {
     Deny,
 }
 
+/// What becomes of the least indebted key of a store of fixed size when there is no room for another one in debt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnFull {
+    /// It is forgotten, and starts afresh: whoever comes is served, and a flood may free a debtor that owes less.
+    #[default]
+    Forget,
+    /// New keys inherit what it owes, where they share its part of the table: no flood frees a debtor, for limits where
+    /// forgetting is worse than refusing.
+    ///
+    /// The price: in a flood, new keys that have spent nothing start with a debt, and may be refused until it has
+    /// drained. That takes no longer than the heaviest debt that had to make room; one window more where windows begin
+    /// with a key's first unit.
+    Inherit,
+}
+
 /// A named set of quotas with an algorithm, and what to do when they are exceeded.
 ///
 /// All quotas of a policy are decided together: a request spends from all of them or from none.
@@ -71,6 +87,7 @@ pub struct Policy {
     version: Option<u64>,
     debt: Option<u64>,
     capacity: Option<usize>,
+    on_full: OnFull,
 }
 
 /// One quota of a policy.
@@ -189,6 +206,11 @@ impl Policy {
     /// How many keys a store of fixed size makes room for, if it has a capacity of its own.
     pub fn capacity(&self) -> Option<usize> {
         self.capacity
+    }
+
+    /// What becomes of the least indebted key of a store of fixed size that is full.
+    pub fn on_full(&self) -> OnFull {
+        self.on_full
     }
 
     /// Its version, if it has one: on a store that several instances share, the highest decides.

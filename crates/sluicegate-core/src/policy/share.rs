@@ -56,6 +56,7 @@ impl Policy {
             version: self.version,
             debt: self.debt.map(part),
             capacity: self.capacity,
+            on_full: self.on_full,
         }
         .build()
     }

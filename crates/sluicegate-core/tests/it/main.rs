@@ -9,6 +9,7 @@ mod exact;
 mod floods;
 mod handles;
 mod in_flight;
+mod inherited;
 mod invariants;
 mod leaving;
 mod model;
