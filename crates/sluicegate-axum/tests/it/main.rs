@@ -5,6 +5,7 @@ mod agreement;
 mod conditional;
 mod connect_info;
 mod default_limit;
+mod doors;
 mod fallback;
 #[path = "../../../sluicegate-tower/tests/it/log.rs"]
 mod log;

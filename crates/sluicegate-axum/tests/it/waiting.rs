@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::support::{request, send, store_on};
 
 /// Tokio's time, so that a pause of one is a pause of both.
-struct Paused(Instant);
+pub(crate) struct Paused(pub(crate) Instant);
 
 impl Clock for Paused {
     fn now_us(&self) -> u64 {

@@ -84,13 +84,15 @@ impl RateLimiter {
     }
 
     /// Replaces the policy for everybody who names it on this store; `inherit` says how keys start under the new one. By an
-    /// equal policy it changes nothing, unless everybody is to start afresh.
+    /// equal policy it changes nothing, unless everybody is to start afresh. Accounts that are
+    /// [kept](Self::keep_accounts) stay kept.
     ///
     /// # Errors
     /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.
     pub fn replace(&self, policy: Policy, inherit: Inherit) -> Result<(), ConfigError> {
         let _one_at_a_time = self.0.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.swap(policy, inherit)
+        let keeps_accounts = policy.gives_back() || !self.policy().gives_back();
+        self.swap(if keeps_accounts { policy } else { policy.with_refunds() }, inherit)
     }
 
     /// From now on the store keeps account of what is given back, so that a refund is exact; see

@@ -82,6 +82,27 @@ fn accounts_are_kept_for_everybody_as_soon_as_somebody_needs_them() {
     assert!(limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(5)).policy().gives_back());
 }
 
+/// A reload lost the accounts that a layer needs, and the receipts of the requests under way with them.
+#[test]
+fn accounts_that_are_kept_stay_kept_whatever_replaces_the_policy() {
+    for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs, Inherit::Proportional, Inherit::Additive] {
+        let (store, _) = store();
+        let limiter = Policy::gcra("p", "5/min").refunds().on(&store).expect("it fits");
+        for quota in ["5/min", "9/min"] {
+            limiter
+                .replace(Policy::gcra("p", quota).build().expect("it is valid"), inherit)
+                .expect("it fits");
+            assert!(limiter.policy().gives_back(), "{inherit:?}, {quota}");
+        }
+    }
+    let (store, _) = store();
+    let limiter = Policy::gcra("p", "5/min").refunds().on(&store).expect("it fits");
+    let mut receipt = answer(limiter.check_cost("k", 3)).take_receipt(0).expect("it has spent");
+    let identical = Policy::gcra("p", "5/min").build().expect("it is valid");
+    limiter.replace(identical, Inherit::Spent).expect("it fits");
+    assert_eq!(answer(limiter.refund_of(&mut receipt, "k", 3)).remaining(), 5);
+}
+
 #[test]
 fn a_receipt_is_taken_once_and_what_was_given_back_is_gone_from_it() {
     let (store, _) = store();

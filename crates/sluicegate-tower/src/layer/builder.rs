@@ -230,8 +230,8 @@ impl<R> RateLimitLayerBuilder<R> {
         check(&self.limits).map_err(|problem| ConfigError::new(ConfigErrorKind::Layer, problem))?;
         let Self { limits, respond, settings } = self;
         let Settings { door, style, spread, waits, extensions, meters } = settings;
-        for limiter in limits.iter().filter(|limit| meters || limit.gives_back()).flat_map(Limit::limiters) {
-            limiter.keep_accounts()?;
+        for limit in limits.iter().filter(|limit| meters || limit.gives_back()) {
+            limit.keep_accounts()?;
         }
         let mut shared = Shared::new(limits, respond);
         shared.spread = spread;

@@ -60,7 +60,14 @@ pub struct RateLimitLayer<R = ProblemJson> {
 impl RateLimitLayer {
     /// A layer with one limit. A [`RateLimiter`] alone counts peer addresses.
     pub fn new(limit: impl Into<Limit>) -> Self {
-        Self::of(Shared::new(vec![limit.into()], ProblemJson::new()))
+        let limit = limit.into();
+        if limit.gives_back()
+            && let Err(error) = limit.keep_accounts()
+        {
+            // No error for who makes the layer: without accounts a refund gives back less, and never more.
+            tracing::warn!(%error, "the store keeps no accounts, so refunds are not exact");
+        }
+        Self::of(Shared::new(vec![limit], ProblemJson::new()))
     }
 
     /// Begins a layer with several limits or with other settings.

@@ -80,6 +80,11 @@ impl Limit {
         self.refund_if.is_some()
     }
 
+    /// From now on what this limit gives back is exact.
+    pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
+        self.limiters().iter().try_for_each(RateLimiter::keep_accounts)
+    }
+
     /// Whose bucket a request spends from. Default: [`PeerIp`].
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = Box::new(key);

@@ -23,34 +23,45 @@ fn two_a_second() -> RateLimiter {
 
 /// Notes after how many milliseconds each request came through, and answers `ok`.
 #[derive(Clone)]
-struct Departures {
+pub(crate) struct Departures {
     start: Instant,
     seen_ms: Arc<Mutex<Vec<u128>>>,
 }
 
 impl Departures {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { start: Instant::now(), seen_ms: Arc::default() }
     }
 
-    fn seen_ms(&self) -> Vec<u128> {
+    pub(crate) fn seen_ms(&self) -> Vec<u128> {
         self.seen_ms.lock().unwrap().clone()
     }
 
-    fn behind(
+    pub(crate) fn behind(
         &self,
         limiter: &RateLimiter,
     ) -> impl Service<Request<()>, Response = Response<Body>, Error = Infallible, Future: Send>
     + Clone
     + Send
-    + 'static {
+    + 'static
+    + use<> {
+        RateLimitLayer::new(by_header(limiter.clone())).layer(self.service())
+    }
+
+    /// A service that notes its calls.
+    pub(crate) fn service(
+        &self,
+    ) -> impl Service<Request<()>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + 'static
+    + use<> {
         let departures = self.clone();
-        let inner = service_fn(move |_: Request<()>| {
+        service_fn(move |_: Request<()>| {
             let Self { start, seen_ms } = &departures;
             seen_ms.lock().unwrap().push(start.elapsed().as_millis());
             async { Ok(Response::new(Body::from("ok"))) }
-        });
-        RateLimitLayer::new(by_header(limiter.clone())).layer(inner)
+        })
     }
 }
 
