@@ -57,8 +57,8 @@ fn f47_requests_that_are_dropped_hold_nothing_and_are_charged_as_they_were_sent(
             tokio::time::sleep(200 * MS).await;
         }
         assert_eq!(charged[0], charged[1]);
-        // Some were dropped before they were sent, and some between that and their answer.
-        assert!(answered < charged[0] && charged[0] < 10_000, "{answered} answered, {charged:?} charged");
+        // Each is sent although it is dropped, unless its deadline comes first.
+        assert!(answered < charged[0] && charged[0] <= 10_000, "{answered} answered, {charged:?} charged");
         assert!(runtime_tasks() <= tasks + 2);
 
         // Those that were trials of the breaker make room for others.
