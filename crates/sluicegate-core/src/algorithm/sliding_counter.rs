@@ -10,6 +10,9 @@ use crate::error::ConfigError;
 /// A cost passes when `floor(previous * (period - elapsed) / period) + current + cost <= limit`. It is exact where
 /// the previous window's arrivals were evenly spread, and never needs more than two counts.
 ///
+/// Where they were not, up to twice the limit may pass within one period: a burst at the end of a window counts less and less
+/// while the next one goes by, and traffic that takes all that becomes free fills it up. In any window it is the limit.
+///
 /// # Source
 /// Cloudflare, "How we built rate limiting capable of scaling to millions of domains" (2017). Windows are aligned
 /// to the clock's epoch.

@@ -6,6 +6,7 @@ mod agreement;
 mod bodies;
 mod combinations;
 mod costs;
+mod crowd;
 mod exempt;
 mod exempt_async;
 mod floods;
