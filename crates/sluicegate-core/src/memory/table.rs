@@ -261,7 +261,7 @@ fn debt(rule: &Rule, state: State, now_us: u64) -> (u64, u64) {
 }
 
 /// The words of a slot that are the state's, where the last one is its account.
-const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
+pub(super) const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
     if ACCOUNTS { WORDS - 1 } else { WORDS }
 }
 
