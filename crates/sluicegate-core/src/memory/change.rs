@@ -98,20 +98,13 @@ impl Place<'_> {
     /// Stores the state after a spend, and says what there is to know of it.
     fn spent(&mut self, cell: &Cell<'_>, before: Kept, after: State, now_us: u64, at_us: u64) -> Trace {
         let Cell { bucket, hash, .. } = *cell;
-        let account = bucket.account_of(&before, now_us);
-        self.put(hash, Kept { state: after, account }, &bucket.rule, now_us);
+        let after = Kept { state: after, account: bucket.account_of(&before, now_us) };
+        self.put(hash, after, &bucket.rule, now_us);
         if !bucket.accounts && at_us <= now_us {
             // Nobody will be told.
             return Trace::default();
         }
-        Trace {
-            found: bucket.rule.level(before.state, at_us),
-            given: account.given(),
-            birth: self.named(bucket, hash),
-            before: before.state,
-            after,
-            held: false,
-        }
+        trace(bucket, before.state, after, self.birth(hash), at_us)
     }
 
     /// Gives back what was spent, as far as it still counts.
@@ -226,6 +219,19 @@ impl Place<'_> {
     /// Which of all buckets of all keys this is, as far as that can be told.
     fn named(&self, bucket: &Bucket, hash: u64) -> u64 {
         name(bucket, self.birth(hash))
+    }
+}
+
+/// What there is to know of a spend from the bucket that is known by this birth.
+#[inline]
+pub(super) fn trace(bucket: &Bucket, before: State, after: Kept, birth: u64, at_us: u64) -> Trace {
+    Trace {
+        found: bucket.rule.level(before, at_us),
+        given: after.account.given(),
+        birth: name(bucket, birth),
+        before,
+        after: after.state,
+        held: false,
     }
 }
 

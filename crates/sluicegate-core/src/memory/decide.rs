@@ -6,13 +6,13 @@ use smallvec::SmallVec;
 
 use super::Inner;
 use super::bucket::{Bucket, Buckets};
-use super::change::Effect;
+use super::change::{Effect, trace};
 use super::handover::Handover;
 use super::holds::{Held, Hold};
 use super::home::{Copied, Home};
 use super::judge::{Judged, Reading, delay, standing};
 use super::place::{Cell, Places, Spot};
-use super::table::{Kept, Table};
+use super::table::{Kept, Table, state_words};
 use crate::algorithm::Rule;
 use crate::decision::{Decision, Outcome, Standing};
 use crate::error::{StoreError, StoreErrorKind};
@@ -36,7 +36,9 @@ impl Inner {
                 match &bucket.home {
                     Home::Narrow(table) => return self.decide_single(table, bucket, ask),
                     Home::Wide(table) => return self.decide_single(table, bucket, ask),
-                    _ => {}
+                    Home::NarrowKept(table) => return self.decide_single(table, bucket, ask),
+                    Home::WideKept(table) => return self.decide_single(table, bucket, ask),
+                    Home::Logs(_) => {}
                 }
             }
         }
@@ -45,9 +47,9 @@ impl Inner {
 
     /// Decides one key in one bucket. Where units are held or a turn is given out, it is left to the general case.
     #[inline]
-    fn decide_single<const SLOTS: usize, const WORDS: usize>(
+    fn decide_single<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
         &self,
-        table: &Table<SLOTS, WORDS, false>,
+        table: &Table<SLOTS, WORDS, ACCOUNTS>,
         bucket: &Bucket,
         ask: &Ask<'_>,
     ) -> Verdict {
@@ -55,22 +57,34 @@ impl Inner {
         let hash = self.hash(bucket.salt, ask.key());
         let index = table.set_of(hash);
         // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
-        let before_us = if WORDS == 1 { self.clock.now_us() } else { 0 };
+        let is_level = const { state_words::<WORDS, ACCOUNTS>() == 1 };
+        let before_us = if is_level { self.clock.now_us() } else { 0 };
         let mut set = table.lock(index);
         if bucket.holds.any() {
             drop(set);
             return in_general();
         }
-        let now_us = if WORDS == 1 { before_us } else { self.clock.now_us() };
+        let now_us = if is_level { before_us } else { self.clock.now_us() };
         let found = set.find(hash);
-        let state = set.get(found).state;
+        let before = set.get(found);
+        let state = before.state;
         let (rule, mode, cost) = (&bucket.rule, ask.mode(), ask.cost());
-        let kept = |state| Kept { state, ..Kept::default() };
+        let kept = |state| Kept {
+            state,
+            account: if ACCOUNTS { bucket.account_of(&before, now_us) } else { before.account },
+        };
+        let told = |decision: Decision, after: Option<Kept>| match after {
+            Some(after) if ACCOUNTS && cost > 0 => {
+                decision.with_traces([trace(bucket, state, after, after.account.birth(), now_us)])
+            }
+            _ => decision,
+        };
         if let (Rule::Gcra(gcra), Mode::Spend) = (rule, mode) {
             // The same as below, from one look at the state instead of five.
             if let Some(spent) = gcra.spend_now(state, now_us, cost) {
-                if spent.passed {
-                    set.put(found, hash, kept(spent.state), rule, now_us);
+                let after = spent.passed.then(|| kept(spent.state));
+                if let Some(after) = after {
+                    set.put(found, hash, after, rule, now_us);
                 }
                 drop(set);
                 let (remaining, available_after_us) = gcra.after(&spent, now_us);
@@ -80,7 +94,8 @@ impl Inner {
                     Standing::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us)
                         .spending(if passed { cost } else { 0 });
                 let outcome = if spent.passed { Outcome::Allowed } else { Outcome::Denied };
-                return Verdict::ready(Ok(Decision::single(outcome, now_us, 0, standing)));
+                let decision = Decision::single(outcome, now_us, 0, standing);
+                return Verdict::ready(Ok(told(decision, after)));
             }
         }
         let judged = Judged::new(bucket, mode, rule.slot(state, now_us, cost), now_us);
@@ -89,11 +104,12 @@ impl Inner {
             drop(set);
             return in_general();
         }
-        let state = if spends { rule.spend(state, now_us, now_us, cost) } else { state };
-        if spends {
-            set.put(found, hash, kept(state), rule, now_us);
+        let after = spends.then(|| kept(rule.spend(state, now_us, now_us, cost)));
+        if let Some(after) = after {
+            set.put(found, hash, after, rule, now_us);
         }
         drop(set);
+        let state = after.map_or(state, |after| after.state);
         let reading = Reading {
             remaining: rule.remaining(state, now_us),
             reset_after_us: rule.reset_after_us(state, now_us),
@@ -101,10 +117,11 @@ impl Inner {
         let slot_of = |cost| rule.slot(state, now_us, cost);
         let standing = standing((0, 0), bucket, judged, &reading, now_us, slot_of);
         let standing = standing.spending(if spends { cost } else { 0 });
-        Verdict::ready(Ok(Decision::single(judged.outcome(), now_us, 0, standing)))
+        let decision = Decision::single(judged.outcome(), now_us, 0, standing);
+        Verdict::ready(Ok(told(decision, after)))
     }
 
-    /// The general case: several asks, several quotas, logs, replaced policies, accounts, turns, reports.
+    /// The general case: several asks, several quotas, logs, replaced policies, turns, reports.
     fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
         let older = self.older(asks);
         let mut cells = self.cells(asks)?;

@@ -520,10 +520,12 @@ mod tests {
     use crate::{Algorithm, Quota};
 
     fn shard(keys: usize, entries: usize, limit: u64, period: Duration) -> Shard {
+        Shard::new(rule(limit, period), (keys, entries), OnFull::Forget, 42, Arc::default())
+    }
+
+    fn rule(limit: u64, period: Duration) -> SlidingLog {
         match Rule::new(Algorithm::SlidingLog, Quota::new(limit, period)) {
-            Ok(Rule::SlidingLog(rule)) => {
-                Shard::new(rule, (keys, entries), OnFull::Forget, 42, Arc::default())
-            }
+            Ok(Rule::SlidingLog(rule)) => rule,
             other => panic!("{other:?}"),
         }
     }
@@ -559,6 +561,23 @@ mod tests {
         shard.spend(9, 4, 2, 3);
         shard.give_back(9, second, 3, 4);
         assert_eq!(entries(&shard, 9), [(2, 3)], "that is another log of the key");
+    }
+
+    #[test]
+    fn a_new_log_begins_with_what_was_left_once_and_is_put_back_as_it_was() {
+        let rule = rule(10, Duration::from_micros(100));
+        let mut shard = Shard::new(rule, (1, 8), OnFull::Inherit, 42, Arc::default());
+        // Each makes room for the next one.
+        for (hash, at, cost) in [(1, 10, 7), (2, 15, 1), (3, 20, 2)] {
+            shard.spend(hash, at, at, cost);
+        }
+        assert_eq!((entries(&shard, 3), shard.used(1, 20)), (vec![(10, 7), (20, 2)], 7));
+        let copy = shard.copy(3, 20);
+        shard.spend(3, 30, 30, 1);
+        shard.restore(3, &copy, 30);
+        assert_eq!(entries(&shard, 3), [(10, 7), (20, 2)]);
+        assert_eq!([1, 3, 9].map(|hash| shard.reset_after_us(hash, 30)), [85, 90, 85]);
+        assert_eq!([1, 9].map(|hash| shard.used(hash, 115)), [0, 0], "it has drained");
     }
 
     #[test]

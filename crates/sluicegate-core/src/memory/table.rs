@@ -261,7 +261,7 @@ fn debt(rule: &Rule, state: State, now_us: u64) -> (u64, u64) {
 }
 
 /// The words of a slot that are the state's, where the last one is its account.
-const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
+pub(super) const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
     if ACCOUNTS { WORDS - 1 } else { WORDS }
 }
 
@@ -377,6 +377,25 @@ mod tests {
         assert_eq!(get(&wide, 9), Kept::default());
         wide.lock(0).restore(&copy);
         assert_eq!(get(&wide, 9).account, Account::born(9));
+    }
+
+    #[test]
+    fn new_keys_of_a_set_inherit_the_heaviest_debt_until_the_set_is_put_back() {
+        let table = Table::<5, 1, false>::new(5, OnFull::Inherit, &Arc::default());
+        let gcra = rule(Algorithm::Gcra);
+        let before = table.lock(0).copy();
+        for (key, until_us) in [(1, 500), (2, 900), (3, 300), (4, 700), (5, 800), (6, 600)] {
+            put((&table, &gcra), key, State::new(until_us, key), 100);
+        }
+        assert_eq!([3, 9].map(|key| get(&table, key).state), [State::new(300, 3); 2]);
+        put((&table, &gcra), 7, State::new(2_000, 7), 200);
+        put((&table, &gcra), 8, State::new(550, 8), 550); // at rest: it takes no room
+        assert_eq!([1, 3, 9].map(|key| get(&table, key).state), [State::new(500, 1); 3]);
+        put((&table, &gcra), 8, State::new(2_000, 8), 550);
+        assert_eq!(get(&table, 9).state, State::new(600, 6), "that of before is over");
+        assert_eq!(get(&table, 2).state, State::new(900, 2), "who is known inherits nothing");
+        table.lock(0).restore(&before);
+        assert_eq!(get(&table, 9), Kept::default());
     }
 
     #[test]
