@@ -1,7 +1,7 @@
 //! Methods that cannot be handlers: with a state of their own, in a trait, and in the `impl` of one.
 
-use axum::routing::get;
 use axum::Router;
+use axum::routing::get;
 use sluicegate::rate_limited;
 
 struct Api;

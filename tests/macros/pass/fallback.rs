@@ -28,7 +28,12 @@ mod elsewhere {
         use super::super::{App, Decided, Part, State, Uri};
 
         /// With a part of the state that the handler takes.
-        pub(crate) async fn busy(part: State<Part>, _: State<App>, decided: Option<Decided>, uri: Uri) -> String {
+        pub(crate) async fn busy(
+            part: State<Part>,
+            _: State<App>,
+            decided: Option<Decided>,
+            uri: Uri,
+        ) -> String {
             format!("{} {} {uri}", part.0.0, decided.is_some())
         }
     }
@@ -67,7 +72,9 @@ fn main() {
         .with_rate_limits(&MemoryStore::new())
         .with_state(App);
     support::run(async {
-        for (path, text) in [("/path", "part true /path"), ("/closure", "GET"), ("/parameter", "0"), ("/first", "second")] {
+        for (path, text) in
+            [("/path", "part true /path"), ("/closure", "GET"), ("/parameter", "0"), ("/first", "second")]
+        {
             assert_eq!(support::get(&app, path).await.status, 200);
             let answer = support::get(&app, path).await;
             assert_eq!((answer.status, &*answer.text), (200, text));

@@ -1,6 +1,13 @@
 //! Methods and functions in `impl` blocks, under strict lints and with other attributes.
 #![deny(warnings)]
-#![deny(missing_docs, missing_debug_implementations, unreachable_pub, unused, private_interfaces, private_bounds)]
+#![deny(
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    unused,
+    private_interfaces,
+    private_bounds
+)]
 
 #[path = "../support.rs"]
 mod support;
@@ -39,7 +46,9 @@ impl Api {
     #[rate_limited("1/min")]
     #[axum::debug_handler]
     async fn function(State(_): State<Api>, Path(id): Path<u8>) -> Result<String, String> {
-        if id == 0 { Err("zero")? }
+        if id == 0 {
+            Err("zero")?
+        }
         Ok(id.to_string())
     }
 
@@ -54,7 +63,11 @@ impl Api {
     async fn never(&self) -> NoSuchType {}
 
     #[rate_limited("1/min", name = "conditional")]
-    async fn conditional(&self, #[cfg(any())] missing: NoSuchType, #[cfg(all())] Path(id): Path<u8>) -> String {
+    async fn conditional(
+        &self,
+        #[cfg(any())] missing: NoSuchType,
+        #[cfg(all())] Path(id): Path<u8>,
+    ) -> String {
         format!("{} {id}", self.greeting)
     }
 
