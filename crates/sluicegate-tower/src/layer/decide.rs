@@ -35,7 +35,7 @@ impl Gate {
         }
         match verdict.now() {
             Ok(result) => self.decided(shared, parts, result),
-            Err(verdict) => Next::Wait(Box::new(Step::Verdict(verdict))),
+            Err(verdict) => Next::Wait(Box::new(Step::Verdict(Box::new(verdict)))),
         }
     }
 

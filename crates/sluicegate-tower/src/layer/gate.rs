@@ -41,7 +41,8 @@ pub(crate) enum Step {
     Exemption(Lookup<Answer>),
     Tier(Lookup<Choice>, u64),
     Key(Lookup<Extraction>, Wanted),
-    Verdict(Verdict),
+    /// In a box of its own, for it is large, and a request waits for its turn for longer.
+    Verdict(Box<Verdict>),
     Turn(Turn),
 }
 
