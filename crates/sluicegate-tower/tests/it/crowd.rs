@@ -18,8 +18,10 @@ const LIMIT: u64 = 20;
 /// Of the policy with a burst.
 const BURST: u64 = 3;
 
-/// The policies, each with the units that it may let pass from one moment to another one, if it says anything of those.
-const POLICIES: [(Algorithm, &str, fn(u64, u64) -> Option<u64>); 3] = [
+/// The units that may pass from one moment to another one, if the policy says anything of those.
+type Allowed = fn(u64, u64) -> Option<u64>;
+
+const POLICIES: [(Algorithm, &str, Allowed); 3] = [
     (Algorithm::Gcra, "20/5s burst 3", |from_us, until_us| {
         Some(BURST + (until_us - from_us) * LIMIT / PERIOD_US)
     }),
