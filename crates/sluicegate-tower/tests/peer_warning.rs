@@ -17,8 +17,8 @@ fn request(peer: &str, header: Option<&str>) -> Parts {
 }
 
 fn lines_of(run: impl FnOnce()) -> Vec<String> {
-    let log = Log::default();
-    tracing::subscriber::with_default(log.clone(), run);
+    let log = Log::of_this_thread();
+    run();
     log.lines()
 }
 

@@ -5,7 +5,6 @@ use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::Policy;
 use sluicegate_tower::Header;
-use tracing::subscriber::{DefaultGuard, set_default};
 
 use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
@@ -21,14 +20,9 @@ async fn costly() {}
 #[rate_limited("2/min", key = Header::new("no header name"), crate = sluicegate_axum)]
 async fn keyless() {}
 
-pub(crate) fn logged() -> (Log, DefaultGuard) {
-    let log = Log::default();
-    (log.clone(), set_default(log))
-}
-
 /// What two requests to a handler without a limit make the log say.
 async fn problem(app: &Router, path: &str) -> String {
-    let (log, _guard) = logged();
+    let log = Log::of_this_thread();
     for _ in 0..2 {
         let seen = ask(app, path).await;
         assert_eq!((seen.status.as_u16(), &*seen.body), (500, ""));

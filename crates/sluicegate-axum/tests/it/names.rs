@@ -5,7 +5,7 @@ use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, RateLimits, rate_limited};
 
-use crate::mistakes::logged;
+use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
 
 mod users {
@@ -62,7 +62,7 @@ async fn two_methods_of_one_name_in_a_module_are_told_apart_by_a_name_and_never_
     for part in ["both called \"it.names.remove\"", "it/names.rs:", "`name = \"..\"`"] {
         assert!(text.contains(part), "{text}");
     }
-    let (log, _guard) = logged();
+    let log = Log::of_this_thread();
     let app = Router::new()
         .route("/users", get(Users::remove))
         .route("/posts", get(Posts::remove))

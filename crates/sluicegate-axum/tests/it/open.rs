@@ -6,7 +6,7 @@ use sluicegate_axum::{RateLimitExt, RateLimits, rate_limited};
 use sluicegate_core::{ConfigErrorKind, Policy};
 use sluicegate_tower::{Header, Headers};
 
-use crate::mistakes::logged;
+use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
 
 #[rate_limited("2/min", name = "login", crate = sluicegate_axum)]
@@ -89,7 +89,7 @@ async fn settings_that_come_after_a_handler_hold_for_it() {
 
 #[tokio::test]
 async fn a_handler_that_was_forgotten_is_limited_and_logged_once() {
-    let (log, _guard) = logged();
+    let log = Log::of_this_thread();
     let app = |limits: RateLimits| Router::new().route("/", get(login)).layer(limits);
     assert_eq!(statuses(&app(RateLimits::new(store())), "/", 1).await, [200]);
     assert!(log.lines().is_empty());

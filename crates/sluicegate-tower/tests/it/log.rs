@@ -1,7 +1,8 @@
 //! What was logged.
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -11,7 +12,26 @@ use tracing::{Event, Metadata, Subscriber};
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
+thread_local! {
+    static OF_THIS_THREAD: RefCell<Option<Log>> = const { RefCell::new(None) };
+}
+
+/// Hears all threads. A subscriber for one thread only once missed an event whose call site another thread, which had none,
+/// had seen at that moment.
+struct Everybody;
+
 impl Log {
+    /// What this thread logs from now on.
+    pub(crate) fn of_this_thread() -> Self {
+        static HEARING: Once = Once::new();
+        HEARING.call_once(|| {
+            tracing::subscriber::set_global_default(Everybody).expect("nobody else hears all threads");
+        });
+        let log = Self::default();
+        OF_THIS_THREAD.set(Some(log.clone()));
+        log
+    }
+
     pub(crate) fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
@@ -25,7 +45,7 @@ impl Visit for Line {
     }
 }
 
-impl Subscriber for Log {
+impl Subscriber for Everybody {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -38,7 +58,11 @@ impl Subscriber for Log {
         let metadata = event.metadata();
         let mut line = Line(format!("{} {}", metadata.level(), metadata.target()));
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        OF_THIS_THREAD.with_borrow(|log| {
+            if let Some(log) = log {
+                log.0.lock().unwrap().push(line.0);
+            }
+        });
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}

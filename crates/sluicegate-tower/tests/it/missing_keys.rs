@@ -45,8 +45,7 @@ async fn no_client_can_write_the_key_of_the_shared_bucket() {
 
 #[tokio::test]
 async fn the_warning_about_shared_buckets_names_limit_and_cause_and_comes_once() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let log = Log::of_this_thread();
     let (store, _) = store();
     let (service, _) = service(by_header(on(&store, Policy::gcra("api", "2/min"))));
     for service in [&service, &service.clone(), &service] {
@@ -63,8 +62,7 @@ async fn the_warning_about_shared_buckets_names_limit_and_cause_and_comes_once()
 
 #[tokio::test]
 async fn what_is_chosen_warns_of_nothing() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let log = Log::of_this_thread();
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "2/min"));
     for action in [OnMissingKey::Reject(StatusCode::BAD_REQUEST), OnMissingKey::Skip, OnMissingKey::Share] {

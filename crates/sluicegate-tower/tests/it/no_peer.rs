@@ -36,8 +36,7 @@ async fn without_connect_info_requests_are_refused_with_500_that_says_what_to_wr
 
 #[tokio::test]
 async fn the_log_says_once_what_to_write() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let log = Log::of_this_thread();
     let (store, _) = store();
     let (service, _) = service(Limit::new(on(&store, Policy::gcra("api", "2/min"))));
     for service in [&service, &service.clone(), &service] {

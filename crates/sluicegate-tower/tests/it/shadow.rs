@@ -148,8 +148,7 @@ async fn a_shadow_on_a_store_that_answers_late_or_never_delays_nobody() {
 
 #[tokio::test]
 async fn the_log_names_the_policy_once_a_second_and_never_the_key() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let log = Log::of_this_thread();
     let (store, _) = store();
     let tried = by_header(on(&store, Policy::gcra("stricter", "1/min").shadow()));
     let service = RateLimitLayer::new(tried).layer(Handler::default());
