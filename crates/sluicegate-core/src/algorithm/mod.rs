@@ -23,6 +23,7 @@
 //! ```
 #![warn(clippy::arithmetic_side_effects)]
 
+mod checked;
 mod choice;
 mod fixed_window;
 mod gcra;
@@ -32,8 +33,7 @@ mod sliding_counter;
 mod sliding_log;
 mod token_bucket;
 
-use std::num::NonZeroU64;
-
+use self::checked::Checked;
 pub use self::choice::{Algorithm, Anchor, Drain, Refill};
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;
@@ -317,140 +317,5 @@ impl Rule {
     }
 }
 
-/// A quota whose parts are each possible.
-#[derive(Clone, Copy)]
-struct Checked {
-    quota: Quota,
-    limit: NonZeroU64,
-    period_us: NonZeroU64,
-    burst: NonZeroU64,
-}
-
-impl Checked {
-    fn new(quota: Quota) -> Result<Self, ConfigError> {
-        let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Quota, problem));
-        let Some(limit) = NonZeroU64::new(quota.limit()) else {
-            return fail(format!("the limit of {quota} is 0, and must be at least 1"));
-        };
-        let Some(burst) = NonZeroU64::new(quota.burst_size()) else {
-            return fail(format!("the burst of {quota} is 0, and must be at least 1"));
-        };
-        let nanos = quota.period().as_nanos();
-        if nanos == 0 {
-            return fail(format!(
-                "the period of a quota of {limit} is 0, and must be at least 1 microsecond"
-            ));
-        }
-        if !nanos.is_multiple_of(1_000) {
-            return fail(format!("the period of {quota} is no whole number of microseconds"));
-        }
-        let period_us = u64::try_from(nanos / 1_000).ok().and_then(NonZeroU64::new);
-        match period_us.filter(|us| us.get() <= LONGEST_US) {
-            Some(period_us) => Ok(Self { quota, limit, period_us, burst }),
-            None => fail(format!("the period of {quota} is longer than ten years")),
-        }
-    }
-
-    /// Units above which a charge is forgotten, unless the policy says otherwise.
-    fn most_debt(&self) -> u64 {
-        self.limit.max(self.burst).get().saturating_mul(10)
-    }
-
-    fn inexact(&self, reason: impl std::fmt::Display) -> ConfigError {
-        ConfigError::new(
-            ConfigErrorKind::Inexact,
-            format!(
-                "{} cannot be kept in exact integers: {reason}; any limit and burst up to 1,000,000 with any whole number of milliseconds up to 30 days can",
-                self.quota
-            ),
-        )
-    }
-
-    /// The finest of microseconds and milliseconds in which `product_of(period)` is exact, with the period in it.
-    fn unit(&self, product_of: impl Fn(NonZeroU64) -> u64) -> Result<(NonZeroU64, NonZeroU64), ConfigError> {
-        let in_ms = NonZeroU64::new(self.period_us.get() / 1_000)
-            .filter(|_| self.period_us.get().is_multiple_of(1_000));
-        let candidates = [Some((NonZeroU64::MIN, self.period_us)), in_ms.map(|period| (MILLI, period))];
-        let fitting = candidates.into_iter().flatten().find(|(_, period)| product_of(*period) <= EXACT);
-        fitting.ok_or_else(|| {
-            self.inexact(if in_ms.is_some() {
-                "burst times period exceeds 2^52 even in milliseconds"
-            } else {
-                "burst times period exceeds 2^52, and the period is no whole number of milliseconds"
-            })
-        })
-    }
-}
-
-const MILLI: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not 0");
-
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const ALL: [Algorithm; 9] = [
-        Algorithm::FixedWindow(Anchor::Epoch),
-        Algorithm::FixedWindow(Anchor::FirstHit),
-        Algorithm::SlidingCounter,
-        Algorithm::TokenBucket(Refill::Greedy),
-        Algorithm::TokenBucket(Refill::Interval),
-        Algorithm::TokenBucket(Refill::AlignedInterval),
-        Algorithm::LeakyBucket(Drain::Police),
-        Algorithm::LeakyBucket(Drain::Shape),
-        Algorithm::Gcra,
-    ];
-
-    #[test]
-    fn any_limit_to_a_million_with_any_period_from_a_millisecond_to_30_days_works() {
-        let awkward = [1, 2, 3, 7, 997, 7_919, 65_537, 999_983, 1_000_000];
-        let periods_ms = [1, 2, 3, 999, 1_000, 59_999, 60_000, 86_400_000, 2_591_999_999, 2_592_000_000];
-        for limit in awkward {
-            for period in periods_ms {
-                for algorithm in ALL {
-                    let quota = Quota::new(limit, Duration::from_millis(period));
-                    Rule::new(algorithm, quota)
-                        .unwrap_or_else(|error| panic!("{algorithm} {quota}: {error}"));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_exact_is_refused_with_the_reason() {
-        for (algorithm, quota, reason) in [
-            (
-                Algorithm::Gcra,
-                Quota::new(7_919, Duration::from_micros(2_591_999_999_999)),
-                "no whole number of milli",
-            ),
-            (Algorithm::Gcra, Quota::per_second(0), "limit of 0/s is 0"),
-            (Algorithm::Gcra, Quota::per_second(1).burst(0), "burst of 1/s burst 0 is 0"),
-            (Algorithm::Gcra, Quota::new(1, Duration::ZERO), "period of a quota of 1 is 0"),
-            (Algorithm::Gcra, Quota::new(1, Duration::from_nanos(1)), "no whole number of microseconds"),
-            (Algorithm::Gcra, Quota::new(1, Duration::from_secs(3_153_600_000)), "longer than ten years"),
-            (Algorithm::Gcra, Quota::per_day(1).burst(10_000), "longer than ten years to refill"),
-            (Algorithm::SlidingCounter, Quota::per_minute(5).burst(9), "sliding-counter knows no burst"),
-            (Algorithm::SlidingLog, Quota::per_minute(10_000_000), "at most 1000000"),
-        ] {
-            let message = Rule::new(algorithm, quota).unwrap_err().to_string();
-            assert!(message.contains(reason), "{message}");
-        }
-    }
-
-    #[test]
-    fn the_largest_numbers_saturate_and_do_not_panic() {
-        for algorithm in ALL {
-            let rule = Rule::new(algorithm, Quota::per_second(3)).unwrap();
-            for now in [0, 1, u64::MAX / 2, u64::MAX] {
-                let (mut state, taken) = rule.charge(State::REST, now, u64::MAX);
-                assert_eq!(taken, 30, "{algorithm}");
-                state = rule.charge(state, now, u64::MAX).0;
-                assert_eq!(rule.slot(state, now, u64::MAX).opens_us, NEVER, "{algorithm}");
-                let _ = (rule.slot(state, 0, 1), rule.remaining(state, 0), rule.reset_after_us(state, now));
-                let _ = rule.refund(rule.spend(state, now, u64::MAX, 1), now, 0, u64::MAX);
-            }
-        }
-    }
-}
+mod tests;

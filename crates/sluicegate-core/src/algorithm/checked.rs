@@ -1,0 +1,77 @@
+//! A quota, as far as it can be checked without an algorithm.
+
+use std::num::NonZeroU64;
+
+use super::{EXACT, LONGEST_US};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::Quota;
+
+/// A quota whose parts are each possible.
+#[derive(Clone, Copy)]
+pub(super) struct Checked {
+    pub(super) quota: Quota,
+    pub(super) limit: NonZeroU64,
+    pub(super) period_us: NonZeroU64,
+    pub(super) burst: NonZeroU64,
+}
+
+impl Checked {
+    pub(super) fn new(quota: Quota) -> Result<Self, ConfigError> {
+        let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+        let Some(limit) = NonZeroU64::new(quota.limit()) else {
+            return fail(format!("the limit of {quota} is 0, and must be at least 1"));
+        };
+        let Some(burst) = NonZeroU64::new(quota.burst_size()) else {
+            return fail(format!("the burst of {quota} is 0, and must be at least 1"));
+        };
+        let nanos = quota.period().as_nanos();
+        if nanos == 0 {
+            return fail(format!(
+                "the period of a quota of {limit} is 0, and must be at least 1 microsecond"
+            ));
+        }
+        if !nanos.is_multiple_of(1_000) {
+            return fail(format!("the period of {quota} is no whole number of microseconds"));
+        }
+        let period_us = u64::try_from(nanos / 1_000).ok().and_then(NonZeroU64::new);
+        match period_us.filter(|us| us.get() <= LONGEST_US) {
+            Some(period_us) => Ok(Self { quota, limit, period_us, burst }),
+            None => fail(format!("the period of {quota} is longer than ten years")),
+        }
+    }
+
+    /// Units above which a charge is forgotten, unless the policy says otherwise.
+    pub(super) fn most_debt(&self) -> u64 {
+        self.limit.max(self.burst).get().saturating_mul(10)
+    }
+
+    pub(super) fn inexact(&self, reason: impl std::fmt::Display) -> ConfigError {
+        ConfigError::new(
+            ConfigErrorKind::Inexact,
+            format!(
+                "{} cannot be kept in exact integers: {reason}; any limit and burst up to 1,000,000 with any whole number of milliseconds up to 30 days can",
+                self.quota
+            ),
+        )
+    }
+
+    /// The finest of microseconds and milliseconds in which `product_of(period)` is exact, with the period in it.
+    pub(super) fn unit(
+        &self,
+        product_of: impl Fn(NonZeroU64) -> u64,
+    ) -> Result<(NonZeroU64, NonZeroU64), ConfigError> {
+        let in_ms = NonZeroU64::new(self.period_us.get() / 1_000)
+            .filter(|_| self.period_us.get().is_multiple_of(1_000));
+        let candidates = [Some((NonZeroU64::MIN, self.period_us)), in_ms.map(|period| (MILLI, period))];
+        let fitting = candidates.into_iter().flatten().find(|(_, period)| product_of(*period) <= EXACT);
+        fitting.ok_or_else(|| {
+            self.inexact(if in_ms.is_some() {
+                "burst times period exceeds 2^52 even in milliseconds"
+            } else {
+                "burst times period exceeds 2^52, and the period is no whole number of milliseconds"
+            })
+        })
+    }
+}
+
+const MILLI: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not 0");

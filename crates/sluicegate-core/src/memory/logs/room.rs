@@ -1,0 +1,148 @@
+//! The room of a shard: where entries and logs are taken from, and who makes room when it is full.
+
+use std::sync::atomic::Ordering;
+
+use super::{CANDIDATES, Entry, Log, NIL, Shard, TIDIED_PER_SPEND, link};
+
+impl Shard {
+    /// The entry that the log of a key begins with that is not known here: all that was left, at the time of the newest.
+    pub(super) fn inherited(&self, hash: u64, now_us: u64) -> Option<(u64, u64)> {
+        let left = *self.left.get(self.heirs_of(hash))?;
+        (left.1 > 0 && !self.rule.is_over(left.0, now_us)).then_some(left)
+    }
+
+    /// Leaves what a log holds that has to make room.
+    pub(super) fn leave(&mut self, log: usize, now_us: u64) {
+        let Log { hash, sum, tail, .. } = self.logs[log];
+        let newest_us = self.entries.get(tail as usize).map_or(0, |entry| entry.at_us);
+        let (before_us, before) = self.inherited(hash, now_us).unwrap_or_default();
+        let heirs = self.heirs_of(hash);
+        if let Some(left) = self.left.get_mut(heirs) {
+            *left = (newest_us.max(before_us), sum.max(before));
+        }
+    }
+
+    /// Which keys share what one of them leaves.
+    pub(super) fn heirs_of(&self, hash: u64) -> usize {
+        (((hash >> 32) * self.left.len() as u64) >> 32) as usize
+    }
+
+    pub(super) fn chain(&self, mut at: u32) -> impl Iterator<Item = (u64, u64)> {
+        std::iter::from_fn(move || {
+            let entry = self.entries.get(at as usize)?;
+            at = entry.next;
+            Some((entry.at_us, u64::from(entry.cost)))
+        })
+    }
+
+    pub(super) fn until_us(&self, log: &Log) -> u64 {
+        let newest = self.entries.get(log.tail as usize);
+        newest.map_or(0, |entry| self.over_us(entry.at_us))
+    }
+
+    pub(super) fn over_us(&self, at_us: u64) -> u64 {
+        at_us.saturating_add(self.rule.period_us().get())
+    }
+
+    pub(super) fn open(&mut self, hash: u64, now_us: u64) -> usize {
+        while self.logs.len() >= self.most_logs {
+            self.make_room(None, now_us);
+        }
+        self.births = self.births.wrapping_add(1);
+        self.index.insert(hash, link(self.logs.len()));
+        self.logs.push(Log { hash, sum: 0, head: NIL, tail: NIL, birth: self.births });
+        self.logs.len() - 1
+    }
+
+    pub(super) fn append(&mut self, hash: u64, at_us: u64, cost: u32, now_us: u64) {
+        while self.free_entry == NIL && self.entries.len() >= self.most_entries {
+            self.make_room(Some(hash), now_us);
+        }
+        // Others that made room may have moved it.
+        let Some(&log) = self.index.get(&hash) else { return };
+        let entry = Entry { at_us, cost, next: NIL };
+        let place = match self.entries.get_mut(self.free_entry as usize) {
+            Some(free) => {
+                let place = self.free_entry;
+                self.free_entry = free.next;
+                *free = entry;
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                link(self.entries.len() - 1)
+            }
+        };
+        let log = &mut self.logs[log as usize];
+        match self.entries.get_mut(log.tail as usize) {
+            Some(previous) => previous.next = place,
+            None => log.head = place,
+        }
+        log.tail = place;
+        log.sum += u64::from(cost);
+    }
+
+    pub(super) fn free_entry(&mut self, entry: u32) {
+        self.entries[entry as usize].next = self.free_entry;
+        self.free_entry = entry;
+    }
+
+    pub(super) fn close(&mut self, log: usize) {
+        let Log { hash, mut head, .. } = self.logs[log];
+        while let Some(&Entry { next, .. }) = self.entries.get(head as usize) {
+            self.free_entry(head);
+            head = next;
+        }
+        self.index.remove(&hash);
+        self.logs.swap_remove(log);
+        if let Some(moved) = self.logs.get(log) {
+            self.index.insert(moved.hash, link(log));
+        }
+    }
+
+    pub(super) fn tidy(&mut self, now_us: u64) {
+        for _ in 0..TIDIED_PER_SPEND.min(self.logs.len()) {
+            self.hand = (self.hand + 1) % self.logs.len().max(1);
+            if self.hand < self.logs.len() {
+                self.drop_over(self.hand, now_us);
+            }
+        }
+    }
+
+    /// Frees the least indebted of a few logs, drawn at random, `spared` aside. The caller repeats it until it has what it
+    /// lacks; a single full log cannot lack anything, for `Logs::longest` bounds its length.
+    pub(super) fn make_room(&mut self, spared: Option<u64>, now_us: u64) {
+        let spared = spared.and_then(|hash| self.index.get(&hash)).map(|log| *log as usize);
+        let others = self.logs.len() - usize::from(spared.is_some());
+        let mut least: Option<((u64, u64), usize)> = None;
+        for _ in 0..CANDIDATES.min(others) {
+            let drawn = self.draw(others);
+            let log = if spared.is_some_and(|spared| drawn >= spared) { drawn + 1 } else { drawn };
+            if !self.drop_over(log, now_us) {
+                return;
+            }
+            let debt = (self.logs[log].sum, self.until_us(&self.logs[log]));
+            if least.is_none_or(|(smallest, _)| debt < smallest) {
+                least = Some((debt, log));
+            }
+        }
+        match (least, spared) {
+            (Some((_, log)), _) => {
+                self.leave(log, now_us);
+                self.close(log);
+            }
+            // Only a debt can make one log outgrow its shard: it gives up its own oldest entry.
+            (None, Some(log)) => self.drop_oldest(log),
+            (None, None) => {}
+        }
+        self.evictions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number below `count`: xorshift, seeded so that no client can know which.
+    pub(super) fn draw(&mut self, count: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (((self.random >> 32) * count as u64) >> 32) as usize
+    }
+}

@@ -1,0 +1,93 @@
+use std::sync::atomic::Ordering;
+
+use std::time::Duration;
+
+use super::*;
+use crate::algorithm::Rule;
+use crate::{Algorithm, Quota};
+
+fn shard(keys: usize, entries: usize, limit: u64, period: Duration) -> Shard {
+    Shard::new(rule(limit, period), (keys, entries), OnFull::Forget, 42, Arc::default())
+}
+
+fn rule(limit: u64, period: Duration) -> SlidingLog {
+    match Rule::new(Algorithm::SlidingLog, Quota::new(limit, period)) {
+        Ok(Rule::SlidingLog(rule)) => rule,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn entries(shard: &Shard, hash: u64) -> Vec<(u64, u64)> {
+    shard.chain(shard.logs[shard.index[&hash] as usize].head).collect()
+}
+
+#[test]
+fn a_refund_takes_the_newest_entries() {
+    let mut shard = shard(4, 8, 10, Duration::from_micros(100));
+    for (at, cost) in [(1, 3), (2, 3), (3, 3)] {
+        shard.spend(9, at, at, cost);
+    }
+    shard.refund(9, 3, None, 4);
+    assert_eq!(entries(&shard, 9), [(1, 3), (2, 2)]);
+    assert_eq!(shard.used(9, 3), 5);
+    shard.refund(9, 3, Some(2), 1); // spent at 1
+    assert_eq!(entries(&shard, 9), [(1, 2), (2, 2)]);
+    shard.refund(9, 3, None, 99);
+    assert_eq!((shard.used(9, 3), shard.index.len()), (0, 0));
+}
+
+#[test]
+fn an_entry_is_given_back_by_its_name_and_no_other_is() {
+    let mut shard = shard(4, 8, 10, Duration::from_micros(100));
+    let [first, second] = [1, 2].map(|at| shard.spend(9, at, at, 3));
+    shard.give_back(9, first, 2, 3);
+    assert_eq!(entries(&shard, 9), [(1, 1), (2, 3)]);
+    shard.give_back(9, first, 9, 3);
+    assert_eq!((entries(&shard, 9), shard.used(9, 3)), (vec![(2, 3)], 3));
+    shard.reset(9);
+    shard.spend(9, 4, 2, 3);
+    shard.give_back(9, second, 3, 4);
+    assert_eq!(entries(&shard, 9), [(2, 3)], "that is another log of the key");
+}
+
+#[test]
+fn a_new_log_begins_with_what_was_left_once_and_is_put_back_as_it_was() {
+    let rule = rule(10, Duration::from_micros(100));
+    let mut shard = Shard::new(rule, (1, 8), OnFull::Inherit, 42, Arc::default());
+    // Each makes room for the next one.
+    for (hash, at, cost) in [(1, 10, 7), (2, 15, 1), (3, 20, 2)] {
+        shard.spend(hash, at, at, cost);
+    }
+    assert_eq!((entries(&shard, 3), shard.used(1, 20)), (vec![(10, 7), (20, 2)], 7));
+    let copy = shard.copy(3, 20);
+    shard.spend(3, 30, 30, 1);
+    shard.restore(3, &copy, 30);
+    assert_eq!(entries(&shard, 3), [(10, 7), (20, 2)]);
+    assert_eq!([1, 3, 9].map(|hash| shard.reset_after_us(hash, 30)), [85, 90, 85]);
+    assert_eq!([1, 9].map(|hash| shard.used(hash, 115)), [0, 0], "it has drained");
+}
+
+#[test]
+fn a_full_shard_keeps_its_size_and_its_heavy_debtors() {
+    let mut shard = shard(8, 16, 16, Duration::from_micros(1_000));
+    for at in 1..=8 {
+        shard.spend(1, at, 500 + at, 2);
+    }
+    for flood in 2..10_000_u64 {
+        shard.spend(flood, 10, 10, 1);
+        assert!(shard.index.len() <= 8);
+    }
+    assert_eq!(shard.used(1, 600), 16, "the debtor is still remembered");
+    assert!(shard.evictions.load(Ordering::Relaxed) > 9_000);
+    // Long after, every entry is free again.
+    shard.spend(1, 1_000_000, 1_000_000, 1);
+    for _ in 0..20 {
+        shard.tidy(1_000_000);
+    }
+    let mut free = 0;
+    let mut at = shard.free_entry;
+    while let Some(entry) = shard.entries.get(at as usize) {
+        (free, at) = (free + 1, entry.next);
+    }
+    assert_eq!((free + 1, shard.index.len()), (shard.entries.len(), 1));
+}

@@ -1,0 +1,107 @@
+use super::*;
+use crate::{Algorithm, Anchor, Quota};
+
+fn rule(algorithm: Algorithm) -> Rule {
+    let quota = Quota::new(1_000, std::time::Duration::from_millis(1));
+    Rule::new(algorithm, quota).expect("the quota is good")
+}
+
+fn table<const S: usize, const W: usize, const A: bool>() -> Table<S, W, A> {
+    Table::new(S, OnFull::Forget, &Arc::default())
+}
+
+fn put<const S: usize, const W: usize, const A: bool>(
+    (table, rule): (&Table<S, W, A>, &Rule),
+    key: u64,
+    state: State,
+    now_us: u64,
+) {
+    let mut set = table.lock(0);
+    let slot = set.find(key << 32);
+    set.put(slot, key << 32, Kept { state, account: Account::born(key) }, rule, now_us);
+}
+
+fn get<const S: usize, const W: usize, const A: bool>(table: &Table<S, W, A>, key: u64) -> Kept {
+    let set = table.lock(0);
+    set.get(set.find(key << 32))
+}
+
+#[test]
+fn a_set_is_one_cache_line() {
+    assert_eq!((size_of::<Set<5, 1>>(), align_of::<Set<5, 1>>()), (64, 64));
+    assert_eq!((size_of::<Set<3, 2>>(), align_of::<Set<3, 2>>()), (64, 64));
+    assert_eq!((size_of::<Set<2, 3>>(), align_of::<Set<2, 3>>()), (64, 64));
+}
+
+#[test]
+fn where_a_level_drains_the_state_closest_to_rest_makes_room() {
+    let (table, gcra) = (table::<5, 1, false>(), rule(Algorithm::Gcra));
+    let evictions = || table.evictions.load(Ordering::Relaxed);
+    for (key, until_us) in [(1, 500), (2, 900), (3, 300), (4, 700), (5, 800), (6, 600)] {
+        put((&table, &gcra), key, State::new(until_us, key), 100);
+    }
+    assert_eq!((get(&table, 3).state, evictions()), (State::REST, 1));
+    put((&table, &gcra), 7, State::new(2_000, 7), 550); // key 1 is at rest by now: nothing is lost
+    assert_eq!(
+        (get(&table, 2).state, get(&table, 7).state, evictions()),
+        (State::new(900, 2), State::new(2_000, 7), 1)
+    );
+    assert_eq!(table.in_use(550), 5);
+}
+
+#[test]
+fn in_a_window_the_lowest_count_makes_room_although_all_end_together() {
+    let (table, window) = (table::<3, 2, false>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
+    for (key, count) in [(1, 999), (2, 10), (3, 9), (4, 11), (5, 10)] {
+        put((&table, &window), key, State::new(1_000, count), 100);
+    }
+    assert_eq!([1, 2, 3, 4, 5].map(|key| get(&table, key).state.aux), [999, 0, 0, 11, 10]);
+}
+
+#[test]
+fn what_is_kept_survives_the_way_through_the_table() {
+    let far = (1 << 52) - 1;
+    let (narrow, gcra) = (table::<5, 1, false>(), rule(Algorithm::Gcra));
+    let (wide, window) = (table::<3, 2, false>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
+    put((&narrow, &gcra), 4_095, State::new(far, 4_095), 0);
+    put((&wide, &window), 9, State::new(far, u64::MAX), 0);
+    assert_eq!(get(&narrow, 4_095), Kept { state: State::new(far, 4_095), account: Account::default() });
+    assert_eq!(get(&wide, 9), Kept { state: State::new(far, u64::MAX), account: Account::default() });
+    let (narrow, wide) = (table::<3, 2, true>(), table::<2, 3, true>());
+    put((&narrow, &gcra), 4_095, State::new(far, 4_095), 0);
+    put((&wide, &window), 9, State::new(far, u64::MAX), 0);
+    assert_eq!(get(&narrow, 4_095), Kept { state: State::new(far, 4_095), account: Account::born(4_095) });
+    assert_eq!(get(&wide, 9), Kept { state: State::new(far, u64::MAX), account: Account::born(9) });
+    let copy = wide.lock(0).copy();
+    wide.lock(0).reset(9 << 32);
+    assert_eq!(get(&wide, 9), Kept::default());
+    wide.lock(0).restore(&copy);
+    assert_eq!(get(&wide, 9).account, Account::born(9));
+}
+
+#[test]
+fn new_keys_of_a_set_inherit_the_heaviest_debt_until_the_set_is_put_back() {
+    let table = Table::<5, 1, false>::new(5, OnFull::Inherit, &Arc::default());
+    let gcra = rule(Algorithm::Gcra);
+    let before = table.lock(0).copy();
+    for (key, until_us) in [(1, 500), (2, 900), (3, 300), (4, 700), (5, 800), (6, 600)] {
+        put((&table, &gcra), key, State::new(until_us, key), 100);
+    }
+    assert_eq!([3, 9].map(|key| get(&table, key).state), [State::new(300, 3); 2]);
+    put((&table, &gcra), 7, State::new(2_000, 7), 200);
+    put((&table, &gcra), 8, State::new(550, 8), 550); // at rest: it takes no room
+    assert_eq!([1, 3, 9].map(|key| get(&table, key).state), [State::new(500, 1); 3]);
+    put((&table, &gcra), 8, State::new(2_000, 8), 550);
+    assert_eq!(get(&table, 9).state, State::new(600, 6), "that of before is over");
+    assert_eq!(get(&table, 2).state, State::new(900, 2), "who is known inherits nothing");
+    table.lock(0).restore(&before);
+    assert_eq!(get(&table, 9), Kept::default());
+}
+
+#[test]
+fn hashes_spread_over_all_sets() {
+    let table = Table::<5, 1, false>::new(5 * 7, OnFull::Forget, &Arc::default());
+    let sets: std::collections::HashSet<_> =
+        (0..=u32::MAX).step_by(1 << 24).map(|h| table.set_of(u64::from(h))).collect();
+    assert_eq!(sets.len(), 7);
+}
