@@ -24,3 +24,4 @@ mod skewed;
 mod slots;
 mod tls;
 mod trouble;
+mod waiting;
