@@ -182,14 +182,7 @@ impl Decision {
     }
 
     fn of(outcome: Outcome, at_us: u64, delay_us: u64, standings: Standings) -> Self {
-        assert!(!standings.is_empty(), "a decision is about at least one quota");
-        let strictness = |standing: &Standing| match outcome {
-            Outcome::Allowed => (true, standing.remaining, u64::MAX - standing.reset_after_us),
-            Outcome::Denied => (standing.passed, u64::MAX - standing.available_after_us, standing.remaining),
-            Outcome::Impossible => (standing.passed || standing.available_after_us > 0, standing.limit, 0),
-        };
-        let deciding = (0_u8..).zip(&standings).min_by_key(|(_, standing)| strictness(standing));
-        let deciding = deciding.map_or(0, |(index, _)| index);
+        let deciding = deciding(outcome, &standings);
         let (basis, receipts) = (Basis::Store, u16::MAX);
         Self { outcome, deciding, basis, receipts, traces: None, at_us, delay_us, standings, policies: None }
     }
@@ -261,14 +254,17 @@ impl Decision {
         self
     }
 
-    /// This decision, of its first `count` asks: where the others were about the same buckets.
+    /// This decision, of its first `count` asks, of which there is at least one: where the others were about the same
+    /// buckets.
     #[must_use]
     pub fn of_first(mut self, count: usize) -> Self {
         if self.standings.iter().all(|standing| standing.policy_index() < count) {
             return self;
         }
+        // Traces are in the same order: those of the others come last, and nothing names them any more.
         self.standings.retain(|standing| standing.policy_index() < count);
-        Self { traces: None, ..Self::of(self.outcome, self.at_us, self.delay_us, self.standings) }
+        self.deciding = deciding(self.outcome, &self.standings);
+        self
     }
 
     /// Sets the policies that its standings refer to, one per ask.
@@ -382,6 +378,18 @@ impl Decision {
     pub fn quota_of(&self, standing: &Standing) -> Option<&PolicyQuota> {
         self.policy_of(standing)?.quotas().get(standing.quota_index())
     }
+}
+
+/// The place of the tightest quota, which speaks for a decision.
+fn deciding(outcome: Outcome, standings: &[Standing]) -> u8 {
+    assert!(!standings.is_empty(), "a decision is about at least one quota");
+    let strictness = |standing: &Standing| match outcome {
+        Outcome::Allowed => (true, standing.remaining, u64::MAX - standing.reset_after_us),
+        Outcome::Denied => (standing.passed, u64::MAX - standing.available_after_us, standing.remaining),
+        Outcome::Impossible => (standing.passed || standing.available_after_us > 0, standing.limit, 0),
+    };
+    let deciding = (0_u8..).zip(standings).min_by_key(|(_, standing)| strictness(standing));
+    deciding.map_or(0, |(index, _)| index)
 }
 
 fn receipt_bit(ask: usize) -> u16 {

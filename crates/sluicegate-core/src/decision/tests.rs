@@ -23,3 +23,22 @@ fn merged_decisions_keep_every_quota() {
     assert_eq!(merged.standings().len(), 2);
     assert_eq!(merged.deciding().policy_index(), 1);
 }
+
+/// A receipt that was taken came back with the decision of fewer asks, and could give the same units back again.
+#[test]
+fn a_decision_of_its_first_asks_has_only_the_receipts_that_were_not_taken() {
+    let spent = |policy, cost| standing(policy, true, 7, 1).spending(cost);
+    let decision = Decision::new(Outcome::Allowed, 5, 0, [spent(0, 2), spent(1, 3), spent(2, 4)]);
+    let mut decision = decision
+        .on_basis(Basis::Fallback)
+        .with_traces([1, 2, 3].map(|birth| Trace { birth, ..Trace::default() }));
+    assert!(decision.take_receipt(0).is_some());
+    let mut first = decision.of_first(2);
+    assert_eq!(
+        (first.standings().len(), first.basis(), first.deciding().policy_index()),
+        (2, Basis::Fallback, 0)
+    );
+    assert!(first.take_receipt(0).is_none() && first.take_receipt(2).is_none());
+    let left = first.take_receipt(1).expect("nobody has taken it");
+    assert_eq!((left.cost(), left.trace(0).map(|trace| trace.birth)), (3, Some(2)));
+}

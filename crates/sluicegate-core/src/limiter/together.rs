@@ -8,7 +8,7 @@ use super::{RateLimiter, spending_mode};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::receipt::Receipt;
-use crate::store::{Ask, Mode, Verdict};
+use crate::store::{Ask, Mode, Store, Verdict};
 
 /// What has become of a request that was let through: for [`RateLimiter::change_all`].
 #[derive(Debug)]
@@ -48,9 +48,10 @@ impl RateLimiter {
             .chain(asks)
             .map(|(limiter, key, cost, mode)| (limiter, limiter.opened(), key, cost, mode))
             .collect();
-        if !asks.iter().all(|(other, ..)| Arc::ptr_eq(&other.0.store, &limiter.0.store)) {
-            return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
-        }
+        let store = match store_of(asks.iter().map(|(limiter, ..)| *limiter)) {
+            Ok(store) => store,
+            Err(error) => return Verdict::ready(Err(error)),
+        };
         let asks: SmallVec<[Ask<'_>; 4]> = asks
             .iter()
             .map(|(_, opened, key, cost, mode)| {
@@ -59,7 +60,7 @@ impl RateLimiter {
                 Ask::new(opened, key.as_ref(), *cost, mode)
             })
             .collect();
-        limiter.0.store.decide(&asks)
+        store.decide(&asks)
     }
 
     /// Charges and refunds under several limiters of one store, together in one call.
@@ -75,13 +76,10 @@ impl RateLimiter {
                 (limiter, limiter.opened(), key, change, cost)
             })
             .collect();
-        let Some((first, ..)) = changes.first() else {
-            return Verdict::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
+        let store = match store_of(changes.iter().map(|(limiter, ..)| *limiter)) {
+            Ok(store) => store,
+            Err(error) => return Verdict::ready(Err(error)),
         };
-        let store = Arc::clone(&first.0.store);
-        if !changes.iter().all(|(other, ..)| Arc::ptr_eq(&other.0.store, &store)) {
-            return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
-        }
         let asks: SmallVec<[Ask<'_>; 4]> = changes
             .iter()
             .map(|(_, opened, key, change, cost)| {
@@ -128,9 +126,19 @@ impl RateLimiter {
                 Ask::new(opened.as_opened(), key.as_ref(), receipt.cost(), mode).of(receipt)
             })
             .collect();
-        match turns.first() {
-            Some((_, limiter, ..)) => limiter.0.store.decide(&asks),
-            None => Verdict::ready(Err(StoreError::new(StoreErrorKind::NothingAsked))),
+        match store_of(turns.iter().map(|(_, limiter, ..)| *limiter)) {
+            Ok(store) => store.decide(&asks),
+            Err(error) => Verdict::ready(Err(error)),
         }
     }
+}
+
+/// The store that all of them are on.
+fn store_of<'a>(mut limiters: impl Iterator<Item = &'a RateLimiter>) -> Result<&'a dyn Store, StoreError> {
+    let Some(first) = limiters.next() else { return Err(StoreError::new(StoreErrorKind::NothingAsked)) };
+    let store = first.store();
+    if !limiters.all(|other| Arc::ptr_eq(other.store(), store)) {
+        return Err(StoreError::new(StoreErrorKind::ForeignPolicy));
+    }
+    Ok(&**store)
 }
