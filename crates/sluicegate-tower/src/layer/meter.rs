@@ -270,45 +270,62 @@ fn take_note(accounts: &[(Arc<Account>, u64)], policies: &[Arc<Policy>], decisio
     }
 }
 
+impl Entries {
+    fn charge(&mut self, units: u64) -> Entry {
+        self.spent = self.spent.saturating_add(units);
+        Entry::Charge(units)
+    }
+
+    fn refund(&mut self, units: u64) -> Entry {
+        let mut left = units.min(self.spent);
+        self.spent -= left;
+        let mut parts = SmallVec::new();
+        // The youngest first: of those the least has drained.
+        while left > 0
+            && let Some(mut receipt) = self.receipts.pop()
+        {
+            let part = left.min(receipt.cost());
+            left -= part;
+            if let Some(rest) = receipt.split(part) {
+                self.receipts.push(rest);
+            }
+            parts.push((receipt, part));
+        }
+        Entry::Refund(parts)
+    }
+}
+
 impl Account {
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn charge(&self, units: u64) -> Entry {
-        let mut entries = self.entries();
-        entries.spent = entries.spent.saturating_add(units);
-        Entry::Charge(units)
+        self.entries().charge(units)
     }
 
     fn refund(&self, units: u64) -> Entry {
-        // The verdict of a trial may have come since the request began.
+        self.known_entries().refund(units)
+    }
+
+    /// Looked at and changed in one step: of two that settle at once, only one finds the difference.
+    fn settle(&self, actual: u64) -> Entry {
+        let mut entries = self.known_entries();
+        match actual.checked_sub(entries.spent) {
+            Some(more) => entries.charge(more),
+            None => {
+                let less = entries.spent - actual;
+                entries.refund(less)
+            }
+        }
+    }
+
+    /// With the receipt of a trial, whose verdict may have come since the request began.
+    fn known_entries(&self) -> MutexGuard<'_, Entries> {
         let known = self.trial.as_ref().and_then(|trial| trial.take_receipt());
         let mut entries = self.entries();
         entries.receipts.extend(known);
-        let mut left = units.min(entries.spent);
-        entries.spent -= left;
-        let mut parts = SmallVec::new();
-        // The youngest first: of those the least has drained.
-        while left > 0
-            && let Some(mut receipt) = entries.receipts.pop()
-        {
-            let part = left.min(receipt.cost());
-            left -= part;
-            if let Some(rest) = receipt.split(part) {
-                entries.receipts.push(rest);
-            }
-            parts.push((receipt, part));
-        }
-        Entry::Refund(parts)
-    }
-
-    fn settle(&self, actual: u64) -> Entry {
-        let spent = self.entries().spent;
-        match actual.checked_sub(spent) {
-            Some(more) => self.charge(more),
-            None => self.refund(spent - actual),
-        }
+        entries
     }
 
     /// What the store is asked for; at least one thing, so that it says where the key stands.

@@ -44,6 +44,31 @@ pub(crate) fn left(limiter: &RateLimiter) -> u64 {
     answer(limiter.peek("ada")).remaining()
 }
 
+/// Each once looked and changed in two steps, so that several gave the same difference back.
+#[tokio::test]
+async fn of_those_that_settle_at_once_one_finds_the_difference() {
+    for (estimate, actual) in [(10, 4), (10, 35)] {
+        for _ in 0..200 {
+            let (limiter, layer, _) = tokens();
+            let service = layer.layer(metered(move |meter| async move {
+                assert_eq!(meter.spent(), estimate);
+                let barrier = std::sync::Barrier::new(8);
+                std::thread::scope(|scope| {
+                    for _ in 0..8 {
+                        scope.spawn(|| {
+                            barrier.wait();
+                            drop(meter.settle(actual));
+                        });
+                    }
+                });
+                assert_eq!(meter.spent(), actual);
+            }));
+            send(&service, from("ada")).await;
+            assert_eq!(left(&limiter), 100 - actual);
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_estimate_is_settled_with_what_it_really_was() {
     for (actual, expected) in [(35, 65), (10, 90), (4, 96), (0, 100)] {
