@@ -4,7 +4,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use sluicegate::{Algorithm, Anchor, Drain, ManualClock, MemoryStore, Policy, Refill};
+use sluicegate::algorithm::{Anchor, Drain, Refill};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Algorithm, MemoryStore, Policy};
 
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::FixedWindow(Anchor::Epoch),
@@ -13,8 +15,8 @@ const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::SlidingCounter,
     Algorithm::TokenBucket(Refill::Greedy),
     Algorithm::TokenBucket(Refill::Interval),
-    Algorithm::LeakyBucket(Drain::Police),
-    Algorithm::LeakyBucket(Drain::Shape),
+    Algorithm::LeakyBucket(Drain::Meter),
+    Algorithm::LeakyBucket(Drain::Queue),
     Algorithm::Gcra,
 ];
 

@@ -7,7 +7,8 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use sluicegate::{Decided, Header, KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
+use sluicegate::key::HeaderKey;
+use sluicegate::{Decided, KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
 use sluicegate_examples::listen;
 
 #[derive(Clone)]
@@ -34,14 +35,14 @@ async fn upload() -> &'static str {
 }
 
 /// A costly one: ten a minute for each API key, or for each address without one.
-#[rate_limited("100/min", key = Header::new("x-api-key")?.or(PeerIp::new()), cost = 10)]
+#[rate_limited("100/min", key = HeaderKey::new("x-api-key")?.or(PeerIp::new()), cost = 10)]
 async fn report(Path(name): Path<String>, Decided(decision): Decided) -> String {
     format!("the report on {name}; {} units left right now\n", decision.remaining())
 }
 
 /// Two limits with keys of their own; a request spends from both or from none.
 #[rate_limited("60/min", name = "search.address")]
-#[rate_limited("3/min", name = "search.key", key = Header::new("x-api-key"), on_missing_key = 401)]
+#[rate_limited("3/min", name = "search.key", key = HeaderKey::new("x-api-key"), on_missing_key = 401)]
 async fn search() -> &'static str {
     "found nothing\n"
 }

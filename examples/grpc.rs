@@ -2,7 +2,9 @@
 
 use std::error::Error;
 
-use sluicegate::{GrpcStatus, Header, Limit, MemoryStore, Policy, RateLimitLayer};
+use sluicegate::key::HeaderKey;
+use sluicegate::respond::GrpcStatus;
+use sluicegate::{Limit, MemoryStore, Policy, RateLimitLayer};
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
@@ -21,7 +23,7 @@ fn request(client: &'static str) -> Request<HealthCheckRequest> {
 async fn main() -> Result<(), Box<dyn Error>> {
     // Two calls at once from each client, and one more every ten seconds.
     let per_client = Policy::gcra("client", "6/min burst 2").on(MemoryStore::new())?;
-    let layer = RateLimitLayer::builder(Limit::new(per_client).key(Header::new("x-client")?))
+    let layer = RateLimitLayer::builder(Limit::new(per_client).key(HeaderKey::new("x-client")?))
         .respond(GrpcStatus::new())
         .build()?;
 

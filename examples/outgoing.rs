@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::get;
 use reqwest::{Client, Method, Request, Response};
-use sluicegate::{CallError, MemoryStore, OutgoingLayer, Policy, RateLimitExt, Wire};
+use sluicegate::call::CallError;
+use sluicegate::outgoing::{OutgoingLayer, Wire};
+use sluicegate::{MemoryStore, Policy, RateLimitExt};
 use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt};
 

@@ -10,9 +10,9 @@ use axum::routing::{get, post};
 use http::request::Parts;
 use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
 use serde_json::json;
-use sluicegate::{
-    ApiKey, BearerJwt, ConfigError, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitExt, Tiers,
-};
+use sluicegate::key::{ApiKey, BearerJwt};
+use sluicegate::limits::Tiers;
+use sluicegate::{ConfigError, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitExt};
 use sluicegate_examples::listen;
 
 /// Whoever knows it makes tokens. A service has 32 random bytes, and keeps them where it keeps its secrets.

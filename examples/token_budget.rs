@@ -13,7 +13,8 @@ use axum::{Extension, Router};
 use futures_util::stream::unfold;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use sluicegate::{ApiKey, ConfigError, KeyExtractor, Limit, MemoryStore, Meter, PeerIp, Policy};
+use sluicegate::key::ApiKey;
+use sluicegate::{ConfigError, KeyExtractor, Limit, MemoryStore, Meter, PeerIp, Policy};
 use sluicegate::{RateLimitExt, RateLimitLayer};
 use sluicegate_examples::listen;
 

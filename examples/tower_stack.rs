@@ -6,7 +6,9 @@ use std::error::Error;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use sluicegate::{Header, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitLayer, Refusal};
+use sluicegate::key::HeaderKey;
+use sluicegate::respond::Refusal;
+use sluicegate::{KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitLayer};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
 type Body = Full<Bytes>;
@@ -30,8 +32,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let everybody = Policy::token_bucket("everybody", "100/s").on(&store)?;
 
     let layer =
-        RateLimitLayer::builder(Limit::new(per_client).key(Header::new("x-api-key")?.or(PeerIp::new())))
-            .and(Limit::new(everybody).key(sluicegate::Constant::new("all")))
+        RateLimitLayer::builder(Limit::new(per_client).key(HeaderKey::new("x-api-key")?.or(PeerIp::new())))
+            .and(Limit::new(everybody).key(sluicegate::key::Constant::new("all")))
             .respond(sorry)
             .build()?;
     let mut service = ServiceBuilder::new().layer(layer).service(service_fn(hello));

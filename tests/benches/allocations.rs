@@ -8,7 +8,8 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use sluicegate::{Key, MemoryStore, Policy, PolicyBuilder, Quota, RateLimiter};
+use sluicegate::policy::PolicyBuilder;
+use sluicegate::{Key, MemoryStore, Policy, Quota, RateLimiter};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::harness::{Aim, Bench, Row};

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use http::StatusCode;
-use sluicegate::{Headers, PeerAddr};
+use sluicegate::key::PeerAddr;
+use sluicegate::respond::HeaderFields;
 use tower::Layer;
 use tower::layer::util::Identity;
 
@@ -44,7 +45,7 @@ fn on_a_bare_service(bench: &mut Bench) {
         if !bench.wants(work) {
             continue;
         }
-        let layer = limit.headers(Headers::None).without_extensions().build();
+        let layer = limit.headers(HeaderFields::None).without_extensions().build();
         let layer = layer.expect("one limit is possible");
         bench.compare_added(
             work,
@@ -62,7 +63,7 @@ fn on_a_router(bench: &mut Bench) {
         ("axum router, all headers, no extensions", generous().without_extensions(), Aim::None),
         (
             "axum router, X-RateLimit headers, no extensions",
-            generous().headers(Headers::Legacy).without_extensions(),
+            generous().headers(HeaderFields::Legacy).without_extensions(),
             Aim::None,
         ),
     ] {
@@ -89,7 +90,7 @@ fn on_a_router(bench: &mut Bench) {
     }
     let work = "axum router, no headers, beside tower_governor without headers";
     if bench.wants(work) {
-        let layer = generous().headers(Headers::None).without_extensions().build();
+        let layer = generous().headers(HeaderFields::None).without_extensions().build();
         let layer = layer.expect("one limit is possible");
         bench.compare_added(
             work,

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use axum::extract::ConnectInfo;
 use http::StatusCode;
-use sluicegate::{Headers, PeerAddr};
+use sluicegate::key::PeerAddr;
+use sluicegate::respond::HeaderFields;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tower::Layer;
 use tower::layer::util::Identity;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     };
 
     let quiet =
-        generous().headers(Headers::None).without_extensions().build().expect("one limit is possible");
+        generous().headers(HeaderFields::None).without_extensions().build().expect("one limit is possible");
     row(
         "bare service, no headers",
         bare_alone,
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         ("axum router, all headers, no extensions", generous().without_extensions(), Aim::None),
         (
             "axum router, X-RateLimit headers, no extensions",
-            generous().headers(Headers::Legacy).without_extensions(),
+            generous().headers(HeaderFields::Legacy).without_extensions(),
             Aim::None,
         ),
     ] {

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use governor::clock::{self, FakeRelativeClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
-use sluicegate::{Clock, ManualClock, MemoryStore, Policy, PolicyBuilder, Quota, RateLimiter};
+use sluicegate::clock::{Clock, ManualClock};
+use sluicegate::policy::PolicyBuilder;
+use sluicegate::{MemoryStore, Policy, Quota, RateLimiter};
 
 use crate::harness::{Aim, Bench, Row, on_threads};
 
@@ -56,7 +58,7 @@ type Governor<K, C = clock::DefaultClock> =
 enum Ticking {
     Quanta,
     Default,
-    Standing,
+    QuotaStatus,
 }
 
 fn store(clock: Ticking, capacity: usize) -> MemoryStore {
@@ -64,7 +66,7 @@ fn store(clock: Ticking, capacity: usize) -> MemoryStore {
     let builder = match clock {
         Ticking::Quanta => builder.clock(QuantaClock(quanta::Clock::new())),
         Ticking::Default => builder,
-        Ticking::Standing => {
+        Ticking::QuotaStatus => {
             let clock = ManualClock::new();
             clock.advance(Duration::from_secs(1));
             builder.clock(clock)
@@ -166,7 +168,7 @@ fn many_keys(bench: &mut Bench) {
     }
     let count = if bench.is_smoke() { 1_000 } else { MANY };
     let keys = shuffled(count, 0x9e37_79b9_7f4a_7c15);
-    let stores = [Ticking::Quanta, Ticking::Default, Ticking::Standing].map(|clock| store(clock, count));
+    let stores = [Ticking::Quanta, Ticking::Default, Ticking::QuotaStatus].map(|clock| store(clock, count));
     let [cheap, default, still] = stores.each_ref().map(|store| on(generous(), store));
     let governor = generous_governor();
     let governor_still = Governor::dashmap_with_clock(generous_quota(), FakeRelativeClock::default());

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use sluicegate::{Algorithm, Anchor, Key, Policy, Quota, RateLimiter, Refill, Verdict};
+use sluicegate::algorithm::{Anchor, Refill};
+use sluicegate::store::DecisionFuture;
+use sluicegate::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -161,7 +163,7 @@ impl Bed<'_> {
         aim: Aim,
         concurrency: usize,
         keys_per_call: usize,
-        ask: impl Fn(u64) -> Verdict + Clone + Send + 'static,
+        ask: impl Fn(u64) -> DecisionFuture + Clone + Send + 'static,
     ) {
         if !bench.wants(work) {
             return;

@@ -3,7 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{Basis, Policy};
+use sluicegate_core::Policy;
+use sluicegate_core::store::DecidedBy;
 
 use crate::harness::{Excuse, NOTHING, Setup};
 use crate::load::{KEYS, Kind, key};
@@ -94,5 +95,5 @@ fn decides_the_same_whatever_the_wall_clock_shows(file: &std::path::Path) {
     let back = wall.duration_since(std::time::SystemTime::now()).expect("the wall clock was set back");
     assert!(back > 3_000 * SECOND);
     assert_eq!(admitted, 2, "within {:?}", begun.elapsed());
-    assert_eq!(limiter.peek("ada").now().unwrap().unwrap().basis(), Basis::Store);
+    assert_eq!(limiter.peek("ada").now().unwrap().unwrap().decided_by(), DecidedBy::Store);
 }

@@ -3,7 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{Basis, Policy};
+use sluicegate_core::Policy;
+use sluicegate_core::store::DecidedBy;
 
 use crate::deployments::Cluster;
 use crate::harness::{Excuse, Findings, NOTHING, Rig, Setup};
@@ -65,7 +66,7 @@ fn elsewhere(findings: &Findings, homes: &[usize], from: Duration, time: Duratio
     let during = findings.fault + from..findings.fault + from + time;
     let of_others = |record: &&Record| homes[record.key] != 0 && during.contains(&record.at);
     let records: Vec<_> = findings.records.iter().filter(of_others).collect();
-    (records.iter().filter(|record| record.is(Basis::Store)).count(), records.len())
+    (records.iter().filter(|record| record.is(DecidedBy::Store)).count(), records.len())
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn f41_a_hanging_master_is_left_for_its_replica() {
     sleep((fault + 9_500 * MS).saturating_duration_since(Instant::now()));
     let served = |from: Duration| {
         let served = rig.load.since(fault + from);
-        (served.iter().filter(|record| record.is(Basis::Store)).count(), served.len())
+        (served.iter().filter(|record| record.is(DecidedBy::Store)).count(), served.len())
     };
     // A third of the requests are for it; its breakers close within 6.5 seconds, and let all through a second later.
     let (store, all) = served(6_500 * MS);

@@ -4,7 +4,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{Basis, Policy, Resilient, StoreErrorKind};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
 
 use crate::harness::{Excuse, NOTHING, Rig, Setup};
@@ -45,7 +47,7 @@ fn f01_a_service_starts_without_its_store_and_finds_it_later() {
     assert!(!rig.redis.is_connected());
     rig.heal(|| server.restart());
     let findings = rig.finish(NOTHING);
-    assert!(findings.since_fault(Basis::Fallback).count() > 50);
+    assert!(findings.since_fault(DecidedBy::Fallback).count() > 50);
 }
 
 #[test]
@@ -205,7 +207,7 @@ fn f12_the_first_call_after_an_idle_connection_was_closed_is_decided_as_well() {
             assert!(limiter.check("ada").await.expect("it is decided").is_allowed());
             tokio::time::sleep(500 * MS).await;
             let decision = limiter.check("ada").await.expect("it is decided");
-            assert_eq!(decision.basis(), Basis::Store, "the connection was replaced");
+            assert_eq!(decision.decided_by(), DecidedBy::Store, "the connection was replaced");
         }
     });
 }
@@ -218,7 +220,7 @@ fn f13_a_delay_below_the_deadline_changes_nothing() {
     rig.during(4 * SECOND, || proxy.replies(delay), || proxy.replies(Flow::Pass));
     let findings = rig.finish(Excuse { unnoticed: true, ..NOTHING });
     assert!(findings.status.opened <= 2, "it flaps: {:?}", findings.status);
-    let (store, all) = (findings.since_fault(Basis::Store).count(), findings.records.len());
+    let (store, all) = (findings.since_fault(DecidedBy::Store).count(), findings.records.len());
     assert!(store * 10 > all * 6, "{store} of {all}");
 }
 

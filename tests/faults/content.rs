@@ -3,7 +3,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use sluicegate_core::{Basis, MemoryStore, Policy, RateLimiter, Resilient};
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{MemoryStore, Policy, RateLimiter, Resilient};
 use sluicegate_redis::RedisStore;
 
 use crate::harness::{Excuse, NOTHING, Setup};
@@ -40,14 +41,14 @@ fn f60_foreign_values_are_fresh_keys_and_trip_nothing() {
 }
 
 /// Spends all of one key, and then lets ten times as many others come as there is room for.
-async fn stays_limited(limiter: &RateLimiter, basis: Basis) {
+async fn stays_limited(limiter: &RateLimiter, basis: DecidedBy) {
     while limiter.check("mallory").await.unwrap().is_allowed() {}
     for key in 0..10_000 {
         let decision = limiter.check(format!("flood-{key}")).await.unwrap();
-        assert!(decision.basis() == basis);
+        assert!(decision.decided_by() == basis);
     }
     let decision = limiter.check("mallory").await.unwrap();
-    assert!(!decision.is_allowed() && decision.basis() == basis);
+    assert!(!decision.is_allowed() && decision.decided_by() == basis);
 }
 
 fn small() -> MemoryStore {
@@ -57,7 +58,7 @@ fn small() -> MemoryStore {
 #[tokio::test]
 async fn b70_a_flood_of_keys_does_not_wash_away_a_limited_one() {
     let limiter = Policy::gcra("flooded", "20/h").on(Resilient::new(small())).unwrap();
-    stays_limited(&limiter, Basis::Store).await;
+    stays_limited(&limiter, DecidedBy::Store).await;
 }
 
 #[tokio::test]
@@ -65,7 +66,7 @@ async fn b71_nor_does_it_in_the_fallback() {
     let absent = RedisStore::connect(&Server::reserve(&[]).url()).unwrap();
     let store = Resilient::builder(&absent).fallback(small()).build().unwrap();
     let limiter = Policy::gcra("flooded", "20/h").on(&store).unwrap();
-    stays_limited(&limiter, Basis::Fallback).await;
+    stays_limited(&limiter, DecidedBy::Fallback).await;
     assert!(store.status().fallback_decisions > 10_000);
 }
 

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use sfv::{BareItem, List, ListEntry, Parser};
-use sluicegate::{Header, Limit, RateLimitLayer};
-use sluicegate_core::{
-    Basis, Decision, Key, OnOutage, Policy, PolicyBuilder, RateLimiter, Store, StoreError,
-};
+use sluicegate::key::HeaderKey;
+use sluicegate::{Limit, RateLimitLayer};
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Decision, Key, OnOutage, Policy, RateLimiter, Store, StoreError};
 use tokio::time::{MissedTickBehavior, interval};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -94,11 +95,11 @@ pub(crate) struct Record {
     pub(crate) key: usize,
     pub(crate) allowed: bool,
     /// Who decided it; an error if nobody did.
-    pub(crate) basis: Result<Basis, String>,
+    pub(crate) basis: Result<DecidedBy, String>,
 }
 
 impl Record {
-    pub(crate) fn is(&self, basis: Basis) -> bool {
+    pub(crate) fn is(&self, basis: DecidedBy) -> bool {
         self.basis == Ok(basis)
     }
 
@@ -126,7 +127,7 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn on(store: &Arc<dyn Store>) -> Arc<Self> {
         let on = |kind: Kind| kind.policy().on(Arc::clone(store)).expect("the policy is possible");
-        let http = Limit::new(on(Kind::Http)).key(Header::new("x-api-key").expect("a good name"));
+        let http = Limit::new(on(Kind::Http)).key(HeaderKey::new("x-api-key").expect("a good name"));
         Arc::new(Self {
             gcra: on(Kind::Gcra),
             window: on(Kind::Window),
@@ -204,7 +205,7 @@ impl Load {
         self.records.lock().unwrap().push(Record { at, took, kind, key: index, allowed, basis });
     }
 
-    async fn ask_over_http(&self, name: String) -> (bool, Result<Basis, String>) {
+    async fn ask_over_http(&self, name: String) -> (bool, Result<DecidedBy, String>) {
         let handler = service_fn(|_: Request<()>| async {
             Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
         });
@@ -213,14 +214,14 @@ impl Load {
         if let Err(problem) = check_fields(&response) {
             self.misled.lock().unwrap().push(problem);
         }
-        let basis = response.extensions().get::<Decision>().map(Decision::basis);
+        let basis = response.extensions().get::<Decision>().map(Decision::decided_by);
         (response.status().is_success(), basis.ok_or_else(|| response.status().to_string()))
     }
 }
 
-fn decided(answer: Result<Decision, StoreError>) -> (bool, Result<Basis, String>) {
+fn decided(answer: Result<Decision, StoreError>) -> (bool, Result<DecidedBy, String>) {
     match answer {
-        Ok(decision) => (decision.is_allowed(), Ok(decision.basis())),
+        Ok(decision) => (decision.is_allowed(), Ok(decision.decided_by())),
         Err(error) => (false, Err(error.to_string())),
     }
 }

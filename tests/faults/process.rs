@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{Basis, BreakerState, Policy, Resilient};
+use sluicegate_core::resilient::BreakerState;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
 
 use crate::harness::{Excuse, Findings, NOTHING, Setup};
@@ -52,7 +54,7 @@ fn f47_requests_that_are_dropped_hold_nothing_and_are_charged_as_they_were_sent(
         let mut charged = Vec::new();
         for _ in 0..2 {
             let standing = limiter.peek("ada").await.unwrap();
-            assert_eq!(standing.basis(), Basis::Store);
+            assert_eq!(standing.decided_by(), DecidedBy::Store);
             charged.push(100_000 - standing.remaining() - 1);
             tokio::time::sleep(200 * MS).await;
         }
@@ -72,7 +74,7 @@ fn f47_requests_that_are_dropped_hold_nothing_and_are_charged_as_they_were_sent(
         }
         server.signal("CONT");
         let begun = Instant::now();
-        while limiter.check("ada").await.unwrap().basis() != Basis::Store {
+        while limiter.check("ada").await.unwrap().decided_by() != DecidedBy::Store {
             assert!(begun.elapsed() < 5 * SECOND, "{:?}", store.status());
             tokio::time::sleep(5 * MS).await;
         }
@@ -160,19 +162,21 @@ fn without_file_descriptors(port: u16) {
         let store = Resilient::new(&redis);
         let limiter = Policy::gcra("scarce", "1000000/day").on(&store).unwrap();
         let mut admin = redis::Client::open(("127.0.0.1", port)).unwrap().get_connection().unwrap();
-        assert_eq!(limiter.check("ada").await.unwrap().basis(), Basis::Store);
+        assert_eq!(limiter.check("ada").await.unwrap().decided_by(), DecidedBy::Store);
         limits.allow(3);
         assert!(std::fs::File::open("/dev/null").is_err());
         run::<u64>(&mut admin, "CLIENT KILL TYPE normal SKIPME yes");
         let mut alone = 0;
         for _ in 0..200 {
-            alone += u32::from(limiter.check("ada").await.expect("it is decided").basis() == Basis::Fallback);
+            alone += u32::from(
+                limiter.check("ada").await.expect("it is decided").decided_by() == DecidedBy::Fallback,
+            );
             tokio::time::sleep(5 * MS).await;
         }
         limits.allow(48);
         assert!(alone > 100, "{alone} of 200 decided without the store");
         let begun = Instant::now();
-        while limiter.check("ada").await.unwrap().basis() != Basis::Store {
+        while limiter.check("ada").await.unwrap().decided_by() != DecidedBy::Store {
             assert!(begun.elapsed() < 4 * SECOND, "{:?}", store.status());
             tokio::time::sleep(5 * MS).await;
         }
@@ -211,13 +215,13 @@ fn f54_four_instances_admit_no_more_than_their_shares_and_pay_them_back() {
     for policy in Kind::LAWFUL {
         for key in 0..KEYS {
             let by_store: Vec<_> =
-                findings.iter().flat_map(|f| f.admitted(policy, key, Basis::Store)).collect();
+                findings.iter().flat_map(|f| f.admitted(policy, key, DecidedBy::Store)).collect();
             policy
                 .law()
                 .check(&by_store, 0)
                 .unwrap_or_else(|problem| panic!("{policy:?}, key {key}: {problem}"));
             let alone: Vec<Admission> =
-                findings.iter().flat_map(|f| f.admitted(policy, key, Basis::Fallback)).collect();
+                findings.iter().flat_map(|f| f.admitted(policy, key, DecidedBy::Fallback)).collect();
             // Four times a quarter, rounded up.
             let shares = crate::oracle::Law { limit: policy.law().share(4).limit * 4, ..policy.law() };
             shares.check(&alone, 0).unwrap_or_else(|problem| panic!("{policy:?}, key {key}: {problem}"));
@@ -244,10 +248,10 @@ fn f52_an_instance_that_is_closed_pays_before_it_ends() {
         redis.connected(5 * SECOND).await.unwrap();
         let store = Resilient::new(&redis);
         let limiter = Policy::gcra("closed", "100/h").on(&store).unwrap();
-        assert_eq!(limiter.check("ada").await.unwrap().basis(), Basis::Store);
+        assert_eq!(limiter.check("ada").await.unwrap().decided_by(), DecidedBy::Store);
         tokio::task::block_in_place(|| server.stop());
         for key in 0..40_u64 {
-            assert_eq!(limiter.check_cost(key, 3).await.unwrap().basis(), Basis::Fallback);
+            assert_eq!(limiter.check_cost(key, 3).await.unwrap().decided_by(), DecidedBy::Fallback);
         }
         let begun = Instant::now();
         let unsettled = store.close(SECOND).await.expect_err("nobody is there");

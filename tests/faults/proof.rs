@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use sluicegate_core::BreakerSettings;
+use sluicegate_core::resilient::BreakerSettings;
 
 use crate::harness::{Excuse, NOTHING, Setup};
 use crate::machine::turn;

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::Basis;
+use sluicegate_core::store::DecidedBy;
 
 use crate::deployments::Sentinels;
 use crate::harness::{Excuse, NOTHING, Setup};
@@ -91,6 +91,6 @@ fn f39_one_sentinel_of_three_is_enough_to_reconnect_in_time() {
     assert!(fault.elapsed() <= 4 * SECOND, "{:?}", fault.elapsed());
     sleep(SECOND);
     let findings = rig.finish(Excuse { later_by: 2 * SECOND, lost_answers: 10, ..NOTHING });
-    assert!(findings.since_fault(Basis::Store).count() > 50);
+    assert!(findings.since_fault(DecidedBy::Store).count() > 50);
     findings.nobody_waited(SECOND);
 }

@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
-use sluicegate_core::{Basis, Policy, Resilient, StoreErrorKind};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
 
 use crate::machine::{note_panics, panics_of, turn};
@@ -89,16 +91,16 @@ fn talks_to_the_first_and_not_to_the_others(ports: &[u16]) {
             let redis = RedisStore::connect(&format!("rediss://127.0.0.1:{port}")).unwrap();
             let limiter = Policy::gcra("tls", "100/s").on(Resilient::new(&redis)).unwrap();
             let connected = redis.connected(Duration::from_secs(if index == 0 { 5 } else { 2 })).await;
-            let basis = limiter.check("ada").await.expect("it is decided").basis();
+            let basis = limiter.check("ada").await.expect("it is decided").decided_by();
             if index == 0 {
                 connected.expect("our own authority has signed it");
-                assert_eq!(basis, Basis::Store);
+                assert_eq!(basis, DecidedBy::Store);
             } else {
                 let error =
                     connected.expect_err("a foreign authority, an expired certificate, and no TLS at all");
                 assert_eq!(
                     (error.kind(), basis),
-                    (StoreErrorKind::Unavailable, Basis::Fallback),
+                    (StoreErrorKind::Unavailable, DecidedBy::Fallback),
                     "case {index}"
                 );
             }

@@ -5,7 +5,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::any;
-use sluicegate::{Decided, RateLimits, rate_limited};
+use sluicegate::attribute::RateLimitStore;
+use sluicegate::{Decided, rate_limited};
 
 use crate::support::{Client, field, serve, store};
 
@@ -36,7 +37,7 @@ impl Api {
 #[tokio::test]
 async fn a_fallback_reads_the_body_or_leaves_it_and_the_connection_stays_open() {
     let (store, _) = store();
-    let limits = RateLimits::new(&store).open(Api::stored).unwrap().open(Api::unread).unwrap();
+    let limits = RateLimitStore::new(&store).open(Api::stored).unwrap().open(Api::unread).unwrap();
     let app = Router::new()
         .route("/stored", any(Api::stored))
         .route("/unread", any(Api::unread))

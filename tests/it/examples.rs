@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::{Bytes, Incoming};
-use sluicegate::{ApiKey, ManualClock, Policy};
+use sluicegate::Policy;
+use sluicegate::clock::ManualClock;
+use sluicegate::key::ApiKey;
 
 use crate::support::{Client, field, numbers, serve, store, whole};
 

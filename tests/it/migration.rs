@@ -14,9 +14,10 @@ use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::keyed::DefaultKeyedStateStore;
 use http::{Request, StatusCode};
-use sluicegate::{
-    Algorithm, Drain, ManualClock, MemoryStore, Policy, PolicyBuilder, RateLimitExt, RateLimiter, Refill,
-};
+use sluicegate::algorithm::{Drain, Refill};
+use sluicegate::clock::ManualClock;
+use sluicegate::policy::PolicyBuilder;
+use sluicegate::{Algorithm, MemoryStore, Policy, RateLimitExt, RateLimiter};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_governor::GovernorLayer;
@@ -167,7 +168,7 @@ async fn nginx_passes_as_many_of_a_burst() {
 async fn nginx_delays_as_many_of_a_burst() {
     let longest = Duration::from_secs(3_600);
     let queue = Policy::leaky_queue("queue", "1/min burst 6").wait_up_to(longest);
-    let above = Algorithm::LeakyBucket(Drain::ShapeAbove(2));
+    let above = Algorithm::LeakyBucket(Drain::QueueAbove(2));
     let above = Policy::builder("above", above, "1/min burst 6").wait_up_to(longest);
     for (limit_req, policy, passed) in [("burst=5", queue, 1), ("burst=5 delay=2", above, 3)] {
         let expected = Fates { passed, refused: 6 };

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::any;
-use sluicegate::{ClientIp, Limit, OnMalformed, Policy, RateLimitExt};
+use sluicegate::key::OnMalformed;
+use sluicegate::{ClientIp, Limit, Policy, RateLimitExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
@@ -182,7 +183,7 @@ async fn behind_a_dual_stack_socket_nginx_is_still_known() {
 #[tokio::test]
 async fn behind_a_unix_socket_nginx_is_believed_where_that_is_said() {
     for (client_ip, expected) in [
-        (ClientIp::behind_anyone().header("x-real-ip").unwrap(), "127.0.0.5"),
+        (ClientIp::insecure_behind_anyone().header("x-real-ip").unwrap(), "127.0.0.5"),
         (ClientIp::hops(1).unwrap(), "127.0.0.5"),
         (behind_nginx(), "nobody"),
     ] {

@@ -7,7 +7,9 @@ use axum::Router;
 use axum::routing::{get, post};
 use http::{Method, StatusCode};
 use serde_json::json;
-use sluicegate::{Decided, Limit, ManualClock, MemoryStore, OnMissingKey, Policy, RateLimitExt, RateLimiter};
+use sluicegate::clock::ManualClock;
+use sluicegate::key::OnMissingKey;
+use sluicegate::{Decided, Limit, MemoryStore, Policy, RateLimitExt, RateLimiter};
 use tokio::task::JoinSet;
 
 use crate::support::{Client, field, numbers, serve, serve_without_peer_address, store};

@@ -9,9 +9,9 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
+use sluicegate::policy::PolicyBuilder;
 use sluicegate::{
-    Limit, MemoryStore, Meter, Policy, PolicyBuilder, RateLimitExt, RateLimitLayer, RateLimiter, RedisStore,
-    Store,
+    Limit, MemoryStore, Meter, Policy, RateLimitExt, RateLimitLayer, RateLimiter, RedisStore, Store,
 };
 
 use crate::servers::Server;

@@ -11,7 +11,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use sluicegate::{ManualClock, MemoryStore};
+use sluicegate::MemoryStore;
+use sluicegate::clock::ManualClock;
 use tokio::net::{TcpListener, TcpSocket};
 
 /// A store on a clock that stands still on a whole hour, where windows of up to an hour begin.

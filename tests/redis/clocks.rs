@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use sluicegate_core::clock::{Clock, ManualClock, SystemClock};
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{Algorithm, Clock, ManualClock, Policy, Quota, RateLimiter, SystemClock};
+use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 
 use crate::deployments::standalone;

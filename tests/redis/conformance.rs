@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use sluicegate_core::MemoryStore;
+use sluicegate_core::clock::ManualClock;
 use sluicegate_core::conformance::Conformance;
-use sluicegate_core::{ManualClock, MemoryStore};
 use sluicegate_redis::RedisStore;
 
 use crate::deployments::{Cluster, Sentinels, standalone};

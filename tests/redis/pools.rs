@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use deadpool_redis::{Runtime, cluster, sentinel};
+use sluicegate_core::Policy;
+use sluicegate_core::clock::ManualClock;
 use sluicegate_core::conformance::Conformance;
-use sluicegate_core::{ManualClock, Policy, StoreErrorKind};
+use sluicegate_core::error::StoreErrorKind;
 use sluicegate_redis::{DeadPool, RedisStore};
 
 use crate::deployments::{Cluster, Sentinels, standalone};

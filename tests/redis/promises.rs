@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{Algorithm, Clock, Inherit, Key, ManualClock, Mode, Policy, RateLimiter};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Algorithm, Key, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
 
 use crate::deployments::{Cluster, standalone};

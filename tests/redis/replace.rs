@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{Algorithm, Inherit, Policy, Quota, RateLimiter};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 
 use crate::deployments::standalone;

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Rule;
+use sluicegate_core::algorithm::{Anchor, Drain};
+use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{
-    Algorithm, Anchor, Clock, Drain, ManualClock, Policy, PolicyBuilder, Quota, RateLimiter,
-};
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 
 use crate::deployments::standalone;
@@ -47,7 +48,7 @@ fn random_policy(random: &mut Random) -> PolicyBuilder {
     let quota = Quota::new(limit, Duration::from_secs(seconds));
     let has_burst = matches!(
         algorithm,
-        Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(Drain::Police)
+        Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(Drain::Meter)
     );
     let burst = [1, 3, 100][usize::try_from(random.below(3)).unwrap()];
     // A queue delays what it lets in: those are other questions.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use sluicegate_core::{
-    Clock, Decision, Key, ManualClock, MemoryStore, Mode, Policy, RateLimiter, Store, Verdict,
-};
+use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::store::{DecisionFuture, Mode};
+use sluicegate_core::{Decision, Key, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_redis::RedisStore;
 
 use crate::deployments::standalone;
@@ -69,13 +69,13 @@ fn part(random: &mut Random, modes: u64) -> Part {
     Part { limiter, key: Key::from(random.below(2)), cost, mode }
 }
 
-fn ask(limiters: &[RateLimiter], parts: &[Part]) -> Verdict {
+fn ask(limiters: &[RateLimiter], parts: &[Part]) -> DecisionFuture {
     let each = parts.iter().map(|part| (&limiters[part.limiter], &part.key, part.cost, Some(part.mode)));
     RateLimiter::decide_all(each)
 }
 
 fn shown(decision: &Decision) -> String {
-    format!("{:?} {:?} {:?}", decision.outcome(), decision.delay(), decision.standings())
+    format!("{:?} {:?} {:?}", decision.outcome(), decision.delay(), decision.quotas())
 }
 
 fn moved(random: &mut Random, clock: &ManualClock, back_us: u64) {
@@ -127,7 +127,7 @@ async fn requests_that_share_a_call_are_decided_one_after_the_other_as_memory_do
                 })
                 .collect();
             trace.push_str(&format!("\n{now_us}: {requests:?}"));
-            let mut verdicts: Vec<Verdict> = requests.iter().map(|parts| ask(&ours, parts)).collect();
+            let mut verdicts: Vec<DecisionFuture> = requests.iter().map(|parts| ask(&ours, parts)).collect();
             let mut waker = Context::from_waker(Waker::noop());
             let early: Vec<_> = verdicts
                 .iter_mut()
@@ -171,9 +171,9 @@ async fn both_scripts_decide_the_same_whatever_the_clock_does() {
             both.push(Part { limiter: 4, key: Key::from(step + 1_000 * seed), cost: 1, mode: Mode::Peek });
             let ours = ask(&short, &parts).await.expect("the store answers");
             let theirs = ask(&long, &both).await.expect("the store answers");
-            let ours = format!("{} {:?}", ours.is_allowed(), ours.standings());
+            let ours = format!("{} {:?}", ours.is_allowed(), ours.quotas());
             let quotas = long[parts[0].limiter].policy().quotas().len();
-            let theirs = format!("{} {:?}", theirs.is_allowed(), &theirs.standings()[..quotas]);
+            let theirs = format!("{} {:?}", theirs.is_allowed(), &theirs.quotas()[..quotas]);
             assert_eq!(ours, theirs, "{trace}");
         }
     }

@@ -5,8 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{Clock, Key, ManualClock, Mode, Policy, Quota, RateLimiter, Store, StoreErrorKind};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Key, Policy, Quota, RateLimiter, Store};
 use sluicegate_redis::RedisStore;
 
 use crate::deployments::Cluster;
@@ -44,7 +47,7 @@ async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() 
             let refused = both().await.unwrap();
             assert!(!refused.is_allowed(), "{algorithm}, {mode:?}");
             assert_eq!(
-                refused.standings()[0].remaining(),
+                refused.quotas()[0].remaining(),
                 left,
                 "{algorithm}, {mode:?}: it says where it stands"
             );
@@ -57,7 +60,7 @@ async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() 
                 Mode::Reset => 9,
                 _ => left + 2,
             };
-            assert_eq!(granted.standings()[0].remaining(), now, "{algorithm}, {mode:?}");
+            assert_eq!(granted.quotas()[0].remaining(), now, "{algorithm}, {mode:?}");
         }
     }
 }
@@ -129,7 +132,7 @@ async fn an_error_names_a_part_that_the_keys_of_the_hanging_node_share() {
     let opened = store.open(limiter.policy(), None).unwrap();
     let part = |key: u64| {
         let key = Key::from(key);
-        store.parts(&[sluicegate_core::Ask::new(&opened, key.as_ref(), 1, Mode::Spend)])
+        store.parts(&[sluicegate_core::store::Ask::new(&opened, key.as_ref(), 1, Mode::Spend)])
     };
     let all = (0..2_000).fold(0, |all, key| all | part(key));
     assert_eq!(all, u64::MAX, "the parts are all of the slots");

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use sluicegate_core::{ConfigErrorKind, Policy, StoreErrorKind};
+use sluicegate_core::Policy;
+use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
 use sluicegate_redis::RedisStore;
 
 use crate::servers::{Server, free_port};

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{Policy, RateLimiter, StoreErrorKind, Verdict};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
 
 use crate::servers::Server;
@@ -49,7 +51,7 @@ async fn notices(limiter: &RateLimiter) -> StoreErrorKind {
 }
 
 /// The answer of a verdict that nobody has to wait for.
-fn at_once(mut verdict: Verdict) -> Option<StoreErrorKind> {
+fn at_once(mut verdict: DecisionFuture) -> Option<StoreErrorKind> {
     match Pin::new(&mut verdict).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer.expect_err("there is no connection").kind()),
         Poll::Pending => None,

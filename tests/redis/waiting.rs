@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluicegate_core::{Algorithm, Anchor, Policy, Quota, RateLimiter};
+use sluicegate_core::algorithm::Anchor;
+use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

@@ -9,10 +9,11 @@ use axum::body::Body;
 use axum::routing::MethodRouter;
 #[cfg(feature = "macros")]
 use sluicegate_core::Store;
-use sluicegate_tower::{RateLimitLayer, Respond};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::respond::Respond;
 
 #[cfg(feature = "macros")]
-use crate::attribute::RateLimits;
+use crate::attribute::RateLimitStore;
 
 /// Puts limits on routes.
 ///
@@ -83,7 +84,7 @@ pub trait RateLimitExt: Sized + sealed::Sealed {
     fn rate_limit<R: Respond<Body>>(self, limit: impl Into<RateLimitLayer<R>>) -> Self;
 
     /// Gives the handlers that have a `#[rate_limited]` attribute the store for their limits: those of all that this
-    /// route or router has so far. [`RateLimits`] as a layer says more.
+    /// route or router has so far. [`RateLimitStore`] as a layer says more.
     #[cfg(feature = "macros")]
     #[must_use]
     fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self;
@@ -99,7 +100,7 @@ where
 
     #[cfg(feature = "macros")]
     fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self {
-        self.layer::<_, Infallible>(RateLimits::new(store))
+        self.layer::<_, Infallible>(RateLimitStore::new(store))
     }
 }
 
@@ -113,7 +114,7 @@ where
 
     #[cfg(feature = "macros")]
     fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self {
-        self.layer(RateLimits::new(store))
+        self.layer(RateLimitStore::new(store))
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use sluicegate_core::Key;
-use sluicegate_tower::{Extraction, KeyExtractor, MissingKey};
+use sluicegate_tower::KeyExtractor;
+use sluicegate_tower::key::{Extraction, MissingKey};
 
 /// One bucket per value that one of axum's extractors finds; see [`key_from_extractor`].
 pub struct KeyFromExtractor<E, S, F> {
@@ -109,7 +110,8 @@ mod tests {
     use axum::http::{Request, StatusCode};
     use axum::routing::get;
     use sluicegate_core::{MemoryStore, Policy, RateLimiter};
-    use sluicegate_tower::{Constant, Limit, OnMissingKey};
+    use sluicegate_tower::Limit;
+    use sluicegate_tower::key::{Constant, OnMissingKey};
     use tower::ServiceExt;
 
     use super::*;

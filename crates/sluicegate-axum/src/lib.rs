@@ -29,7 +29,7 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
-//! | `macros` | [`rate_limited`], the attribute for handlers, and [`RateLimits`], their store |
+//! | `macros` | [`rate_limited`], the attribute for handlers, and [`RateLimitStore`], their store |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "macros")]
@@ -42,7 +42,7 @@ mod from_parts;
 pub use sluicegate_macros::rate_limited;
 
 #[cfg(feature = "macros")]
-pub use self::attribute::{Attributed, BoxRespond, RateLimits};
+pub use self::attribute::{Attributed, BoxRespond, RateLimitStore};
 pub use self::decided::{Decided, NotLimited};
 pub use self::ext::RateLimitExt;
 pub use self::from_parts::{KeyFromExtractor, key_from_extractor};
@@ -54,7 +54,8 @@ pub mod __private {
     pub use axum::extract::State;
     pub use axum::response::Response;
     pub use sluicegate_core::{Algorithm, OnOutage, Policy};
-    pub use sluicegate_tower::{Limit, OnMissingKey};
+    pub use sluicegate_tower::Limit;
+    pub use sluicegate_tower::key::OnMissingKey;
 
     pub use crate::attribute::{
         Arguments, Attribute, Direct, Draft, Extracting, Fallback, Fallible, IntoKey, Limited, NoState, Skip,

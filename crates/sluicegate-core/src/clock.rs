@@ -55,7 +55,7 @@ impl Clock for SystemClock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use sluicegate_core::{Clock, ManualClock};
+/// use sluicegate_core::clock::{Clock, ManualClock};
 ///
 /// let clock = ManualClock::new();
 /// clock.advance(Duration::from_secs(2));

@@ -5,7 +5,8 @@
 //!
 //! ```
 //! use sluicegate_core::conformance::Conformance;
-//! use sluicegate_core::{ManualClock, MemoryStore};
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_core::clock::ManualClock;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), sluicegate_core::ConfigError> {
@@ -25,10 +26,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::algorithm::Rule;
-use crate::{
-    Algorithm, Anchor, Clock, Decision, Drain, Inherit, Key, ManualClock, MemoryStore, Outcome, Policy,
-    Quota, RateLimiter, Receipt, Refill, Store, Verdict,
-};
+use crate::algorithm::{Anchor, Drain, Refill};
+use crate::clock::{Clock, ManualClock};
+use crate::limiter::{Inherit, Receipt};
+use crate::store::DecisionFuture;
+use crate::{Algorithm, Decision, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 
 /// Every algorithm with every setting.
 pub const ALGORITHMS: [Algorithm; 11] = [
@@ -39,9 +41,9 @@ pub const ALGORITHMS: [Algorithm; 11] = [
     Algorithm::TokenBucket(Refill::Greedy),
     Algorithm::TokenBucket(Refill::Interval),
     Algorithm::TokenBucket(Refill::AlignedInterval),
-    Algorithm::LeakyBucket(Drain::Police),
-    Algorithm::LeakyBucket(Drain::Shape),
-    Algorithm::LeakyBucket(Drain::ShapeAbove(2)),
+    Algorithm::LeakyBucket(Drain::Meter),
+    Algorithm::LeakyBucket(Drain::Queue),
+    Algorithm::LeakyBucket(Drain::QueueAbove(2)),
     Algorithm::Gcra,
 ];
 
@@ -268,7 +270,7 @@ impl Conformance {
                 let [ours, reference] = [step.ask(&limiters[0]).await, step.ask(&limiters[1]).await]
                     .map(|answer| answer.expect("the store answers"));
                 let ages = Duration::from_secs(86_400 * 365 * 15);
-                if reference.standings().iter().any(|standing| standing.reset_after() > ages) {
+                if reference.quotas().iter().any(|standing| standing.reset_after() > ages) {
                     // How exact that is is for each store to say.
                     break;
                 }
@@ -281,7 +283,7 @@ impl Conformance {
         RateLimiter::new(Arc::clone(&self.store), policy.clone()).expect("the store can keep it")
     }
 
-    fn limiter(&self, policy: crate::PolicyBuilder) -> RateLimiter {
+    fn limiter(&self, policy: crate::policy::PolicyBuilder) -> RateLimiter {
         self.open(&policy.build().expect("the policy is possible"))
     }
 
@@ -299,7 +301,7 @@ impl Conformance {
 fn random_policy(name: String, random: &mut Random) -> Policy {
     let algorithm = random.pick(&ALGORITHMS);
     let mut builder = Policy::builder(name, algorithm, random_quota(random, algorithm));
-    let is_queue = matches!(algorithm, Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_)));
+    let is_queue = matches!(algorithm, Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)));
     if random.below(3) == 0 && !is_queue {
         builder = builder.and(random_quota(random, algorithm)).named("second");
     }
@@ -320,7 +322,7 @@ fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
     let quota = Quota::new(limit, Duration::from_millis(period_ms));
     let has_burst = matches!(
         algorithm,
-        Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(Drain::Police | Drain::Shape)
+        Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(Drain::Meter | Drain::Queue)
     );
     let small = limit.div_ceil(1 + random.below(4));
     match random.below(3) {
@@ -372,7 +374,7 @@ impl Step {
         step
     }
 
-    fn ask(&self, limiter: &RateLimiter) -> Verdict {
+    fn ask(&self, limiter: &RateLimiter) -> DecisionFuture {
         match self.kind {
             0 => limiter.peek_cost(&self.key, self.cost),
             1 => limiter.refund(&self.key, self.cost),
@@ -401,7 +403,7 @@ impl fmt::Display for Step {
 /// All that two stores have to agree on.
 fn summary(decision: &Decision) -> String {
     let mut text = format!("{:?} after {:?}", decision.outcome(), decision.delay());
-    for standing in decision.standings() {
+    for standing in decision.quotas() {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {standing:?}");
     }

@@ -83,8 +83,8 @@ pub enum StoreErrorKind {
     ForeignPolicy,
     /// A call without asks; a mistake in the program, never worth a retry.
     NothingAsked,
-    /// One call named more asks or quotas than [`MAX_BUCKETS`](crate::MAX_BUCKETS); never worth a retry.
-    TooManyBuckets,
+    /// One call named more asks or quotas than [`MAX_QUOTAS`](crate::policy::MAX_QUOTAS); never worth a retry.
+    TooManyQuotas,
 }
 
 impl StoreError {
@@ -129,7 +129,7 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Protocol => "the store answered something unexpected",
             StoreErrorKind::ForeignPolicy => "the policy was opened on another store",
             StoreErrorKind::NothingAsked => "the store was asked nothing",
-            StoreErrorKind::TooManyBuckets => "more than 16 quotas were asked for in one call",
+            StoreErrorKind::TooManyQuotas => "more than 16 quotas were asked for in one call",
         })
     }
 }

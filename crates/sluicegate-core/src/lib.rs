@@ -29,41 +29,42 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod algorithm;
-mod clock;
+pub mod clock;
 #[cfg(feature = "conformance")]
+#[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
 pub mod conformance;
 mod decision;
-mod error;
-mod in_flight;
-mod key;
-mod limiter;
-mod memory;
-mod policy;
+pub mod error;
+pub mod in_flight;
+pub mod key;
+pub mod limiter;
+pub mod memory;
+pub mod policy;
 mod quota;
 mod receipt;
-mod registry;
 #[cfg(feature = "resilient")]
-mod resilient;
-mod store;
+#[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
+pub mod resilient;
+pub mod store;
 #[cfg(feature = "tokio")]
-mod turn;
+mod wait;
 
-pub use self::algorithm::{Algorithm, Anchor, Drain, Refill};
-pub use self::clock::{Clock, ManualClock, SystemClock};
-pub use self::decision::{Basis, Decision, Outcome, Standing};
-pub use self::error::{BoxError, ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
-pub use self::in_flight::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Permit};
-pub use self::key::{AsKey, Key, KeyRef};
-pub use self::limiter::{Change, Limiters, RateLimiter};
-pub use self::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
-pub use self::policy::{MAX_BUCKETS, OnExceeded, OnFull, OnOutage, Policy, PolicyBuilder, PolicyQuota};
-pub use self::quota::{IntoQuota, Quota};
-pub use self::receipt::{Receipt, Trace};
-pub use self::registry::Registry;
+#[doc(inline)]
+pub use self::algorithm::Algorithm;
+pub use self::decision::{Decision, Outcome};
+#[doc(inline)]
+pub use self::error::{ConfigError, StoreError};
+#[doc(inline)]
+pub use self::key::Key;
+#[doc(inline)]
+pub use self::limiter::RateLimiter;
+#[doc(inline)]
+pub use self::memory::MemoryStore;
+#[doc(inline)]
+pub use self::policy::{OnExceeded, OnOutage, Policy};
+pub use self::quota::Quota;
 #[cfg(feature = "resilient")]
-pub use self::resilient::{
-    BreakerSettings, BreakerState, Resilient, ResilientBuilder, ResilientStatus, Unsettled,
-};
-pub use self::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
-#[cfg(feature = "tokio")]
-pub use self::turn::Turn;
+#[doc(inline)]
+pub use self::resilient::Resilient;
+#[doc(inline)]
+pub use self::store::Store;

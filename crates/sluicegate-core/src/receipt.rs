@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::State;
-use crate::decision::Basis;
+use crate::decision::DecidedBy;
 
 /// What one allowed ask has spent of its policy's quotas: the token by which it is given back.
 ///
@@ -11,7 +11,7 @@ use crate::decision::Basis;
 /// whose reply was lost is never sent again.
 #[derive(Debug)]
 pub struct Receipt {
-    basis: Basis,
+    basis: DecidedBy,
     at_us: u64,
     costs: SmallVec<[u64; 2]>,
     traces: SmallVec<[Trace; 1]>,
@@ -39,7 +39,7 @@ pub struct Trace {
 
 impl Receipt {
     pub(crate) fn new(
-        basis: Basis,
+        basis: DecidedBy,
         at_us: u64,
         costs: impl IntoIterator<Item = u64>,
         traces: impl IntoIterator<Item = Trace>,
@@ -48,7 +48,7 @@ impl Receipt {
     }
 
     /// Who has let it pass, by whose clock and whose buckets it is: it means nothing to another.
-    pub fn basis(&self) -> Basis {
+    pub fn decided_by(&self) -> DecidedBy {
         self.basis
     }
 

@@ -89,7 +89,7 @@ impl Args {
             }
             "name" => set(&mut self.name, &word, text(&word, input, "\"login\"")?),
             "algorithm" => set(&mut self.algorithm, &word, text(&word, input, "\"sliding-counter\"")?),
-            "key" => set(&mut self.key, &word, value(&word, input, "Header::new(\"x-api-key\")")?),
+            "key" => set(&mut self.key, &word, value(&word, input, "HeaderKey::new(\"x-api-key\")")?),
             "cost" => set(&mut self.cost, &word, value(&word, input, "2")?),
             "only_if" => set(&mut self.only_if, &word, value(&word, input, "|parts| ..")?),
             "refund_if" => set(&mut self.refund_if, &word, value(&word, input, "|head| ..")?),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proc_macro2::Span;
-use sluicegate_core::{Algorithm, ConfigError, MAX_BUCKETS, OnOutage, Policy, Quota};
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::{Algorithm, ConfigError, OnOutage, Policy, Quota};
 use syn::{Error, Expr, Lit, LitStr, Result};
 
 use crate::args::Args;
@@ -72,10 +73,10 @@ pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
 /// request is checked against more quotas than a store decides at once.
 pub(crate) fn together(limits: &[Limit]) -> Result<()> {
     let quotas: usize = limits.iter().map(|limit| limit.quotas.len()).sum();
-    if let (true, Some(last)) = (quotas > MAX_BUCKETS, limits.last().and_then(|last| last.quotas.last())) {
+    if let (true, Some(last)) = (quotas > MAX_QUOTAS, limits.last().and_then(|last| last.quotas.last())) {
         return Err(Error::new(
             last.span(),
-            format!("the limits of this handler have {quotas} quotas, and at most {MAX_BUCKETS} fit"),
+            format!("the limits of this handler have {quotas} quotas, and at most {MAX_QUOTAS} fit"),
         ));
     }
     for (index, limit) in limits.iter().enumerate() {

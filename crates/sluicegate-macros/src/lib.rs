@@ -6,14 +6,15 @@
 //!
 //! ```
 //! use axum::{Router, routing::{get, post}};
-//! use sluicegate::{Header, KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
+//! use sluicegate::{KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
+//! use sluicegate::key::HeaderKey;
 //!
 //! #[rate_limited("5/min")]
 //! async fn login() -> &'static str {
 //!     "welcome"
 //! }
 //!
-//! #[rate_limited("100/min", algorithm = "token-bucket", key = Header::new("x-api-key")?.or(PeerIp::new()), cost = 10)]
+//! #[rate_limited("100/min", algorithm = "token-bucket", key = HeaderKey::new("x-api-key")?.or(PeerIp::new()), cost = 10)]
 //! async fn report() -> &'static str {
 //!     "a long report"
 //! }
@@ -46,7 +47,8 @@ use proc_macro::TokenStream;
 ///
 /// ```
 /// use axum::{Json, Router, extract::State, routing::post};
-/// use sluicegate::{Header, MemoryStore, RateLimitExt, rate_limited};
+/// use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+/// use sluicegate::key::HeaderKey;
 ///
 /// #[derive(Clone)]
 /// struct App;
@@ -60,7 +62,7 @@ use proc_macro::TokenStream;
 /// /// Two quotas together, for each API key; a request that exceeds them waits for up to five seconds.
 /// #[rate_limited(
 ///     "100/h", "10/min burst 20",
-///     key = Header::new("x-api-key"),
+///     key = HeaderKey::new("x-api-key"),
 ///     cost = 2,
 ///     on_exceeded = "wait 5s",
 ///     on_missing_key = 401,
@@ -87,7 +89,7 @@ use proc_macro::TokenStream;
 /// | `quota = LOGIN` | a quota from a constant, text or `Quota`; or `quota = env("LOGIN_LIMIT")` from the environment | |
 /// | `name = "login"` | the policy's name in header fields, logs and the store | the function's path, `shop.users.login` |
 /// | `algorithm = "sliding-counter"` | one of `Algorithm`'s names | `"gcra"`, as in the README |
-/// | `key = Header::new("x-api-key")` | whose bucket: a `KeyExtractor`, or a `Result` of one; `?` may be used | `PeerIp` |
+/// | `key = HeaderKey::new("x-api-key")` | whose bucket: a `KeyExtractor`, or a `Result` of one; `?` may be used | `PeerIp` |
 /// | `cost = 2` | units that a request spends: a number, a constant, or a closure from the request's `Parts` | 1 |
 /// | `only_if = \|parts\| ..` | to which requests the limit applies | all |
 /// | `refund_if = \|head\| ..` | which responses give the request its units back | none |
@@ -103,10 +105,11 @@ use proc_macro::TokenStream;
 /// spends from all of them or from none:
 ///
 /// ```
-/// use sluicegate::{Header, rate_limited};
+/// use sluicegate::rate_limited;
+/// use sluicegate::key::HeaderKey;
 ///
 /// #[rate_limited("60/min", name = "search.address")]
-/// #[rate_limited("1000/h", name = "search.key", key = Header::new("x-api-key"), on_missing_key = "skip")]
+/// #[rate_limited("1000/h", name = "search.key", key = HeaderKey::new("x-api-key"), on_missing_key = "skip")]
 /// async fn search() -> &'static str {
 ///     "nothing found"
 /// }
@@ -120,18 +123,20 @@ use proc_macro::TokenStream;
 ///
 /// Handlers whose policies are equal share their buckets, on one store, if a `name` says so. These are mistakes: two
 /// policies under one name, and two functions of one name in one module, such as methods of two types, without a `name`.
-/// The handler that comes second answers a plain 500, and the log names both; with `RateLimits::open` it is an error when
+/// The handler that comes second answers a plain 500, and the log names both; with `RateLimitStore::open` it is an error when
 /// the router is built.
 ///
 /// # Quotas from elsewhere
 /// A constant is checked when the limit is made, and so is `quota = env("LOGIN_LIMIT")`, which is read once, then; with
-/// `env("LOGIN_LIMIT", "5/min")` the variable need not be set. `RateLimits::open` makes the limit when the router is
-/// built, and its error names variable and value. `RateLimits::limiter` has the `RateLimiter` of a limit, to replace its
+/// `env("LOGIN_LIMIT", "5/min")` the variable need not be set. `RateLimitStore::open` makes the limit when the router is
+/// built, and its error names variable and value. `RateLimitStore::limiter` has the `RateLimiter` of a limit, to replace its
 /// policy at run time.
 ///
 /// ```
 /// use axum::{Router, routing::post};
-/// use sluicegate::{ConfigError, Inherit, MemoryStore, Policy, RateLimits, rate_limited};
+/// use sluicegate::{ConfigError, MemoryStore, Policy, rate_limited};
+/// use sluicegate::attribute::RateLimitStore;
+/// use sluicegate::limiter::Inherit;
 ///
 /// const SEARCH: &str = "100/min";
 ///
@@ -142,7 +147,7 @@ use proc_macro::TokenStream;
 /// async fn search() {}
 ///
 /// # fn main() -> Result<(), ConfigError> {
-/// let limits = RateLimits::new(&MemoryStore::new()).open(login)?.open(search)?;
+/// let limits = RateLimitStore::new(&MemoryStore::new()).open(login)?.open(search)?;
 /// let app: Router =
 ///     Router::new().route("/login", post(login)).route("/search", post(search)).layer(limits.clone());
 ///

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use sluicegate_core::{Decision, Mode, Outcome, Standing, StoreError, StoreErrorKind, Trace};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::{Mode, QuotaStatus, Trace};
+use sluicegate_core::{Decision, Outcome, StoreError};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -79,9 +81,9 @@ async fn attempt(caller: &Arc<Caller>, asking: &[Cell], deadline: Instant) -> Re
     // Where it waits longest, or else least is left, comes first.
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|index| {
-        let standings = || looks[*index].decision.standings().iter();
-        let wait = standings().filter(|standing| !standing.passed()).map(Standing::available_after).max();
-        (std::cmp::Reverse(wait), standings().map(Standing::remaining).min())
+        let standings = || looks[*index].decision.quotas().iter();
+        let wait = standings().filter(|standing| !standing.passed()).map(QuotaStatus::available_after).max();
+        (std::cmp::Reverse(wait), standings().map(QuotaStatus::remaining).min())
     });
     let mut looks: Vec<Option<Part>> = looks.into_iter().map(Some).collect();
     let mut spent: Vec<Part> = Vec::with_capacity(groups.len());
@@ -123,16 +125,16 @@ fn as_asked(look: &Decision, cells: &[Cell]) -> Decision {
     if look.outcome() != Outcome::Denied {
         return look.clone();
     }
-    let waits = |standing: &Standing| {
+    let waits = |standing: &QuotaStatus| {
         cells.iter().any(|cell| {
             let may_wait =
                 matches!(cell.mode, Mode::Reserve { longest } if standing.available_after() <= longest);
             usize::from(cell.at) == standing.policy_index() && may_wait
         })
     };
-    let refused = look.standings().iter().any(|standing| !standing.passed() && !waits(standing));
+    let refused = look.quotas().iter().any(|standing| !standing.passed() && !waits(standing));
     let outcome = if refused { Outcome::Denied } else { Outcome::Allowed };
-    Decision::new(outcome, look.spent_us(), 0, look.standings().iter().copied())
+    Decision::new(outcome, look.spent_us(), 0, look.quotas().iter().copied())
 }
 
 pub(crate) fn by_slot(cells: Vec<Cell>) -> Vec<Vec<Cell>> {
@@ -209,9 +211,9 @@ pub(crate) fn joined(parts: Vec<Part>) -> Answer {
     let Some(spent_us) = decisions().map(Decision::spent_us).max() else {
         return Err(StoreError::new(StoreErrorKind::NothingAsked));
     };
-    let mut lines: Vec<(Standing, Trace)> = Vec::new();
+    let mut lines: Vec<(QuotaStatus, Trace)> = Vec::new();
     for Part { cells, mut decision } in parts {
-        let standings = decision.standings().to_vec();
+        let standings = decision.quotas().to_vec();
         let receipts: Vec<_> =
             cells.iter().map(|cell| (cell, decision.take_receipt(usize::from(cell.at)))).collect();
         for standing in standings {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use sluicegate_core::{Clock, Decision, StoreError, SystemClock};
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::{Decision, StoreError};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use sluicegate_core::algorithm::Rule;
-use sluicegate_core::{
-    Ask, ConfigError, Inherit, KeyRef, MAX_BUCKETS, Mode, Policy, Receipt, StoreError, StoreErrorKind, Trace,
-};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::key::KeyRef;
+use sluicegate_core::limiter::{Inherit, Receipt};
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::store::{Ask, Mode, Trace};
+use sluicegate_core::{ConfigError, Policy, StoreError};
 use smallvec::SmallVec;
 
 use crate::text;
@@ -103,8 +106,8 @@ impl Cell {
             let bucket = ask.policy().prepared::<Arc<Bucket>>();
             let bucket = bucket.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
             buckets += bucket.rules.len();
-            if buckets > MAX_BUCKETS {
-                return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
+            if buckets > MAX_QUOTAS {
+                return Err(StoreError::new(StoreErrorKind::TooManyQuotas));
             }
             let tag = tags.tag(ask.key());
             let mut name = String::with_capacity(bucket.stem.len() + tag.len() + 2);

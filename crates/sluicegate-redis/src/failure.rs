@@ -1,7 +1,8 @@
 //! What an error of the client means: for the request, and for the connection.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use sluicegate_core::{StoreError, StoreErrorKind};
+use sluicegate_core::StoreError;
+use sluicegate_core::error::StoreErrorKind;
 
 /// What is to be done about the connection that an error came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

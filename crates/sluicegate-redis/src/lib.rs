@@ -45,14 +45,14 @@
 //! All of these round trips have one deadline together.
 //!
 //! # Replaced policies, and instances that disagree
-//! A key is one value, and the value says which rules its states are of. Every [`Inherit`](sluicegate_core::Inherit) does what it
+//! A key is one value, and the value says which rules its states are of. Every [`Inherit`](sluicegate_core::limiter::Inherit) does what it
 //! does in memory, once per key, when the key is next asked for.
 //!
 //! While a new version of a service is rolled out, instances with different quotas, bursts, periods or algorithms ask for the same
 //! keys. Each decides by its own rules, and what it lets pass is charged to those of the others, too. So a key has at most the
 //! larger burst at once and the larger rate in the long run, whichever instances it meets. Rules that nobody asks for any
 //! more are forgotten by and by; of more than three at a time, the one asked least recently starts anew from what the others have
-//! counted. With [`version`](sluicegate_core::PolicyBuilder::version) on the policies the newest one decides alone, for all
+//! counted. With [`version`](sluicegate_core::policy::PolicyBuilder::version) on the policies the newest one decides alone, for all
 //! instances, once a key has met it.
 //!
 //! `Inherit::Reset` forgets what was spent before the moment of the replacement, by the clock of the instance that replaces. Where
@@ -93,9 +93,9 @@ mod link;
 mod pool;
 mod reply;
 mod script;
+mod server;
 mod store;
 mod supervisor;
-mod target;
 mod text;
 mod tls;
 mod together;

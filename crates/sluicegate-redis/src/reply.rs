@@ -2,7 +2,8 @@
 
 use redis::Value;
 use sluicegate_core::algorithm::{NEVER, Rule, State};
-use sluicegate_core::{Decision, Mode, Outcome, Standing, Trace};
+use sluicegate_core::store::{Mode, QuotaStatus, Trace};
+use sluicegate_core::{Decision, Outcome};
 use smallvec::SmallVec;
 
 use crate::cell::Cell;
@@ -19,7 +20,7 @@ pub(crate) struct Reply {
 /// Where the quotas of a request stand, and how their buckets were.
 #[derive(Default)]
 struct Told {
-    standings: SmallVec<[Standing; 4]>,
+    standings: SmallVec<[QuotaStatus; 4]>,
     traces: Vec<Trace>,
     is_never: bool,
 }
@@ -106,7 +107,7 @@ impl Reply {
                     self.numbers()?;
                 let [birth, given, found] = self.numbers()?;
                 let (before, after) = (self.numbers()?, self.numbers()?);
-                let standing = Standing::new(
+                let standing = QuotaStatus::new(
                     (cell.at, quota),
                     passed == 1,
                     capacity,
@@ -165,7 +166,7 @@ struct Log {
 
 impl Found {
     /// Where a quota stands after this was asked; the script has done the same.
-    fn after(&self, at: (u8, u8), rule: &Rule, mode: Mode, cost: u64, now_us: u64) -> (Standing, Trace) {
+    fn after(&self, at: (u8, u8), rule: &Rule, mode: Mode, cost: u64, now_us: u64) -> (QuotaStatus, Trace) {
         let (after, took) = match mode {
             Mode::Charge => rule.charge(self.state, now_us, cost),
             mode if mode.spends() => (rule.spend(self.state, now_us, now_us, cost), cost),
@@ -212,7 +213,7 @@ impl Found {
             NEVER => now_us,
             opens_us => opens_us,
         };
-        let standing = Standing::new(
+        let standing = QuotaStatus::new(
             at,
             passed,
             rule.capacity(),

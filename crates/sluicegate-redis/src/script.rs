@@ -5,7 +5,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
 use redis::Cmd;
-use sluicegate_core::{ConfigError, Decision, Inherit, Mode, Outcome, Policy, StoreError, StoreErrorKind};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::Mode;
+use sluicegate_core::{ConfigError, Decision, Outcome, Policy, StoreError};
 
 use crate::call::micros;
 use crate::cell::{self, Bucket, Cell};

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::failure;
 use crate::link::{Connection, Probe, State};
-use crate::target::{Closed, Target};
+use crate::server::{Closed, Target};
 
 /// A cluster is not asked for its nodes more often than this.
 const CLUSTER_KEPT_FOR: Duration = Duration::from_secs(1);

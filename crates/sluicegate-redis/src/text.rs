@@ -1,7 +1,9 @@
 //! What stands in a value, and in an order to the script: the text of a policy's rules, and states as three numbers.
 
 use sluicegate_core::algorithm::{Rule, State};
-use sluicegate_core::{ConfigError, ConfigErrorKind, Policy, PolicyQuota};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::policy::PolicyQuota;
+use sluicegate_core::{ConfigError, Policy};
 
 /// The highest limit of a sliding log: with more entries, one call takes longer than some 100 microseconds, in which
 /// Redis serves nobody else.
@@ -145,7 +147,7 @@ mod tests {
         for algorithm in [
             Algorithm::Gcra,
             Algorithm::SlidingCounter,
-            Algorithm::FixedWindow(sluicegate_core::Anchor::Epoch),
+            Algorithm::FixedWindow(sluicegate_core::algorithm::Anchor::Epoch),
         ] {
             let policy = Policy::builder("policy", algorithm, "7/min").build().unwrap();
             let rule = policy.quotas()[0].rule();

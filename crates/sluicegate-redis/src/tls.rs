@@ -5,7 +5,7 @@ use redis::sentinel::SentinelClientBuilder;
 use redis::{Client, ConnectionInfo, RedisError};
 use sluicegate_core::ConfigError;
 #[cfg(feature = "tls")]
-use sluicegate_core::ConfigErrorKind;
+use sluicegate_core::error::ConfigErrorKind;
 
 /// The certificates that servers are held to; the system's if none were given.
 #[derive(Clone, Default)]

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sluicegate_core::{Decision, StoreError, StoreErrorKind};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::{Decision, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 

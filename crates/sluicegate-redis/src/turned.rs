@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_core::Mode;
+use sluicegate_core::store::Mode;
 use tokio::time::Instant;
 
 use crate::apart::{Part, by_slot, joined};

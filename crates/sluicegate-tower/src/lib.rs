@@ -13,14 +13,15 @@
 //! use http::{Request, Response, StatusCode};
 //! use http_body_util::Full;
 //! use sluicegate_core::{MemoryStore, Policy};
-//! use sluicegate_tower::{Header, Limit, RateLimitLayer};
+//! use sluicegate_tower::{Limit, RateLimitLayer};
+//! use sluicegate_tower::key::HeaderKey;
 //! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let hello = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello")))) });
 //! let per_key = Policy::gcra("per-key", "1/min").on(&MemoryStore::new())?;
-//! let limit = Limit::new(per_key).key(Header::new("x-api-key")?);
+//! let limit = Limit::new(per_key).key(HeaderKey::new("x-api-key")?);
 //!
 //! let mut service = ServiceBuilder::new().layer(RateLimitLayer::new(limit)).service(hello);
 //!
@@ -65,47 +66,20 @@
 //! [tower]: https://docs.rs/tower
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod client_ip;
-mod credentials;
-mod extract;
-mod generic;
-mod headers;
-mod in_flight;
-mod inner;
-mod key;
-mod layer;
-mod limit;
-mod lookup;
-#[cfg(feature = "outgoing")]
-mod outgoing;
-mod path;
-mod predicate;
-mod queue;
-mod refusal;
-mod route;
-
-pub use self::client_ip::{ClientIp, ForwardedFaults, Networks, OnMalformed, PeerAddr, PeerIp};
-pub use self::credentials::{ApiKey, Bearer, Cookie};
-#[cfg(feature = "jwt")]
-#[cfg_attr(docsrs, doc(cfg(feature = "jwt")))]
-pub use self::credentials::{BearerJwt, Claims};
-pub use self::extract::{Constant, FromExtension, Header, KeyFn, key_fn};
-pub use self::generic::{CallError, CallFuture, CallLimit, CallLimitLayer, CallMeter, WithCost};
-pub use self::headers::{Headers, LegacyReset};
-pub use self::in_flight::{Held, HeldPermit, InFlightFuture, InFlightLayer, InFlightProblem, LimitInFlight};
-pub use self::key::{Extraction, KeyExtractor, MissingKey, Or};
-pub use self::layer::{Meter, RateLimit, RateLimitLayer, RateLimitLayerBuilder, ResponseFuture, ShadowCount};
-pub use self::limit::{Limit, OnMissingKey, Tiers, TiersBuilder};
+pub mod call;
+mod guard;
+pub mod in_flight;
+pub mod key;
+pub mod limits;
 #[cfg(feature = "outgoing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "outgoing")))]
-pub use self::outgoing::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};
-pub use self::path::RequestPath;
-pub use self::predicate::{method_in, path_in, preflight};
-#[cfg(feature = "grpc")]
-#[cfg_attr(docsrs, doc(cfg(feature = "grpc")))]
-pub use self::refusal::{GrpcOr, GrpcStatus};
-pub use self::refusal::{ProblemJson, Reason, Refusal, Respond, SimpleJson};
-pub use self::route::RequestMethod;
-#[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-pub use self::route::Route;
+pub mod outgoing;
+pub mod rate_limit;
+pub mod respond;
+
+#[doc(inline)]
+pub use self::key::{ClientIp, KeyExtractor, PeerIp};
+#[doc(inline)]
+pub use self::limits::Limit;
+#[doc(inline)]
+pub use self::rate_limit::{Meter, RateLimitLayer};

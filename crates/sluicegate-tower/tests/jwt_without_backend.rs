@@ -2,7 +2,7 @@
 #![cfg(feature = "jwt")]
 
 use jsonwebtoken::crypto::{CryptoProvider, KeyUtils};
-use sluicegate_tower::BearerJwt;
+use sluicegate_tower::key::BearerJwt;
 
 /// As the one that the library falls back on when it cannot choose: it panics when a token comes.
 static NONE: CryptoProvider = CryptoProvider {

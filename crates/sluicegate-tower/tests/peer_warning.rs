@@ -6,7 +6,8 @@ mod log;
 
 use http::Request;
 use http::request::Parts;
-use sluicegate_tower::{ClientIp, KeyExtractor, PeerAddr, PeerIp};
+use sluicegate_tower::key::PeerAddr;
+use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 use crate::log::Log;
 

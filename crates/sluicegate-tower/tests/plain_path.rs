@@ -11,7 +11,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use sluicegate_core::{MemoryStore, Policy};
-use sluicegate_tower::{Headers, PeerAddr, RateLimitLayer};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::key::PeerAddr;
+use sluicegate_tower::respond::HeaderFields;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tower::{Layer, Service, service_fn};
 
@@ -23,7 +25,8 @@ type Served = Ready<Result<Response<Full<Bytes>>, Infallible>>;
 #[test]
 fn a_fixed_cost_by_peer_address_without_fields_allocates_nothing() {
     let limiter = Policy::gcra("api", "1000/s").on(MemoryStore::new()).unwrap();
-    let layer = RateLimitLayer::builder(limiter).headers(Headers::None).without_extensions().build().unwrap();
+    let layer =
+        RateLimitLayer::builder(limiter).headers(HeaderFields::None).without_extensions().build().unwrap();
     let serve = |_: Request<()>| -> Served { ready(Ok(Response::new(Full::new(Bytes::from_static(b"ok"))))) };
     let mut service = layer.layer(service_fn(serve));
     let request = || {

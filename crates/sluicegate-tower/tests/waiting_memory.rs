@@ -8,8 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use sluicegate_core::{ManualClock, MemoryStore, Policy};
-use sluicegate_tower::{Constant, Limit, RateLimitLayer};
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::{MemoryStore, Policy};
+use sluicegate_tower::key::Constant;
+use sluicegate_tower::{Limit, RateLimitLayer};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tower::{Layer, Service, service_fn};
 

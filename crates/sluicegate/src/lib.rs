@@ -18,43 +18,93 @@ pub mod docs {
 #[doc(hidden)]
 pub use sluicegate_axum::__private;
 #[cfg(feature = "macros")]
-pub use sluicegate_axum::{Attributed, BoxRespond, RateLimits, rate_limited};
+pub use sluicegate_axum::rate_limited;
 #[cfg(feature = "axum")]
-pub use sluicegate_axum::{Decided, KeyFromExtractor, NotLimited, RateLimitExt, key_from_extractor};
-pub use sluicegate_core::algorithm;
-pub use sluicegate_core::{Acquire, Busy, BusyKind, InFlight, InFlightBuilder, Permit};
+pub use sluicegate_axum::{Decided, RateLimitExt};
 pub use sluicegate_core::{
-    Algorithm, Anchor, AsKey, Ask, Basis, BoxError, BreakerSettings, BreakerState, Change, Clock,
-    ConfigError, ConfigErrorKind, Decision, Drain, Inherit, IntoQuota, Key, KeyRef, Limiters, MAX_BUCKETS,
-    ManualClock, MemoryStats, MemoryStore, MemoryStoreBuilder, Mode, OnExceeded, OnFull, OnOutage, Opened,
-    Outcome, Policy, PolicyBuilder, PolicyQuota, Quota, RateLimiter, Receipt, Refill, Registry, Resilient,
-    ResilientBuilder, ResilientStatus, Standing, Store, StoreError, StoreErrorKind, SystemClock, Trace, Turn,
-    Unsettled, Verdict,
+    Algorithm, ConfigError, Decision, Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy, Quota,
+    RateLimiter, Resilient, Store, StoreError,
 };
-#[cfg(feature = "redis-deadpool")]
-#[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]
-pub use sluicegate_redis::DeadPool;
+pub use sluicegate_core::{clock, error, memory, policy, resilient};
 #[cfg(feature = "redis")]
-pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
-#[cfg(feature = "axum")]
-pub use sluicegate_tower::Route;
-#[cfg(feature = "tower")]
-pub use sluicegate_tower::{
-    ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, Header, Headers,
-    KeyExtractor, KeyFn, LegacyReset, Limit, Meter, MissingKey, Networks, OnMalformed, OnMissingKey, Or,
-    PeerAddr, PeerIp, ProblemJson, RateLimit, RateLimitLayer, RateLimitLayerBuilder, Reason, Refusal,
-    RequestMethod, RequestPath, Respond, ResponseFuture, ShadowCount, SimpleJson, Tiers, TiersBuilder,
-    key_fn, method_in, path_in, preflight,
-};
-#[cfg(feature = "jwt")]
-pub use sluicegate_tower::{BearerJwt, Claims};
-
-#[cfg(feature = "tower")]
-pub use sluicegate_tower::{
-    CallError, CallFuture, CallLimit, CallLimitLayer, CallMeter, Held, HeldPermit, InFlightFuture,
-    InFlightLayer, InFlightProblem, LimitInFlight, WithCost,
-};
-#[cfg(feature = "grpc")]
-pub use sluicegate_tower::{GrpcOr, GrpcStatus};
+pub use sluicegate_redis::RedisStore;
 #[cfg(feature = "outgoing")]
-pub use sluicegate_tower::{HttpWire, Outgoing, OutgoingFuture, OutgoingLayer, Wire, WireFn};
+#[cfg_attr(docsrs, doc(cfg(feature = "outgoing")))]
+pub use sluicegate_tower::outgoing;
+#[cfg(feature = "tower")]
+pub use sluicegate_tower::{ClientIp, KeyExtractor, Limit, Meter, PeerIp, RateLimitLayer};
+#[cfg(feature = "tower")]
+pub use sluicegate_tower::{call, limits, rate_limit};
+
+pub use sluicegate_core::algorithm;
+
+/// What `#[rate_limited]` needs besides itself: the store that it finds its limits on.
+#[cfg(feature = "macros")]
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+pub mod attribute {
+    pub use sluicegate_axum::{Attributed, BoxRespond, RateLimitStore};
+}
+
+/// How many requests of a key are under way at once.
+pub mod in_flight {
+    pub use sluicegate_core::in_flight::{
+        Acquire, InFlight, InFlightBuilder, NoPermit, NoPermitKind, Permit,
+    };
+    #[cfg(feature = "tower")]
+    pub use sluicegate_tower::in_flight::{
+        HeldPermit, InFlightFuture, InFlightLayer, InFlightProblem, LimitInFlight, PermitBody,
+    };
+}
+
+/// Whose bucket it is: keys, and the extractors that find them in requests.
+pub mod key {
+    #[cfg(feature = "axum")]
+    pub use sluicegate_axum::{KeyFromExtractor, key_from_extractor};
+    pub use sluicegate_core::key::{AsKey, Key, KeyRef};
+    #[cfg(feature = "axum")]
+    pub use sluicegate_tower::key::Route;
+    #[cfg(feature = "tower")]
+    pub use sluicegate_tower::key::{
+        ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, HeaderKey,
+        KeyExtractor, KeyFn, MissingKey, Networks, OnMalformed, OnMissingKey, Or, PeerAddr, PeerIp,
+        RequestMethod, RequestPath, key_fn,
+    };
+    #[cfg(feature = "jwt")]
+    pub use sluicegate_tower::key::{BearerJwt, Claims};
+}
+
+/// The handle of a policy on a store, and what it gives out.
+pub mod limiter {
+    pub use sluicegate_core::limiter::{Change, Inherit, RateLimiter, Receipt, Turn};
+}
+
+/// Stores that this crate does not know of are made of these.
+pub mod store {
+    pub use sluicegate_core::limiter::Inherit;
+    pub use sluicegate_core::store::{
+        Ask, DecidedBy, DecisionFuture, Limiters, Mode, PreparedPolicy, QuotaStatus, Registry, Store, Trace,
+    };
+}
+
+/// The Redis store's settings.
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub mod redis {
+    #[cfg(feature = "redis-deadpool")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]
+    pub use sluicegate_redis::DeadPool;
+    pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
+}
+
+/// What a client is told: the header fields of every response, and the response to a request that is refused.
+#[cfg(feature = "tower")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
+pub mod respond {
+    #[cfg(feature = "axum")]
+    pub use sluicegate_axum::NotLimited;
+    #[cfg(feature = "grpc")]
+    pub use sluicegate_tower::respond::{GrpcOr, GrpcStatus};
+    pub use sluicegate_tower::respond::{
+        HeaderFields, LegacyReset, ProblemJson, Refusal, RefusalReason, Respond, SimpleJson,
+    };
+}

@@ -3,7 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{Basis, BreakerState};
+use sluicegate_core::resilient::BreakerState;
+use sluicegate_core::store::DecidedBy;
 
 use super::ledger::{admitted, spent};
 use super::{Excuse, Rig, SLACK};
@@ -33,13 +34,13 @@ impl Rig {
             is_settled = healed.elapsed() > time && quiet && self.is_calm(time);
         }
         let since = self.load.since(healed);
-        let first = since.iter().filter(|record| record.is(Basis::Store)).map(Record::end).min();
+        let first = since.iter().filter(|record| record.is(DecidedBy::Store)).map(Record::end).min();
         let after = first.map_or(Duration::MAX, |first| first - healed);
         let machine = lateness(healed, healed + until);
         if after > until + machine {
             broken.push(format!("I4: the store decided again {after:?} after the healing"));
         }
-        let last = since.iter().filter(|record| !record.is(Basis::Store)).map(|record| record.at).max();
+        let last = since.iter().filter(|record| !record.is(DecidedBy::Store)).map(|record| record.at).max();
         let last = last.map_or(Duration::ZERO, |last| last - healed);
         if !is_settled || last > until + RAMP + machine {
             broken.push(format!("I4: {last:?} after the healing, others than the store still decided"));
@@ -99,16 +100,16 @@ impl Rig {
     pub(super) fn check_admissions(&self, records: &[Record], excuse: Excuse, broken: &mut Vec<String>) {
         for policy in Kind::LAWFUL {
             for index in 0..KEYS {
-                let store = admitted(records, policy, index, Basis::Store);
+                let store = admitted(records, policy, index, DecidedBy::Store);
                 let store = policy.law().check(&store, excuse.losses);
-                let fallback = admitted(records, policy, index, Basis::Fallback);
+                let fallback = admitted(records, policy, index, DecidedBy::Fallback);
                 let fallback = policy.law().share(self.replicas).check(&fallback, 0);
                 for problem in [store.err(), fallback.err()].into_iter().flatten() {
                     broken.push(format!("I3: {policy:?}, key {index}: {problem}"));
                 }
             }
         }
-        for record in records.iter().filter(|record| record.is(Basis::Outage)) {
+        for record in records.iter().filter(|record| record.is(DecidedBy::Outage)) {
             let is_so = match record.kind {
                 Kind::Allow => record.allowed,
                 Kind::Deny => !record.allowed,
@@ -131,7 +132,7 @@ impl Rig {
     ) {
         let status = self.status();
         let errors = status.timeouts + status.unavailable + status.protocol;
-        let elsewhere = records.iter().filter(|r| r.at >= fault && !r.is(Basis::Store)).count();
+        let elsewhere = records.iter().filter(|r| r.at >= fault && !r.is(DecidedBy::Store)).count();
         if !excuse.unnoticed && (errors == 0 || elsewhere == 0) {
             broken.push(format!("I5: {errors} errors, {elsewhere} decisions without the store"));
         }

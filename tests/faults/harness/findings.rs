@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{Basis, ResilientStatus};
+use sluicegate_core::resilient::ResilientStatus;
+use sluicegate_core::store::DecidedBy;
 
 use super::SLACK;
 use super::ledger::{admitted, spent};
@@ -25,7 +26,7 @@ pub(crate) struct Findings {
 
 impl Findings {
     /// Requests that began after the fault did, and were decided on this basis.
-    pub(crate) fn since_fault(&self, basis: Basis) -> impl Iterator<Item = &Record> {
+    pub(crate) fn since_fault(&self, basis: DecidedBy) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(move |record| record.at >= self.fault && record.is(basis))
     }
 
@@ -52,7 +53,7 @@ impl Findings {
     }
 
     /// What one key was admitted by one policy, on this basis.
-    pub(crate) fn admitted(&self, policy: Kind, index: usize, basis: Basis) -> Vec<Admission> {
+    pub(crate) fn admitted(&self, policy: Kind, index: usize, basis: DecidedBy) -> Vec<Admission> {
         admitted(&self.records, policy, index, basis)
     }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sluicegate_core::{Basis, RateLimiter};
+use sluicegate_core::RateLimiter;
+use sluicegate_core::store::DecidedBy;
 use sluicegate_redis::RedisStore;
 use tokio::runtime::Runtime;
 
@@ -37,7 +38,7 @@ impl Ledger {
 }
 
 /// What one key was admitted by one policy, on this basis.
-pub(super) fn admitted(records: &[Record], policy: Kind, index: usize, basis: Basis) -> Vec<Admission> {
+pub(super) fn admitted(records: &[Record], policy: Kind, index: usize, basis: DecidedBy) -> Vec<Admission> {
     let of_it = |record: &&Record| record.kind.spends_from(policy) && record.key == index;
     let admitted = |record: &&Record| record.allowed && record.is(basis);
     let records = records.iter().filter(of_it).filter(admitted);
@@ -49,10 +50,11 @@ pub(super) fn admitted(records: &[Record], policy: Kind, index: usize, basis: Ba
 pub(super) fn spent(records: &[Record], deadline: Duration) -> (u64, u64, u64) {
     let ledger = || records.iter().filter(|record| record.kind == Kind::Ledger);
     let admitted = |basis| ledger().filter(|record| record.allowed && record.is(basis)).count();
-    let is_given_up =
-        |record: &&Record| record.is(Basis::Fallback) && record.took + Duration::from_millis(5) >= deadline;
+    let is_given_up = |record: &&Record| {
+        record.is(DecidedBy::Fallback) && record.took + Duration::from_millis(5) >= deadline
+    };
     let given_up = ledger().filter(is_given_up).count();
     let [store, alone, given_up] =
-        [admitted(Basis::Store), admitted(Basis::Fallback), given_up].map(|count| count as u64);
+        [admitted(DecidedBy::Store), admitted(DecidedBy::Fallback), given_up].map(|count| count as u64);
     (store, alone, given_up)
 }

@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::{Basis, MemoryStore, Resilient, ResilientStatus, Store};
+use sluicegate_core::resilient::ResilientStatus;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{MemoryStore, Resilient, Store};
 use sluicegate_redis::RedisStore;
 use tokio::runtime::Runtime;
 
@@ -121,7 +123,7 @@ impl Rig {
         let records = self.load.since(from);
         // Of 200 a second, some may be under way.
         let enough = records.len() as u128 >= time.as_millis() / 5 * 3 / 4;
-        enough && records.iter().all(|record| record.is(Basis::Store))
+        enough && records.iter().all(|record| record.is(DecidedBy::Store))
     }
 
     pub(crate) fn status(&self) -> ResilientStatus {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_core::BreakerSettings;
+use sluicegate_core::resilient::BreakerSettings;
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 
 use super::Rig;

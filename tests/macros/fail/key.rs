@@ -2,7 +2,7 @@
 
 use sluicegate::rate_limited;
 
-use sluicegate::Header;
+use sluicegate::key::HeaderKey;
 
 #[rate_limited("5/min", key = "x-api-key")]
 async fn text() {}
@@ -10,7 +10,7 @@ async fn text() {}
 #[rate_limited("5/min", key = Header::new)]
 async fn constructor() {}
 
-#[rate_limited("5/min", key = Header::new("x-api-key").ok())]
+#[rate_limited("5/min", key = HeaderKey::new("x-api-key").ok())]
 async fn option() {}
 
 fn main() {}

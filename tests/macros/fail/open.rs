@@ -1,9 +1,10 @@
 //! A handler without the attribute has no limits that could be opened.
 
-use sluicegate::{MemoryStore, RateLimits};
+use sluicegate::MemoryStore;
+use sluicegate::attribute::RateLimitStore;
 
 async fn login() {}
 
 fn main() {
-    let _ = RateLimits::new(&MemoryStore::new()).open(login);
+    let _ = RateLimitStore::new(&MemoryStore::new()).open(login);
 }

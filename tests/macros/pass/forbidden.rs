@@ -18,7 +18,8 @@
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
-use sluicegate::{Header, MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::key::HeaderKey;
 
 /// Public, in a module that is not.
 mod handlers {
@@ -28,7 +29,7 @@ mod handlers {
     pub(super) async fn one() {}
 }
 
-#[rate_limited("1/min", "2/h", key = Header::new("x-api-key"), cost = 1, on_missing_key = 401, on_exceeded = "wait 1s")]
+#[rate_limited("1/min", "2/h", key = HeaderKey::new("x-api-key"), cost = 1, on_missing_key = 401, on_exceeded = "wait 1s")]
 async fn all(State(state): State<u8>, Path(id): Path<u8>) -> Result<String, String> {
     Ok(format!("{state} {id}"))
 }

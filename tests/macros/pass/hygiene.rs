@@ -35,7 +35,7 @@ mod strange {
     pub const request: u8 = 0;
     pub const state: u8 = 0;
 
-    #[::sluicegate::rate_limited("1/min", key = ::sluicegate::Header::new(store), cost = limited)]
+    #[::sluicegate::rate_limited("1/min", key = ::sluicegate::key::HeaderKey::new(store), cost = limited)]
     pub async fn handler(::axum::extract::Path(name): ::axum::extract::Path<String>) -> String {
         name
     }

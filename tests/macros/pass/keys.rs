@@ -8,10 +8,8 @@ use axum::Router;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, Request};
 use axum::routing::get;
-use sluicegate::{
-    Constant, Extraction, FromExtension, Header, KeyExtractor, MemoryStore, PeerIp, RateLimitExt, key_fn,
-    rate_limited,
-};
+use sluicegate::{KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
+use sluicegate::key::{Constant, Extraction, FromExtension, HeaderKey, key_fn};
 
 const FOR_ALL: fn() -> Constant = || Constant::new("all");
 
@@ -26,13 +24,13 @@ impl KeyExtractor for ByLanguage {
     }
 }
 
-#[rate_limited("1/min", key = Header::new("x-api-key"))]
+#[rate_limited("1/min", key = HeaderKey::new("x-api-key"))]
 async fn header() {}
 
-#[rate_limited("1/min", key = Header::new("x-api-key")?.or(PeerIp::new()))]
+#[rate_limited("1/min", key = HeaderKey::new("x-api-key")?.or(PeerIp::new()))]
 async fn question_mark() {}
 
-#[rate_limited("1/min", key = (Header::new("x-api-key")?, ByLanguage))]
+#[rate_limited("1/min", key = (HeaderKey::new("x-api-key")?, ByLanguage))]
 async fn tuple() {}
 
 #[rate_limited("1/min", key = key_fn(|parts| parts.uri.query().map(str::to_owned)))]
@@ -44,7 +42,7 @@ async fn extension() {}
 #[rate_limited("1/min", key = FOR_ALL())]
 async fn constant() {}
 
-#[rate_limited("1/min", key = { let name = HeaderName::from_static("x-user"); Header::new(name.as_str()) })]
+#[rate_limited("1/min", key = { let name = HeaderName::from_static("x-user"); HeaderKey::new(name.as_str()) })]
 async fn block() {}
 
 #[rate_limited("1/min", key = ByLanguage)]

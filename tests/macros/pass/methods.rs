@@ -16,7 +16,8 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use sluicegate::{MemoryStore, RateLimitExt, RateLimits, rate_limited};
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::attribute::RateLimitStore;
 
 #[derive(Clone, Debug)]
 struct Api {
@@ -77,7 +78,7 @@ impl Api {
 }
 
 fn main() {
-    let limits = RateLimits::new(&MemoryStore::new()).open(Api::greet).unwrap().open(Api::above).unwrap();
+    let limits = RateLimitStore::new(&MemoryStore::new()).open(Api::greet).unwrap().open(Api::above).unwrap();
     let app = Router::new()
         .route("/greet/{name}", get(Api::greet))
         .route("/above", get(Api::above))

@@ -7,7 +7,8 @@ mod support;
 use axum::Router;
 use axum::http::Request;
 use axum::routing::get;
-use sluicegate::{Header, MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::key::HeaderKey;
 
 const COST: u64 = 2;
 
@@ -16,7 +17,7 @@ const COST: u64 = 2;
     "10/min burst 4",
     name = "upload.v1",
     algorithm = "token-bucket",
-    key = Header::new("x-api-key"),
+    key = HeaderKey::new("x-api-key"),
     cost = 2,
     on_exceeded = "wait 1 ms",
     on_missing_key = 401,
@@ -27,7 +28,7 @@ async fn upload() {}
 #[rate_limited(algorithm = "sliding-counter", cost = COST, on_exceeded = "deny", on_missing_key = "share", on_outage = "local", "5/min")]
 async fn in_any_order() {}
 
-#[rate_limited("1/min", on_missing_key = "skip", on_outage = "allow", key = Header::new("x-api-key"))]
+#[rate_limited("1/min", on_missing_key = "skip", on_outage = "allow", key = HeaderKey::new("x-api-key"))]
 async fn skipping() {}
 
 fn main() {

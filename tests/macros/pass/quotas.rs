@@ -6,7 +6,8 @@ mod support;
 
 use axum::Router;
 use axum::routing::get;
-use sluicegate::{MemoryStore, Quota, RateLimitExt, RateLimits, rate_limited};
+use sluicegate::{MemoryStore, Quota, RateLimitExt, rate_limited};
+use sluicegate::attribute::RateLimitStore;
 
 const TEXT: &str = "1/min";
 
@@ -53,6 +54,6 @@ fn main() {
         }
         assert_eq!(support::statuses(&app, "/unset", 1).await, [500]);
     });
-    let error = RateLimits::new(&MemoryStore::new()).open(unset).unwrap_err();
+    let error = RateLimitStore::new(&MemoryStore::new()).open(unset).unwrap_err();
     assert!(error.to_string().contains("SLUICEGATE_TEST_UNSET is not set"), "{error}");
 }

@@ -8,7 +8,8 @@ use axum::Router;
 use axum::extract::{FromRef, State};
 use axum::handler::{Handler, HandlerWithoutStateExt};
 use axum::routing::{any, get};
-use sluicegate::{MemoryStore, RateLimitExt, RateLimits, rate_limited};
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::attribute::RateLimitStore;
 
 #[derive(Clone)]
 struct App {
@@ -44,7 +45,7 @@ fn main() {
         .route_service("/service", stateless.into_service())
         .fallback(stateless)
         .with_rate_limits(&store)
-        .route("/own", get(stateless.layer(RateLimits::new(&store))))
+        .route("/own", get(stateless.layer(RateLimitStore::new(&store))))
         .with_state(App { number: 7 });
     let alone: Router = Router::new().fallback_service(stateless.with_state(())).with_rate_limits(&store);
     support::run(async {

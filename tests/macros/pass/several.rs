@@ -7,14 +7,15 @@ mod support;
 use axum::Router;
 use axum::http::Request;
 use axum::routing::get;
-use sluicegate::{Header, MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::key::HeaderKey;
 
 #[rate_limited("100/h", "3/min", "2/s", name = "quotas")]
 async fn quotas() {}
 
 /// Three for everybody without a key, two for each key.
 #[rate_limited("3/min", name = "all")]
-#[rate_limited("2/h", name = "key", key = Header::new("x-api-key"), on_missing_key = "skip")]
+#[rate_limited("2/h", name = "key", key = HeaderKey::new("x-api-key"), on_missing_key = "skip")]
 async fn limits() {}
 
 #[rate_limited("3/min", name = "outer")]

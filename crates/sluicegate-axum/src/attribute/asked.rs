@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use super::limited::{Asked, Handed, Limited, Skip};
 use super::source::Attribute;
 
-/// A handler that has a `#[rate_limited]` attribute, for [`RateLimits::open`](super::RateLimits::open).
+/// A handler that has a `#[rate_limited]` attribute, for [`RateLimitStore::open`](super::RateLimitStore::open).
 ///
 /// The attribute implements it; `T` is found by inference.
 #[diagnostic::on_unimplemented(

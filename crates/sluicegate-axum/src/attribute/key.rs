@@ -2,13 +2,14 @@
 
 use axum::http::StatusCode;
 use sluicegate_core::ConfigError;
-use sluicegate_tower::{KeyExtractor, Limit, OnMissingKey};
+use sluicegate_tower::key::OnMissingKey;
+use sluicegate_tower::{KeyExtractor, Limit};
 
 /// What `key = ..` takes. `M` only keeps the two implementations apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whose bucket a request spends from",
     label = "not a `KeyExtractor`, nor a `Result` of one",
-    note = "write `key = Header::new(\"x-api-key\")`, `key = key_fn(|parts| ..)`, or any other `KeyExtractor`"
+    note = "write `key = HeaderKey::new(\"x-api-key\")`, `key = key_fn(|parts| ..)`, or any other `KeyExtractor`"
 )]
 pub trait IntoKey<M> {
     /// Puts the key on a limit.

@@ -1,4 +1,4 @@
-//! The store that a router has for its handlers' limits: [`RateLimits`].
+//! The store that a router has for its handlers' limits: [`RateLimitStore`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,8 +9,11 @@ use arc_swap::ArcSwap;
 use axum::Extension;
 use axum::body::Body;
 use axum::middleware::AddExtension;
-use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter, Store};
-use sluicegate_tower::{ProblemJson, RateLimitLayer, RateLimitLayerBuilder, Respond};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, RateLimiter, Store};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
+use sluicegate_tower::respond::{ProblemJson, Respond};
 use tower_layer::Layer;
 
 use super::asked::{Attributed, ask};
@@ -25,16 +28,16 @@ use super::source::{Attribute, Variables};
 ///
 /// ```
 /// use axum::{Router, routing::get};
-/// use sluicegate_axum::{RateLimits, rate_limited};
+/// use sluicegate_axum::{RateLimitStore, rate_limited};
 /// use sluicegate_core::MemoryStore;
-/// use sluicegate_tower::Headers;
+/// use sluicegate_tower::respond::HeaderFields;
 ///
 /// #[rate_limited("5/min", crate = sluicegate_axum)]
 /// async fn search() -> &'static str {
 ///     "nothing found"
 /// }
 ///
-/// let limits = RateLimits::new(&MemoryStore::new()).configure(|layer| layer.headers(Headers::Ietf));
+/// let limits = RateLimitStore::new(&MemoryStore::new()).configure(|layer| layer.headers(HeaderFields::Ietf));
 /// let app: Router = Router::new().route("/search", get(search)).layer(limits);
 /// ```
 ///
@@ -46,7 +49,7 @@ use super::source::{Attribute, Variables};
 ///
 /// ```
 /// use axum::{Router, routing::post};
-/// use sluicegate_axum::{RateLimits, rate_limited};
+/// use sluicegate_axum::{RateLimitStore, rate_limited};
 /// use sluicegate_core::{ConfigError, MemoryStore};
 ///
 /// #[rate_limited(quota = env("LOGIN_LIMIT", "5/min"), name = "login", crate = sluicegate_axum)]
@@ -56,7 +59,7 @@ use super::source::{Attribute, Variables};
 /// async fn sign_up() {}
 ///
 /// fn app() -> Result<Router, ConfigError> {
-///     let limits = RateLimits::new(&MemoryStore::new()).open(login)?.open(sign_up)?;
+///     let limits = RateLimitStore::new(&MemoryStore::new()).open(login)?.open(sign_up)?;
 ///     let routes = Router::new().route("/login", post(login)).route("/signup", post(sign_up));
 ///     Ok(routes.layer(limits))
 /// }
@@ -69,7 +72,7 @@ use super::source::{Attribute, Variables};
 /// key or to `peek` at one while the service runs. Clones of this layer share their limiters.
 #[derive(Clone)]
 #[must_use = "it does nothing until it is put on a router as a layer"]
-pub struct RateLimits(Arc<Shared>);
+pub struct RateLimitStore(Arc<Shared>);
 
 struct Shared {
     settings: Settings,
@@ -91,7 +94,7 @@ pub(super) struct Settings {
     pub(super) configure: Arc<dyn Fn(Builder) -> Builder + Send + Sync>,
 }
 
-impl RateLimits {
+impl RateLimitStore {
     /// Limits on this store, in layers as [`RateLimitLayer::new`](sluicegate_tower::RateLimitLayer::new) makes them.
     pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
         let respond = BoxRespond::new(ProblemJson::new());
@@ -235,7 +238,7 @@ impl Shared {
     }
 }
 
-impl<S> Layer<S> for RateLimits {
+impl<S> Layer<S> for RateLimitStore {
     type Service = AddExtension<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -243,8 +246,8 @@ impl<S> Layer<S> for RateLimits {
     }
 }
 
-impl fmt::Debug for RateLimits {
+impl fmt::Debug for RateLimitStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimits").field("handlers", &self.0.made.load().len()).finish_non_exhaustive()
+        f.debug_struct("RateLimitStore").field("handlers", &self.0.made.load().len()).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! The limits of one handler, made: its layer, and the limiters in it.
 
-use sluicegate_core::{ConfigError, ConfigErrorKind, RateLimiter};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, RateLimiter};
 use sluicegate_tower::RateLimitLayer;
 
 use super::limits::Settings;

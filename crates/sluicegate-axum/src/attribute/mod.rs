@@ -15,7 +15,7 @@ pub use self::arguments::{Arguments, Extracting};
 pub use self::asked::Attributed;
 pub use self::key::{Direct, Fallible, IntoKey, reject};
 pub use self::limited::{Limited, NoState, Skip, Via};
-pub use self::limits::RateLimits;
+pub use self::limits::RateLimitStore;
 pub use self::respond::BoxRespond;
 pub use self::run::{Fallback, any, check_future, check_response, response};
 pub use self::source::{Attribute, Draft, Source};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use sluicegate_tower::{Refusal, Respond};
+use sluicegate_tower::respond::{Refusal, Respond};
 
-/// Any responder, so that the handlers of all routers have layers of one type; made by [`RateLimits`](super::RateLimits).
+/// Any responder, so that the handlers of all routers have layers of one type; made by [`RateLimitStore`](super::RateLimitStore).
 #[derive(Clone)]
 pub struct BoxRespond(Arc<dyn Respond<Body>>);
 

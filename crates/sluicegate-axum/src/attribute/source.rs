@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::Extensions;
 use axum::response::Response;
-use sluicegate_core::{ConfigError, ConfigErrorKind, Quota, RateLimiter, Store};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, Quota, RateLimiter, Store};
 use sluicegate_tower::{Limit, RateLimitLayer};
 
 use super::limited::Asked;
-use super::limits::RateLimits;
+use super::limits::RateLimitStore;
 use super::name;
 use super::respond::BoxRespond;
 
@@ -39,7 +40,7 @@ impl Attribute {
     /// The layer of this handler on the store that its router has. Without one, it is logged what is wrong: that is for
     /// who operates the service, and its clients learn nothing of it.
     pub(super) fn layer(&'static self, extensions: &Extensions) -> Option<RateLimitLayer<BoxRespond>> {
-        let Some(limits) = extensions.get::<RateLimits>() else {
+        let Some(limits) = extensions.get::<RateLimitStore>() else {
             // Relaxed: at worst two threads log.
             if !self.warned.swap(true, Ordering::Relaxed) {
                 tracing::error!(

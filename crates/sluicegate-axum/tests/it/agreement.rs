@@ -6,9 +6,12 @@ use axum::Router;
 use axum::extract::{Path, Request};
 use axum::http::StatusCode;
 use axum::routing::{MethodRouter, get};
-use sluicegate_axum::{Decided, RateLimitExt, RateLimits, rate_limited};
-use sluicegate_core::{ManualClock, MemoryStore, OnOutage, Policy};
-use sluicegate_tower::{Header, Headers, Limit, OnMissingKey, RateLimitLayer, Refusal};
+use sluicegate_axum::{Decided, RateLimitExt, RateLimitStore, rate_limited};
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::{MemoryStore, OnOutage, Policy};
+use sluicegate_tower::key::{HeaderKey, OnMissingKey};
+use sluicegate_tower::respond::{HeaderFields, Refusal};
+use sluicegate_tower::{Limit, RateLimitLayer};
 
 use crate::support::{Seen, request, send, store_on};
 
@@ -32,7 +35,7 @@ async fn simple(Path(number): Path<u64>, decided: Option<Decided>) -> Result<Str
     "10/min",
     name = "api.key",
     algorithm = "sliding-counter",
-    key = Header::new("x-api-key"),
+    key = HeaderKey::new("x-api-key"),
     cost = 3,
     on_missing_key = 401,
     on_outage = "deny",
@@ -43,7 +46,7 @@ async fn full(Path(number): Path<u64>, decided: Option<Decided>) -> Result<Strin
 }
 
 #[rate_limited("4/min", name = "address", crate = sluicegate_axum)]
-#[rate_limited("3/h", name = "key", key = Header::new("x-api-key"), on_missing_key = "skip")]
+#[rate_limited("3/h", name = "key", key = HeaderKey::new("x-api-key"), on_missing_key = "skip")]
 async fn both(Path(number): Path<u64>, decided: Option<Decided>) -> Result<String, StatusCode> {
     answer(number, decided).await
 }
@@ -52,12 +55,12 @@ fn by_layer(store: &MemoryStore) -> [MethodRouter; 3] {
     let simple = Policy::gcra("it.agreement.simple", "5/min").on(store).unwrap();
     let full = Policy::sliding_counter("api.key", "100/h").and("10/min").on_outage(OnOutage::Deny);
     let full = Limit::new(full.on(store).unwrap())
-        .key(Header::new("x-api-key").unwrap())
+        .key(HeaderKey::new("x-api-key").unwrap())
         .cost(3)
         .unwrap()
         .on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED));
     let key = Limit::new(Policy::gcra("key", "3/h").on(store).unwrap())
-        .key(Header::new("x-api-key").unwrap())
+        .key(HeaderKey::new("x-api-key").unwrap())
         .on_missing_key(OnMissingKey::Skip);
     let both = RateLimitLayer::builder(Policy::gcra("address", "4/min").on(store).unwrap())
         .and(key)
@@ -146,10 +149,10 @@ async fn settings_of_the_store_hold_for_all_handlers() {
         *response.status_mut() = refusal.status();
         response
     };
-    let limits = RateLimits::new(&one).configure(|layer| layer.headers(Headers::Ietf)).respond(busy);
+    let limits = RateLimitStore::new(&one).configure(|layer| layer.headers(HeaderFields::Ietf)).respond(busy);
     let attribute = Router::new().route("/simple/{n}", get(simple)).layer(limits);
     let limiter = Policy::gcra("it.agreement.simple", "5/min").on(&other).unwrap();
-    let layer = RateLimitLayer::builder(limiter).headers(Headers::Ietf).respond(busy).build().unwrap();
+    let layer = RateLimitLayer::builder(limiter).headers(HeaderFields::Ietf).respond(busy).build().unwrap();
     let layer = Router::new().route("/simple/{n}", get(plain).rate_limit(layer));
     for round in 0..8 {
         let seen = send(&attribute, request("/simple/1", 1, None)).await;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use axum::routing::get;
 use axum::{Extension, Router};
 use sluicegate_axum::{RateLimitExt, rate_limited};
-use sluicegate_core::{Inherit, MemoryStore, Policy};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{MemoryStore, Policy};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{request, send, statuses, store, store_on};

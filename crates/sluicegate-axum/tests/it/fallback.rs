@@ -6,9 +6,10 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use sluicegate_axum::{Decided, RateLimitExt, RateLimits, rate_limited};
+use sluicegate_axum::{Decided, RateLimitExt, RateLimitStore, rate_limited};
 use sluicegate_core::Policy;
-use sluicegate_tower::{Header, Limit};
+use sluicegate_tower::Limit;
+use sluicegate_tower::key::HeaderKey;
 
 use crate::support::{Seen, request, send, store};
 
@@ -45,7 +46,7 @@ mod other {
 }
 
 #[rate_limited("9/min", name = "address", crate = sluicegate_axum)]
-#[rate_limited("1/min", name = "key", key = Header::new("x-api-key"), on_missing_key = 401, fallback = nothing)]
+#[rate_limited("1/min", name = "key", key = HeaderKey::new("x-api-key"), on_missing_key = 401, fallback = nothing)]
 async fn keyed() {}
 
 async fn nothing() {}
@@ -121,8 +122,9 @@ async fn a_limit_around_it_counts_it_as_the_refusal_that_it_is() {
 
 #[tokio::test]
 async fn a_response_of_the_routers_own_is_for_all_other_refusals() {
-    let respond = |refusal: &sluicegate_tower::Refusal<'_>| (refusal.status(), "own").into_response();
-    let app = routes().layer(RateLimits::new(store()).respond(respond)).with_state(App("app"));
+    let respond =
+        |refusal: &sluicegate_tower::respond::Refusal<'_>| (refusal.status(), "own").into_response();
+    let app = routes().layer(RateLimitStore::new(store()).respond(respond)).with_state(App("app"));
     assert_eq!(ask(&app, "/keyed", None).await.body, "own");
     ask(&app, "/busy", None).await;
     assert_eq!(ask(&app, "/busy", None).await.body, "busy");

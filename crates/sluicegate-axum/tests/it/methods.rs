@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{FromRef, Path, State};
 use axum::routing::get;
-use sluicegate_axum::{Decided, RateLimitExt, RateLimits, rate_limited};
+use sluicegate_axum::{Decided, RateLimitExt, RateLimitStore, rate_limited};
 
 use crate::support::{get as ask, statuses, store};
 
@@ -143,7 +143,7 @@ async fn a_method_is_called_on_the_routers_state() {
 
 #[tokio::test]
 async fn a_method_of_a_generic_type_is_a_handler_for_each_of_its_types() {
-    let limits = RateLimits::new(store()).open(Of::<u8>::shown).unwrap();
+    let limits = RateLimitStore::new(store()).open(Of::<u8>::shown).unwrap();
     let app = Router::new()
         .route("/shown", get(Of::<u8>::shown))
         .route("/taken", get(Of::<u8>::taken))

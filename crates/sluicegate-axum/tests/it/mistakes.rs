@@ -4,7 +4,7 @@ use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::Policy;
-use sluicegate_tower::Header;
+use sluicegate_tower::key::HeaderKey;
 
 use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
@@ -17,7 +17,7 @@ const TOO_MUCH: u64 = 3;
 #[rate_limited("2/min", cost = TOO_MUCH, crate = sluicegate_axum)]
 async fn costly() {}
 
-#[rate_limited("2/min", key = Header::new("no header name"), crate = sluicegate_axum)]
+#[rate_limited("2/min", key = HeaderKey::new("no header name"), crate = sluicegate_axum)]
 async fn keyless() {}
 
 /// What two requests to a handler without a limit make the log say.

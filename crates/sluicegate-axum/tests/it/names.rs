@@ -3,7 +3,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use sluicegate_axum::{RateLimitExt, RateLimits, rate_limited};
+use sluicegate_axum::{RateLimitExt, RateLimitStore, rate_limited};
 
 use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
@@ -57,7 +57,7 @@ async fn functions_of_one_name_in_different_modules_have_buckets_and_quotas_of_t
 
 #[tokio::test]
 async fn two_methods_of_one_name_in_a_module_are_told_apart_by_a_name_and_never_share_unasked() {
-    let error = RateLimits::new(store()).open(Users::remove).unwrap().open(Posts::remove).unwrap_err();
+    let error = RateLimitStore::new(store()).open(Users::remove).unwrap().open(Posts::remove).unwrap_err();
     let text = error.to_string();
     for part in ["both called \"it.names.remove\"", "it/names.rs:", "`name = \"..\"`"] {
         assert!(text.contains(part), "{text}");

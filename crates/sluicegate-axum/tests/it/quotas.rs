@@ -2,8 +2,9 @@
 
 use axum::Router;
 use axum::routing::get;
-use sluicegate_axum::{RateLimitExt, RateLimits, rate_limited};
-use sluicegate_core::{ConfigErrorKind, Quota};
+use sluicegate_axum::{RateLimitExt, RateLimitStore, rate_limited};
+use sluicegate_core::Quota;
+use sluicegate_core::error::ConfigErrorKind;
 
 use crate::support::{get as ask, statuses, store};
 
@@ -30,8 +31,8 @@ async fn search() {}
 async fn report() {}
 
 /// On an environment that says only this.
-fn limits(variable: &'static str, value: &'static str) -> RateLimits {
-    RateLimits::new(store()).variables(move |name| (name == variable).then(|| value.to_owned()))
+fn limits(variable: &'static str, value: &'static str) -> RateLimitStore {
+    RateLimitStore::new(store()).variables(move |name| (name == variable).then(|| value.to_owned()))
 }
 
 #[tokio::test]
@@ -44,7 +45,7 @@ async fn a_constant_is_a_quota_as_text_and_as_a_quota() {
     assert_eq!(statuses(&app, "/quota", 4).await, [200, 200, 200, 429]);
     let policy = ask(&app, "/quota").await.field("ratelimit-policy").to_owned();
     assert!(policy.contains("q=3;w=60") && policy.contains("q=100;w=3600"), "{policy}");
-    let text = RateLimits::new(store()).open(from_nonsense).unwrap_err().to_string();
+    let text = RateLimitStore::new(store()).open(from_nonsense).unwrap_err().to_string();
     assert!(text.contains("`it::quotas::from_nonsense`") && text.contains("fortnight"), "{text}");
 }
 
@@ -57,7 +58,7 @@ async fn the_environment_says_the_quota_when_the_router_is_built() {
 
 #[tokio::test]
 async fn a_variable_that_is_not_set_leaves_the_default_or_is_an_error() {
-    let unset = || RateLimits::new(store()).variables(|_| None);
+    let unset = || RateLimitStore::new(store()).variables(|_| None);
     let limits = unset().open(search).unwrap();
     assert_eq!(
         limits.limiter("it.quotas.search").unwrap().policy().to_string(),
@@ -67,7 +68,9 @@ async fn a_variable_that_is_not_set_leaves_the_default_or_is_an_error() {
     assert_eq!(error.kind(), ConfigErrorKind::Quota);
     assert!(error.to_string().contains("LOGIN_LIMIT is not set"), "{error}");
     // The process has no such variable either.
-    assert!(RateLimits::new(store()).open(login).unwrap_err().to_string().contains("LOGIN_LIMIT is not set"));
+    assert!(
+        RateLimitStore::new(store()).open(login).unwrap_err().to_string().contains("LOGIN_LIMIT is not set")
+    );
 }
 
 #[tokio::test]

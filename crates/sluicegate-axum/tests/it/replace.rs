@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 
 use axum::Router;
 use axum::routing::get;
-use sluicegate_axum::{RateLimits, rate_limited};
-use sluicegate_core::{Inherit, Policy};
+use sluicegate_axum::{RateLimitStore, rate_limited};
+use sluicegate_core::Policy;
+use sluicegate_core::limiter::Inherit;
 
 use crate::support::{get as ask, statuses, store};
 
@@ -13,12 +14,12 @@ use crate::support::{get as ask, statuses, store};
 async fn login() {}
 
 #[rate_limited("60/min", name = "search.address", crate = sluicegate_axum)]
-#[rate_limited("2/min", name = "search.all", key = sluicegate_tower::Constant::new("all"))]
+#[rate_limited("2/min", name = "search.all", key = sluicegate_tower::key::Constant::new("all"))]
 async fn search() {}
 
 #[tokio::test]
 async fn a_replaced_policy_holds_from_the_next_request_on() {
-    let limits = RateLimits::new(store()).open(login).unwrap();
+    let limits = RateLimitStore::new(store()).open(login).unwrap();
     let app = Router::new().route("/", get(login)).layer(limits.clone());
     assert_eq!(statuses(&app, "/", 4).await, [200, 200, 200, 429]);
     let limiter = limits.limiter("it.replace.login").unwrap();
@@ -32,7 +33,7 @@ async fn a_replaced_policy_holds_from_the_next_request_on() {
 
 #[tokio::test]
 async fn each_limit_of_a_handler_has_its_limiter_once_it_is_made() {
-    let limits = RateLimits::new(store());
+    let limits = RateLimitStore::new(store());
     let app = Router::new().route("/", get(search)).layer(limits.clone());
     let text = limits.limiter("search.all").unwrap_err().to_string();
     assert!(text.contains("\"search.all\"") && text.contains("open its handler first"), "{text}");
@@ -50,10 +51,10 @@ async fn log_in_by_mail() {}
 #[tokio::test]
 async fn a_replacement_holds_for_all_handlers_and_routers_that_name_the_limit() {
     let store = store();
-    let first = RateLimits::new(&store).open(login).unwrap();
+    let first = RateLimitStore::new(&store).open(login).unwrap();
     let narrower = Policy::gcra("it.replace.login", "1/min").build().unwrap();
     first.limiter("it.replace.login").unwrap().replace(narrower, Inherit::Reset).unwrap();
-    let second = RateLimits::new(&store).open(log_in_by_mail).unwrap();
+    let second = RateLimitStore::new(&store).open(log_in_by_mail).unwrap();
     let app = Router::new()
         .nest("/first", Router::new().route("/", get(login)).layer(first))
         .nest("/second", Router::new().route("/", get(log_in_by_mail)).layer(second));

@@ -4,12 +4,13 @@ use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::Policy;
-use sluicegate_tower::{Header, Limit};
+use sluicegate_tower::Limit;
+use sluicegate_tower::key::HeaderKey;
 
 use crate::support::{request, send, statuses, store};
 
 #[rate_limited("3/min", name = "address", crate = sluicegate_axum)]
-#[rate_limited("2/h", name = "key", key = Header::new("x-api-key"), on_missing_key = "skip")]
+#[rate_limited("2/h", name = "key", key = HeaderKey::new("x-api-key"), on_missing_key = "skip")]
 async fn search() -> &'static str {
     "nothing found"
 }

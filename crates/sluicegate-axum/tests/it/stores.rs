@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use sluicegate_axum::{RateLimitExt, RateLimits, rate_limited};
+use sluicegate_axum::{RateLimitExt, RateLimitStore, rate_limited};
 use sluicegate_core::Policy;
 
 use crate::support::{request, send, statuses, store};
@@ -79,14 +79,14 @@ async fn a_store_can_be_for_one_route_only() {
 /// Clones of a layer, as on every route of a router, make a handler's limit once.
 #[tokio::test]
 async fn peers_have_buckets_of_their_own_on_every_route() {
-    let limits = RateLimits::new(store());
+    let limits = RateLimitStore::new(store());
     let app = Router::new().route("/a", get(login)).route("/b", get(login)).layer(limits.clone());
     for (path, host, status) in
         [("/a", 1, 200), ("/b", 1, 200), ("/a", 1, 429), ("/a", 2, 200), ("/b", 2, 200), ("/b", 2, 429)]
     {
         assert_eq!(send(&app, request(path, host, None)).await.status, status, "{path} from {host}");
     }
-    assert_eq!(format!("{limits:?}"), "RateLimits { handlers: 1, .. }");
+    assert_eq!(format!("{limits:?}"), "RateLimitStore { handlers: 1, .. }");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,8 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
-use sluicegate_core::{Clock, ManualClock, MemoryStore};
+use sluicegate_core::MemoryStore;
+use sluicegate_core::clock::{Clock, ManualClock};
 use tower::ServiceExt;
 
 /// All that a client sees of a response.

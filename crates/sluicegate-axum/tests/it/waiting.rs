@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
-use sluicegate_core::Clock;
+use sluicegate_core::clock::Clock;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 

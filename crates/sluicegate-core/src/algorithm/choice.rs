@@ -60,11 +60,11 @@ pub enum Refill {
 #[non_exhaustive]
 pub enum Drain {
     /// Passes what fits at once and refuses the rest: a meter, nginx's `nodelay`.
-    Police,
+    Meter,
     /// Delays what fits so that the output is evenly spaced: a queue.
-    Shape,
+    Queue,
     /// Passes at once until this many units are in the bucket, delays above: nginx's `delay=n`.
-    ShapeAbove(u64),
+    QueueAbove(u64),
 }
 
 impl Algorithm {
@@ -82,8 +82,8 @@ const NAMED: [(&str, Algorithm); 10] = [
     ("token-bucket", Algorithm::TokenBucket(Refill::Greedy)),
     ("token-bucket-interval", Algorithm::TokenBucket(Refill::Interval)),
     ("token-bucket-aligned", Algorithm::TokenBucket(Refill::AlignedInterval)),
-    ("leaky-bucket", Algorithm::LeakyBucket(Drain::Police)),
-    ("leaky-bucket-queue", Algorithm::LeakyBucket(Drain::Shape)),
+    ("leaky-bucket", Algorithm::LeakyBucket(Drain::Meter)),
+    ("leaky-bucket-queue", Algorithm::LeakyBucket(Drain::Queue)),
     ("gcra", Algorithm::Gcra),
 ];
 
@@ -91,7 +91,7 @@ const QUEUE_ABOVE: &str = "leaky-bucket-queue-above-";
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::LeakyBucket(Drain::ShapeAbove(units)) = self {
+        if let Self::LeakyBucket(Drain::QueueAbove(units)) = self {
             return write!(f, "{QUEUE_ABOVE}{units}");
         }
         let name = NAMED.iter().find(|(_, algorithm)| algorithm == self).map_or("", |(name, _)| name);
@@ -108,7 +108,7 @@ impl FromStr for Algorithm {
     /// [`ConfigErrorKind::Policy`] for any other text; the message lists the names.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         if let Some(units) = text.strip_prefix(QUEUE_ABOVE).and_then(|units| units.parse().ok()) {
-            return Ok(Self::LeakyBucket(Drain::ShapeAbove(units)));
+            return Ok(Self::LeakyBucket(Drain::QueueAbove(units)));
         }
         NAMED.iter().find(|(name, _)| *name == text).map(|(_, algorithm)| *algorithm).ok_or_else(|| {
             let names: Vec<_> = NAMED.iter().map(|(name, _)| *name).collect();
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_algorithm_prints_as_it_reads() {
-        let above = Algorithm::LeakyBucket(Drain::ShapeAbove(7));
+        let above = Algorithm::LeakyBucket(Drain::QueueAbove(7));
         for algorithm in NAMED.iter().map(|(_, algorithm)| *algorithm).chain([above]) {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
         }

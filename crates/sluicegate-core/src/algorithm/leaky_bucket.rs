@@ -5,9 +5,9 @@ use crate::error::ConfigError;
 
 /// The bucket holds `burst` units and leaks `limit` per `period`.
 ///
-/// As a meter ([`Drain::Police`]) it refuses what does not fit. As a queue ([`Drain::Shape`]) what fits waits until
+/// As a meter ([`Drain::Meter`]) it refuses what does not fit. As a queue ([`Drain::Queue`]) what fits waits until
 /// what came before it has leaked out, so that the output is spaced exactly `period / limit`; a full queue refuses.
-/// Between the two ([`Drain::ShapeAbove`]) the first units pass without delay.
+/// Between the two ([`Drain::QueueAbove`]) the first units pass without delay.
 ///
 /// # Source
 /// Turner, "New directions in communications" (1986), and ITU-T I.371 annex A.1 (continuous-state leaky bucket,
@@ -21,8 +21,8 @@ use crate::error::ConfigError;
 pub(super) fn rule(quota: Checked, drain: Drain) -> Result<Rule, ConfigError> {
     let bucket = Gcra::new(quota)?;
     Ok(Rule::Gcra(match drain {
-        Drain::Police => bucket,
-        Drain::Shape => bucket.delayed_above(0),
-        Drain::ShapeAbove(units) => bucket.delayed_above(units),
+        Drain::Meter => bucket,
+        Drain::Queue => bucket.delayed_above(0),
+        Drain::QueueAbove(units) => bucket.delayed_above(units),
     }))
 }

@@ -9,8 +9,8 @@ const ALL: [Algorithm; 9] = [
     Algorithm::TokenBucket(Refill::Greedy),
     Algorithm::TokenBucket(Refill::Interval),
     Algorithm::TokenBucket(Refill::AlignedInterval),
-    Algorithm::LeakyBucket(Drain::Police),
-    Algorithm::LeakyBucket(Drain::Shape),
+    Algorithm::LeakyBucket(Drain::Meter),
+    Algorithm::LeakyBucket(Drain::Queue),
     Algorithm::Gcra,
 ];
 

@@ -23,7 +23,7 @@ pub enum Outcome {
 /// Who made a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Basis {
+pub enum DecidedBy {
     /// The store that keeps the state.
     Store,
     /// This process alone, with its share of the quotas, for the store could not be reached.
@@ -42,14 +42,14 @@ pub enum Basis {
 pub struct Decision {
     outcome: Outcome,
     deciding: u8,
-    basis: Basis,
+    basis: DecidedBy,
     /// A bit per ask whose receipt was not taken; none in a clone.
     receipts: u16,
     /// One per standing, or none.
     traces: Option<Box<SmallVec<[Trace; 1]>>>,
     at_us: u64,
     delay_us: u64,
-    standings: Standings,
+    standings: Statuses,
     policies: Option<Arc<[Arc<Policy>]>>,
 }
 
@@ -66,11 +66,11 @@ impl Clone for Decision {
 }
 
 /// Four quotas fit without an allocation; a request with more of them costs one.
-type Standings = SmallVec<[Standing; 4]>;
+type Statuses = SmallVec<[QuotaStatus; 4]>;
 
 /// Where one quota stands after a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct QuotaStatus {
     limit: u64,
     remaining: u64,
     reset_after_us: u64,
@@ -81,7 +81,7 @@ pub struct Standing {
     passed: bool,
 }
 
-impl Standing {
+impl QuotaStatus {
     /// Where a quota stands: `policy` and `quota` are its place among the asks and in its policy, `passed` whether
     /// it had room, `available_after_us` as [`available_after`](Self::available_after). For authors of stores.
     #[inline]
@@ -157,17 +157,17 @@ impl Decision {
         outcome: Outcome,
         at_us: u64,
         delay_us: u64,
-        standings: impl IntoIterator<Item = Standing>,
+        standings: impl IntoIterator<Item = QuotaStatus>,
     ) -> Self {
         Self::of(outcome, at_us, delay_us, standings.into_iter().collect())
     }
 
     /// A decision over a single quota, without a loop.
     #[inline]
-    pub(crate) fn single(outcome: Outcome, at_us: u64, delay_us: u64, standing: Standing) -> Self {
+    pub(crate) fn single(outcome: Outcome, at_us: u64, delay_us: u64, standing: QuotaStatus) -> Self {
         let mut standings = SmallVec::new();
         standings.push(standing);
-        let (basis, receipts) = (Basis::Store, u16::MAX);
+        let (basis, receipts) = (DecidedBy::Store, u16::MAX);
         Self {
             outcome,
             deciding: 0,
@@ -181,9 +181,9 @@ impl Decision {
         }
     }
 
-    fn of(outcome: Outcome, at_us: u64, delay_us: u64, standings: Standings) -> Self {
+    fn of(outcome: Outcome, at_us: u64, delay_us: u64, standings: Statuses) -> Self {
         let deciding = deciding(outcome, &standings);
-        let (basis, receipts) = (Basis::Store, u16::MAX);
+        let (basis, receipts) = (DecidedBy::Store, u16::MAX);
         Self { outcome, deciding, basis, receipts, traces: None, at_us, delay_us, standings, policies: None }
     }
 
@@ -233,13 +233,13 @@ impl Decision {
 
     /// This decision, made by another than the store. For authors of stores.
     #[must_use]
-    pub fn on_basis(mut self, basis: Basis) -> Self {
+    pub fn by(mut self, basis: DecidedBy) -> Self {
         self.basis = basis;
         self
     }
 
     /// Who made it.
-    pub fn basis(&self) -> Basis {
+    pub fn decided_by(&self) -> DecidedBy {
         self.basis
     }
 
@@ -283,7 +283,7 @@ impl Decision {
         };
         let own = self.policies.as_deref().unwrap_or_default();
         let offset = own.len().max(self.standings.iter().map(|s| s.policy_index() + 1).max().unwrap_or(0));
-        let shifted = inner.standings.iter().map(|standing| Standing {
+        let shifted = inner.standings.iter().map(|standing| QuotaStatus {
             policy: u8::try_from(standing.policy_index() + offset).unwrap_or(u8::MAX),
             ..*standing
         });
@@ -294,7 +294,7 @@ impl Decision {
             self.standings.iter().copied().chain(shifted).collect(),
         );
         merged.receipts = 0;
-        merged.basis = if self.basis == Basis::Store { inner.basis } else { self.basis };
+        merged.basis = if self.basis == DecidedBy::Store { inner.basis } else { self.basis };
         if let (Some(outer), Some(inner)) = (&self.policies, &inner.policies) {
             merged.set_policies(outer.iter().chain(inner.iter()).cloned().collect());
         }
@@ -347,12 +347,12 @@ impl Decision {
 
     /// The standing of the quota that decided, whose numbers the decision shows.
     #[inline]
-    pub fn deciding(&self) -> &Standing {
+    pub fn deciding(&self) -> &QuotaStatus {
         &self.standings[usize::from(self.deciding)]
     }
 
     /// Where every quota stands, in the order of the asks and of the quotas in their policies.
-    pub fn standings(&self) -> &[Standing] {
+    pub fn quotas(&self) -> &[QuotaStatus] {
         &self.standings
     }
 
@@ -370,20 +370,20 @@ impl Decision {
     }
 
     /// The policy that a standing belongs to, where middleware made the decision.
-    pub fn policy_of(&self, standing: &Standing) -> Option<&Policy> {
+    pub fn policy_of(&self, standing: &QuotaStatus) -> Option<&Policy> {
         self.policies.as_deref()?.get(standing.policy_index()).map(Arc::as_ref)
     }
 
     /// The quota that a standing belongs to, where middleware made the decision.
-    pub fn quota_of(&self, standing: &Standing) -> Option<&PolicyQuota> {
+    pub fn quota_of(&self, standing: &QuotaStatus) -> Option<&PolicyQuota> {
         self.policy_of(standing)?.quotas().get(standing.quota_index())
     }
 }
 
 /// The place of the tightest quota, which speaks for a decision.
-fn deciding(outcome: Outcome, standings: &[Standing]) -> u8 {
+fn deciding(outcome: Outcome, standings: &[QuotaStatus]) -> u8 {
     assert!(!standings.is_empty(), "a decision is about at least one quota");
-    let strictness = |standing: &Standing| match outcome {
+    let strictness = |standing: &QuotaStatus| match outcome {
         Outcome::Allowed => (true, standing.remaining, u64::MAX - standing.reset_after_us),
         Outcome::Denied => (standing.passed, u64::MAX - standing.available_after_us, standing.remaining),
         Outcome::Impossible => (standing.passed || standing.available_after_us > 0, standing.limit, 0),

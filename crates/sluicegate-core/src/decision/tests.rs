@@ -1,7 +1,7 @@
 use super::*;
 
-fn standing(policy: u8, passed: bool, remaining: u64, available_after_us: u64) -> Standing {
-    Standing::new((policy, 0), passed, 10, remaining, 1_000_000, available_after_us)
+fn standing(policy: u8, passed: bool, remaining: u64, available_after_us: u64) -> QuotaStatus {
+    QuotaStatus::new((policy, 0), passed, 10, remaining, 1_000_000, available_after_us)
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn merged_decisions_keep_every_quota() {
     let inner = Decision::new(Outcome::Denied, 0, 0, [standing(0, false, 0, 9)]);
     let merged = outer.merge(&inner);
     assert_eq!(merged.outcome(), Outcome::Denied);
-    assert_eq!(merged.standings().len(), 2);
+    assert_eq!(merged.quotas().len(), 2);
     assert_eq!(merged.deciding().policy_index(), 1);
 }
 
@@ -30,13 +30,13 @@ fn a_decision_of_its_first_asks_has_only_the_receipts_that_were_not_taken() {
     let spent = |policy, cost| standing(policy, true, 7, 1).spending(cost);
     let decision = Decision::new(Outcome::Allowed, 5, 0, [spent(0, 2), spent(1, 3), spent(2, 4)]);
     let mut decision = decision
-        .on_basis(Basis::Fallback)
+        .by(DecidedBy::Fallback)
         .with_traces([1, 2, 3].map(|birth| Trace { birth, ..Trace::default() }));
     assert!(decision.take_receipt(0).is_some());
     let mut first = decision.of_first(2);
     assert_eq!(
-        (first.standings().len(), first.basis(), first.deciding().policy_index()),
-        (2, Basis::Fallback, 0)
+        (first.quotas().len(), first.decided_by(), first.deciding().policy_index()),
+        (2, DecidedBy::Fallback, 0)
     );
     assert!(first.take_receipt(0).is_none() && first.take_receipt(2).is_none());
     let left = first.take_receipt(1).expect("nobody has taken it");

@@ -1,12 +1,12 @@
-//! Why there is no permit: [`Busy`].
+//! Why there is no permit: [`NoPermit`].
 
 use std::error::Error;
 use std::fmt;
 
 /// There is no permit for a key now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Busy {
-    kind: BusyKind,
+pub struct NoPermit {
+    kind: NoPermitKind,
     name: String,
     permits: u64,
 }
@@ -14,24 +14,24 @@ pub struct Busy {
 /// What there is too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum BusyKind {
+pub enum NoPermitKind {
     /// All permits of the key are out.
     Permits,
     /// As many as may wait for a permit are waiting.
     Queue,
 }
 
-impl Busy {
-    pub(super) fn new(kind: BusyKind, name: String, permits: u64) -> Self {
+impl NoPermit {
+    pub(super) fn new(kind: NoPermitKind, name: String, permits: u64) -> Self {
         Self { kind, name, permits }
     }
 
     /// What there is too much of.
-    pub fn kind(&self) -> BusyKind {
+    pub fn kind(&self) -> NoPermitKind {
         self.kind
     }
 
-    /// The name of the [`InFlight`](crate::InFlight) that was asked.
+    /// The name of the [`InFlight`](crate::in_flight::InFlight) that was asked.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -42,14 +42,14 @@ impl Busy {
     }
 }
 
-impl fmt::Display for Busy {
+impl fmt::Display for NoPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, name, permits } = self;
         match kind {
-            BusyKind::Permits => write!(f, "all permits of {name:?} are out: at most {permits} at once"),
-            BusyKind::Queue => write!(f, "too many wait for one of the {permits} permits of {name:?}"),
+            NoPermitKind::Permits => write!(f, "all permits of {name:?} are out: at most {permits} at once"),
+            NoPermitKind::Queue => write!(f, "too many wait for one of the {permits} permits of {name:?}"),
         }
     }
 }
 
-impl Error for Busy {}
+impl Error for NoPermit {}

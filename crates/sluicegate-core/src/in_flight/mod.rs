@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use self::busy::{Busy, BusyKind};
+pub use self::busy::{NoPermit, NoPermitKind};
 pub use self::permit::{Acquire, Permit};
 use self::table::{Entered, Place, Table};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -22,7 +22,7 @@ use crate::policy::check_name;
 /// permits.
 ///
 /// ```
-/// use sluicegate_core::InFlight;
+/// use sluicegate_core::in_flight::InFlight;
 ///
 /// let uploads = InFlight::new("uploads", 2)?;
 /// let first = uploads.try_acquire("ada")?;
@@ -62,11 +62,11 @@ impl InFlight {
     /// A permit now, or none: whoever waits for one comes first.
     ///
     /// # Errors
-    /// [`BusyKind::Permits`] when all permits of the key are out.
-    pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, Busy> {
+    /// [`NoPermitKind::Permits`] when all permits of the key are out.
+    pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, NoPermit> {
         key.with_key(|key| match self.0.table.enter(key, &self.0.permits, false) {
             Entered::Taken => Ok(self.permit(key)),
-            Entered::Waiting(_) | Entered::Full(_) => Err(self.busy(BusyKind::Permits)),
+            Entered::Waiting(_) | Entered::Full(_) => Err(self.busy(NoPermitKind::Permits)),
         })
     }
 
@@ -78,7 +78,7 @@ impl InFlight {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use sluicegate_core::InFlight;
+    /// use sluicegate_core::in_flight::InFlight;
     ///
     /// let reports = InFlight::new("reports", 1)?;
     /// let first = reports.try_acquire("ada")?;
@@ -91,7 +91,7 @@ impl InFlight {
     /// ```
     ///
     /// # Errors
-    /// The future gives [`BusyKind::Queue`] at once when as many as may are waiting already.
+    /// The future gives [`NoPermitKind::Queue`] at once when as many as may are waiting already.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the queue; a permit that it was given goes to the next.
@@ -145,8 +145,8 @@ impl InFlight {
         Permit::new(self.clone(), key.to_key())
     }
 
-    fn busy(&self, kind: BusyKind) -> Busy {
-        Busy::new(kind, self.0.name.clone(), self.permits())
+    fn busy(&self, kind: NoPermitKind) -> NoPermit {
+        NoPermit::new(kind, self.0.name.clone(), self.permits())
     }
 
     fn leave(&self, key: KeyRef<'_>) {
@@ -233,7 +233,7 @@ mod tests {
         let _first = uploads.try_acquire("ada").unwrap();
         let waiting = uploads.acquire("ada");
         uploads.0.permits.store(2, Ordering::Relaxed);
-        assert_eq!(uploads.try_acquire("ada").unwrap_err().kind(), BusyKind::Permits);
+        assert_eq!(uploads.try_acquire("ada").unwrap_err().kind(), NoPermitKind::Permits);
         let behind = uploads.acquire("ada");
         uploads.0.table.pass_on(&uploads.0.permits);
         assert_eq!(uploads.in_use("ada"), 2);

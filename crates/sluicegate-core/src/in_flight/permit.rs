@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::in_flight::table::Place;
-use crate::in_flight::{Busy, InFlight};
+use crate::in_flight::{InFlight, NoPermit};
 use crate::key::Key;
 
 /// One of the permits of a key, held until it is dropped.
@@ -50,7 +50,7 @@ impl fmt::Debug for Permit {
 pub struct Acquire(State);
 
 enum State {
-    Ready(Result<Permit, Busy>),
+    Ready(Result<Permit, NoPermit>),
     Waiting(Waiting),
     Done,
 }
@@ -63,7 +63,7 @@ struct Waiting {
 }
 
 impl Acquire {
-    pub(super) fn ready(result: Result<Permit, Busy>) -> Self {
+    pub(super) fn ready(result: Result<Permit, NoPermit>) -> Self {
         Self(State::Ready(result))
     }
 
@@ -78,7 +78,7 @@ impl Acquire {
     ///
     /// # Panics
     /// When it was polled until it was ready.
-    pub fn now(self) -> Result<Result<Permit, Busy>, Self> {
+    pub fn now(self) -> Result<Result<Permit, NoPermit>, Self> {
         match self.0 {
             State::Ready(result) => Ok(result),
             State::Done => panic!("a permit is waited for once"),
@@ -88,7 +88,7 @@ impl Acquire {
 }
 
 impl Future for Acquire {
-    type Output = Result<Permit, Busy>;
+    type Output = Result<Permit, NoPermit>;
 
     /// # Panics
     /// When polled again after it was ready.

@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
-use crate::in_flight::BusyKind;
+use crate::in_flight::NoPermitKind;
 use crate::key::{Key, KeyRef};
 
 /// Keys with permits out, in parts that are locked apart. A key's part is chosen by a seeded hash.
@@ -50,7 +50,7 @@ enum Turn {
 pub(super) enum Entered {
     Taken,
     Waiting(Arc<Place>),
-    Full(BusyKind),
+    Full(NoPermitKind),
 }
 
 const PARTS: usize = 64;
@@ -76,14 +76,14 @@ impl Table {
             return Entered::Taken;
         }
         if !waits {
-            return Entered::Full(BusyKind::Permits);
+            return Entered::Full(NoPermitKind::Permits);
         }
         // Relaxed: only the number counts, and one operation both checks and changes it.
         let in_all = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
             (waiting < self.queue_in_all && held.queue.len() < self.queue).then_some(waiting + 1)
         });
         if in_all.is_err() {
-            return Entered::Full(BusyKind::Queue);
+            return Entered::Full(NoPermitKind::Queue);
         }
         let place = Arc::<Place>::default();
         held.queue.push_back(Arc::clone(&place));

@@ -67,7 +67,7 @@ impl RateLimiter {
             replacements: AtomicU64::new(0),
             replacing: Mutex::new(()),
             #[cfg(feature = "tokio")]
-            queues: crate::turn::Queues::default(),
+            queues: crate::wait::Queues::default(),
         });
         open.retain(|_, handle| handle.strong_count() > 0);
         open.insert(name, Arc::downgrade(&handle));
@@ -78,7 +78,7 @@ impl RateLimiter {
     fn joined_by(&self, policy: &Policy) -> Result<(), ConfigError> {
         let current = self.policy();
         if !policy.is_like(self.0.first.policy()) && !policy.is_like(&current) {
-            return Err(crate::registry::name_taken(policy, &current));
+            return Err(crate::store::name_taken(policy, &current));
         }
         if policy.gives_back() { self.keep_accounts() } else { Ok(()) }
     }
@@ -96,7 +96,7 @@ impl RateLimiter {
     }
 
     /// From now on the store keeps account of what is given back, so that a refund is exact; see
-    /// [`PolicyBuilder::refunds`](crate::PolicyBuilder::refunds).
+    /// [`PolicyBuilder::refunds`](crate::policy::PolicyBuilder::refunds).
     ///
     /// # Errors
     /// When the store cannot keep it.

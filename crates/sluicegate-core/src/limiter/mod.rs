@@ -16,16 +16,20 @@ pub use self::handles::Limiters;
 pub use self::together::Change;
 use crate::key::AsKey;
 use crate::policy::{OnExceeded, Policy};
-use crate::receipt::Receipt;
-use crate::store::{Ask, Mode, Opened, Store, Verdict};
+pub use crate::receipt::Receipt;
+pub use crate::store::Inherit;
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, Store};
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use crate::wait::Turn;
 
 /// A policy on a store: what services ask before they do something.
 ///
 /// One type for every store, cheap to clone. There is one handle per policy name and store: whoever opens the name again
 /// gets a clone, with the same buckets and queues, and sees a [`replace`](Self::replace) at once.
 ///
-/// All methods that ask the store return a [`Verdict`]: a future that is ready at once on a [`MemoryStore`], where
-/// [`Verdict::now`] serves code that is not async.
+/// All methods that ask the store return a [`DecisionFuture`]: a future that is ready at once on a [`MemoryStore`], where
+/// [`DecisionFuture::now`] serves code that is not async.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -49,13 +53,13 @@ pub struct RateLimiter(Arc<Handle>);
 
 struct Handle {
     store: Arc<dyn Store>,
-    first: Opened,
+    first: PreparedPolicy,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
-    current: ArcSwap<Opened>,
+    current: ArcSwap<PreparedPolicy>,
     replacements: AtomicU64,
     replacing: Mutex<()>,
     #[cfg(feature = "tokio")]
-    queues: crate::turn::Queues,
+    queues: crate::wait::Queues,
 }
 
 impl RateLimiter {
@@ -83,20 +87,20 @@ impl RateLimiter {
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn queues(&self) -> &crate::turn::Queues {
+    pub(crate) fn queues(&self) -> &crate::wait::Queues {
         &self.0.queues
     }
 
     /// Decides one unit now, and spends it if allowed. A policy that waits is asked for a turn: an allowed decision
     /// may then have a [`delay`](crate::Decision::delay) to be kept.
     #[inline]
-    pub fn check(&self, key: impl AsKey) -> Verdict {
+    pub fn check(&self, key: impl AsKey) -> DecisionFuture {
         self.check_cost(key, 1)
     }
 
     /// Decides `cost` units now, and spends them if allowed.
     #[inline]
-    pub fn check_cost(&self, key: impl AsKey, cost: u64) -> Verdict {
+    pub fn check_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.with_opened(|opened| {
             let mode = spending_mode(opened.policy().on_exceeded());
             key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode)]))
@@ -104,33 +108,33 @@ impl RateLimiter {
     }
 
     /// Says where the key stands and whether one unit would pass; spends nothing.
-    pub fn peek(&self, key: impl AsKey) -> Verdict {
+    pub fn peek(&self, key: impl AsKey) -> DecisionFuture {
         self.peek_cost(key, 1)
     }
 
     /// Says where the key stands and whether `cost` units would pass; spends nothing.
-    pub fn peek_cost(&self, key: impl AsKey, cost: u64) -> Verdict {
+    pub fn peek_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.ask(key, cost, Mode::Peek)
     }
 
     /// Spends `cost` units now, or takes the first turn that comes within `longest`: an allowed decision says by its
-    /// [`delay`](crate::Decision::delay) when. First come, first served; [`Turn`](crate::Turn) waits for it, and gives it
+    /// [`delay`](crate::Decision::delay) when. First come, first served; [`Turn`](crate::limiter::Turn) waits for it, and gives it
     /// back when it is dropped.
-    pub fn reserve(&self, key: impl AsKey, cost: u64, longest: Duration) -> Verdict {
+    pub fn reserve(&self, key: impl AsKey, cost: u64, longest: Duration) -> DecisionFuture {
         self.ask(key, cost, Mode::Reserve { longest })
     }
 
     /// Gives `cost` units back, without knowing when they were spent: as if that had been just now. What has drained since is
     /// given back a second time then, so this is for units that were spent a moment ago, or by hand, for a customer;
     /// [`refund_of`](Self::refund_of) is exact. A key never gets better than at rest.
-    pub fn refund(&self, key: impl AsKey, cost: u64) -> Verdict {
+    pub fn refund(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.ask(key, cost, Mode::Refund)
     }
 
     /// Gives back `cost` units of those that a decision has spent, as far as they still count: a unit of a window that has
     /// ended, or one that has leaked out of its bucket, is history, and giving it back would admit more than the
     /// policy allows. The receipt is that of [`Decision::take_receipt`](crate::Decision::take_receipt); what was given back by it is gone from it.
-    pub fn refund_of(&self, receipt: &mut Receipt, key: impl AsKey, cost: u64) -> Verdict {
+    pub fn refund_of(&self, receipt: &mut Receipt, key: impl AsKey, cost: u64) -> DecisionFuture {
         let cost = cost.min(receipt.cost());
         let verdict = self.ask_of(receipt, key, cost, Mode::Refund);
         receipt.spend(cost);
@@ -139,31 +143,31 @@ impl RateLimiter {
 
     /// Spends `cost` units whether they fit or not; what does not fit is a debt that later requests wait for. A debt has a
     /// ceiling, ten bursts or ten limits, whichever is more, or that of
-    /// [`PolicyBuilder::debt_up_to`](crate::PolicyBuilder::debt_up_to): use above it is forgotten, so that one charge
+    /// [`PolicyBuilder::debt_up_to`](crate::policy::PolicyBuilder::debt_up_to): use above it is forgotten, so that one charge
     /// cannot lock a key out for years.
-    pub fn charge(&self, key: impl AsKey, cost: u64) -> Verdict {
+    pub fn charge(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.ask(key, cost, Mode::Charge)
     }
 
     /// Forgets the key: it has its whole burst again.
-    pub fn reset(&self, key: impl AsKey) -> Verdict {
+    pub fn reset(&self, key: impl AsKey) -> DecisionFuture {
         self.ask(key, 0, Mode::Reset)
     }
 
-    fn ask_of(&self, receipt: &Receipt, key: impl AsKey, cost: u64, mode: Mode) -> Verdict {
+    fn ask_of(&self, receipt: &Receipt, key: impl AsKey, cost: u64, mode: Mode) -> DecisionFuture {
         self.with_opened(|opened| {
             key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode).of(receipt)]))
         })
     }
 
-    fn ask(&self, key: impl AsKey, cost: u64, mode: Mode) -> Verdict {
+    fn ask(&self, key: impl AsKey, cost: u64, mode: Mode) -> DecisionFuture {
         self.with_opened(|opened| {
             key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode)]))
         })
     }
 
     #[inline]
-    fn with_opened<T>(&self, use_it: impl FnOnce(&Opened) -> T) -> T {
+    fn with_opened<T>(&self, use_it: impl FnOnce(&PreparedPolicy) -> T) -> T {
         use_it(self.opened().as_opened())
     }
 
@@ -178,13 +182,13 @@ impl RateLimiter {
 
 /// The policy in force, for as long as a call takes.
 enum Current<'a> {
-    First(&'a Opened),
-    Replaced(arc_swap::Guard<Arc<Opened>>),
+    First(&'a PreparedPolicy),
+    Replaced(arc_swap::Guard<Arc<PreparedPolicy>>),
 }
 
 impl Current<'_> {
     #[inline]
-    fn as_opened(&self) -> &Opened {
+    fn as_opened(&self) -> &PreparedPolicy {
         match self {
             Self::First(opened) => opened,
             Self::Replaced(guard) => guard,

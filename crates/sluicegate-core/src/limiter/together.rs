@@ -8,7 +8,7 @@ use super::{RateLimiter, spending_mode};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::receipt::Receipt;
-use crate::store::{Ask, Mode, Store, Verdict};
+use crate::store::{Ask, DecisionFuture, Mode, Store};
 
 /// What has become of a request that was let through: for [`RateLimiter::change_all`].
 #[derive(Debug)]
@@ -26,15 +26,17 @@ impl RateLimiter {
     /// Decides a request that several limiters have a say in, each with its own key and cost: all spend, or none.
     ///
     /// The limiters must be on the same store; otherwise the verdict is [`StoreErrorKind::ForeignPolicy`].
-    pub fn check_all<'a>(checks: impl IntoIterator<Item = (&'a Self, &'a Key, u64)>) -> Verdict {
+    pub fn check_all<'a>(checks: impl IntoIterator<Item = (&'a Self, &'a Key, u64)>) -> DecisionFuture {
         Self::decide_all(checks.into_iter().map(|(limiter, key, cost)| (limiter, key, cost, None)))
     }
 
     /// Decides several limiters together. Without a mode, a policy spends, or waits if it is one that waits.
-    pub fn decide_all<'a>(asks: impl IntoIterator<Item = (&'a Self, &'a Key, u64, Option<Mode>)>) -> Verdict {
+    pub fn decide_all<'a>(
+        asks: impl IntoIterator<Item = (&'a Self, &'a Key, u64, Option<Mode>)>,
+    ) -> DecisionFuture {
         let mut asks = asks.into_iter();
         let Some(first @ (limiter, key, cost, mode)) = asks.next() else {
-            return Verdict::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
+            return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
         };
         let Some(second) = asks.next() else {
             // Almost always it is one limiter; it needs no lists.
@@ -50,7 +52,7 @@ impl RateLimiter {
             .collect();
         let store = match store_of(asks.iter().map(|(limiter, ..)| *limiter)) {
             Ok(store) => store,
-            Err(error) => return Verdict::ready(Err(error)),
+            Err(error) => return DecisionFuture::ready(Err(error)),
         };
         let asks: SmallVec<[Ask<'_>; 4]> = asks
             .iter()
@@ -64,7 +66,9 @@ impl RateLimiter {
     }
 
     /// Charges and refunds under several limiters of one store, together in one call.
-    pub fn change_all<'a>(changes: impl IntoIterator<Item = (&'a Self, &'a Key, Change<'a>)>) -> Verdict {
+    pub fn change_all<'a>(
+        changes: impl IntoIterator<Item = (&'a Self, &'a Key, Change<'a>)>,
+    ) -> DecisionFuture {
         let mut changes: SmallVec<[_; 4]> = changes
             .into_iter()
             .map(|(limiter, key, change)| {
@@ -78,7 +82,7 @@ impl RateLimiter {
             .collect();
         let store = match store_of(changes.iter().map(|(limiter, ..)| *limiter)) {
             Ok(store) => store,
-            Err(error) => return Verdict::ready(Err(error)),
+            Err(error) => return DecisionFuture::ready(Err(error)),
         };
         let asks: SmallVec<[Ask<'_>; 4]> = changes
             .iter()
@@ -104,18 +108,25 @@ impl RateLimiter {
     /// Gives up a turn that has not come. The decision is allowed if the store takes it back; otherwise a later turn may
     /// depend on it, and it stays.
     #[cfg(any(feature = "tokio", feature = "conformance"))]
-    pub(crate) fn give_up<'a>(turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>) -> Verdict {
+    pub(crate) fn give_up<'a>(
+        turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>,
+    ) -> DecisionFuture {
         Self::about(turns, Mode::Return)
     }
 
     /// The turn has come: what other limits held for it is spent.
     #[cfg(feature = "tokio")]
-    pub(crate) fn depart<'a>(turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>) -> Verdict {
+    pub(crate) fn depart<'a>(
+        turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>,
+    ) -> DecisionFuture {
         Self::about(turns, Mode::Depart)
     }
 
     #[cfg(any(feature = "tokio", feature = "conformance"))]
-    fn about<'a>(turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>, mode: Mode) -> Verdict {
+    fn about<'a>(
+        turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>,
+        mode: Mode,
+    ) -> DecisionFuture {
         let turns: SmallVec<[_; 2]> = turns
             .into_iter()
             .map(|(limiter, key, receipt)| (limiter.opened(), limiter, key, receipt))
@@ -128,7 +139,7 @@ impl RateLimiter {
             .collect();
         match store_of(turns.iter().map(|(_, limiter, ..)| *limiter)) {
             Ok(store) => store.decide(&asks),
-            Err(error) => Verdict::ready(Err(error)),
+            Err(error) => DecisionFuture::ready(Err(error)),
         }
     }
 }

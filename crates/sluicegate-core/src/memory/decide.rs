@@ -14,20 +14,20 @@ use super::judge::{Judged, Reading, delay, standing};
 use super::place::{Cell, Places, Spot};
 use super::table::{Kept, Table, state_words};
 use crate::algorithm::Rule;
-use crate::decision::{Decision, Outcome, Standing};
+use crate::decision::{Decision, Outcome, QuotaStatus};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::policy::MAX_BUCKETS;
+use crate::policy::MAX_QUOTAS;
 use crate::receipt::Trace;
-use crate::store::{Ask, Mode, Verdict};
+use crate::store::{Ask, DecisionFuture, Mode};
 
 impl Inner {
     #[inline]
-    pub(super) fn decide_now(&self, asks: &[Ask<'_>]) -> Verdict {
+    pub(super) fn decide_now(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         // Almost every decision is one key in one bucket in one table; it needs no lists.
         if let [ask] = asks {
             let buckets = match buckets_of(ask) {
                 Ok(buckets) => buckets,
-                Err(error) => return Verdict::ready(Err(error)),
+                Err(error) => return DecisionFuture::ready(Err(error)),
             };
             if let [bucket] = &*buckets.each
                 && !buckets.has_older()
@@ -42,7 +42,7 @@ impl Inner {
                 }
             }
         }
-        Verdict::ready(self.decide_all(asks))
+        DecisionFuture::ready(self.decide_all(asks))
     }
 
     /// Decides one key in one bucket. Where units are held or a turn is given out, it is left to the general case.
@@ -52,8 +52,8 @@ impl Inner {
         table: &Table<SLOTS, WORDS, ACCOUNTS>,
         bucket: &Bucket,
         ask: &Ask<'_>,
-    ) -> Verdict {
-        let in_general = || Verdict::ready(self.decide_all(std::slice::from_ref(ask)));
+    ) -> DecisionFuture {
+        let in_general = || DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
         let hash = self.hash(bucket.salt, ask.key());
         let index = table.set_of(hash);
         // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
@@ -91,11 +91,11 @@ impl Inner {
                 let reset_after_us = rule.reset_after_us(spent.state, now_us);
                 let (capacity, passed) = (gcra.burst(), spent.passed);
                 let standing =
-                    Standing::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us)
+                    QuotaStatus::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us)
                         .spending(if passed { cost } else { 0 });
                 let outcome = if spent.passed { Outcome::Allowed } else { Outcome::Denied };
                 let decision = Decision::single(outcome, now_us, 0, standing);
-                return Verdict::ready(Ok(told(decision, after)));
+                return DecisionFuture::ready(Ok(told(decision, after)));
             }
         }
         let judged = Judged::new(bucket, mode, rule.slot(state, now_us, cost), now_us);
@@ -118,7 +118,7 @@ impl Inner {
         let standing = standing((0, 0), bucket, judged, &reading, now_us, slot_of);
         let standing = standing.spending(if spends { cost } else { 0 });
         let decision = Decision::single(judged.outcome(), now_us, 0, standing);
-        Verdict::ready(Ok(told(decision, after)))
+        DecisionFuture::ready(Ok(told(decision, after)))
     }
 
     /// The general case: several asks, several quotas, logs, replaced policies, turns, reports.
@@ -166,7 +166,7 @@ impl Inner {
             let slot_of = |cost| place.slot(cell, now_us, cost);
             standing(cell.at, cell.bucket, *judged, &reading, now_us, slot_of).spending(*spent)
         });
-        let standings: SmallVec<[Standing; 4]> = standings.collect();
+        let standings: SmallVec<[QuotaStatus; 4]> = standings.collect();
         let refused = judged.iter().filter(|judged| !judged.passed).max_by_key(|judged| judged.slot.opens_us);
         let outcome = refused.map_or(Outcome::Allowed, Judged::outcome);
         let decision = Decision::new(outcome, now_us, departs_us - now_us, standings);
@@ -181,8 +181,8 @@ impl Inner {
         let mut cells = Cells::new();
         for (policy, ask) in (0_u8..).zip(asks) {
             for (quota, bucket) in (0_u8..).zip(&*buckets_of(ask)?.each) {
-                if cells.len() == MAX_BUCKETS {
-                    return Err(StoreError::new(StoreErrorKind::TooManyBuckets));
+                if cells.len() == MAX_QUOTAS {
+                    return Err(StoreError::new(StoreErrorKind::TooManyQuotas));
                 }
                 cells.push(self.cell(bucket, ask.of_quota(quota), (policy, quota)));
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::bucket::Bucket;
 use crate::algorithm::{NEVER, Slot};
 use crate::clock::micros;
-use crate::decision::{Outcome, Standing};
+use crate::decision::{Outcome, QuotaStatus};
 use crate::store::Mode;
 
 /// Whether an ask passes, and when it would.
@@ -73,7 +73,7 @@ pub(super) fn standing(
     reading: &Reading,
     now_us: u64,
     slot_of: impl FnOnce(u64) -> Slot,
-) -> Standing {
+) -> QuotaStatus {
     let Judged { passed, slot, passes_us } = judged;
     let available_us = match passed {
         true if reading.remaining < bucket.capacity => slot_of(reading.remaining + 1).opens_us,
@@ -81,5 +81,12 @@ pub(super) fn standing(
         _ => now_us,
     };
     let available_after_us = available_us.saturating_sub(now_us);
-    Standing::new(at, passed, bucket.capacity, reading.remaining, reading.reset_after_us, available_after_us)
+    QuotaStatus::new(
+        at,
+        passed,
+        bucket.capacity,
+        reading.remaining,
+        reading.reset_after_us,
+        available_after_us,
+    )
 }

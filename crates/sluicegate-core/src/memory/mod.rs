@@ -28,8 +28,8 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::policy::{MOST_KEYS, Policy};
-use crate::registry::Registry;
-use crate::store::{Ask, Inherit, Opened, Store, Verdict};
+use crate::store::Registry;
+use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store};
 
 /// Keeps the state of all its policies in memory of a fixed size.
 ///
@@ -37,10 +37,10 @@ use crate::store::{Ask, Inherit, Opened, Store, Verdict};
 ///
 /// # Memory
 /// Each quota of each policy has a table of its own, allocated whole when the policy is opened, that never grows, whatever
-/// keys arrive. Its size is set in keys: by [`PolicyBuilder::capacity`](crate::PolicyBuilder::capacity), or for all policies
+/// keys arrive. Its size is set in keys: by [`PolicyBuilder::capacity`](crate::policy::PolicyBuilder::capacity), or for all policies
 /// by [`MemoryStoreBuilder::capacity`]. The memory of a store is the sum:
 ///
-/// | state | quotas | bytes per key of capacity | with [refunds](crate::PolicyBuilder::refunds) |
+/// | state | quotas | bytes per key of capacity | with [refunds](crate::policy::PolicyBuilder::refunds) |
 /// |---|---|---|---|
 /// | one word | GCRA, token and leaky buckets of all round quotas | 24 | 48 |
 /// | two words | fixed windows, sliding counters, interval refills, awkward quotas | 48 | 96 |
@@ -53,7 +53,7 @@ use crate::store::{Ask, Inherit, Opened, Store, Verdict};
 /// policies know, nor debtors that owe more than its own keys. Logs make room for a flood in the same way, among 16 keys
 /// drawn at random.
 ///
-/// Where forgetting is worse than refusing, a policy says [`OnFull::Inherit`](crate::OnFull::Inherit): a key that makes
+/// Where forgetting is worse than refusing, a policy says [`OnFull::Inherit`](crate::policy::OnFull::Inherit): a key that makes
 /// room leaves its debt to its set, and keys that are new there start with the heaviest debt that was left. So no flood
 /// frees a debtor, and the price is that in a flood innocent keys may be refused until that debt has drained, no longer.
 /// It takes 27 bytes per key for states of one word, 60 for those of two, 60 and 132 with refunds, and 2 more for logs. A
@@ -66,7 +66,8 @@ use crate::store::{Ask, Inherit, Opened, Store, Verdict};
 /// # Example
 /// ```
 /// use std::time::Duration;
-/// use sluicegate_core::{ManualClock, MemoryStore, Policy};
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_core::clock::ManualClock;
 ///
 /// let clock = ManualClock::new();
 /// let store = MemoryStore::builder().capacity(10_000).clock(clock.clone()).build()?;
@@ -176,7 +177,7 @@ pub struct MemoryStats {
     /// Keys that were forgotten before they were at rest, because there was no room. Should stay near zero: if it
     /// grows, raise the capacity.
     pub evictions: u64,
-    /// Keys that had to make room under policies with [`OnFull::Inherit`](crate::OnFull::Inherit), and left their debt to
+    /// Keys that had to make room under policies with [`OnFull::Inherit`](crate::policy::OnFull::Inherit), and left their debt to
     /// keys that come after. If it grows, keys that have spent nothing are refused: raise the capacity.
     pub inherited: u64,
 }
@@ -286,14 +287,18 @@ impl Inner {
 }
 
 impl Store for Inner {
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
-        let predecessor = replaced.map(Opened::replaced::<Buckets>).transpose()?.zip(inherit);
+        let predecessor = replaced.map(PreparedPolicy::replaced::<Buckets>).transpose()?.zip(inherit);
         self.open.open(policy, replaced, |policy| Buckets::new(self, policy, predecessor.as_ref()))
     }
 
     #[inline]
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.decide_now(asks)
     }
 

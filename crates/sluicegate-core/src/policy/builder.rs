@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{MAX_BUCKETS, OnExceeded, OnFull, OnOutage, Policy, PolicyQuota};
+use super::{MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyQuota};
 use crate::algorithm::{Algorithm, Drain, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::limiter::RateLimiter;
@@ -137,12 +137,10 @@ impl PolicyBuilder {
     /// apart, and whatever [`Rule::new`] refuses. The message names the value and what would be accepted.
     pub fn build(self) -> Result<Policy, ConfigError> {
         check_name("policy name", &self.name)?;
-        if self.quotas.len() > MAX_BUCKETS {
-            return Err(
-                self.error(format!("has {} quotas, and at most {MAX_BUCKETS} fit", self.quotas.len()))
-            );
+        if self.quotas.len() > MAX_QUOTAS {
+            return Err(self.error(format!("has {} quotas, and at most {MAX_QUOTAS} fit", self.quotas.len())));
         }
-        if let (Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_)), [_, _, ..]) =
+        if let (Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)), [_, _, ..]) =
             (self.algorithm, &*self.quotas)
         {
             let problem = "is a queue and has several quotas, but a queue spaces its output in one way: put the others into policies of their own";

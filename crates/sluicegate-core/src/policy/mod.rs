@@ -9,10 +9,11 @@ use std::time::Duration;
 pub use self::builder::PolicyBuilder;
 pub(crate) use self::builder::{MOST_KEYS, check_name};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
-use crate::quota::{IntoQuota, Quota};
+pub use crate::quota::IntoQuota;
+use crate::quota::Quota;
 
 /// The most quotas that one request can be checked against, over all its policies.
-pub const MAX_BUCKETS: usize = 16;
+pub const MAX_QUOTAS: usize = 16;
 
 /// What happens to a request that exceeds its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,12 +150,12 @@ impl Policy {
 
     /// Begins a policy with a leaky bucket that refuses what does not fit.
     pub fn leaky_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::LeakyBucket(Drain::Police), quota)
+        Self::builder(name, Algorithm::LeakyBucket(Drain::Meter), quota)
     }
 
     /// Begins a policy with a leaky bucket whose output is evenly spaced; the quota's burst is the queue's length.
     pub fn leaky_queue(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::LeakyBucket(Drain::Shape), quota)
+        Self::builder(name, Algorithm::LeakyBucket(Drain::Queue), quota)
     }
 
     /// Begins a policy with GCRA.

@@ -35,8 +35,8 @@ impl Policy {
             u64::try_from(part).unwrap_or(units)
         };
         let algorithm = match self.algorithm {
-            Algorithm::LeakyBucket(Drain::ShapeAbove(units)) => {
-                Algorithm::LeakyBucket(Drain::ShapeAbove(part(units)))
+            Algorithm::LeakyBucket(Drain::QueueAbove(units)) => {
+                Algorithm::LeakyBucket(Drain::QueueAbove(part(units)))
             }
             other => other,
         };

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use smallvec::SmallVec;
 
 use crate::key::Key;
-use crate::store::{Inherit, Opened};
+use crate::store::{Inherit, PreparedPolicy};
 
 /// Keys whose debts are remembered. Of those beyond, what the fallback admitted stays uncounted.
 const MOST_KEYS: usize = 65_536;
@@ -26,7 +26,7 @@ type Owed = SmallVec<[Debt; 1]>;
 /// Units that one key spent under one policy.
 #[derive(Clone)]
 pub(super) struct Debt {
-    pub(super) policy: Opened,
+    pub(super) policy: PreparedPolicy,
     pub(super) units: u64,
 }
 
@@ -46,7 +46,7 @@ impl Debts {
         self.lock().values().flatten().filter(|debt| debt.units > 0).count()
     }
 
-    pub(super) fn add(&self, policy: &Opened, key: Key, units: u64) {
+    pub(super) fn add(&self, policy: &PreparedPolicy, key: Key, units: u64) {
         let mut keys = self.lock();
         if keys.len() >= MOST_KEYS && !keys.contains_key(&key) {
             return;
@@ -60,7 +60,7 @@ impl Debts {
     }
 
     /// Strikes off up to so many units: what was given back before it was debited.
-    pub(super) fn strike(&self, policy: &Opened, key: &Key, units: u64) {
+    pub(super) fn strike(&self, policy: &PreparedPolicy, key: &Key, units: u64) {
         if self.count() == 0 {
             return;
         }
@@ -72,7 +72,7 @@ impl Debts {
     }
 
     /// Under another policy from now on, the one that replaces theirs; or forgotten, if that one starts everybody afresh.
-    pub(super) fn hand_over(&self, old: &Opened, new: &Opened, how: Inherit) {
+    pub(super) fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, how: Inherit) {
         if self.count() == 0 {
             return;
         }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Prepared, State};
 use crate::clock::micros;
-use crate::decision::{Basis, Decision, Outcome, Standing};
+use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
 use crate::error::StoreError;
 use crate::policy::OnOutage;
 use crate::store::{Ask, Mode};
@@ -50,7 +50,7 @@ impl State {
                 return Ok(self.assumed(asks, |ask| on_outage(ask) == OnOutage::Local));
             }
             let places: SmallVec<[u8; 4]> = local.iter().map(|(index, _)| *index).collect();
-            decision.of_asks(&places).on_basis(Basis::Fallback)
+            decision.of_asks(&places).by(DecidedBy::Fallback)
         };
         if decision.is_allowed() {
             self.note_spending(asks);
@@ -66,11 +66,11 @@ impl State {
             (0_u8..).zip(ask.policy().policy().quotas()).map(move |(quota, of)| {
                 let capacity = of.rule().capacity();
                 let (remaining, wait_us) = if refused { (0, wait_us) } else { (capacity, 0) };
-                Standing::new((policy, quota), !refused, capacity, remaining, wait_us, wait_us)
+                QuotaStatus::new((policy, quota), !refused, capacity, remaining, wait_us, wait_us)
             })
         });
         let outcome = if asks.iter().any(&refuses) { Outcome::Denied } else { Outcome::Allowed };
-        Decision::new(outcome, self.now_us(), 0, standings).on_basis(Basis::Outage)
+        Decision::new(outcome, self.now_us(), 0, standings).by(DecidedBy::Outage)
     }
 
     /// Remembers what was spent without the store, to be debited when it is back.
@@ -126,7 +126,7 @@ impl State {
 
 /// Whether it is about what the fallback let pass.
 pub(super) fn is_its(ask: &Ask<'_>) -> bool {
-    ask.receipt().is_some_and(|receipt| receipt.basis() == Basis::Fallback)
+    ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
 }
 
 /// Whether the quotas, whole, ever let the cost pass at once.

@@ -33,7 +33,7 @@ use crate::key::Key;
 use crate::limiter::Limiters;
 use crate::policy::{OnOutage, Policy};
 use crate::receipt::Receipt;
-use crate::store::{Ask, Inherit, Mode, Opened, Store, Verdict};
+use crate::store::{Ask, DecisionFuture, Inherit, Mode, PreparedPolicy, Store};
 
 /// Puts a breaker and a fallback around a store, so that its outage is not one of the service.
 ///
@@ -109,8 +109,8 @@ fn each(parts: u64) -> impl Iterator<Item = usize> {
 
 /// A policy, opened on the store and, for its share, on the fallback.
 struct Prepared {
-    store: Opened,
-    share: Option<Opened>,
+    store: PreparedPolicy,
+    share: Option<PreparedPolicy>,
 }
 
 impl Resilient {
@@ -156,10 +156,14 @@ impl Store for Front {
         &self.0.limiters
     }
 
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         let state = &self.0;
         let (replaced, inherit) = replaces.unzip();
-        let old = replaced.map(Opened::replaced::<Prepared>).transpose()?;
+        let old = replaced.map(PreparedPolicy::replaced::<Prepared>).transpose()?;
         let old = old.as_deref().zip(inherit);
         let share = match policy.on_outage() {
             OnOutage::Local => Some(policy.share(policy.name(), 1, state.replicas)?),
@@ -170,24 +174,24 @@ impl Store for Front {
         let old_share = old.and_then(|(old, how)| Some((old.share.as_ref()?, how)));
         let share = share.map(|share| state.fallback.open(Arc::new(share), old_share)).transpose()?;
         let store = state.store.open(Arc::clone(&policy), old.map(|(old, how)| (&old.store, how)))?;
-        let opened = Opened::new(policy, Arc::new(Prepared { store, share }));
+        let opened = PreparedPolicy::new(policy, Arc::new(Prepared { store, share }));
         if let Some((old, how)) = replaces {
             state.debts.hand_over(old, &opened, how);
         }
         Ok(opened)
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let state = &self.0;
         let mut inner: SmallVec<[Ask<'_>; 4]> = SmallVec::with_capacity(asks.len());
         for ask in asks {
             let Some(prepared) = ask.policy().prepared::<Prepared>() else {
-                return Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
+                return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
             };
             let of_fallback = fallback::is_its(ask);
             if of_fallback && matches!(ask.mode(), Mode::Return | Mode::Depart) {
                 // Turns go to whoever gave them.
-                return Verdict::ready(
+                return DecisionFuture::ready(
                     state.decide_alone(asks, StoreError::new(StoreErrorKind::Unavailable)),
                 );
             }
@@ -198,10 +202,10 @@ impl Store for Front {
         let Some(leave) = state.leave(state.store.parts(&inner)) else {
             let reason = "it has failed too often, and is left alone for a moment";
             let reason = StoreError::with_source(StoreErrorKind::Unavailable, reason);
-            return Verdict::ready(state.decide_alone_and_count(asks, reason));
+            return DecisionFuture::ready(state.decide_alone_and_count(asks, reason));
         };
         match state.store.decide(&inner).now() {
-            Ok(result) => Verdict::ready(state.decided(asks, leave, result)),
+            Ok(result) => DecisionFuture::ready(state.decided(asks, leave, result)),
             Err(verdict) => {
                 let reports = asks.iter().any(|ask| !ask.mode().asks());
                 let asks: SmallVec<[Kept; 1]> = asks.iter().map(Kept::new).collect();
@@ -217,11 +221,11 @@ impl Store for Front {
                     // What has happened is noted, with the store or without, even if nobody waits for the answer.
                     Ok(runtime) if reports => {
                         let task = runtime.spawn(answer);
-                        Verdict::pending(async {
+                        DecisionFuture::pending(async {
                             task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
                         })
                     }
-                    _ => Verdict::pending(answer),
+                    _ => DecisionFuture::pending(answer),
                 }
             }
         }
@@ -247,7 +251,7 @@ impl Drop for Report {
 
 /// An ask that outlives the call.
 struct Kept {
-    policy: Opened,
+    policy: PreparedPolicy,
     key: Key,
     cost: u64,
     costs: SmallVec<[u64; 2]>,
@@ -284,7 +288,7 @@ impl State {
         self.clock.now_us()
     }
 
-    async fn within_deadline(&self, verdict: Verdict) -> Result<Decision, StoreError> {
+    async fn within_deadline(&self, verdict: DecisionFuture) -> Result<Decision, StoreError> {
         let Some(within) = self.deadline else { return verdict.await };
         let result = tokio::time::timeout(within, verdict).await;
         result.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))

@@ -13,7 +13,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 ///
 /// ```
 /// use std::time::Duration;
-/// use sluicegate_core::BreakerSettings;
+/// use sluicegate_core::resilient::BreakerSettings;
 ///
 /// // Resilience4j's defaults: half of ten calls, 30 seconds, three trials.
 /// let patient = BreakerSettings::new()

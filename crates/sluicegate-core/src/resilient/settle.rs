@@ -11,11 +11,11 @@ use super::debts::Debt;
 use super::{Prepared, State};
 use crate::algorithm::Rule;
 use crate::clock::micros;
-use crate::decision::{Decision, Standing};
+use crate::decision::{Decision, QuotaStatus};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
-use crate::policy::{MAX_BUCKETS, PolicyQuota};
-use crate::store::{Ask, Mode, Verdict};
+use crate::policy::{MAX_QUOTAS, PolicyQuota};
+use crate::store::{Ask, DecisionFuture, Mode};
 
 /// Debts of a part that is still away are not looked through more often than this.
 const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ impl State {
     }
 
     /// Charges debts to the store, as far as they still count.
-    fn charge(&self, owed: &[(Key, Debt)]) -> Verdict {
+    fn charge(&self, owed: &[(Key, Debt)]) -> DecisionFuture {
         let each = owed.iter().filter_map(|(key, debt)| {
             let prepared = debt.policy.prepared::<Prepared>()?;
             Some((prepared, key, self.still_counts(prepared, key, debt)))
@@ -61,13 +61,13 @@ impl State {
         let Some(share) = &prepared.share else { return quotas.iter().map(|_| debt.units).collect() };
         let verdict = self.fallback.decide(&[Ask::new(share, key.as_ref(), 1, Mode::Peek)]);
         let Ok(Ok(decision)) = verdict.now() else { return quotas.iter().map(|_| 0).collect() };
-        let share = share.policy().quotas().iter().zip(decision.standings());
+        let share = share.policy().quotas().iter().zip(decision.quotas());
         share.map(|(quota, standing)| debt.units.min(used(quota, standing))).collect()
     }
 }
 
 /// How much of a quota is used, and more than all of it if it was charged so much.
-fn used(quota: &PolicyQuota, standing: &Standing) -> u64 {
+fn used(quota: &PolicyQuota, standing: &QuotaStatus) -> u64 {
     let used = standing.limit().saturating_sub(standing.remaining());
     match quota.rule() {
         // The further it is to rest, the more was charged; not so where the past fades by itself.
@@ -140,7 +140,7 @@ impl Settling {
         let mut buckets = 0;
         let other = self.owed.iter().rposition(|(of, (_, debt))| {
             buckets += debt.policy.policy().quotas().len();
-            *of != parts || buckets > MAX_BUCKETS
+            *of != parts || buckets > MAX_QUOTAS
         });
         let batch = self.owed.split_off(other.map_or(0, |index| index + 1));
         Some((parts, batch.into_iter().map(|(_, owed)| owed).collect()))

@@ -68,7 +68,7 @@ impl Counts {
         let mut outage = self.outage();
         let (bit, before) = (1_u64 << part, outage.parts);
         match change {
-            Change::Opened { pause } => {
+            Change::PreparedPolicy { pause } => {
                 self.opened.fetch_add(1, Ordering::Relaxed);
                 outage.parts |= bit;
                 if before == 0 {

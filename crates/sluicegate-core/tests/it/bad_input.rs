@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::time::Duration;
 
+use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
+use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::{
-    Algorithm, ConfigError, ConfigErrorKind, Key, MAX_BUCKETS, MemoryStore, Outcome, Policy, Quota,
-    RateLimiter, StoreError, StoreErrorKind,
+    Algorithm, ConfigError, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter, StoreError,
 };
 
 use crate::support::{ALL, answer, limiter, ms, secs, store, us};
@@ -154,7 +155,7 @@ fn names_that_would_need_escaping_are_refused() {
 fn quotas_that_headers_could_not_tell_apart_are_refused() {
     let same = Policy::gcra("p", "5/min").and("9/60s").build().expect_err("both are 1min");
     says(&same, ConfigErrorKind::Policy, &["\"p\"", "\"p.1min\"", "named"]);
-    let many = (1..=MAX_BUCKETS as u64)
+    let many = (1..=MAX_QUOTAS as u64)
         .fold(Policy::gcra("p", "5/min"), |policy, n| policy.and(Quota::new(5, secs(n))));
     let error = many.build().expect_err("they are seventeen");
     says(&error, ConfigErrorKind::Policy, &["\"p\"", "17 quotas", "at most 16"]);
@@ -195,7 +196,7 @@ fn a_store_that_is_too_small_or_too_large_is_refused() {
     assert!(Policy::sliding_log("log", "4097/min").on(&grown).is_ok(), "what the message advises works");
 }
 
-fn failure(verdict: sluicegate_core::Verdict) -> StoreError {
+fn failure(verdict: sluicegate_core::store::DecisionFuture) -> StoreError {
     let error = verdict.now().expect("memory answers at once").expect_err("it is a mistake");
     printed_once(&error);
     assert!(!error.is_transient(), "no retry helps");
@@ -222,11 +223,11 @@ fn a_call_asks_for_one_to_sixteen_quotas() {
     assert_eq!(failure(RateLimiter::check_all([])).kind(), StoreErrorKind::NothingAsked);
     let (store, _) = store();
     let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(50));
-    let keys: Vec<_> = (0..=MAX_BUCKETS as u64).map(Key::from).collect();
+    let keys: Vec<_> = (0..=MAX_QUOTAS as u64).map(Key::from).collect();
     let check = |count| RateLimiter::check_all(keys.iter().take(count).map(|key| (&limiter, key, 1)));
-    assert_eq!(failure(check(MAX_BUCKETS + 1)).kind(), StoreErrorKind::TooManyBuckets);
+    assert_eq!(failure(check(MAX_QUOTAS + 1)).kind(), StoreErrorKind::TooManyQuotas);
     assert_eq!(answer(limiter.peek(&keys[0])).remaining(), 50, "nothing is spent");
-    assert!(answer(check(MAX_BUCKETS)).is_allowed());
+    assert!(answer(check(MAX_QUOTAS)).is_allowed());
 }
 
 #[test]

@@ -5,7 +5,8 @@
 
 use std::process::Command;
 
-use sluicegate_core::{Algorithm, Anchor, MemoryStore, Outcome, Quota};
+use sluicegate_core::algorithm::Anchor;
+use sluicegate_core::{Algorithm, MemoryStore, Outcome, Quota};
 
 use crate::support::{ALL, START, answer, limiter, secs, store_for, us};
 

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use sluicegate_core::{Inherit, OnOutage, Policy, RateLimiter, Resilient};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{OnOutage, Policy, RateLimiter, Resilient};
 use tokio::time::Instant;
 
 use crate::resilient::{FAILS, HANGS, Scene, WORKS, admitted, now};

@@ -107,11 +107,7 @@ fn quotas_of_one_policy_are_spent_together_by_all_threads() {
         let policy = Policy::builder("two", algorithm, "700/h").and("250/min").on(&store).expect("it fits");
         let one = || admitted(&answer(policy.check("k")), 1);
         let standings = || {
-            answer(policy.peek("k"))
-                .standings()
-                .iter()
-                .map(|standing| standing.remaining())
-                .collect::<Vec<_>>()
+            answer(policy.peek("k")).quotas().iter().map(|standing| standing.remaining()).collect::<Vec<_>>()
         };
         let alone: u64 = (0..480).map(|_| one()).sum();
         let left = standings();

@@ -2,7 +2,11 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::{Algorithm, Anchor, Clock, Decision, Mode, Opened, Policy, Quota, Receipt, Refill};
+use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::clock::Clock;
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::store::{Mode, PreparedPolicy};
+use sluicegate_core::{Algorithm, Decision, Policy, Quota};
 
 use crate::exact::exact;
 use crate::support::{ALL, is_queue, us};
@@ -42,7 +46,7 @@ struct Request {
 
 struct Crowd {
     desk: Desk,
-    limits: [(Opened, Algorithm, Quota); 2],
+    limits: [(PreparedPolicy, Algorithm, Quota); 2],
     requests: Vec<Request>,
 }
 

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use sluicegate_core::{Algorithm, Anchor, Drain, Quota, Refill};
+use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::{Algorithm, Quota};
 
 /// One key under one quota.
 pub(crate) trait Exact {
@@ -35,8 +36,8 @@ pub(crate) fn exact(algorithm: Algorithm, quota: Quota) -> Box<dyn Exact> {
         Algorithm::TokenBucket(refill) => {
             Box::new(Refills { terms, aligned: refill == Refill::AlignedInterval, left: None })
         }
-        Algorithm::LeakyBucket(Drain::Shape) => tat(Some(0)),
-        Algorithm::LeakyBucket(Drain::ShapeAbove(units)) => tat(Some(units)),
+        Algorithm::LeakyBucket(Drain::Queue) => tat(Some(0)),
+        Algorithm::LeakyBucket(Drain::QueueAbove(units)) => tat(Some(units)),
         Algorithm::FixedWindow(anchor) => {
             Box::new(Windows { terms, aligned: anchor == Anchor::Epoch, current: None })
         }

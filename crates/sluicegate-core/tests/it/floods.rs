@@ -1,6 +1,7 @@
 //! A flood of new keys: debtors of another policy never make room for it, nor do those of the same one that owe more.
 
-use sluicegate_core::{Algorithm, Inherit, MemoryStore, Policy, Quota, RateLimiter};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, answer, limiter, secs, store, store_for, us};
 

@@ -1,6 +1,8 @@
 //! One handle per policy name and store: whoever opens a name that is open gets the handle that is there.
 
-use sluicegate_core::{Algorithm, ConfigErrorKind, Inherit, MemoryStore, Policy, Quota, RateLimiter, Store};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter, Store};
 
 use crate::support::{ALL, answer, limiter, store};
 
@@ -106,8 +108,12 @@ fn accounts_that_are_kept_stay_kept_whatever_replaces_the_policy() {
 #[test]
 fn a_receipt_is_taken_once_and_what_was_given_back_is_gone_from_it() {
     let (store, _) = store();
-    let limiter =
-        limiter(&store, "p", Algorithm::FixedWindow(sluicegate_core::Anchor::Epoch), Quota::per_minute(9));
+    let limiter = limiter(
+        &store,
+        "p",
+        Algorithm::FixedWindow(sluicegate_core::algorithm::Anchor::Epoch),
+        Quota::per_minute(9),
+    );
     let mut decision = answer(limiter.check_cost("k", 6));
     assert!(decision.clone().take_receipt(0).is_none(), "a clone has none");
     let mut receipt = decision.take_receipt(0).expect("it has spent");

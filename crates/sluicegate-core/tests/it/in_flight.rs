@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
-use sluicegate_core::{Acquire, Busy, BusyKind, InFlight, Permit};
+use sluicegate_core::in_flight::{Acquire, InFlight, NoPermit, NoPermitKind, Permit};
 
-fn poll(acquire: &mut Acquire) -> Poll<Result<Permit, Busy>> {
+fn poll(acquire: &mut Acquire) -> Poll<Result<Permit, NoPermit>> {
     pin!(acquire).poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -51,7 +51,7 @@ async fn those_who_wait_are_served_in_the_order_in_which_they_came() {
         assert!(waiting.iter_mut().all(|acquire| poll(acquire).is_pending()), "all permits are out");
         drop(held.remove(0));
         let refused = in_flight.try_acquire("ada").unwrap_err();
-        assert_eq!(refused.kind(), BusyKind::Permits, "nobody passes those who wait");
+        assert_eq!(refused.kind(), NoPermitKind::Permits, "nobody passes those who wait");
         let mut next = waiting.remove(0);
         let Poll::Ready(Ok(permit)) = poll(&mut next) else { panic!("it was not the turn of {turn}") };
         held.push(permit);
@@ -90,7 +90,7 @@ fn queues_are_bounded_for_each_key_and_for_all() {
     let mut waiting: Vec<_> = ["ada", "ada", "bob"].map(|key| in_flight.acquire(key)).into();
     for full in ["ada", "bob"] {
         let busy = in_flight.acquire(full).now().unwrap().unwrap_err();
-        assert_eq!(busy.kind(), BusyKind::Queue);
+        assert_eq!(busy.kind(), NoPermitKind::Queue);
         assert_eq!(busy.to_string(), "too many wait for one of the 1 permits of \"uploads\"");
     }
     waiting.pop();

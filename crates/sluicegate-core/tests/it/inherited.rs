@@ -2,10 +2,13 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::{
-    Algorithm, Anchor, ConfigErrorKind, Inherit, ManualClock, MemoryStats, MemoryStore, OnFull, Policy,
-    PolicyBuilder, Quota, RateLimiter, Refill,
-};
+use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::memory::MemoryStats;
+use sluicegate_core::policy::{OnFull, PolicyBuilder};
+use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, answer, secs, store_for, us};
 

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::{Algorithm, Anchor, Clock, Quota, Refill};
+use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::clock::Clock;
+use sluicegate_core::{Algorithm, Quota};
 
 use crate::model::quota;
 use crate::support::{ALL, answer, limiter, store_for, us};

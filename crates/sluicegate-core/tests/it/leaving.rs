@@ -4,7 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sluicegate_core::{Algorithm, Inherit, Key, MemoryStore, Mode, Policy, RateLimiter, Turn};
+use sluicegate_core::limiter::{Inherit, Turn};
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Algorithm, Key, MemoryStore, Policy, RateLimiter};
 use tokio::time::Instant;
 
 use crate::support::secs;

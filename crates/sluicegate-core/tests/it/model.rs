@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::{
-    Algorithm, Anchor, Clock, Decision, Drain, ManualClock, Outcome, Quota, RateLimiter, Refill,
-};
+use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::{Algorithm, Decision, Outcome, Quota, RateLimiter};
 
 use crate::exact::{Exact, exact};
 use crate::support::{START, answer, limiter, store_for, us};
@@ -25,9 +25,9 @@ traces! {
     a_greedy_token_bucket_refills_continuously: Algorithm::TokenBucket(Refill::Greedy);
     an_interval_token_bucket_refills_at_its_instants: Algorithm::TokenBucket(Refill::Interval);
     an_aligned_token_bucket_refills_on_whole_periods: Algorithm::TokenBucket(Refill::AlignedInterval);
-    a_leaky_bucket_is_a_meter: Algorithm::LeakyBucket(Drain::Police);
-    a_leaky_queue_keeps_its_departure_schedule: Algorithm::LeakyBucket(Drain::Shape);
-    a_leaky_queue_delays_above_its_threshold: Algorithm::LeakyBucket(Drain::ShapeAbove(2));
+    a_leaky_bucket_is_a_meter: Algorithm::LeakyBucket(Drain::Meter);
+    a_leaky_queue_keeps_its_departure_schedule: Algorithm::LeakyBucket(Drain::Queue);
+    a_leaky_queue_delays_above_its_threshold: Algorithm::LeakyBucket(Drain::QueueAbove(2));
     a_fixed_window_counts_per_window: Algorithm::FixedWindow(Anchor::Epoch);
     a_window_from_the_first_hit_counts_from_there: Algorithm::FixedWindow(Anchor::FirstHit);
     a_sliding_counter_weighs_two_windows: Algorithm::SlidingCounter;

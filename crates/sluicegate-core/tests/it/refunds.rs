@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::{
-    Algorithm, Anchor, Clock, Decision, ManualClock, Policy, Quota, RateLimiter, Receipt, Refill,
-};
+use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::{Algorithm, Decision, Policy, Quota, RateLimiter};
 
 use crate::exact::exact;
 use crate::support::{ALL, answer, is_queue, ms, secs, store, us};
@@ -111,7 +112,7 @@ fn a_charge_gives_back_only_what_took_effect() {
             assert_eq!(charged.cost(), 5, "{algorithm}");
             give_back(&limiter, &mut charged, 50);
             assert_eq!(remaining(&limiter), 0, "{algorithm}");
-            assert_eq!((charged.cost(), answer(limiter.charge("k", 5)).standings()[0].spent()), (0, 5));
+            assert_eq!((charged.cost(), answer(limiter.charge("k", 5)).quotas()[0].spent()), (0, 5));
         }
     }
 }

@@ -4,7 +4,9 @@
 
 use std::thread;
 
-use sluicegate_core::{Algorithm, ConfigErrorKind, Inherit, Policy, Quota, RateLimiter};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, START, answer, limiter, secs, store, us};
 
@@ -135,7 +137,7 @@ fn quotas_follow_those_with_the_same_id() {
     // The order of the named quotas does not matter.
     let next = Policy::gcra("p", "10/min").and("60/h").named("hour").and("200/d").named("day").build();
     limiter.replace(next.expect("good"), Inherit::Additive).expect("it fits");
-    let left: Vec<_> = answer(limiter.peek("k")).standings().iter().map(|s| s.remaining()).collect();
+    let left: Vec<_> = answer(limiter.peek("k")).quotas().iter().map(|s| s.remaining()).collect();
     assert_eq!(left, [6, 56, 196]);
 }
 

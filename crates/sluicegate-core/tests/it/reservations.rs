@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::{
-    Algorithm, Anchor, Clock, Decision, ManualClock, Mode, Outcome, Policy, Quota, RateLimiter,
-};
+use sluicegate_core::algorithm::Anchor;
+use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Algorithm, Decision, Outcome, Policy, Quota, RateLimiter};
 
 use crate::exact::exact;
 use crate::support::{ALL, START, answer, is_queue, limiter, secs, store, us};

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
+use sluicegate_core::clock::ManualClock;
 use sluicegate_core::conformance::Conformance;
+use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
+use sluicegate_core::limiter::{Inherit, Turn};
+use sluicegate_core::resilient::{BreakerSettings, BreakerState, ResilientBuilder};
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, Mode, PreparedPolicy};
 use sluicegate_core::{
-    Ask, Basis, BreakerSettings, BreakerState, ConfigError, ConfigErrorKind, Decision, Inherit, Key,
-    Limiters, ManualClock, MemoryStore, Mode, OnOutage, Opened, Outcome, Policy, RateLimiter, Resilient,
-    ResilientBuilder, Store, StoreError, StoreErrorKind, Turn, Verdict,
+    ConfigError, Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Resilient, Store,
+    StoreError,
 };
 
 pub(crate) const WORKS: u8 = 0;
@@ -31,17 +35,21 @@ impl Store for Flaky {
         &self.limiters
     }
 
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         self.store.open(policy, replaces)
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.calls.fetch_add(1, Ordering::Relaxed);
         match self.mood.load(Ordering::Relaxed) {
-            FAILS => Verdict::ready(Err(StoreError::new(StoreErrorKind::Unavailable)
+            FAILS => DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable)
                 .in_part(self.parts(asks).trailing_zeros() as usize))),
-            HANGS => Verdict::pending(pending()),
-            ERRS => Verdict::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy))),
+            HANGS => DecisionFuture::pending(pending()),
+            ERRS => DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy))),
             _ => self.store.decide(asks),
         }
     }
@@ -67,14 +75,18 @@ impl Store for Picky {
         &self.limiters
     }
 
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         match self.refuses.load(Ordering::Relaxed) {
             0 => self.store.open(policy, replaces),
             _ => Err(ConfigError::new(ConfigErrorKind::Store, "not today")),
         }
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.store.decide(asks)
     }
 }
@@ -134,7 +146,7 @@ pub(crate) fn admitted(limiter: &RateLimiter, key: &str, calls: u32) -> usize {
     (0..calls).filter(|_| now(limiter.check(key)).is_allowed()).count()
 }
 
-pub(crate) fn now(verdict: Verdict) -> Decision {
+pub(crate) fn now(verdict: DecisionFuture) -> Decision {
     verdict.now().expect("nothing here has to be waited for").expect("outages are survived")
 }
 
@@ -142,10 +154,10 @@ pub(crate) fn now(verdict: Verdict) -> Decision {
 fn while_the_store_fails_each_instance_admits_its_share_and_the_store_is_left_alone() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);
-    assert_eq!(now(limiter.check("ada")).basis(), Basis::Store);
+    assert_eq!(now(limiter.check("ada")).decided_by(), DecidedBy::Store);
     scene.mood(FAILS);
     assert_eq!(admitted(&limiter, "bob", 100), 25);
-    assert_eq!(now(limiter.check("bob")).basis(), Basis::Fallback);
+    assert_eq!(now(limiter.check("bob")).decided_by(), DecidedBy::Fallback);
     assert_eq!(scene.calls(), 1 + 5, "five failures in a row, and it is not asked any more");
     let status = scene.store.status();
     assert_eq!((status.breaker, status.opened, status.unavailable), (BreakerState::Open, 1, 5));
@@ -242,9 +254,9 @@ fn policies_may_let_pass_or_refuse_instead() {
     let closed = Policy::gcra("login", "5/min").on_outage(OnOutage::Deny).on(&scene.store).unwrap();
     scene.mood(FAILS);
     let passed = now(open.check_cost("ada", 1_000));
-    assert_eq!((passed.outcome(), passed.basis()), (Outcome::Allowed, Basis::Outage));
+    assert_eq!((passed.outcome(), passed.decided_by()), (Outcome::Allowed, DecidedBy::Outage));
     let refused = now(closed.check("ada"));
-    assert_eq!((refused.outcome(), refused.basis()), (Outcome::Denied, Basis::Outage));
+    assert_eq!((refused.outcome(), refused.decided_by()), (Outcome::Denied, DecidedBy::Outage));
     assert!(refused.retry_after().unwrap() >= Duration::from_secs(1));
     let ada = Key::from("ada");
     let both = now(RateLimiter::check_all([(&open, &ada, 1), (&closed, &ada, 1)]));
@@ -260,7 +272,7 @@ fn several_policies_are_decided_together_by_those_that_decide_locally() {
     let ada = Key::from("ada");
     let both = || now(RateLimiter::check_all([(&open, &ada, 1), (&local, &ada, 1)]));
     let first = both();
-    assert_eq!((first.basis(), first.deciding().policy_index()), (Basis::Fallback, 1));
+    assert_eq!((first.decided_by(), first.deciding().policy_index()), (DecidedBy::Fallback, 1));
     assert!(both().is_allowed());
     assert!(!both().is_allowed(), "a quarter of eight");
 }
@@ -271,7 +283,7 @@ fn a_cost_that_is_too_much_for_the_share_only_has_to_wait_for_the_store() {
     let limiter = scene.limiter(OnOutage::Local);
     scene.mood(FAILS);
     let refused = now(limiter.check_cost("ada", 60));
-    assert_eq!((refused.outcome(), refused.basis()), (Outcome::Denied, Basis::Outage));
+    assert_eq!((refused.outcome(), refused.decided_by()), (Outcome::Denied, DecidedBy::Outage));
     assert_eq!(now(limiter.check_cost("ada", 101)).outcome(), Outcome::Impossible);
 }
 
@@ -300,7 +312,7 @@ async fn a_trial_that_nobody_waits_for_makes_room_for_the_next() {
     assert_eq!(scene.store.status().breaker, BreakerState::HalfOpen);
     drop(trial);
     scene.mood(WORKS);
-    assert_eq!(now(limiter.check("ada")).basis(), Basis::Store);
+    assert_eq!(now(limiter.check("ada")).decided_by(), DecidedBy::Store);
 }
 
 #[test]
@@ -309,11 +321,11 @@ fn a_part_that_fails_leaves_the_others_alone() {
     let limiter = scene.limiter(OnOutage::Local);
     scene.mood(FAILS);
     for _ in 0..10 {
-        assert_eq!(now(limiter.check(3_u64)).basis(), Basis::Fallback);
+        assert_eq!(now(limiter.check(3_u64)).decided_by(), DecidedBy::Fallback);
     }
     scene.mood(WORKS);
-    assert_eq!(now(limiter.check(3_u64)).basis(), Basis::Fallback, "its pause is not over");
-    assert_eq!(now(limiter.check(4_u64)).basis(), Basis::Store);
+    assert_eq!(now(limiter.check(3_u64)).decided_by(), DecidedBy::Fallback, "its pause is not over");
+    assert_eq!(now(limiter.check(4_u64)).decided_by(), DecidedBy::Store);
     assert_eq!(scene.store.status().breaker, BreakerState::Open, "the worst is shown");
 }
 
@@ -420,7 +432,7 @@ async fn each_quota_is_charged_what_still_counts_under_it() {
     assert_eq!(admitted(&limiter, "bob", 3), 3);
     tokio::task::yield_now().await;
     let standing = now(limiter.peek("ada"));
-    let left: Vec<_> = standing.standings().iter().map(|standing| standing.remaining()).collect();
+    let left: Vec<_> = standing.quotas().iter().map(|standing| standing.remaining()).collect();
     assert_eq!(left, [10, 534], "500 of the day, of which 34 have leaked since");
     assert!(standing.is_allowed());
 }
@@ -504,7 +516,7 @@ fn what_the_store_let_pass_is_given_back_to_the_fallback_whatever_their_clocks()
     let mut receipt = now(limiter.check_cost("ada", 20)).take_receipt(0).unwrap();
     scene.mood(FAILS);
     let refunded = now(limiter.refund_of(&mut receipt, "ada", 5));
-    assert_eq!((refunded.basis(), refunded.remaining()), (Basis::Fallback, 10));
+    assert_eq!((refunded.decided_by(), refunded.remaining()), (DecidedBy::Fallback, 10));
     scene.mood(WORKS);
     assert_eq!(now(limiter.refund_of(&mut receipt, "ada", 5)).remaining(), 85);
     scene.mood(FAILS);
@@ -595,6 +607,6 @@ fn a_cost_of_its_own_for_each_quota_reaches_the_fallback() {
     scene.mood(FAILS);
     now(limiter.store().decide(&[ask(&[1, 3])]));
     let standing = now(limiter.peek("ada"));
-    let left: Vec<_> = standing.standings().iter().map(|standing| standing.remaining()).collect();
+    let left: Vec<_> = standing.quotas().iter().map(|standing| standing.remaining()).collect();
     assert_eq!(left, [7, 92]);
 }

@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::{
-    Algorithm, Anchor, Decision, Inherit, ManualClock, MemoryStore, Policy, PolicyBuilder, Quota,
-    RateLimiter, Refill,
-};
+use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::{Algorithm, Decision, MemoryStore, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, answer, is_queue, limiter, secs, store, us};
 
@@ -133,10 +134,10 @@ fn a_quota_whose_rule_stays_keeps_its_keys_whatever_becomes_of_the_others() {
         let limiter = Policy::builder("p", algorithm, "10/h").and("100/d").on(&store).expect("it fits");
         let _ = answer(limiter.check_cost("k", 7));
         clock.advance(secs(600));
-        let [hour, day] = standings(&limiter)[..] else { panic!("two quotas") };
+        let [hour, day] = quotas(&limiter)[..] else { panic!("two quotas") };
         // In another order, and with another limit for the day.
         replace_by(&limiter, Policy::builder("p", algorithm, "50/d").and("10/h"), Inherit::Spent);
-        let [new_day, new_hour] = standings(&limiter)[..] else { panic!("two quotas") };
+        let [new_day, new_hour] = quotas(&limiter)[..] else { panic!("two quotas") };
         assert_eq!(new_hour, hour, "{algorithm}");
         assert_eq!(new_day.0, 50 - (100 - day.0), "{algorithm}");
         // Two more, which start from the most spent one.
@@ -145,20 +146,20 @@ fn a_quota_whose_rule_stays_keeps_its_keys_whatever_becomes_of_the_others() {
             Policy::builder("p", algorithm, "50/d").and("10/h").and("8/30s"),
             Inherit::Spent,
         );
-        let with_new: Vec<_> = standings(&limiter).iter().map(|standing| standing.0).collect();
+        let with_new: Vec<_> = quotas(&limiter).iter().map(|standing| standing.0).collect();
         assert_eq!(with_new[..2], [new_day.0, new_hour.0], "{algorithm}");
         // A log goes on with the times of its entries: they are more than thirty seconds old.
         let new = if algorithm == Algorithm::SlidingLog { 8 } else { 1 };
         assert_eq!(with_new[2], new, "{algorithm}: seven of eight");
         // It was handed over once.
         let _ = answer(limiter.reset("k"));
-        assert_eq!(standings(&limiter).iter().map(|s| s.0).collect::<Vec<_>>(), [50, 10, 8], "{algorithm}");
+        assert_eq!(quotas(&limiter).iter().map(|s| s.0).collect::<Vec<_>>(), [50, 10, 8], "{algorithm}");
     }
 }
 
-fn standings(limiter: &RateLimiter) -> Vec<(u64, std::time::Duration)> {
+fn quotas(limiter: &RateLimiter) -> Vec<(u64, std::time::Duration)> {
     let decision = answer(limiter.peek("k"));
-    decision.standings().iter().map(|standing| (standing.remaining(), standing.reset_after())).collect()
+    decision.quotas().iter().map(|standing| (standing.remaining(), standing.reset_after())).collect()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -209,7 +210,7 @@ fn apply(step: Step, both: &[RateLimiter; 2], clock: &ManualClock, policy: Polic
         Step::Turn(cost) => answer(limiter.reserve("k", cost, secs(9))),
         Step::GiveBack(cost) => answer(limiter.refund("k", cost)),
     });
-    assert_eq!(decisions[0].standings(), decisions[1].standings(), "{step:?}");
+    assert_eq!(decisions[0].quotas(), decisions[1].quotas(), "{step:?}");
     assert_eq!(decisions[0].delay(), decisions[1].delay(), "{step:?}");
     match step {
         Step::Advance(span) => clock.advance(us(span)),

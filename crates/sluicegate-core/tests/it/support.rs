@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use sluicegate_core::algorithm::Drain;
+use sluicegate_core::clock::ManualClock;
 pub(crate) use sluicegate_core::conformance::ALGORITHMS as ALL;
-use sluicegate_core::{
-    Algorithm, Decision, Drain, ManualClock, MemoryStore, Policy, Quota, RateLimiter, Verdict,
-};
+use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::{Algorithm, Decision, MemoryStore, Policy, Quota, RateLimiter};
 
 /// Whether it is a queue, which has one quota only.
 pub(crate) fn is_queue(algorithm: Algorithm) -> bool {
-    matches!(algorithm, Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_)))
+    matches!(algorithm, Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)))
 }
 
 /// A whole hour on the 14th of November 2023, so that aligned windows of up to an hour begin there.
@@ -34,7 +35,7 @@ pub(crate) fn limiter(store: &MemoryStore, name: &str, algorithm: Algorithm, quo
 }
 
 /// The answer of a memory store, which is there at once.
-pub(crate) fn answer(verdict: Verdict) -> Decision {
+pub(crate) fn answer(verdict: DecisionFuture) -> Decision {
     verdict.now().expect("memory answers at once").expect("memory has an answer")
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::{
-    Algorithm, Anchor, Ask, Decision, Inherit, Key, ManualClock, Mode, Opened, Policy, PolicyBuilder, Quota,
-    Receipt, Store,
-};
+use sluicegate_core::algorithm::Anchor;
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::limiter::{Inherit, Receipt};
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::{Ask, Mode, PreparedPolicy};
+use sluicegate_core::{Algorithm, Decision, Key, Policy, Quota, Store};
 
 use crate::support::{ALL, answer, is_queue, secs, store, us};
 
@@ -24,29 +26,29 @@ impl Desk {
         Self { store: store.into(), clock }
     }
 
-    pub(crate) fn open(&self, policy: PolicyBuilder) -> Opened {
+    pub(crate) fn open(&self, policy: PolicyBuilder) -> PreparedPolicy {
         let policy = Arc::new(policy.build().expect("the policy is good"));
         self.store.open(policy, None).expect("it fits")
     }
 
-    fn replace(&self, old: &Opened, policy: PolicyBuilder, how: Inherit) -> Opened {
+    fn replace(&self, old: &PreparedPolicy, policy: PolicyBuilder, how: Inherit) -> PreparedPolicy {
         let policy = Arc::new(policy.build().expect("the policy is good"));
         self.store.open(policy, Some((old, how))).expect("it fits")
     }
 
-    pub(crate) fn ask(&self, policy: &Opened, cost: u64, mode: Mode) -> Decision {
+    pub(crate) fn ask(&self, policy: &PreparedPolicy, cost: u64, mode: Mode) -> Decision {
         let key = Key::from("k");
         answer(self.store.decide(&[Ask::new(policy, key.as_ref(), cost, mode)]))
     }
 
     /// Asks both with the same key.
-    pub(crate) fn both(&self, [a, b]: [&Opened; 2], mode: Mode) -> Decision {
+    pub(crate) fn both(&self, [a, b]: [&PreparedPolicy; 2], mode: Mode) -> Decision {
         let key = Key::from("k");
         answer(self.store.decide(&[a, b].map(|policy| Ask::new(policy, key.as_ref(), 1, mode))))
     }
 
     /// Carries out a mode that is about receipts.
-    pub(crate) fn of(&self, mode: Mode, about: &[(&Opened, &Receipt)]) -> bool {
+    pub(crate) fn of(&self, mode: Mode, about: &[(&PreparedPolicy, &Receipt)]) -> bool {
         let key = Key::from("k");
         let asks: Vec<_> = about
             .iter()
@@ -55,17 +57,17 @@ impl Desk {
         answer(self.store.decide(&asks)).is_allowed()
     }
 
-    fn remaining(&self, policy: &Opened) -> u64 {
+    fn remaining(&self, policy: &PreparedPolicy) -> u64 {
         self.ask(policy, 1, Mode::Peek).remaining()
     }
 
     /// The wait until one unit passes.
-    fn wait(&self, policy: &Opened) -> Duration {
+    fn wait(&self, policy: &PreparedPolicy) -> Duration {
         self.ask(policy, 1, Mode::Peek).retry_after().unwrap_or_default()
     }
 
     /// A turn with its receipt and its delay.
-    fn turn(&self, policy: &Opened) -> (Receipt, Duration) {
+    fn turn(&self, policy: &PreparedPolicy) -> (Receipt, Duration) {
         let mut decision = self.ask(policy, 1, WAIT);
         assert!(decision.is_allowed(), "{decision:?}");
         (decision.take_receipt(0).expect("it is allowed"), decision.delay())
@@ -192,7 +194,7 @@ fn one_who_waits_for_a_limit_of_its_own_does_not_lock_one_that_others_share() {
         assert!(desk.both([&ip, &user], WAIT).is_allowed());
         let waits = desk.both([&ip, &user], WAIT);
         assert_eq!(waits.delay(), secs(60), "{shared}");
-        let standings: Vec<_> = waits.standings().iter().map(|standing| standing.remaining()).collect();
+        let standings: Vec<_> = waits.quotas().iter().map(|standing| standing.remaining()).collect();
         assert_eq!(standings, [98, 0], "{shared}: what is held counts in full");
         desk.clock.advance(secs(10));
         assert_eq!(desk.remaining(&ip), 99, "{shared}: and does not drain");

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use sluicegate_core::{
-    Algorithm, Anchor, ConfigErrorKind, Decision, Drain, Inherit, Key, ManualClock, MemoryStore, Mode,
-    Outcome, Policy, PolicyBuilder, Quota, RateLimiter, Refill,
-};
+use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter};
 
 use crate::support::{answer, ms, us};
 
@@ -181,7 +184,7 @@ fn check(step: &Value, decision: &Decision, place: &str) {
         assert_eq!(decision.is_allowed(), allowed, "{place}: {decision:?}");
     }
     if let Some(remaining) = step["remaining"].as_i64() {
-        let least = decision.standings().iter().map(|standing| standing.remaining()).min();
+        let least = decision.quotas().iter().map(|standing| standing.remaining()).min();
         assert_eq!(least, u64::try_from(remaining.max(0)).ok(), "{place}: {decision:?}");
     }
     match &step["retry_after_ms"] {
@@ -194,7 +197,7 @@ fn check(step: &Value, decision: &Decision, place: &str) {
         assert_eq!(decision.reset_after(), ms(reset), "{place}: {decision:?}");
     }
     if let Some(full) = step["full_refill_ms"].as_u64() {
-        let longest = decision.standings().iter().map(|standing| standing.reset_after()).max();
+        let longest = decision.quotas().iter().map(|standing| standing.reset_after()).max();
         assert_eq!(longest, Some(ms(full)), "{place}: {decision:?}");
     }
     if let Some(wait) = step["wait_ms"].as_u64() {
@@ -224,7 +227,7 @@ fn terms(algorithm: &str, config: &Value) -> (Algorithm, Quota) {
         "fixed_window" if config["anchor"] == "epoch" => (Algorithm::FixedWindow(Anchor::Epoch), window()),
         "fixed_window" => (Algorithm::FixedWindow(Anchor::FirstHit), window()),
         "leaky_bucket_meter" | "leaky_bucket_queue" => {
-            let drain = if algorithm.ends_with("queue") { Drain::Shape } else { Drain::Police };
+            let drain = if algorithm.ends_with("queue") { Drain::Queue } else { Drain::Meter };
             let quota = match config["rate_per_s"].as_u64() {
                 // nginx does not count the request being served, so its burst of 1 is ours of 2.
                 Some(rate) => Quota::per_second(rate).burst(number(&config["burst"]) + 1),

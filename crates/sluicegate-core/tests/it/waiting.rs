@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::clock::Clock;
+use sluicegate_core::limiter::{Inherit, Receipt, Turn};
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, Mode, PreparedPolicy};
 use sluicegate_core::{
-    Algorithm, Anchor, Ask, Clock, ConfigError, Decision, Drain, Inherit, Key, Limiters, MemoryStore, Mode,
-    Opened, Policy, Quota, RateLimiter, Receipt, Refill, Store, Turn, Verdict,
+    Algorithm, ConfigError, Decision, Key, MemoryStore, Policy, Quota, RateLimiter, Store,
 };
 use tokio::time::Instant;
 
@@ -33,11 +36,15 @@ struct Instance {
 }
 
 impl Store for Instance {
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         self.shared.open(policy, replaces)
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.shared.decide(asks)
     }
 
@@ -193,7 +200,7 @@ impl World {
         assert!(!lives.is_empty(), "two went at one turn");
         for (ask, life) in lives.into_iter().enumerate() {
             let at = decision.spent_us();
-            self.gone.entry(life).or_default().push((at, decision.standings()[ask].spent()));
+            self.gone.entry(life).or_default().push((at, decision.quotas()[ask].spent()));
             self.receipts.extend(decision.take_receipt(ask).map(|receipt| (life, at, receipt)));
         }
     }
@@ -305,7 +312,7 @@ fn keeps_two_windows(quota: Quota, gone: &[(u64, u64)]) -> Result<(), u64> {
 
 /// A queue lets the next go when those before it have leaked, but for those that it does not delay.
 fn keeps_its_distance(algorithm: Algorithm, quota: Quota, gone: &[(u64, u64)]) -> Result<(), u64> {
-    let undelayed = if let Algorithm::LeakyBucket(Drain::ShapeAbove(units)) = algorithm { units } else { 0 };
+    let undelayed = if let Algorithm::LeakyBucket(Drain::QueueAbove(units)) = algorithm { units } else { 0 };
     let (limit, period) = (u128::from(quota.limit()), quota.period().as_micros());
     let mut empty = 0;
     for &(at, cost) in gone {

@@ -1,6 +1,8 @@
 //! Examples that can be done in one's head: those that the design names, and what each verb does.
 
-use sluicegate_core::{Algorithm, Anchor, Drain, Key, Mode, Outcome, Policy, Quota, RateLimiter, Refill};
+use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Algorithm, Key, Outcome, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, START, answer, is_queue, limiter, ms, secs, store, us};
 
@@ -59,7 +61,7 @@ fn a_fixed_window_passes_twice_its_limit_at_a_border_and_no_more() {
 #[test]
 fn a_bucket_passes_its_burst_after_any_idle_time_and_never_one_more() {
     for algorithm in
-        [Algorithm::Gcra, Algorithm::TokenBucket(Refill::Greedy), Algorithm::LeakyBucket(Drain::Police)]
+        [Algorithm::Gcra, Algorithm::TokenBucket(Refill::Greedy), Algorithm::LeakyBucket(Drain::Meter)]
     {
         let (store, clock) = store();
         let limiter = limiter(&store, "b", algorithm, Quota::per_second(7).burst(5));
@@ -94,7 +96,7 @@ fn a_queue_keeps_its_rate_however_odd_the_spacing() {
     for (rate, count) in [(3_u64, 10_u64), (700_000, 7_001)] {
         let (store, _) = store();
         let quota = Quota::per_second(rate).burst(10_000);
-        let queue = limiter(&store, "queue", Algorithm::LeakyBucket(Drain::Shape), quota);
+        let queue = limiter(&store, "queue", Algorithm::LeakyBucket(Drain::Queue), quota);
         for turn in 0..count {
             let exact = us((turn * 1_000_000).div_ceil(rate));
             assert_eq!(answer(queue.check("k")).delay(), exact, "turn {turn} at {rate}/s");
@@ -134,7 +136,7 @@ fn denied_request_spends_nothing() {
             assert_eq!(answer(limiter.check_cost("k", 2)).outcome(), Outcome::Denied, "{algorithm}");
             assert_eq!(answer(limiter.check_cost("k", 9)).outcome(), Outcome::Impossible, "{algorithm}");
         }
-        assert_eq!(answer(limiter.peek("k")).standings(), before.standings(), "{algorithm}");
+        assert_eq!(answer(limiter.peek("k")).quotas(), before.quotas(), "{algorithm}");
     }
 }
 
@@ -215,7 +217,7 @@ fn quotas_of_one_policy_spend_together_or_not_at_all() {
         let policy = Policy::builder("two", algorithm, "5/min").and("2/10s").on(&store).expect("it fits");
         let remaining = || {
             let decision = answer(policy.peek("k"));
-            decision.standings().iter().map(|standing| standing.remaining()).collect::<Vec<_>>()
+            decision.quotas().iter().map(|standing| standing.remaining()).collect::<Vec<_>>()
         };
         let _ = answer(policy.check_cost("k", 2));
         let before = remaining();

@@ -14,8 +14,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 pub(crate) use self::probe::Probe;
+use crate::server::Target;
 use crate::supervisor::supervise;
-use crate::target::Target;
 
 /// A live connection; clones share it.
 pub(crate) trait Connection: Send + Sync + 'static {

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use sluicegate_core::{StoreError, StoreErrorKind};
+use sluicegate_core::StoreError;
+use sluicegate_core::error::StoreErrorKind;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Live, State};

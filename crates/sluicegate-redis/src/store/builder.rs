@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use redis::RedisError;
 use redis::aio::ConnectionLike;
-use sluicegate_core::{Clock, ConfigError, ConfigErrorKind, Limiters, Registry};
+use sluicegate_core::ConfigError;
+use sluicegate_core::clock::Clock;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::store::{Limiters, Registry};
 use tokio::runtime::Handle;
 
 use super::{Inner, RedisStore};
@@ -15,7 +18,7 @@ use crate::call::Caller;
 use crate::cell::Tags;
 use crate::link::Link;
 use crate::script;
-use crate::target::Target;
+use crate::server::Target;
 use crate::tls::Tls;
 use crate::together::Together;
 

@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::{
-    AsKey, Ask, ConfigError, Inherit, Limiters, Opened, Policy, Registry, Store, StoreError, StoreErrorKind,
-    Verdict,
-};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::key::AsKey;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy, Registry};
+use sluicegate_core::{ConfigError, Policy, Store, StoreError};
 
 pub use self::builder::RedisStoreBuilder;
 use crate::apart;
@@ -93,9 +94,13 @@ impl Store for Inner {
         &self.limiters
     }
 
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
-        let old = replaced.map(Opened::replaced::<Arc<Bucket>>).transpose()?;
+        let old = replaced.map(PreparedPolicy::replaced::<Arc<Bucket>>).transpose()?;
         let since_us = match inherit {
             // A version says it for the whole fleet: what a lower one has spent is forgotten once.
             Some(Inherit::Reset) if policy.version().is_none() => self.caller.about_now_us() + 1,
@@ -106,21 +111,21 @@ impl Store for Inner {
         })
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let cells = match Cell::each(asks, &self.tags) {
             Ok(cells) => cells,
-            Err(error) => return Verdict::ready(Err(error)),
+            Err(error) => return DecisionFuture::ready(Err(error)),
         };
         if self.is_cluster && !cells.iter().all(|cell| cell.lives_with(&cells[0])) {
             let task = self.caller.runtime.spawn(apart::decide(Arc::clone(&self.caller), cells));
-            return Verdict::pending(async {
+            return DecisionFuture::pending(async {
                 task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
             });
         }
         let mut begun = self.caller.begun(self.caller.call(cells, self.caller.deadline()));
         match begun.early() {
-            Some(answer) => Verdict::ready(answer),
-            None => Verdict::pending(begun),
+            Some(answer) => DecisionFuture::ready(answer),
+            None => DecisionFuture::pending(begun),
         }
     }
 

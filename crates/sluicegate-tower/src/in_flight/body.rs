@@ -1,4 +1,4 @@
-//! Bodies that hold a permit: [`Held`].
+//! Bodies that hold a permit: [`PermitBody`].
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 use http::Extensions;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use sluicegate_core::Permit;
+use sluicegate_core::in_flight::Permit;
 
 /// The most bytes that go to the server in one piece. A server that copies what it sends, as one with TLS may, copies
 /// what it was given: of a body in one piece that is all of it, and nothing would be left to hold the permit.
@@ -17,12 +17,12 @@ const PIECE: usize = 64 * 1024;
 
 pin_project! {
     /// The body of a response that counts as in flight until it has ended, has failed or is dropped, and until the server
-    /// has let go of its data: see [`InFlightLayer`](crate::InFlightLayer).
+    /// has let go of its data: see [`InFlightLayer`](crate::in_flight::InFlightLayer).
     ///
     /// In all else it is the body inside. Its data comes in pieces of at most 64 KiB; data of another type than
     /// [`Bytes`] is copied.
     #[derive(Debug, Default)]
-    pub struct Held<B> {
+    pub struct PermitBody<B> {
         #[pin]
         body: B,
         // What the body has handed out and the server has not yet been given.
@@ -41,7 +41,7 @@ struct Data {
 /// The permit of a request, for what goes on after its response: it is held until the last clone is dropped.
 ///
 /// The extensions of requests that ask for an upgrade (`Upgrade`, `CONNECT`) carry one. Whoever takes over the connection
-/// keeps a clone for as long as the connection lives; see [`InFlightLayer`](crate::InFlightLayer).
+/// keeps a clone for as long as the connection lives; see [`InFlightLayer`](crate::in_flight::InFlightLayer).
 #[derive(Clone)]
 pub struct HeldPermit {
     permit: Arc<Permit>,
@@ -50,7 +50,7 @@ pub struct HeldPermit {
     other: Option<Arc<Self>>,
 }
 
-impl<B> Held<B> {
+impl<B> PermitBody<B> {
     pub(crate) fn new(body: B, permit: Option<HeldPermit>) -> Self {
         Self { body, rest: Bytes::new(), permit }
     }
@@ -62,13 +62,13 @@ impl<B> Held<B> {
 }
 
 /// The body of a response that holds no permit, so that layers around this one can answer with it as well.
-impl<B: From<Bytes>> From<Bytes> for Held<B> {
+impl<B: From<Bytes>> From<Bytes> for PermitBody<B> {
     fn from(bytes: Bytes) -> Self {
         Self::new(bytes.into(), None)
     }
 }
 
-impl<B: Body> Body for Held<B> {
+impl<B: Body> Body for PermitBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 

@@ -9,18 +9,19 @@ use std::task::{Context, Poll, ready};
 use http::request::Parts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use sluicegate_core::{Acquire, Busy, Key, Permit};
+use sluicegate_core::Key;
+use sluicegate_core::in_flight::{Acquire, NoPermit, Permit};
 use tokio::time::Sleep;
 use tower_service::Service;
 
+use crate::guard::lookup::Lookup;
+use crate::guard::queue::Place;
 use crate::in_flight::layer::Shared;
 use crate::in_flight::service::carry;
-use crate::in_flight::{Held, HeldPermit};
+use crate::in_flight::{HeldPermit, PermitBody};
 use crate::key::{Extraction, MissingKey};
-use crate::limit::OnMissingKey;
-use crate::lookup::Lookup;
-use crate::queue::Place;
-use crate::refusal::Respond;
+use crate::limits::missing::OnMissingKey;
+use crate::respond::refusal::Respond;
 
 /// What a request has to wait for.
 pub(crate) enum Entry {
@@ -33,7 +34,7 @@ pub(crate) enum Entry {
 pub(crate) enum Next<B> {
     /// On to the inner service, without a permit if this request is not counted.
     Go(Option<HeldPermit>),
-    Refuse(Response<Held<B>>),
+    Refuse(Response<PermitBody<B>>),
     /// In a box, for it is large and rare.
     Wait(Box<Entry>),
 }
@@ -95,7 +96,7 @@ fn found_key<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, found: Result<
     }
 }
 
-fn entered<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, result: Result<Permit, Busy>) -> Next<B> {
+fn entered<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, result: Result<Permit, NoPermit>) -> Next<B> {
     match result {
         Ok(permit) => Next::Go(Some(HeldPermit::new(permit))),
         Err(_) => Next::Refuse(shared.too_many(parts)),
@@ -103,7 +104,7 @@ fn entered<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, result: Result<P
 }
 
 pin_project! {
-    /// The response of a [`LimitInFlight`](crate::LimitInFlight).
+    /// The response of a [`LimitInFlight`](crate::in_flight::LimitInFlight).
     ///
     /// # Cancel safety
     /// Dropping it at any time leaves the queue or gives the permit back.
@@ -125,7 +126,7 @@ pin_project! {
         // In a box, for it is large and rare.
         Waiting { waiting: Option<Box<Waiting<S, B, R>>> },
         Calling { #[pin] inner: F, permit: Option<HeldPermit>, shared: Arc<Shared<R>> },
-        Refused { response: Option<Response<Held<ResB>>> },
+        Refused { response: Option<Response<PermitBody<ResB>>> },
     }
 }
 
@@ -160,7 +161,7 @@ where
         Self { state: State::Calling { inner, permit, shared } }
     }
 
-    pub(crate) fn refused(response: Response<Held<ResB>>) -> Self {
+    pub(crate) fn refused(response: Response<PermitBody<ResB>>) -> Self {
         Self { state: State::Refused { response: Some(response) } }
     }
 }
@@ -170,7 +171,7 @@ where
     S: Service<Request<B>, Response = Response<ResB>>,
     R: Respond<ResB>,
 {
-    type Output = Result<Response<Held<ResB>>, S::Error>;
+    type Output = Result<Response<PermitBody<ResB>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
@@ -207,7 +208,7 @@ where
                             permit.clone().enter(response.extensions_mut());
                         }
                     }
-                    return Poll::Ready(Ok(response.map(|body| Held::new(body, permit))));
+                    return Poll::Ready(Ok(response.map(|body| PermitBody::new(body, permit))));
                 }
                 StateProj::Refused { response } => {
                     let response =

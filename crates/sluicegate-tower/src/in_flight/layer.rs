@@ -7,18 +7,20 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Response, StatusCode};
-use sluicegate_core::{Decision, InFlight, Outcome, Policy, Quota, Standing};
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::{Decision, Outcome, Policy, Quota};
 use tower_layer::Layer;
 
-use crate::client_ip::PeerIp;
-use crate::headers::{Headers, RATELIMIT, RATELIMIT_POLICY, forbid_caching};
-use crate::in_flight::{Held, InFlightProblem, LimitInFlight};
+use crate::guard::lookup::Waits;
+use crate::in_flight::{InFlightProblem, LimitInFlight, PermitBody};
+use crate::key::PeerIp;
 use crate::key::{KeyExtractor, MissingKey};
-use crate::layer::mark::Unserved;
-use crate::limit::OnMissingKey;
-use crate::limit::missing::WhenMissing;
-use crate::lookup::Waits;
-use crate::refusal::{Reason, Refusal, Respond};
+use crate::limits::missing::OnMissingKey;
+use crate::limits::missing::WhenMissing;
+use crate::rate_limit::mark::Unserved;
+use crate::respond::headers::{HeaderFields, RATELIMIT, RATELIMIT_POLICY, forbid_caching};
+use crate::respond::refusal::{Refusal, RefusalReason, Respond};
 
 /// Limits how many requests of a key are under way at once.
 ///
@@ -33,14 +35,15 @@ use crate::refusal::{Reason, Refusal, Respond};
 /// use bytes::Bytes;
 /// use http::{Request, Response, StatusCode};
 /// use http_body_util::Full;
-/// use sluicegate_core::InFlight;
-/// use sluicegate_tower::{Header, InFlightLayer};
+/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_tower::in_flight::InFlightLayer;
+/// use sluicegate_tower::key::HeaderKey;
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let hello = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello")))) });
-/// let downloads = InFlightLayer::new(InFlight::new("downloads", 1)?).key(Header::new("x-api-key")?);
+/// let downloads = InFlightLayer::new(InFlight::new("downloads", 1)?).key(HeaderKey::new("x-api-key")?);
 /// let mut service = ServiceBuilder::new().layer(downloads).service(hello);
 ///
 /// let request = || Request::get("/").header("x-api-key", "k1").body(());
@@ -63,7 +66,7 @@ use crate::refusal::{Reason, Refusal, Respond};
 ///
 /// # Upgrades
 /// The body of a response that switches protocols ends at once, and this layer cannot see the connection after that.
-/// So requests that ask for an upgrade carry a [`HeldPermit`](crate::HeldPermit) in their extensions, and the request is under way until the
+/// So requests that ask for an upgrade carry a [`HeldPermit`](crate::in_flight::HeldPermit) in their extensions, and the request is under way until the
 /// last clone of it is dropped. A task that owns the request until the connection closes, as in
 /// `hyper::upgrade::on(&mut request)`, holds it without doing anything; an axum handler takes
 /// `Option<Extension<HeldPermit>>` and moves it into the closure for `on_upgrade`. Where nobody keeps one, the permit
@@ -81,7 +84,7 @@ pub(crate) struct Shared<R> {
     pub(crate) waits: Waits,
     when_missing: WhenMissing,
     respond: Arc<R>,
-    headers: Headers,
+    headers: HeaderFields,
     /// The name, as the policy of the decisions that refuse.
     policies: Option<Arc<[Arc<Policy>]>>,
 }
@@ -97,7 +100,7 @@ impl InFlightLayer {
             waits: Waits::default(),
             when_missing: WhenMissing::default(),
             respond: Arc::new(InFlightProblem::new()),
-            headers: Headers::Ietf,
+            headers: HeaderFields::Ietf,
             policies: named.map(|policy| Arc::from([Arc::new(policy)])),
         };
         Self { shared }
@@ -128,7 +131,7 @@ impl<R> InFlightLayer<R> {
     }
 
     /// How long a request may wait for a key that has to be looked up, as with
-    /// [`Extraction::pending`](crate::Extraction::pending). After that it is refused with 503, and so is one that comes when
+    /// [`Extraction::pending`](crate::key::Extraction::pending). After that it is refused with 503, and so is one that comes when
     /// 10,000 wait for their keys. Default: 5 s.
     #[must_use]
     pub fn longest_lookup(mut self, longest: Duration) -> Self {
@@ -136,14 +139,14 @@ impl<R> InFlightLayer<R> {
         self
     }
 
-    /// Whether responses carry the fields of the draft; there are no others for this. Default: [`Headers::Ietf`].
+    /// Whether responses carry the fields of the draft; there are no others for this. Default: [`HeaderFields::Ietf`].
     #[must_use]
-    pub fn headers(mut self, headers: Headers) -> Self {
+    pub fn headers(mut self, headers: HeaderFields) -> Self {
         self.shared.headers = headers;
         self
     }
 
-    /// Who makes the response to a refused request, which is told that it [exceeds](Reason::Exceeded) a policy with the
+    /// Who makes the response to a refused request, which is told that it [exceeds](RefusalReason::Exceeded) a policy with the
     /// name and the permits of the [`InFlight`]. Default: [`InFlightProblem`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
@@ -197,24 +200,24 @@ impl<R> Shared<R> {
     }
 
     /// The refusal of a request that would be one too many.
-    pub(crate) fn too_many<B>(&self, parts: &Parts) -> Response<Held<B>>
+    pub(crate) fn too_many<B>(&self, parts: &Parts) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
         // Nobody knows when a permit comes back; a second keeps clients from hammering.
         let (limit, wait_us) = (self.in_flight.permits(), 1_000_000);
-        let standing = Standing::new((0, 0), false, limit, 0, wait_us, wait_us);
+        let standing = QuotaStatus::new((0, 0), false, limit, 0, wait_us, wait_us);
         let mut decision = Decision::new(Outcome::Denied, 0, 0, [standing]);
         if let Some(policies) = &self.policies {
             decision.set_policies(Arc::clone(policies));
         }
-        let mut response = self.unserved(Reason::Exceeded(&decision), parts);
+        let mut response = self.unserved(RefusalReason::Exceeded(&decision), parts);
         self.mark(response.headers_mut(), 0);
         response
     }
 
     /// The refusal of a request after which limits around this layer give back what they spent.
-    pub(crate) fn unserved<B>(&self, reason: Reason<'_>, parts: &Parts) -> Response<Held<B>>
+    pub(crate) fn unserved<B>(&self, reason: RefusalReason<'_>, parts: &Parts) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
@@ -228,19 +231,19 @@ impl<R> Shared<R> {
         missing: &MissingKey,
         status: StatusCode,
         parts: &Parts,
-    ) -> Response<Held<B>>
+    ) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
-        self.answer(Reason::MissingKey(missing, status), parts)
+        self.answer(RefusalReason::MissingKey(missing, status), parts)
     }
 
-    fn answer<B>(&self, reason: Reason<'_>, parts: &Parts) -> Response<Held<B>>
+    fn answer<B>(&self, reason: RefusalReason<'_>, parts: &Parts) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
         let refusal = Refusal::new(reason, parts);
-        let mut response = self.respond.respond(&refusal).map(|body| Held::new(body, None));
+        let mut response = self.respond.respond(&refusal).map(|body| PermitBody::new(body, None));
         forbid_caching(response.headers_mut());
         if let Some(seconds) = refusal.retry_after_seconds() {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
@@ -250,7 +253,7 @@ impl<R> Shared<R> {
 
     /// Says where the key stands, behind what other layers have said.
     pub(crate) fn mark(&self, headers: &mut HeaderMap, remaining: u64) {
-        if !matches!(self.headers, Headers::All | Headers::Ietf) {
+        if !matches!(self.headers, HeaderFields::All | HeaderFields::Ietf) {
             return;
         }
         let (name, permits) = (self.in_flight.name(), self.in_flight.permits());

@@ -6,7 +6,7 @@ mod layer;
 mod respond;
 mod service;
 
-pub use self::body::{Held, HeldPermit};
+pub use self::body::{HeldPermit, PermitBody};
 pub use self::future::InFlightFuture;
 pub use self::layer::InFlightLayer;
 pub use self::respond::InFlightProblem;

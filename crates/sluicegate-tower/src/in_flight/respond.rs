@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 
-use crate::ProblemJson;
-use crate::refusal::{Reason, Refusal, Respond};
+use crate::respond::ProblemJson;
+use crate::respond::refusal::{Refusal, RefusalReason, Respond};
 
 /// Problem details (RFC 9457) for requests that exceed what a key may have in flight; for other reasons, those of
 /// [`ProblemJson`]. For every body that can be made of [`Bytes`].
@@ -22,7 +22,7 @@ impl InFlightProblem {
 
 impl<B: From<Bytes>> Respond<B> for InFlightProblem {
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
-        let Reason::Exceeded(decision) = refusal.reason() else {
+        let RefusalReason::Exceeded(decision) = refusal.reason() else {
             return ProblemJson::new().respond(refusal);
         };
         let name = decision.policy().map(|policy| policy.name()).unwrap_or_default();

@@ -9,13 +9,13 @@ use http::request::Parts;
 use http::{Method, Request, Response};
 use tower_service::Service;
 
+use crate::guard::inner::{for_later, inner_accessors};
 use crate::in_flight::future::{Entry, Next};
 use crate::in_flight::layer::Shared;
-use crate::in_flight::{Held, HeldPermit, InFlightFuture, InFlightProblem};
-use crate::inner::{for_later, inner_accessors};
-use crate::refusal::Respond;
+use crate::in_flight::{HeldPermit, InFlightFuture, InFlightProblem, PermitBody};
+use crate::respond::refusal::Respond;
 
-/// A service that has so many requests of a key under way at once; made by [`InFlightLayer`](crate::InFlightLayer).
+/// A service that has so many requests of a key under way at once; made by [`InFlightLayer`](crate::in_flight::InFlightLayer).
 ///
 /// It is ready when the inner service is. Waiting for a permit happens in the response future, which gives up that readiness
 /// for as long as it waits.
@@ -50,7 +50,7 @@ where
     S: Service<Request<B>, Response = Response<ResB>> + Clone,
     R: Respond<ResB>,
 {
-    type Response = Response<Held<ResB>>;
+    type Response = Response<PermitBody<ResB>>;
     type Error = S::Error;
     type Future = InFlightFuture<S, B, R, ResB>;
 

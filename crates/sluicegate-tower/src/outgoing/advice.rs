@@ -6,7 +6,7 @@ use http::header::{AGE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use sfv::{BareItem, List, ListEntry, Parser};
 
-use crate::headers::RATELIMIT;
+use crate::respond::headers::RATELIMIT;
 
 /// What was there before the draft, and in its early versions: what remains, and until when.
 const EARLIER: [(HeaderName, HeaderName); 3] = [

@@ -13,10 +13,10 @@ use sluicegate_core::{Decision, Key};
 use tokio::time::{Instant, Sleep};
 use tower_service::Service;
 
-use crate::generic::{Admission, Admitted, CallError};
+use crate::call::{Admission, Admitted, CallError};
+use crate::guard::queue::Place;
 use crate::outgoing::Wire;
 use crate::outgoing::layer::Shared;
-use crate::queue::Place;
 
 /// A call before it is made.
 pub(crate) struct Departure {
@@ -129,7 +129,7 @@ fn is_held<W>(shared: &Shared<W>, key: &Key) -> bool {
 const REPLACED: &str = "a waiting call is replaced when its wait ends";
 
 pin_project! {
-    /// The response of an [`Outgoing`](crate::Outgoing).
+    /// The response of an [`Outgoing`](crate::outgoing::Outgoing).
     ///
     /// # Cancel safety
     /// Dropped while it waits for its turn, no call is made and the turn is given back. Dropped when the turn has come and

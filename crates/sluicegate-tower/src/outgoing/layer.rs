@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
-use sluicegate_core::{Clock, Key, RateLimiter, SystemClock};
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::{Key, RateLimiter};
 use tokio::time::Instant;
 use tower_layer::Layer;
 
+use crate::guard::queue::Queue;
 use crate::outgoing::advice::asked_wait;
 use crate::outgoing::holds::Holds;
 use crate::outgoing::{HttpWire, Outgoing, Wire, WireFn};
-use crate::queue::Queue;
 
 /// Makes a client wait: for its turn under a limit of ours, and for as long as a server asks to be left alone.
 ///
@@ -20,7 +21,7 @@ use crate::queue::Queue;
 /// - When a response says that nothing is left (`RateLimit: "x";r=0;t=30`, or `X-RateLimit-Remaining: 0` with a reset), the
 ///   next call waits until there is. Fields that are malformed, or were kept by a cache, are ignored.
 /// - A call that would have to wait longer than [`longest_wait`](Self::longest_wait) fails at once with
-///   [`CallError::HeldOff`](crate::CallError::HeldOff) or [`CallError::Limited`](crate::CallError::Limited).
+///   [`CallError::HeldOff`](crate::call::CallError::HeldOff) or [`CallError::Limited`](crate::call::CallError::Limited).
 /// - At most [`longest_queue`](Self::longest_queue) calls wait at once.
 ///
 /// What a server said is heeded for up to an hour, and of up to 1,024 hosts.
@@ -31,7 +32,7 @@ use crate::queue::Queue;
 /// use std::convert::Infallible;
 /// use http::{HeaderValue, Request, Response, StatusCode};
 /// use sluicegate_core::{MemoryStore, Policy};
-/// use sluicegate_tower::OutgoingLayer;
+/// use sluicegate_tower::outgoing::OutgoingLayer;
 /// use tokio::time::Instant;
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 ///
@@ -97,7 +98,7 @@ impl<K, H> OutgoingLayer<WireFn<K, H>> {
     /// A layer for a client with types of its own: `key` says whom a request goes to, `head` reads a response.
     ///
     /// ```
-    /// use sluicegate_tower::OutgoingLayer;
+    /// use sluicegate_tower::outgoing::OutgoingLayer;
     /// use tower::ServiceBuilder;
     ///
     /// let layer = OutgoingLayer::reading(
@@ -148,7 +149,7 @@ impl<W> OutgoingLayer<W> {
     }
 
     /// How many calls may wait at once, to all hosts and in all services of this layer together. One that comes when this
-    /// many wait fails at once with [`CallError::QueueFull`](crate::CallError::QueueFull), and has spent nothing.
+    /// many wait fails at once with [`CallError::QueueFull`](crate::call::CallError::QueueFull), and has spent nothing.
     /// Default: 10,000.
     #[must_use]
     pub fn longest_queue(mut self, calls: usize) -> Self {

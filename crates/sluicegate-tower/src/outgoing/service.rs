@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use tower_service::Service;
 
-use crate::generic::CallError;
-use crate::inner::{for_later, inner_accessors};
+use crate::call::CallError;
+use crate::guard::inner::{for_later, inner_accessors};
 use crate::outgoing::future::{Departure, Next};
 use crate::outgoing::layer::Shared;
 use crate::outgoing::{HttpWire, OutgoingFuture, Wire};
 
-/// A client that waits; made by [`OutgoingLayer`](crate::OutgoingLayer).
+/// A client that waits; made by [`OutgoingLayer`](crate::outgoing::OutgoingLayer).
 ///
 /// It is ready when the client is. Waiting happens in the future of the call, which gives up that readiness for as long as
 /// it waits.

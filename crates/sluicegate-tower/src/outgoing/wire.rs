@@ -9,7 +9,7 @@ use sluicegate_core::Key;
 /// Reads whom a request goes to, and the head of the response.
 ///
 /// [`HttpWire`] does so for the types of the `http` crate;
-/// [`OutgoingLayer::reading`](crate::OutgoingLayer::reading) takes two closures for the types of a client.
+/// [`OutgoingLayer::reading`](crate::outgoing::OutgoingLayer::reading) takes two closures for the types of a client.
 pub trait Wire<Req, Res>: Send + Sync + 'static {
     /// Whose patience the request draws on: calls with the same key wait for each other.
     fn key(&self, request: &Req) -> Key;
@@ -45,7 +45,7 @@ impl<B, ResB> Wire<Request<B>, Response<ResB>> for HttpWire {
     }
 }
 
-/// Two closures that read requests and responses; see [`OutgoingLayer::reading`](crate::OutgoingLayer::reading).
+/// Two closures that read requests and responses; see [`OutgoingLayer::reading`](crate::outgoing::OutgoingLayer::reading).
 #[derive(Clone, Copy)]
 pub struct WireFn<K, H> {
     pub(crate) key: K,

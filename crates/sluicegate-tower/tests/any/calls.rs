@@ -7,12 +7,13 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::{
-    Ask, BoxError, ConfigError, Decision, Inherit, Key, Limiters, OnOutage, Opened, Outcome, Policy,
-    Standing, Store, StoreErrorKind, Verdict,
-};
-use sluicegate_core::{Basis, RateLimiter};
-use sluicegate_tower::{CallError, CallLimit, CallLimitLayer, CallMeter};
+use sluicegate_core::RateLimiter;
+use sluicegate_core::error::{BoxError, StoreErrorKind};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy, QuotaStatus};
+use sluicegate_core::{ConfigError, Decision, Key, OnOutage, Outcome, Policy, Store};
+use sluicegate_tower::call::{CallError, CallKey, CallLimit, CallLimitLayer};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -30,7 +31,7 @@ fn job(tenant: &'static str, pages: u64) -> Job {
 }
 
 /// A printer behind a limit on pages.
-fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl CallMeter<Job>>, Strict) {
+fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl CallKey<Job>>, Strict) {
     let printer = Strict::default();
     let layer = CallLimitLayer::new(limiter, |job: &Job| job.tenant).cost(|job: &Job| job.pages);
     (layer.layer(printer.clone()), printer)
@@ -38,7 +39,7 @@ fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl CallMeter<Job>>, Str
 
 type Outcomes = Result<http::Response<crate::support::Body>, CallError<Infallible>>;
 
-async fn print<M: CallMeter<Job>>(printer: &CallLimit<Strict, M>, job: Job) -> Outcomes {
+async fn print<M: CallKey<Job>>(printer: &CallLimit<Strict, M>, job: Job) -> Outcomes {
     printer.clone().oneshot(job).await
 }
 
@@ -124,13 +125,17 @@ impl Store for Outage {
         &self.1
     }
 
-    fn open(&self, policy: Arc<Policy>, _: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
-        Ok(Opened::new(policy, Arc::new(())))
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        _: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        Ok(PreparedPolicy::new(policy, Arc::new(())))
     }
 
-    fn decide(&self, _: &[Ask<'_>]) -> Verdict {
-        let standing = Standing::new((0, 0), true, 1, 1, 0, 0);
-        Verdict::ready(Ok(Decision::new(self.0, 0, 0, [standing]).on_basis(Basis::Outage)))
+    fn decide(&self, _: &[Ask<'_>]) -> DecisionFuture {
+        let standing = QuotaStatus::new((0, 0), true, 1, 1, 0, 0);
+        DecisionFuture::ready(Ok(Decision::new(self.0, 0, 0, [standing]).by(DecidedBy::Outage)))
     }
 }
 

@@ -10,8 +10,10 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
-use sluicegate_core::InFlight;
-use sluicegate_tower::{Constant, InFlightLayer, Refusal};
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::key::Constant;
+use sluicegate_tower::respond::Refusal;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::connections::Client;

@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
-use sluicegate_core::{InFlight, Policy};
+use sluicegate_core::Policy;
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_tower::in_flight::InFlightLayer;
 #[cfg(feature = "jwt")]
-use sluicegate_tower::BearerJwt;
-use sluicegate_tower::{
-    ApiKey, Bearer, ClientIp, Constant, Cookie, Header, InFlightLayer, KeyExtractor, Limit, OutgoingLayer,
-    PeerAddr, RateLimitLayer, RequestPath, path_in,
-};
+use sluicegate_tower::key::BearerJwt;
+use sluicegate_tower::key::{ApiKey, Bearer, Constant, Cookie, HeaderKey, PeerAddr, RequestPath};
+use sluicegate_tower::limits::path_in;
+use sluicegate_tower::outgoing::OutgoingLayer;
+use sluicegate_tower::{ClientIp, KeyExtractor, Limit, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Body, limiter};
@@ -126,7 +128,7 @@ fn reading_addresses_takes_time_in_proportion() {
     ];
     extracts(behind(), "x-forwarded-for", &list);
     extracts(ClientIp::hops(32).unwrap(), "x-forwarded-for", &list);
-    extracts(ClientIp::behind_anyone(), "x-forwarded-for", &list);
+    extracts(ClientIp::insecure_behind_anyone(), "x-forwarded-for", &list);
     extracts(behind().header("x-real-ip").unwrap(), "x-real-ip", &list);
     let pairs = [
         ["", "for=10.0.0.1, ", "for=10.0.0.2"],
@@ -141,14 +143,14 @@ fn reading_addresses_takes_time_in_proportion() {
         ["", ",\"", ""],
     ];
     extracts(behind().forwarded(), "forwarded", &pairs);
-    extracts(ClientIp::behind_anyone().forwarded(), "forwarded", &pairs);
+    extracts(ClientIp::insecure_behind_anyone().forwarded(), "forwarded", &pairs);
 }
 
 #[test]
 fn reading_credentials_takes_time_in_proportion() {
     let values = [["", "a", ""], ["", " ", "a"], ["a", " ", "a"]];
     extracts(ApiKey::header("x-api-key").unwrap(), "x-api-key", &values);
-    extracts(Header::new("x-key").unwrap(), "x-key", &values);
+    extracts(HeaderKey::new("x-key").unwrap(), "x-key", &values);
     let tokens = [
         ["Bearer ", "a", ""],
         ["Bearer ", " ", "a"],

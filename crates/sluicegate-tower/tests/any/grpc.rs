@@ -6,10 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use sluicegate_core::{BoxError, InFlight, OnOutage, Policy};
-use sluicegate_tower::{
-    GrpcOr, GrpcStatus, Header, InFlightLayer, Limit, OnMissingKey, ProblemJson, RateLimitLayer,
-};
+use sluicegate_core::error::BoxError;
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::{OnOutage, Policy};
+use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::key::{HeaderKey, OnMissingKey};
+use sluicegate_tower::respond::{GrpcOr, GrpcStatus, ProblemJson};
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::net::TcpListener;
 use tonic::Code;
 use tonic::service::Routes;
@@ -42,7 +45,7 @@ where
 }
 
 fn by_client(limit: Limit) -> Limit {
-    limit.key(Header::new("x-client").unwrap())
+    limit.key(HeaderKey::new("x-client").unwrap())
 }
 
 fn check(client: &'static str) -> tonic::Request<HealthCheckRequest> {
@@ -87,7 +90,7 @@ async fn a_stream_is_decided_when_it_begins() {
 #[tokio::test]
 async fn a_stream_is_in_flight_until_its_client_drops_it() {
     let streams = InFlight::new("streams", 1).unwrap();
-    let layer = InFlightLayer::new(streams.clone()).key(Header::new("x-client").unwrap());
+    let layer = InFlightLayer::new(streams.clone()).key(HeaderKey::new("x-client").unwrap());
     let at_once = layer.clone().respond(GrpcStatus::new());
     let in_time = layer.respond(GrpcStatus::new()).wait_up_to(Duration::from_secs(3_600));
     let (mut impatient, mut patient) = (connect(at_once).await, connect(in_time).await);
@@ -120,7 +123,7 @@ async fn what_can_never_pass_is_not_to_be_tried_again() {
     let limit = by_client(Limit::new(limiter.clone())).cost(5).unwrap();
     // The limit was made smaller while the server ran.
     let smaller = Policy::gcra("calls", "4/h").build().unwrap();
-    limiter.replace(smaller, sluicegate_core::Inherit::Reset).unwrap();
+    limiter.replace(smaller, sluicegate_core::limiter::Inherit::Reset).unwrap();
     let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new()).build().unwrap();
     let refused = connect(layer).await.check(check("ada")).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);

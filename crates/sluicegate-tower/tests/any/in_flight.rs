@@ -12,11 +12,12 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use sluicegate_core::{InFlight, Policy};
-use sluicegate_tower::{
-    GrpcStatus, Headers, Held, InFlightLayer, KeyExtractor, Limit, OnMissingKey, RateLimitLayer, Refusal,
-    key_fn,
-};
+use sluicegate_core::Policy;
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_tower::in_flight::{InFlightLayer, PermitBody};
+use sluicegate_tower::key::{OnMissingKey, key_fn};
+use sluicegate_tower::respond::{GrpcStatus, HeaderFields, Refusal};
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -103,7 +104,7 @@ impl http_body::Body for Live {
 }
 
 /// The body of a response from behind the layer, and the hand that fills it.
-async fn live(in_flight: &InFlight) -> (Held<Live>, mpsc::Sender<Result<Frame<Bytes>, &'static str>>) {
+async fn live(in_flight: &InFlight) -> (PermitBody<Live>, mpsc::Sender<Result<Frame<Bytes>, &'static str>>) {
     let (sender, receiver) = mpsc::channel(4);
     let body = Arc::new(Mutex::new(Some(Live(receiver))));
     let stream = service_fn(move |_: Request<()>| {
@@ -207,7 +208,7 @@ async fn limits_around_it_give_back_what_they_spent_on_a_request_that_it_refused
 #[tokio::test]
 async fn fields_and_answers_can_be_chosen() {
     let uploads = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
-    let service = uploads.headers(Headers::None).respond(GrpcStatus::new()).layer(service_fn(hello));
+    let service = uploads.headers(HeaderFields::None).respond(GrpcStatus::new()).layer(service_fn(hello));
     let first = send(&service, "ada").await;
     assert!(first.headers().is_empty());
     let refused = send(&service, "ada").await;

@@ -9,8 +9,11 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use sluicegate_core::{InFlight, Policy};
-use sluicegate_tower::{Header, InFlightLayer, KeyExtractor, Limit, RateLimitLayer, key_fn};
+use sluicegate_core::Policy;
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::key::{HeaderKey, key_fn};
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -28,7 +31,7 @@ fn hello(_: Request<Incoming>) -> Ready<Result<Response<Body>, Infallible>> {
 async fn places_kept_by_a_client_that_left(most_in_flight: u64) -> usize {
     let limiter = limiter(Policy::gcra("mail", "1/h").wait_up_to(Duration::from_secs(86_400)));
     assert!(limiter.check("ada").await.unwrap().is_allowed());
-    let key = || Header::new("x-key").unwrap();
+    let key = || HeaderKey::new("x-key").unwrap();
     let waits = RateLimitLayer::new(Limit::new(limiter).key(key()));
     let in_flight = InFlightLayer::new(InFlight::new("requests", most_in_flight).unwrap());
     // Says when each request has come.

@@ -7,11 +7,13 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{InFlight, Policy, RateLimiter};
-use sluicegate_tower::{
-    CallError, CallLimitLayer, Constant, Extraction, InFlightLayer, KeyExtractor, Limit, OutgoingLayer,
-    RateLimitLayer,
-};
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_tower::call::{CallError, CallLimitLayer};
+use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::key::{Constant, Extraction};
+use sluicegate_tower::outgoing::OutgoingLayer;
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -31,7 +33,7 @@ fn ok(_: Request<()>) -> Ready<Result<Response<()>, Infallible>> {
 }
 
 /// One a second, and a wait of up to a minute.
-fn one_a_second(limiter: fn(sluicegate_core::PolicyBuilder) -> RateLimiter) -> RateLimiter {
+fn one_a_second(limiter: fn(sluicegate_core::policy::PolicyBuilder) -> RateLimiter) -> RateLimiter {
     limiter(Policy::gcra("jobs", "1/s").wait_up_to(Duration::from_secs(60)))
 }
 

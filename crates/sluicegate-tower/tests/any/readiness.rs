@@ -5,8 +5,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::Request;
-use sluicegate_core::{InFlight, Policy, PolicyBuilder};
-use sluicegate_tower::{CallLimitLayer, InFlightLayer, OutgoingLayer, key_fn};
+use sluicegate_core::Policy;
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_tower::call::CallLimitLayer;
+use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::key::key_fn;
+use sluicegate_tower::outgoing::OutgoingLayer;
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceExt};
 
@@ -96,14 +101,14 @@ async fn each_is_ready_when_the_inner_service_is() {
     let limiter = limiter(Policy::gcra("api", "1/s"));
     forwards_readiness!(tower::layer::layer_fn(|inner| {
         let layer = CallLimitLayer::new(limiter.clone(), host);
-        tower::util::MapErr::new(layer.layer(inner), |error: sluicegate_tower::CallError<_>| {
+        tower::util::MapErr::new(layer.layer(inner), |error: sluicegate_tower::call::CallError<_>| {
             error.into_inner().unwrap()
         })
     }));
     forwards_readiness!(tower::layer::layer_fn(|inner| {
         tower::util::MapErr::new(
             OutgoingLayer::new().layer(inner),
-            |error: sluicegate_tower::CallError<_>| error.into_inner().unwrap(),
+            |error: sluicegate_tower::call::CallError<_>| error.into_inner().unwrap(),
         )
     }));
     let in_flight = InFlightLayer::new(InFlight::new("api", 1).unwrap());

@@ -10,10 +10,12 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
-use sluicegate_core::{
-    Ask, Clock, ConfigError, Inherit, Limiters, MemoryStore, Opened, Policy, PolicyBuilder, RateLimiter,
-    Store, StoreError, StoreErrorKind, Verdict,
-};
+use sluicegate_core::clock::Clock;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy};
+use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tower::Service;
@@ -46,16 +48,20 @@ impl Store for Broken {
         &self.limiters
     }
 
-    fn open(&self, policy: Arc<Policy>, _: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
-        Ok(Opened::new(policy, Arc::new(())))
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        _: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        Ok(PreparedPolicy::new(policy, Arc::new(())))
     }
 
-    fn decide(&self, _: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, _: &[Ask<'_>]) -> DecisionFuture {
         let error = || Err(StoreError::new(StoreErrorKind::Unavailable));
         if self.at_once {
-            return Verdict::ready(error());
+            return DecisionFuture::ready(error());
         }
-        Verdict::pending(async move {
+        DecisionFuture::pending(async move {
             tokio::task::yield_now().await;
             error()
         })
@@ -74,13 +80,17 @@ impl Store for Slow {
         &self.1
     }
 
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         self.0.open(policy, replaces)
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let verdict = self.0.decide(asks);
-        Verdict::pending(async move {
+        DecisionFuture::pending(async move {
             tokio::task::yield_now().await;
             verdict.await
         })

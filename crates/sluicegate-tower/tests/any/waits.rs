@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{InFlight, Policy, PolicyBuilder};
-use sluicegate_tower::{
-    CallError, CallLimitLayer, Extraction, InFlightLayer, KeyExtractor, Limit, OutgoingLayer, RateLimitLayer,
-    key_fn,
-};
+use sluicegate_core::Policy;
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_tower::call::{CallError, CallLimitLayer};
+use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::key::{Extraction, key_fn};
+use sluicegate_tower::outgoing::OutgoingLayer;
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tower::limit::ConcurrencyLimit;

@@ -6,8 +6,10 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
+use sluicegate_core::algorithm::Drain;
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{Algorithm, Decision, Drain, Outcome, Policy, PolicyBuilder, Quota};
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::{Algorithm, Decision, Outcome, Policy, Quota};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
@@ -36,7 +38,7 @@ fn any_limit() -> impl Strategy<Value = AnyLimit> {
             if window { quota } else { quota.burst(burst.max(3)) }
         });
         // A queue has one quota.
-        let most = if matches!(algorithm, Algorithm::LeakyBucket(Drain::Shape | Drain::ShapeAbove(_))) {
+        let most = if matches!(algorithm, Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_))) {
             1
         } else {
             usize::MAX
@@ -69,10 +71,10 @@ async fn says_one_thing(response: Response<Body>) -> Result<Option<u64>, TestCas
     prop_assert_eq!(reset, Some(seconds(decision.reset_after())));
     let policies = described(&response, "ratelimit-policy").expect("a field of the draft");
     let standings = described(&response, "ratelimit").expect("a field of the draft");
-    prop_assert_eq!(policies.len(), decision.standings().len());
-    prop_assert_eq!(standings.len(), decision.standings().len());
+    prop_assert_eq!(policies.len(), decision.quotas().len());
+    prop_assert_eq!(standings.len(), decision.quotas().len());
     for (((name, policy), (same_name, shown)), standing) in
-        policies.iter().zip(&standings).zip(decision.standings())
+        policies.iter().zip(&standings).zip(decision.quotas())
     {
         prop_assert_eq!(name, same_name);
         prop_assert_eq!(name, decision.quota_of(standing).expect("it is labelled").label());
@@ -99,7 +101,7 @@ async fn says_one_thing(response: Response<Body>) -> Result<Option<u64>, TestCas
     prop_assert_eq!(&problem["reset"], seconds(decision.reset_after()));
     let violated = problem["violated-policies"].as_array().expect("a list of names");
     prop_assert!(!violated.is_empty());
-    for ((name, shown), standing) in standings.iter().zip(decision.standings()) {
+    for ((name, shown), standing) in standings.iter().zip(decision.quotas()) {
         prop_assert_eq!(violated.iter().any(|violated| violated == name), !standing.passed());
         if !standing.passed() {
             prop_assert!(wait >= shown["t"], "Retry-After: {} is before t={} of {}", wait, shown["t"], name);

@@ -4,7 +4,9 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sluicegate_core::Policy;
-use sluicegate_tower::{OnMissingKey, RateLimitLayer, SimpleJson};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::key::OnMissingKey;
+use sluicegate_tower::respond::SimpleJson;
 use tower::Layer;
 
 use crate::support::{Body, Handler, anonymous, by_header, fields, from, on, send, store};

@@ -7,7 +7,9 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::{Policy, Store};
-use sluicegate_tower::{Headers, Limit, Meter, RateLimitLayer, Tiers};
+use sluicegate_tower::limits::Tiers;
+use sluicegate_tower::respond::HeaderFields;
+use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::readiness::{Slow, passes_in_every_order};
@@ -21,7 +23,7 @@ const FEATURES: u32 = 9;
 /// A layer with the features whose bits are set; its policies have names of their own in each.
 fn layer(store: &Arc<dyn Store>, which: &str, features: u32) -> RateLimitLayer {
     let has = |bit: u32| features >> bit & 1 == 1;
-    let limiter = |policy: sluicegate_core::PolicyBuilder| policy.on(Arc::clone(store)).unwrap();
+    let limiter = |policy: sluicegate_core::policy::PolicyBuilder| policy.on(Arc::clone(store)).unwrap();
     let name = |what: &str| format!("{what}-{which}-{features}");
     let mut builder = RateLimitLayer::builder(by_header(limiter(Policy::gcra(name("plain"), "1000/s"))));
     if has(0) {
@@ -62,7 +64,7 @@ fn layer(store: &Arc<dyn Store>, which: &str, features: u32) -> RateLimitLayer {
         builder = builder.exempt(|_| false).deny(|_| false).expose_headers();
     }
     if has(8) {
-        builder = builder.headers(Headers::None).without_extensions();
+        builder = builder.headers(HeaderFields::None).without_extensions();
     }
     builder.build().unwrap()
 }

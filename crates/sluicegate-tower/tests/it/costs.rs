@@ -3,7 +3,9 @@
 use http::{Request, StatusCode};
 use serde_json::json;
 use sluicegate_core::Policy;
-use sluicegate_tower::{Constant, Limit, method_in};
+use sluicegate_tower::Limit;
+use sluicegate_tower::key::Constant;
+use sluicegate_tower::limits::method_in;
 
 use crate::support::{answer, by_header, fields, from, number, on, problem, send, service, store};
 

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
-use sluicegate_core::{Algorithm, Anchor, Inherit, Policy};
+use sluicegate_core::algorithm::Anchor;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Algorithm, Policy};
 use sluicegate_tower::RateLimitLayer;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};

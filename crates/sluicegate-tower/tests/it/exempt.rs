@@ -2,9 +2,11 @@
 
 use http::{Method, Request, StatusCode};
 use sluicegate_core::Policy;
-use sluicegate_tower::{
-    ClientIp, Networks, PeerAddr, RateLimit, RateLimitLayer, Reason, Refusal, method_in, path_in, preflight,
-};
+use sluicegate_tower::key::{Networks, PeerAddr};
+use sluicegate_tower::limits::{method_in, path_in, preflight};
+use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::respond::{Refusal, RefusalReason};
+use sluicegate_tower::{ClientIp, RateLimitLayer};
 use tower::Layer;
 
 use crate::support::{Body, Handler, answer, by_header, fields, from, on, problem, send, store};
@@ -107,7 +109,7 @@ async fn what_is_exempt_is_not_denied() {
 async fn a_responder_is_told_that_it_was_the_list() {
     let (store, _) = store();
     let respond = |refusal: &Refusal<'_>| {
-        assert!(matches!(refusal.reason(), Reason::Blocked));
+        assert!(matches!(refusal.reason(), RefusalReason::Blocked));
         assert!(refusal.decision().is_none() && refusal.retry_after_seconds().is_none());
         http::Response::builder().status(404).body(Body::from("who?")).unwrap()
     };

@@ -9,7 +9,8 @@ use std::time::Duration;
 use http::StatusCode;
 use http::request::Parts;
 use sluicegate_core::{Policy, RateLimiter};
-use sluicegate_tower::{RateLimitLayer, RateLimitLayerBuilder};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
 use tower::{Layer, Service};
 
 use crate::support::{Handler, answer, by_header, fields, from, on, send, store};

@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::Policy;
-use sluicegate_tower::{Headers, LegacyReset, RateLimitLayer, RateLimitLayerBuilder, Refusal};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
+use sluicegate_tower::respond::{HeaderFields, LegacyReset, Refusal};
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{Body, Handler, by_header, fields, from, layer, number, on, send, store};
@@ -55,18 +57,18 @@ async fn browsers_are_told_which_fields_scripts_may_read() {
     const EXPOSE: &str = "access-control-expose-headers";
     let all = "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, ratelimit-policy, ratelimit";
     for (headers, allowed, refused) in [
-        (Headers::All, Some(all), format!("{all}, retry-after")),
+        (HeaderFields::All, Some(all), format!("{all}, retry-after")),
         (
-            Headers::Legacy,
+            HeaderFields::Legacy,
             Some("x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset"),
             "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, retry-after".to_owned(),
         ),
         (
-            Headers::Ietf,
+            HeaderFields::Ietf,
             Some("ratelimit-policy, ratelimit"),
             "ratelimit-policy, ratelimit, retry-after".to_owned(),
         ),
-        (Headers::None, None, "retry-after".to_owned()),
+        (HeaderFields::None, None, "retry-after".to_owned()),
     ] {
         let [first, _, third] = three(builder().headers(headers).expose_headers()).await;
         assert_eq!(first.headers().get(EXPOSE).map(|value| value.to_str().unwrap()), allowed);
@@ -82,7 +84,7 @@ async fn what_is_exposed_already_stays_so() {
         ("access-control-expose-headers", "ETag"),
         ("access-control-expose-headers", "X-RateLimit-Limit , x-request-id"),
     ]);
-    let outer = builder().headers(Headers::Legacy).expose_headers().build().unwrap();
+    let outer = builder().headers(HeaderFields::Legacy).expose_headers().build().unwrap();
     let response = send(&outer.layer(inner), from("ada")).await;
     let lines: Vec<_> = response.headers().get_all("access-control-expose-headers").iter().collect();
     assert_eq!(lines, ["ETag, X-RateLimit-Limit , x-request-id, x-ratelimit-remaining, x-ratelimit-reset"]);
@@ -128,7 +130,7 @@ async fn numbers_of_the_service_that_leave_less_are_not_loosened() {
         &[("x-ratelimit-limit", "50")],
     ];
     for (fields, limit) in theirs.into_iter().zip([50, 2, 2, 2]) {
-        let service = builder().headers(Headers::Legacy).build().unwrap().layer(setting(fields));
+        let service = builder().headers(HeaderFields::Legacy).build().unwrap().layer(setting(fields));
         let response = send(&service, from("ada")).await;
         assert_eq!(number(&response, "x-ratelimit-limit"), Some(limit));
         let left = if limit == 50 { 0 } else { 1 };
@@ -200,7 +202,7 @@ async fn fields_of_the_service_come_through_several_layers() {
 #[tokio::test]
 async fn what_the_service_says_is_left_is_not_loosened_where_it_names_no_limit() {
     let theirs = setting(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "5")]);
-    let service = builder().headers(Headers::Legacy).build().unwrap().layer(theirs);
+    let service = builder().headers(HeaderFields::Legacy).build().unwrap().layer(theirs);
     let response = send(&service, from("ada")).await;
     assert_eq!(fields(&response), ["x-ratelimit-remaining: 0", "x-ratelimit-reset: 5"]);
 }

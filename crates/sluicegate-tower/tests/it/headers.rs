@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use sluicegate_core::{ManualClock, Policy, PolicyBuilder};
-use sluicegate_tower::{Headers, RateLimit, RateLimitLayer};
+use sluicegate_core::Policy;
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::respond::HeaderFields;
 use tower::Layer;
 
 use crate::support::{Handler, by_header, described, fields, from, number, on, problem, send, store};
@@ -12,7 +16,7 @@ use crate::support::{Handler, by_header, described, fields, from, number, on, pr
 type Service = RateLimit<Handler>;
 
 /// The service behind these policies, all with the same key.
-fn behind<const N: usize>(headers: Headers, policies: [PolicyBuilder; N]) -> (Service, ManualClock) {
+fn behind<const N: usize>(headers: HeaderFields, policies: [PolicyBuilder; N]) -> (Service, ManualClock) {
     let (store, clock) = store();
     let mut limits = policies.into_iter().map(|policy| by_header(on(&store, policy)));
     let builder = RateLimitLayer::builder(limits.next().expect("at least one policy"));
@@ -34,7 +38,7 @@ async fn allowed_and_refused(service: &Service) -> (Vec<String>, Vec<String>) {
 }
 
 /// A window of a minute, 18 seconds after it began.
-async fn window(headers: Headers) -> (Vec<String>, Vec<String>) {
+async fn window(headers: HeaderFields) -> (Vec<String>, Vec<String>) {
     let (service, clock) = behind(headers, [Policy::fixed_window("login", "5/min")]);
     clock.advance(Duration::from_millis(18_100));
     allowed_and_refused(&service).await
@@ -42,7 +46,7 @@ async fn window(headers: Headers) -> (Vec<String>, Vec<String>) {
 
 #[tokio::test]
 async fn all_fields_of_a_window() {
-    let (allowed, refused) = window(Headers::All).await;
+    let (allowed, refused) = window(HeaderFields::All).await;
     assert_eq!(
         allowed,
         [
@@ -69,7 +73,7 @@ async fn all_fields_of_a_window() {
 
 #[tokio::test]
 async fn only_the_fields_of_old() {
-    let (allowed, refused) = window(Headers::Legacy).await;
+    let (allowed, refused) = window(HeaderFields::Legacy).await;
     assert_eq!(allowed, ["x-ratelimit-limit: 5", "x-ratelimit-remaining: 4", "x-ratelimit-reset: 42"]);
     assert_eq!(
         refused,
@@ -85,7 +89,7 @@ async fn only_the_fields_of_old() {
 
 #[tokio::test]
 async fn only_the_fields_of_the_draft() {
-    let (allowed, refused) = window(Headers::Ietf).await;
+    let (allowed, refused) = window(HeaderFields::Ietf).await;
     let policy = r#"ratelimit-policy: "login";q=5;w=60"#;
     assert_eq!(allowed, [policy, r#"ratelimit: "login";r=4;t=42"#]);
     assert_eq!(
@@ -96,14 +100,14 @@ async fn only_the_fields_of_the_draft() {
 
 #[tokio::test]
 async fn without_fields_a_refusal_still_says_when_to_come_back() {
-    let (allowed, refused) = window(Headers::None).await;
+    let (allowed, refused) = window(HeaderFields::None).await;
     assert!(allowed.is_empty(), "{allowed:?}");
     assert_eq!(refused, ["cache-control: no-store", "retry-after: 42"]);
 }
 
 #[tokio::test]
 async fn a_bucket_is_its_burst_in_the_time_that_refills_it() {
-    let (service, _) = behind(Headers::All, [Policy::gcra("search", "10/s burst 20")]);
+    let (service, _) = behind(HeaderFields::All, [Policy::gcra("search", "10/s burst 20")]);
     let (allowed, refused) = allowed_and_refused(&service).await;
     assert_eq!(
         allowed,
@@ -132,7 +136,7 @@ async fn a_bucket_is_its_burst_in_the_time_that_refills_it() {
 #[tokio::test]
 async fn of_several_quotas_all_are_named_and_the_tightest_speaks() {
     let payment = Policy::fixed_window("payment", "5/min").and("2/10s");
-    let (service, clock) = behind(Headers::All, [payment]);
+    let (service, clock) = behind(HeaderFields::All, [payment]);
     clock.advance(Duration::from_secs(4));
     let (allowed, refused) = allowed_and_refused(&service).await;
     let policy = r#"ratelimit-policy: "payment.1min";q=5;w=60, "payment.10s";q=2;w=10"#;
@@ -165,7 +169,7 @@ async fn of_several_quotas_all_are_named_and_the_tightest_speaks() {
 async fn of_several_limits_all_are_named_and_the_tightest_speaks() {
     // Just after the next window began, the unit of this one weighs less than one, and so nothing.
     let policies = [Policy::gcra("address", "60/min burst 3"), Policy::sliding_counter("account", "2/h")];
-    let (service, _) = behind(Headers::All, policies);
+    let (service, _) = behind(HeaderFields::All, policies);
     let (allowed, refused) = allowed_and_refused(&service).await;
     let policy = r#"ratelimit-policy: "address";q=3;w=3, "account";q=2;w=3600"#;
     assert_eq!(
@@ -201,7 +205,7 @@ async fn windows_below_a_second_are_left_out_and_longer_ones_rounded_up() {
         ("3/1001ms", r#"ratelimit-policy: "api";q=3;w=2"#),
         ("3/500ms burst 7", r#"ratelimit-policy: "api";q=7;w=2"#),
     ] {
-        let (service, _) = behind(Headers::Ietf, [Policy::gcra("api", quota)]);
+        let (service, _) = behind(HeaderFields::Ietf, [Policy::gcra("api", quota)]);
         let (_, refused) = allowed_and_refused(&service).await;
         assert!(refused.contains(&policy.to_owned()), "{quota}: {refused:?}");
         assert!(refused.contains(&"retry-after: 1".to_owned()), "{quota}: {refused:?}");
@@ -211,7 +215,7 @@ async fn windows_below_a_second_are_left_out_and_longer_ones_rounded_up() {
 #[tokio::test]
 async fn a_wait_is_rounded_up_to_whole_seconds() {
     for (elapsed_us, seconds) in [(0, 2), (1, 2), (499_999, 2), (500_000, 1), (500_001, 1), (1_499_999, 1)] {
-        let (service, clock) = behind(Headers::All, [Policy::gcra("api", "1/1500ms")]);
+        let (service, clock) = behind(HeaderFields::All, [Policy::gcra("api", "1/1500ms")]);
         send(&service, from("ada")).await;
         clock.advance(Duration::from_micros(elapsed_us));
         let refused = send(&service, from("ada")).await;
@@ -225,7 +229,7 @@ async fn a_wait_is_rounded_up_to_whole_seconds() {
 #[tokio::test]
 async fn a_refusal_explains_itself_as_the_draft_defines() {
     let payment = Policy::fixed_window("payment", "5/min").and("2/10s");
-    let (service, _) = behind(Headers::None, [payment]);
+    let (service, _) = behind(HeaderFields::None, [payment]);
     for _ in 0..2 {
         send(&service, from("ada")).await;
     }

@@ -2,8 +2,12 @@
 
 use http::StatusCode;
 use serde_json::json;
-use sluicegate_core::{Policy, PolicyBuilder};
-use sluicegate_tower::{Constant, Limit, RateLimit, RateLimitLayer, Refusal};
+use sluicegate_core::Policy;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_tower::key::Constant;
+use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::respond::Refusal;
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
 use crate::support::{Body, Handler, answer, by_header, fields, from, layer, on, problem, send, store};
@@ -53,7 +57,7 @@ async fn a_hidden_policy_is_in_no_field_and_no_body_and_refuses_all_the_same() {
         })
     );
     // Handlers are not clients.
-    assert_eq!(handler.last_seen().unwrap().standings().len(), 3);
+    assert_eq!(handler.last_seen().unwrap().quotas().len(), 3);
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::{
-    Constant, Extraction, KeyExtractor, Limit, MissingKey, OnMissingKey, RateLimitLayer, Tiers, method_in,
-};
+use sluicegate_tower::key::{Constant, Extraction, MissingKey, OnMissingKey};
+use sluicegate_tower::limits::{Tiers, method_in};
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{

@@ -3,10 +3,10 @@
 use http::request::Parts;
 use http::{Request, StatusCode};
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::{
-    Constant, Extraction, FromExtension, Header, KeyExtractor, Limit, MissingKey, OnMissingKey,
-    RateLimitLayer, key_fn,
+use sluicegate_tower::key::{
+    Constant, Extraction, FromExtension, HeaderKey, MissingKey, OnMissingKey, key_fn,
 };
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tower::Layer;
 
 use crate::support::{
@@ -19,7 +19,7 @@ async fn extractors_combine_to_one_bucket_per_combination() {
     struct User(u64);
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "5/min"));
-    let by_user_or_key = FromExtension::new(|user: &User| user.0).or(Header::new("x-key").unwrap());
+    let by_user_or_key = FromExtension::new(|user: &User| user.0).or(HeaderKey::new("x-key").unwrap());
     let by_path = key_fn(|parts| Some(parts.uri.path().to_owned()));
     let limit = Limit::new(limiter.clone()).key((by_user_or_key, by_path, Constant::new("v1")));
     let (service, _) = service(limit.on_missing_key(OnMissingKey::Reject(StatusCode::BAD_REQUEST)));
@@ -94,7 +94,7 @@ impl KeyExtractor for Nobody {
 async fn an_extractor_that_finds_nothing_late_leaves_it_to_the_next() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "5/min"));
-    let key = Nobody.or(Header::new("x-key").unwrap());
+    let key = Nobody.or(HeaderKey::new("x-key").unwrap());
     let reject = OnMissingKey::Reject(StatusCode::BAD_REQUEST);
     let (service, _) = service(Limit::new(limiter.clone()).key(key).on_missing_key(reject));
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use http::{Request, StatusCode};
-use sluicegate_core::{Algorithm, Anchor, MemoryStore, Policy, RateLimiter};
-use sluicegate_tower::{CallLimitLayer, Header, Limit, RateLimit, RateLimitLayer};
+use sluicegate_core::algorithm::Anchor;
+use sluicegate_core::{Algorithm, MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::call::CallLimitLayer;
+use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, Service, ServiceExt};
@@ -85,7 +89,7 @@ fn of(user: &str, address: &str) -> Request<()> {
 }
 
 fn under(limiter: RateLimiter, header: &'static str) -> Limit {
-    Limit::new(limiter).key(Header::new(header).unwrap())
+    Limit::new(limiter).key(HeaderKey::new(header).unwrap())
 }
 
 /// 100 a second for an address, and a user who waits a minute for each request.

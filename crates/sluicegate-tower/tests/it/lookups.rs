@@ -7,10 +7,11 @@ use http::StatusCode;
 use http::request::Parts;
 use serde_json::json;
 use sluicegate_core::{Decision, Policy};
-use sluicegate_tower::{
-    Extraction, KeyExtractor, Limit, RateLimit, RateLimitLayer, RateLimitLayerBuilder, Reason, Refusal,
-    SimpleJson, Tiers,
-};
+use sluicegate_tower::key::Extraction;
+use sluicegate_tower::limits::Tiers;
+use sluicegate_tower::rate_limit::{RateLimit, RateLimitLayerBuilder};
+use sluicegate_tower::respond::{Refusal, RefusalReason, SimpleJson};
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::Instant;
 use tower::Layer;
@@ -75,7 +76,7 @@ async fn a_request_whose_key_or_tier_does_not_come_is_answered_after_five_second
 #[tokio::test(start_paused = true)]
 async fn how_long_is_for_the_layer_to_say_and_its_responder_is_told() {
     let respond = |refusal: &Refusal<'_>| {
-        let Reason::LookupTimeout(longest) = refusal.reason() else { panic!("{refusal:?}") };
+        let RefusalReason::LookupTimeout(longest) = refusal.reason() else { panic!("{refusal:?}") };
         assert_eq!(longest, Duration::from_millis(20));
         http::Response::builder().status(refusal.status()).body(Body::from("late")).unwrap()
     };

@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{Inherit, ManualClock, MemoryStore, Policy, RateLimiter, Store, StoreErrorKind};
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_tower::{Meter, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
-use sluicegate_core::{Decision, Inherit, Policy, RateLimiter};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Decision, Policy, RateLimiter};
 use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::Layer;
 

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::{Policy, RateLimiter};
-use sluicegate_tower::{Limit, Meter, RateLimit, RateLimitLayer, Tiers};
+use sluicegate_tower::limits::Tiers;
+use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::{Layer, service_fn};
 
 use crate::meter::{left, metered};
@@ -46,7 +48,7 @@ async fn with_tiers_a_meter_charges_the_tier_of_its_request() {
         Ok("eve") => Some("enterprise"),
         _ => None,
     });
-    let limit = limit.key(sluicegate_tower::Header::new("x-key").unwrap());
+    let limit = limit.key(sluicegate_tower::key::HeaderKey::new("x-key").unwrap());
     let layer = RateLimitLayer::builder(limit.named("tokens")).meter().build().unwrap();
     let service = layer.layer(metered(|meter| async move {
         meter.of("tokens").settle(40).await.unwrap();

@@ -3,7 +3,8 @@
 use http::request::Parts;
 use http::{Request, StatusCode};
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::{Extraction, KeyExtractor, Limit, MissingKey, OnMissingKey, key_fn};
+use sluicegate_tower::key::{Extraction, MissingKey, OnMissingKey, key_fn};
+use sluicegate_tower::{KeyExtractor, Limit};
 
 use crate::log::Log;
 use crate::support::{anonymous, answer, by_header, fields, from, on, problem, send, service, store};

@@ -1,11 +1,11 @@
 //! A server that does not pass on who connects: a mistake that is seen at the first request.
 
 use http::StatusCode;
-use sluicegate_core::{InFlight, Key, Policy};
-use sluicegate_tower::{
-    ClientIp, Constant, Header, InFlightLayer, KeyExtractor, Limit, OnMissingKey, PeerIp, RateLimitLayer,
-    key_fn,
-};
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::{Key, Policy};
+use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::key::{Constant, HeaderKey, OnMissingKey, key_fn};
+use sluicegate_tower::{ClientIp, KeyExtractor, Limit, PeerIp, RateLimitLayer};
 use tower::{Layer, ServiceExt};
 
 use crate::log::Log;
@@ -76,7 +76,7 @@ async fn another_status_and_skipping_can_be_chosen_too() {
 
 #[tokio::test]
 async fn an_or_behind_the_peer_is_asked_and_a_tuple_with_it_is_not_shared() {
-    let header = || Header::new("x-key").unwrap();
+    let header = || HeaderKey::new("x-key").unwrap();
     let nobody = || key_fn(|_| None::<u64>);
     let behind = || ClientIp::behind(["10.0.0.0/8"]).unwrap();
     assert_eq!(status(PeerIp::new().or(Constant::new("all"))).await, 200);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::json;
 use sluicegate_core::{Decision, Policy, RateLimiter};
-use sluicegate_tower::{RateLimit, RateLimitLayer, Reason, Refusal};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::respond::{Refusal, RefusalReason};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt};
@@ -134,7 +136,7 @@ async fn layers_around_a_full_queue_give_back_what_they_spent() {
 #[tokio::test(start_paused = true)]
 async fn a_responder_is_told_how_long_the_wait_would_have_been() {
     let respond = |refusal: &Refusal<'_>| {
-        let Reason::QueueFull(wait) = refusal.reason() else { panic!("{refusal:?}") };
+        let RefusalReason::QueueFull(wait) = refusal.reason() else { panic!("{refusal:?}") };
         assert_eq!((wait, refusal.retry_after_seconds()), (Duration::from_millis(1_500), Some(2)));
         http::Response::builder().status(refusal.status()).body(Body::from("full")).unwrap()
     };

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::{Constant, Extraction, KeyExtractor, Limit, PeerAddr, RateLimitLayer, key_fn};
+use sluicegate_tower::key::{Constant, Extraction, PeerAddr, key_fn};
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 

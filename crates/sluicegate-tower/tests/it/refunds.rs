@@ -93,7 +93,7 @@ async fn a_layer_that_shows_nothing_gives_back_as_well() {
     let (store, _) = store();
     let login = on(&store, Policy::gcra("login", "2/min"));
     let layer = RateLimitLayer::builder(failures(login.clone()))
-        .headers(sluicegate_tower::Headers::None)
+        .headers(sluicegate_tower::respond::HeaderFields::None)
         .without_extensions()
         .build()
         .unwrap();

@@ -9,8 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use sluicegate_core::{ConfigErrorKind, Decision, Inherit, Outcome, Policy};
-use sluicegate_tower::{Constant, Headers, Limit, RateLimitLayer, Reason, Refusal};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Decision, Outcome, Policy};
+use sluicegate_tower::key::Constant;
+use sluicegate_tower::respond::{HeaderFields, Refusal, RefusalReason};
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{
@@ -97,7 +101,7 @@ async fn a_closure_answers_with_any_body_and_the_layer_adds_the_fields() {
     let (store, _) = store();
     let respond = |refusal: &Refusal<'_>| {
         assert_eq!(refusal.request().headers["x-key"], "ada");
-        assert!(matches!(refusal.reason(), Reason::Exceeded(decision) if !decision.is_allowed()));
+        assert!(matches!(refusal.reason(), RefusalReason::Exceeded(decision) if !decision.is_allowed()));
         assert_eq!(
             (refusal.status(), refusal.retry_after_seconds()),
             (StatusCode::TOO_MANY_REQUESTS, Some(60))
@@ -107,7 +111,8 @@ async fn a_closure_answers_with_any_body_and_the_layer_adds_the_fields() {
         response.body(Own("calm down")).unwrap()
     };
     let limit = by_header(on(&store, Policy::gcra("api", "1/min")));
-    let layer = RateLimitLayer::builder(limit).headers(Headers::Legacy).respond(respond).build().unwrap();
+    let layer =
+        RateLimitLayer::builder(limit).headers(HeaderFields::Legacy).respond(respond).build().unwrap();
     let inner = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(Own("hello")))));
     let service = layer.layer(inner);
     assert_eq!(service.clone().oneshot(from("ada")).await.unwrap().body().0, "hello");

@@ -5,8 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{Algorithm, Anchor, Inherit, Policy, RateLimiter, Refill};
-use sluicegate_tower::{CallLimitLayer, Meter, RateLimitLayer};
+use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Algorithm, Policy, RateLimiter};
+use sluicegate_tower::call::CallLimitLayer;
+use sluicegate_tower::{Meter, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt};
 
 use crate::meter::{left, metered};

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use sluicegate_core::{
-    Ask, ConfigError, Inherit, Limiters, MemoryStore, Opened, Policy, Store, StoreError, StoreErrorKind,
-    Verdict,
-};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy};
+use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
 
 /// A memory store whose answers come late, or not at all.
 pub(crate) struct Remote {
@@ -37,14 +37,18 @@ impl Store for Remote {
         &self.limiters
     }
 
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         self.memory.open(policy, replaces)
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let verdict = self.memory.decide(asks);
         let fails = *self.fails.lock().unwrap();
-        Verdict::pending(async move {
+        DecisionFuture::pending(async move {
             tokio::task::yield_now().await;
             fails.map_or(verdict.await, |kind| Err(StoreError::new(kind)))
         })

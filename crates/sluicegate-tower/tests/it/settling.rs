@@ -5,7 +5,8 @@ use std::future::{Ready, ready};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{Clock, ManualClock, Policy};
+use sluicegate_core::Policy;
+use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_tower::RateLimitLayer;
 use tower::{Layer, Service, service_fn};
 

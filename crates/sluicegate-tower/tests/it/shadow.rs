@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use sluicegate_core::{Inherit, Policy, RateLimiter, Store, StoreErrorKind};
-use sluicegate_tower::{Header, Headers, Limit, Meter, OnMissingKey, RateLimitLayer, ShadowCount, Tiers};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Policy, RateLimiter, Store};
+use sluicegate_tower::key::{HeaderKey, OnMissingKey};
+use sluicegate_tower::limits::{ShadowCount, Tiers};
+use sluicegate_tower::respond::HeaderFields;
+use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::Layer;
 
 use crate::log::Log;
@@ -38,7 +43,7 @@ async fn a_shadow_never_refuses_and_is_never_seen() {
         for name in ["ratelimit", "ratelimit-policy"] {
             assert_eq!(described(&response, name).unwrap().len(), 1);
         }
-        assert_eq!(handler.last_seen().unwrap().standings().len(), 1);
+        assert_eq!(handler.last_seen().unwrap().quotas().len(), 1);
     }
     assert_eq!(numbers(&layer.shadow_counts()), [("stricter", [2, 0, 3, 0])]);
 }
@@ -103,7 +108,7 @@ async fn a_shadow_that_would_make_requests_wait_lets_them_go_and_counts_them() {
 async fn a_shadow_refuses_nobody_for_want_of_a_key() {
     let (store, _) = store();
     let limit = Limit::new(on(&store, Policy::gcra("api", "1/min").shadow()))
-        .key(Header::new("x-key").unwrap())
+        .key(HeaderKey::new("x-key").unwrap())
         .on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED));
     let layer = RateLimitLayer::new(limit);
     assert_eq!(send(&layer.layer(Handler::default()), anonymous()).await.status(), StatusCode::OK);
@@ -221,7 +226,8 @@ async fn a_layer_that_shows_nothing_tries_policies_out_as_well() {
     let (store, _) = store();
     let enforced = by_header(on(&store, Policy::gcra("api", "10/min")));
     let tried = by_header(on(&store, Policy::gcra("tried", "1/min").shadow()));
-    let builder = RateLimitLayer::builder(enforced).and(tried).headers(Headers::None).without_extensions();
+    let builder =
+        RateLimitLayer::builder(enforced).and(tried).headers(HeaderFields::None).without_extensions();
     let layer = builder.build().unwrap();
     let service = layer.layer(Handler::default());
     for _ in 0..3 {

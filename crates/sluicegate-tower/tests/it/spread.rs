@@ -7,7 +7,9 @@ use std::time::Duration;
 use http::Response;
 use serde_json::json;
 use sluicegate_core::{Decision, Policy};
-use sluicegate_tower::{Headers, RateLimitLayer, RateLimitLayerBuilder, SimpleJson};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
+use sluicegate_tower::respond::{HeaderFields, SimpleJson};
 use tower::Layer;
 
 use crate::support::{Body, Handler, by_header, described, from, layer, number, on, problem, send, store};
@@ -19,7 +21,7 @@ fn one_a_minute() -> RateLimitLayerBuilder {
 /// The refusal that comes after one request was let through.
 async fn refused<R>(builder: RateLimitLayerBuilder<R>) -> Response<Body>
 where
-    R: sluicegate_tower::Respond<Body>,
+    R: sluicegate_tower::respond::Respond<Body>,
 {
     let service = builder.build().unwrap().layer(Handler::default());
     assert_eq!(number(&send(&service, from("ada")).await, "retry-after"), None);
@@ -60,7 +62,7 @@ async fn a_part_of_a_second_is_rounded_up_and_no_number_overflows() {
 
 #[tokio::test]
 async fn a_random_one_is_never_below_the_true_wait_nor_beyond_the_longest() {
-    for headers in [Headers::All, Headers::None] {
+    for headers in [HeaderFields::All, HeaderFields::None] {
         let builder = one_a_minute().headers(headers).spread_retry_after(Duration::from_secs(30));
         let service = builder.build().unwrap().layer(Handler::default());
         send(&service, from("ada")).await;

@@ -4,8 +4,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{Decision, ManualClock, Outcome, Policy};
-use sluicegate_tower::{Header, Headers, Limit, RateLimit, RateLimitLayer};
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::{Decision, Outcome, Policy};
+use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::respond::HeaderFields;
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service};
 
 use crate::support::{
@@ -52,7 +56,7 @@ async fn three_layers_look_like_one() {
         ]
     );
     let decision: &Decision = response.extensions().get().expect("the merged decision");
-    assert_eq!((decision.standings().len(), decision.policy().map(Policy::name)), (3, Some("c")));
+    assert_eq!((decision.quotas().len(), decision.policy().map(Policy::name)), (3, Some("c")));
 }
 
 #[tokio::test]
@@ -65,8 +69,8 @@ async fn handlers_see_the_innermost_decision_and_clients_of_the_stack_the_merged
     let seen = handler.last_seen().expect("the request carried a decision");
     assert_eq!((seen.remaining(), seen.policy().map(Policy::name)), (19, Some("inner")));
     let merged: &Decision = response.extensions().get().expect("the response carries a decision");
-    assert_eq!((merged.outcome(), merged.standings().len(), merged.remaining()), (Outcome::Allowed, 2, 9));
-    let labels = merged.standings().iter().map(|standing| merged.quota_of(standing).unwrap().label());
+    assert_eq!((merged.outcome(), merged.quotas().len(), merged.remaining()), (Outcome::Allowed, 2, 9));
+    let labels = merged.quotas().iter().map(|standing| merged.quota_of(standing).unwrap().label());
     assert_eq!(labels.collect::<Vec<_>>(), ["outer", "inner"]);
 }
 
@@ -104,7 +108,7 @@ async fn an_outer_layer_without_extensions_does_not_hide_why_the_inner_one_refus
 async fn fields_of_an_inner_layer_survive_an_outer_one_that_shows_none() {
     let (store, _) = store();
     let outer = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("outer", "100/min"))));
-    let service = outer.headers(Headers::None).build().unwrap();
+    let service = outer.headers(HeaderFields::None).build().unwrap();
     let service = service.layer(layer(&store, "inner", "5/min").layer(Handler::default()));
     let response = send(&service, from("ada")).await;
     assert_eq!(number(&response, "x-ratelimit-limit"), Some(5));
@@ -192,7 +196,7 @@ fn one_policy_twice_in_one_layer_is_refused_when_the_layer_is_made() {
     // Headers could not tell the two apart, and with one key each request would spend twice.
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "5/min"));
-    let by_client = Limit::new(limiter.clone()).key(Header::new("x-client").unwrap());
+    let by_client = Limit::new(limiter.clone()).key(HeaderKey::new("x-client").unwrap());
     let error = RateLimitLayer::builder(by_header(limiter)).and(by_client).build().unwrap_err();
     assert!(error.to_string().contains("\"api\" is there twice"), "{error}");
 }

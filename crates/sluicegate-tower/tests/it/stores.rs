@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use sluicegate_core::{
-    Ask, Basis, ConfigError, Decision, Inherit, Limiters, OnOutage, Opened, Outcome, Policy, PolicyBuilder,
-    Resilient, Store, StoreErrorKind, Verdict,
-};
-use sluicegate_tower::{Constant, Limit, RateLimitLayer, Reason, Refusal};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, PreparedPolicy};
+use sluicegate_core::{ConfigError, Decision, OnOutage, Outcome, Policy, Resilient, Store};
+use sluicegate_tower::key::Constant;
+use sluicegate_tower::respond::{Refusal, RefusalReason};
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
 use crate::remote::Remote;
@@ -60,17 +63,21 @@ impl Store for Dark {
         &self.1
     }
 
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         self.0.open(policy, replaces)
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let denies = asks.iter().any(|ask| ask.policy().policy().on_outage() == OnOutage::Deny);
         let outcome = if denies { Outcome::Denied } else { Outcome::Allowed };
         let verdict = self.0.decide(asks);
         let rest = verdict.now().unwrap().unwrap();
-        let decision = Decision::new(outcome, 0, 0, rest.standings().iter().copied());
-        Verdict::ready(Ok(decision.on_basis(Basis::Outage)))
+        let decision = Decision::new(outcome, 0, 0, rest.quotas().iter().copied());
+        DecisionFuture::ready(Ok(decision.by(DecidedBy::Outage)))
     }
 }
 
@@ -87,7 +94,7 @@ async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
     assert_eq!((passed.status(), fields(&passed)), (StatusCode::OK, vec![]));
     assert!(passed.extensions().get::<Decision>().is_none() && handler.last_seen().is_none());
     let respond = |refusal: &Refusal<'_>| {
-        assert!(matches!(refusal.reason(), Reason::Outage(None)) && refusal.decision().is_none());
+        assert!(matches!(refusal.reason(), RefusalReason::Outage(None)) && refusal.decision().is_none());
         http::Response::builder().status(refusal.status()).body("closed".into()).unwrap()
     };
     let closed = in_the_dark(Policy::gcra("api", "1/min").on_outage(OnOutage::Deny));
@@ -106,12 +113,18 @@ impl Store for Alone {
         &self.1
     }
 
-    fn open(&self, policy: Arc<Policy>, replaces: Option<(&Opened, Inherit)>) -> Result<Opened, ConfigError> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
         self.0.open(policy, replaces)
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> Verdict {
-        Verdict::ready(self.0.decide(asks).now().unwrap().map(|decision| decision.on_basis(Basis::Fallback)))
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        DecisionFuture::ready(
+            self.0.decide(asks).now().unwrap().map(|decision| decision.by(DecidedBy::Fallback)),
+        )
     }
 }
 

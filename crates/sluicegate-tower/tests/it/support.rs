@@ -12,10 +12,13 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use sfv::{BareItem, List, ListEntry, Parser};
-use sluicegate_core::{
-    Clock, Decision, ManualClock, MemoryStore, Policy, PolicyBuilder, RateLimiter, Verdict,
-};
-use sluicegate_tower::{Header, Limit, RateLimit, RateLimitLayer};
+use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::{Decision, MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt};
 
@@ -54,7 +57,7 @@ pub(crate) fn on(store: &MemoryStore, policy: PolicyBuilder) -> RateLimiter {
 
 /// A limit whose key is the header `x-key`.
 pub(crate) fn by_header(limiter: RateLimiter) -> Limit {
-    Limit::new(limiter).key(Header::new("x-key").expect("a good name"))
+    Limit::new(limiter).key(HeaderKey::new("x-key").expect("a good name"))
 }
 
 /// A request with the header `x-key`.
@@ -115,7 +118,7 @@ where
 }
 
 /// The answer of a memory store, which is there at once.
-pub(crate) fn answer(verdict: Verdict) -> Decision {
+pub(crate) fn answer(verdict: DecisionFuture) -> Decision {
     verdict.now().expect("memory answers at once").expect("memory has an answer")
 }
 

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use http::{Request, StatusCode};
 use serde_json::json;
-use sluicegate_core::{ConfigError, Inherit, MemoryStore, Policy, RateLimiter};
-use sluicegate_tower::{Constant, Limit, RateLimitLayer, Tiers, TiersBuilder};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::key::Constant;
+use sluicegate_tower::limits::{Tiers, TiersBuilder};
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
 use crate::support::{

@@ -2,14 +2,18 @@
 
 use http::Response;
 use sluicegate_core::Policy;
-use sluicegate_tower::{Headers, RateLimitLayer};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::respond::HeaderFields;
 use tower::Layer;
 
 use crate::header_modes::{builder, setting};
 use crate::support::{Body, by_header, described, fields, from, layer, on, send, store};
 
 /// The response of a service that sets these fields, behind 2 a minute called `api`.
-async fn behind_api(headers: Headers, theirs: &'static [(&'static str, &'static str)]) -> Response<Body> {
+async fn behind_api(
+    headers: HeaderFields,
+    theirs: &'static [(&'static str, &'static str)],
+) -> Response<Body> {
     send(&builder().headers(headers).build().unwrap().layer(setting(theirs)), from("ada")).await
 }
 
@@ -25,14 +29,14 @@ const OURS: [&str; 5] = [
 async fn a_quota_of_our_name_that_leaves_more_is_ours_in_every_field() {
     // It stayed in the lists, while X-RateLimit-Remaining said 1.
     let theirs = &[("ratelimit-policy", r#""api";q=9;w=10"#), ("ratelimit", r#""api";r=7;t=3"#)];
-    assert_eq!(fields(&behind_api(Headers::All, theirs).await), OURS);
+    assert_eq!(fields(&behind_api(HeaderFields::All, theirs).await), OURS);
 }
 
 #[tokio::test]
 async fn a_quota_of_our_name_that_leaves_less_is_theirs_in_every_field() {
     let theirs = &[("ratelimit-policy", r#""api";q=9;w=10"#), ("ratelimit", r#""api";r=0;t=3"#)];
     assert_eq!(
-        fields(&behind_api(Headers::All, theirs).await),
+        fields(&behind_api(HeaderFields::All, theirs).await),
         [
             r#"ratelimit-policy: "api";q=9;w=10"#,
             r#"ratelimit: "api";r=0;t=3"#,
@@ -42,9 +46,9 @@ async fn a_quota_of_our_name_that_leaves_less_is_theirs_in_every_field() {
         ]
     );
     let told = ["x-ratelimit-limit: 9", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 3"];
-    assert_eq!(fields(&behind_api(Headers::Legacy, theirs).await)[2..], told);
+    assert_eq!(fields(&behind_api(HeaderFields::Legacy, theirs).await)[2..], told);
     // Of equal numbers the longer wait is the tighter one; the policy that theirs leaves out is ours.
-    let told = fields(&behind_api(Headers::All, &[("ratelimit", r#""api";r=1;t=31"#)]).await);
+    let told = fields(&behind_api(HeaderFields::All, &[("ratelimit", r#""api";r=1;t=31"#)]).await);
     let [policy, .., limit, remaining, _] = OURS;
     assert_eq!(told, [policy, r#"ratelimit: "api";r=1;t=31"#, limit, remaining, "x-ratelimit-reset: 31"]);
 }
@@ -72,7 +76,7 @@ async fn layers_around_such_a_service_keep_to_the_tighter_of_the_two() {
 async fn a_name_inside_of_another_is_another() {
     // The text of one was looked for in the line of the other.
     let theirs = &[("ratelimit-policy", r#""my\"api\"";q=9;w=10"#), ("ratelimit", r#""x";r=3;by="api""#)];
-    let response = behind_api(Headers::Ietf, theirs).await;
+    let response = behind_api(HeaderFields::Ietf, theirs).await;
     for name in ["ratelimit-policy", "ratelimit"] {
         let names: Vec<_> = described_names(&response, name);
         assert_eq!((names.len(), names[1].as_str()), (2, "api"), "{names:?}");
@@ -100,11 +104,11 @@ async fn a_list_that_cannot_be_read_is_not_joined_with_ours() {
         &[("ratelimit", "\u{e9}"), ("ratelimit-policy", r#"("up");q=3"#)],
         &[("ratelimit", ""), ("ratelimit-policy", " ")],
     ] {
-        assert_eq!(fields(&behind_api(Headers::All, theirs).await), OURS, "{theirs:?}");
+        assert_eq!(fields(&behind_api(HeaderFields::All, theirs).await), OURS, "{theirs:?}");
     }
     // One that can be read stays, beside one that cannot.
     let theirs = &[("ratelimit", "garbage, here"), ("ratelimit-policy", r#""up";q=3"#)];
-    let response = behind_api(Headers::Ietf, theirs).await;
+    let response = behind_api(HeaderFields::Ietf, theirs).await;
     assert_eq!(fields(&response), [r#"ratelimit-policy: "up";q=3, "api";q=2;w=60"#, OURS[1]]);
 }
 

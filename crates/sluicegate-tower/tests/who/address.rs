@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::StatusCode;
-use sluicegate_tower::{ClientIp, ForwardedFaults, KeyExtractor, OnMalformed, PeerIp};
+use sluicegate_tower::key::{ForwardedFaults, OnMalformed};
+use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 use crate::support::{PROXY, address, anonymous, behind_ten, found, from};
 
@@ -250,7 +251,7 @@ fn b27_without_a_peer_there_is_no_address_and_the_reason_says_what_to_do() {
     // Who says that nobody else can connect, has no need of a peer: behind a Unix socket there is none.
     assert_eq!(found(&ClientIp::hops(1).unwrap(), &anonymous(&lists)), Ok(address("1.1.1.1")));
     assert!(found(&ClientIp::hops(2).unwrap(), &anonymous(&lists)).is_err());
-    let single = ClientIp::behind_anyone().header("x-real-ip").unwrap();
+    let single = ClientIp::insecure_behind_anyone().header("x-real-ip").unwrap();
     assert_eq!(found(&single, &anonymous(&[("x-real-ip", "1.1.1.1")])), Ok(address("1.1.1.1")));
     assert!(found(&single, &anonymous(&[])).is_err());
 }
@@ -270,7 +271,7 @@ fn b28_of_fewer_hops_than_there_are_proxies_the_peer_is_the_client() {
 #[test]
 fn believing_anyone_takes_the_leftmost_address() {
     let list = [("x-forwarded-for", "6.6.6.6, 198.51.100.7")];
-    check("anyone", &ClientIp::behind_anyone(), "203.0.113.5", &list, "6.6.6.6");
+    check("anyone", &ClientIp::insecure_behind_anyone(), "203.0.113.5", &list, "6.6.6.6");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 
-use sluicegate_tower::{ClientIp, Networks, PeerIp, RequestPath};
+use sluicegate_tower::key::{Networks, RequestPath};
+use sluicegate_tower::{ClientIp, PeerIp};
 
 use crate::support::{PROXY, address, behind_ten, found, from};
 

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use sluicegate_core::ConfigError;
-use sluicegate_tower::{ApiKey, ClientIp, Cookie, Networks, PeerIp};
+use sluicegate_tower::key::{ApiKey, Cookie, Networks};
+use sluicegate_tower::{ClientIp, PeerIp};
 
 use crate::support::{PROXY, address, behind_ten, found, from};
 
@@ -45,7 +46,10 @@ fn a_network_with_bits_behind_its_prefix_is_the_network_around_it() {
 #[test]
 fn trusting_everybody_has_to_be_said_by_name() {
     for all in ["0.0.0.0/0", "::/0", "::ffff:0:0/96", "10.0.0.1/0"] {
-        refused(ClientIp::behind(["10.0.0.0/8", all]), &["/0 would let every client", "behind_anyone()"]);
+        refused(
+            ClientIp::behind(["10.0.0.0/8", all]),
+            &["/0 would let every client", "insecure_behind_anyone()"],
+        );
     }
     refused(ClientIp::behind(["0.0.0.0/1", "128.0.0.0/1"]), &["0.0.0.0/0 would let every client"]);
     refused(ClientIp::behind([""; 0]), &["no proxies are named"]);

@@ -3,7 +3,8 @@
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use sluicegate_core::Key;
-use sluicegate_tower::{ApiKey, Bearer, Cookie, Extraction, Header, KeyExtractor, PeerIp, key_fn};
+use sluicegate_tower::key::{ApiKey, Bearer, Cookie, Extraction, HeaderKey, key_fn};
+use sluicegate_tower::{KeyExtractor, PeerIp};
 
 use crate::support::{address, anonymous, found, from};
 
@@ -30,7 +31,7 @@ fn b29_a_blank_api_key_is_a_missing_one_and_leaves_it_to_the_next() {
 #[test]
 fn b30_oversized_values_share_one_bucket_that_nobody_else_has() {
     let large = |fill: u8, length: usize| x_api_key(&vec![fill; length]);
-    for key in [&api_key() as &dyn KeyExtractor, &Header::new("x-api-key").unwrap()] {
+    for key in [&api_key() as &dyn KeyExtractor, &HeaderKey::new("x-api-key").unwrap()] {
         let found = |parts: &Parts| key.extract(parts).now().unwrap().unwrap();
         let oversize = found(&large(b'a', 100 * 1_024));
         assert_eq!(oversize, found(&large(b'b', 8 * 1_024 + 1)));
@@ -83,7 +84,7 @@ fn b32_two_different_values_are_refused_and_nothing_stands_in_for_them() {
 
 #[test]
 fn b33_parts_do_not_run_into_each_other() {
-    let key = (Header::new("tenant").unwrap(), Header::new("user").unwrap());
+    let key = (HeaderKey::new("tenant").unwrap(), HeaderKey::new("user").unwrap());
     let of =
         |tenant: &str, user: &str| found(&key, &anonymous(&[("tenant", tenant), ("user", user)])).unwrap();
     let keys = [of("a_b", "c"), of("a", "b_c"), of("b_c", "a"), of("a", "b"), of("b", "a")];
@@ -239,7 +240,7 @@ async fn b38_an_extractor_that_panics_takes_down_its_request_only() {
 
 #[test]
 fn b39_what_looks_alike_is_not_alike() {
-    let header = Header::new("x-api-key").unwrap();
+    let header = HeaderKey::new("x-api-key").unwrap();
     let alike = ["admin", "Admin", "\u{430}dmin", "admin\u{200b}", "a\u{300}dmin", "\u{e0}dmin"];
     for (i, a) in alike.iter().enumerate() {
         for b in &alike[..i] {

@@ -7,7 +7,8 @@ use http::request::Parts;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 use sluicegate_core::Key;
-use sluicegate_tower::{ApiKey, BearerJwt, KeyExtractor, PeerIp};
+use sluicegate_tower::key::{ApiKey, BearerJwt};
+use sluicegate_tower::{KeyExtractor, PeerIp};
 
 use crate::support::{address, anonymous, found, from};
 

@@ -1,6 +1,7 @@
 //! Lists of who is exempt or kept out.
 
-use sluicegate_tower::{ApiKey, Bearer, ClientIp, Cookie, Networks, OnMalformed, PeerIp};
+use sluicegate_tower::key::{ApiKey, Bearer, Cookie, Networks, OnMalformed};
+use sluicegate_tower::{ClientIp, PeerIp};
 
 use crate::support::{PROXY, anonymous, behind_ten, from};
 

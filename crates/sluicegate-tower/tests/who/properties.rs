@@ -5,7 +5,8 @@ use http::request::Parts;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluicegate_core::Key;
-use sluicegate_tower::{ApiKey, Bearer, ClientIp, Cookie, Header, RequestPath};
+use sluicegate_tower::ClientIp;
+use sluicegate_tower::key::{ApiKey, Bearer, Cookie, HeaderKey, RequestPath};
 
 use crate::support::{PROXY, anonymous, behind_ten, found, from};
 
@@ -49,8 +50,8 @@ fn extractors() -> [(&'static str, ClientIp); 6] {
         ("forwarded", behind_ten().forwarded()),
         ("x-real-ip", behind_ten().header("x-real-ip").unwrap()),
         ("x-forwarded-for", ClientIp::hops(3).unwrap()),
-        ("forwarded", ClientIp::behind_anyone().forwarded()),
-        ("x-forwarded-for", ClientIp::behind_anyone().nat64()),
+        ("forwarded", ClientIp::insecure_behind_anyone().forwarded()),
+        ("x-forwarded-for", ClientIp::insecure_behind_anyone().nat64()),
     ]
 }
 
@@ -128,7 +129,7 @@ proptest! {
             let _ = found(&Bearer::new(), &parts);
             let _ = found(&Cookie::new("a").unwrap(), &parts);
             let _ = found(&ApiKey::header("x-api-key").unwrap(), &parts);
-            let _ = found(&Header::new("x-api-key").unwrap(), &parts);
+            let _ = found(&HeaderKey::new("x-api-key").unwrap(), &parts);
         }
         if let Ok(uri) = path.parse() {
             let mut parts = anonymous(&[]);

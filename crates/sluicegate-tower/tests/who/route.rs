@@ -2,7 +2,7 @@
 
 use http::{Method, Uri};
 use sluicegate_core::Key;
-use sluicegate_tower::{RequestMethod, RequestPath};
+use sluicegate_tower::key::{RequestMethod, RequestPath};
 
 use crate::support::{anonymous, found};
 
@@ -59,7 +59,8 @@ mod routes {
     use http::request::Parts;
     use http::{Request, StatusCode};
     use sluicegate_core::{Key, MemoryStore, Policy};
-    use sluicegate_tower::{Extraction, KeyExtractor, Limit, RateLimitLayer, Route};
+    use sluicegate_tower::key::{Extraction, Route};
+    use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
     use tower::ServiceExt;
 
     /// Remembers what it found.

@@ -3,7 +3,8 @@
 use http::request::Parts;
 use http::{HeaderValue, Request};
 use sluicegate_core::Key;
-use sluicegate_tower::{ClientIp, KeyExtractor, MissingKey, PeerAddr};
+use sluicegate_tower::key::{MissingKey, PeerAddr};
+use sluicegate_tower::{ClientIp, KeyExtractor};
 
 /// The proxy that all requests come from, unless said otherwise.
 pub(crate) const PROXY: &str = "10.0.0.9";

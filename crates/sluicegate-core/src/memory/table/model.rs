@@ -2,7 +2,8 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::*;
-use crate::{Algorithm, Anchor, Quota};
+use crate::algorithm::Anchor;
+use crate::{Algorithm, Quota};
 
 /// Adds one to what the table knows of a key, as a decision does.
 fn add_one(table: &Table<3, 2, false>, key: u64) {

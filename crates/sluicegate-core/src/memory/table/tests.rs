@@ -1,5 +1,6 @@
 use super::*;
-use crate::{Algorithm, Anchor, Quota};
+use crate::algorithm::Anchor;
+use crate::{Algorithm, Quota};
 
 fn rule(algorithm: Algorithm) -> Rule {
     let quota = Quota::new(1_000, std::time::Duration::from_millis(1));

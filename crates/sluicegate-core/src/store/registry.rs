@@ -1,0 +1,95 @@
+//! Which policies are open on a store, for authors of stores.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::policy::Policy;
+use crate::store::PreparedPolicy;
+
+/// The policies that are open on a store, by name, each with what the store prepared for it.
+///
+/// Equal policies share what was prepared; a different one under a name in use is refused, for it would take over
+/// buckets that are not its own. A name is free again when the last limiter that used it is gone.
+pub struct Registry<T> {
+    /// Of each name those that are still in use, the youngest last.
+    open: Mutex<HashMap<String, Vec<Open<T>>>>,
+}
+
+type Open<T> = (Arc<Policy>, Weak<T>);
+
+impl<T: Send + Sync + 'static> Registry<T> {
+    /// Opens a policy: with what was prepared for an equal one, or with what `prepare` makes. A replacement that is dropped
+    /// unused leaves the policy that it was to replace where it was.
+    ///
+    /// # Errors
+    /// What `prepare` returns; and when the name is in use for a different policy, unless it is the one `replaced`.
+    pub fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaced: Option<&PreparedPolicy>,
+        prepare: impl FnOnce(&Arc<Policy>) -> Result<T, ConfigError>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, policies| {
+            policies.retain(|(_, prepared)| prepared.strong_count() > 0);
+            !policies.is_empty()
+        });
+        let policies = open.entry(policy.name().to_owned()).or_default();
+        let current =
+            policies.iter().rev().find_map(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
+        match (current, replaced) {
+            // Another limiter of the same policy may have been replaced by this one already.
+            (Some((current, prepared)), replaced)
+                if policy.is_like(current) && replaced.is_none_or(|old| !old.has(&prepared)) =>
+            {
+                return Ok(PreparedPolicy::new(Arc::clone(current), prepared));
+            }
+            (Some((current, _)), None) => return Err(name_taken(&policy, current)),
+            (_, Some(replaced)) if replaced.policy().name() != policy.name() => {
+                return Err(ConfigError::new(
+                    ConfigErrorKind::Policy,
+                    format!(
+                        "policy {:?} cannot replace {:?}: their names must be equal",
+                        policy.name(),
+                        replaced.policy().name()
+                    ),
+                ));
+            }
+            _ => {}
+        }
+        let prepared = Arc::new(prepare(&policy)?);
+        policies.push((Arc::clone(&policy), Arc::downgrade(&prepared)));
+        Ok(PreparedPolicy::new(policy, prepared))
+    }
+
+    /// What was prepared for all policies that are still in use, those that were replaced among them.
+    pub fn prepared(&self) -> Vec<Arc<T>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().flatten().filter_map(|(_, prepared)| prepared.upgrade()).collect()
+    }
+}
+
+pub(crate) fn name_taken(policy: &Policy, current: &Policy) -> ConfigError {
+    ConfigError::new(
+        ConfigErrorKind::NameTaken,
+        format!(
+            "the name {:?} is taken on this store by another policy ({current}): give this one ({policy}) another name, or replace that one",
+            policy.name()
+        ),
+    )
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Self { open: Mutex::default() }
+    }
+}
+
+impl<T> fmt::Debug for Registry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(open.values().flatten().map(|(policy, _)| policy.to_string())).finish()
+    }
+}

@@ -1,0 +1,183 @@
+//! Which requests wait for what, and which turns were left: what the lock of the queues guards.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::class::Class;
+use super::queues::Waiting;
+use super::slot::{Costs, Line, Receipts, Slot, Under};
+use crate::decision::Decision;
+use crate::store::DecisionFuture;
+
+/// Turns that are kept for others, of one limiter. What is left beyond that is lost.
+const MOST_SPARES: usize = 65_536;
+
+/// How many turns that were left are looked at for one request: work that grows with nothing that others do.
+const MOST_LOOKED_AT: usize = 16;
+
+/// Requests by what they wait for.
+#[derive(Default)]
+pub(super) struct Lines {
+    next: u64,
+    by_key: HashMap<Line, Group>,
+    /// Requests that may go, and were not polled since.
+    pub(super) come: HashMap<u64, Box<Decision>>,
+    /// The turns that were left, in order of time.
+    pub(super) left: BTreeMap<(Instant, u64), Line>,
+}
+
+/// Those that have limiters and keys in common.
+#[derive(Default)]
+pub(super) struct Group {
+    classes: BTreeMap<Costs, Class>,
+    /// Turns that nobody waits for any more and that the store did not take back, in order of time.
+    spares: BTreeMap<(Instant, u64), (Costs, Slot)>,
+    /// Turns that are on their way back to the store.
+    pub(super) returning: VecDeque<(Costs, Slot, DecisionFuture)>,
+}
+
+/// What others have to be told when the lock is open again.
+#[derive(Default)]
+pub(super) struct News {
+    pub(super) wakers: SmallVec<[Waker; 2]>,
+    /// What other limits held for turns that have come.
+    held: Vec<Receipts>,
+}
+
+impl Lines {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub(super) fn class(&mut self, waiting: &Waiting) -> Option<&mut Class> {
+        self.by_key.get_mut(&waiting.under.line)?.classes.get_mut(&waiting.under.costs)
+    }
+
+    /// The same line, once for all that wait in it.
+    pub(super) fn shared(&self, line: Line) -> Line {
+        self.by_key.get_key_value(&line).map_or(line, |(known, _)| Arc::clone(known))
+    }
+
+    pub(super) fn group(&mut self, line: &Line) -> &mut Group {
+        self.by_key.entry(line.clone()).or_default()
+    }
+
+    /// Keeps a turn that was left for the next request, unless there are too many of those.
+    pub(super) fn keep(&mut self, line: &Line, costs: Costs, slot: Slot) {
+        if slot.at() > Instant::now() && self.note_left(line, &slot) {
+            self.group(line).spares.insert(slot.place(), (costs, slot));
+        }
+    }
+
+    /// Whether there is room for one turn more that was left.
+    pub(super) fn note_left(&mut self, line: &Line, slot: &Slot) -> bool {
+        let has_room = self.left.len() < MOST_SPARES;
+        if has_room {
+            self.left.insert(slot.place(), line.clone());
+        }
+        has_room
+    }
+
+    pub(super) fn join(
+        &mut self,
+        under: &Under,
+        line: &Line,
+        costs: &Costs,
+        number: u64,
+        slot: Slot,
+        now: Instant,
+    ) -> (Instant, News) {
+        let mut news = self.advance(under, line, costs, now);
+        let class = self.group(line).classes.entry(costs.clone()).or_default();
+        let at_latest = class.enter(number, slot);
+        news.wakers.extend(class.news());
+        (at_latest, news)
+    }
+
+    /// Lets all go whose slot has come, whether they are polled or not.
+    pub(super) fn advance(&mut self, under: &Under, line: &Line, costs: &Costs, now: Instant) -> News {
+        let mut news = News::default();
+        let Some(class) = self.by_key.get_mut(line).and_then(|group| group.classes.get_mut(costs)) else {
+            return news;
+        };
+        while let Some((number, waker, decision)) = class.pop_due(now) {
+            news.held.extend(under.held(&decision));
+            self.come.insert(number, decision);
+            news.wakers.extend(waker);
+        }
+        news.wakers.extend(class.news());
+        self.tidy(line, costs);
+        news
+    }
+
+    /// The earliest of the turns that were left, of those that are large enough and come until then.
+    pub(super) fn take_spare(&mut self, line: &Line, costs: &Costs, until: Instant) -> Option<Slot> {
+        let group = self.by_key.get_mut(line)?;
+        let mut spares = group.spares.iter().take(MOST_LOOKED_AT).take_while(|((at, _), _)| *at <= until);
+        let fits = |of: &Costs| of.iter().zip(costs).all(|(of, cost)| of >= cost);
+        let place = spares.find_map(|(place, (of, _))| fits(of).then_some(*place))?;
+        self.left.remove(&place);
+        group.spares.remove(&place).map(|(_, slot)| slot)
+    }
+
+    pub(super) fn take_latest_spare(&mut self, line: &Line) -> Option<(Costs, Slot)> {
+        let (place, spare) = self.by_key.get_mut(line)?.spares.pop_last()?;
+        self.left.remove(&place);
+        Some(spare)
+    }
+
+    pub(super) fn next_returning(&mut self, line: &Line) -> Option<(Costs, Slot, DecisionFuture)> {
+        self.by_key.get_mut(line)?.returning.pop_front()
+    }
+
+    /// Forgets the turns that were left and have passed, a few at a time.
+    pub(super) fn forget_due(&mut self, now: Instant) {
+        for _ in 0..MOST_LOOKED_AT {
+            let Some(due) = self.left.first_entry().filter(|left| left.key().0 <= now) else { return };
+            let (place, line) = due.remove_entry();
+            let Some(group) = self.by_key.get_mut(&line) else { continue };
+            group.spares.remove(&place);
+            while group.returning.front().is_some_and(|(_, slot, _)| slot.at() <= now) {
+                group.returning.pop_front();
+            }
+            self.remove_if_empty(&line);
+        }
+    }
+
+    pub(super) fn tidy(&mut self, line: &Line, costs: &Costs) {
+        let Some(group) = self.by_key.get_mut(line) else { return };
+        if group.classes.get(costs).is_some_and(Class::is_empty) {
+            group.classes.remove(costs);
+        }
+        self.remove_if_empty(line);
+    }
+
+    pub(super) fn remove_if_empty(&mut self, line: &Line) {
+        let is_empty =
+            |group: &Group| group.classes.is_empty() && group.spares.is_empty() && group.returning.is_empty();
+        if self.by_key.get(line).is_some_and(is_empty) {
+            self.by_key.remove(line);
+        }
+    }
+}
+
+impl News {
+    /// Not under the lock: whoever is woken may leave at once.
+    pub(super) fn tell(self, under: &Under) {
+        self.wakers.into_iter().for_each(Waker::wake);
+        for receipts in &self.held {
+            // The store begins with it at once; nobody has to wait for its answer.
+            drop(under.depart(receipts));
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A store that gives turns, and takes them back, as a test says.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::error::{ConfigError, StoreError, StoreErrorKind};
+use crate::limiter::Limiters;
+use crate::limiter::{Inherit, Turn};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, Trace};
+use crate::{Decision, Key, Outcome, Policy, RateLimiter, Store};
+
+/// What the store says to a turn that is given up.
+pub(super) enum Says {
+    Taken,
+    Kept,
+    Lost,
+    Later(oneshot::Receiver<bool>),
+}
+
+#[derive(Default)]
+pub(super) struct Scripted {
+    limiters: Limiters,
+    script: Mutex<Script>,
+}
+
+#[derive(Default)]
+pub(super) struct Script {
+    /// When the turns come that are reserved next, in seconds from the start.
+    pub(super) turns: VecDeque<u64>,
+    /// What is said to the turns that are given up next; all others are taken back.
+    pub(super) says: VecDeque<Says>,
+    /// The turns that were given up, and those that have come, by their time in seconds.
+    pub(super) given_up: Vec<u64>,
+    pub(super) departed: Vec<u64>,
+    /// Whether the first ask of each call only holds its units.
+    pub(super) holds: bool,
+    pub(super) refuses: bool,
+    now: u64,
+}
+
+impl Scripted {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub(super) fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
+    }
+
+    pub(super) fn limiter(self: &Arc<Self>, name: &str) -> RateLimiter {
+        RateLimiter::new(Arc::clone(self) as Arc<dyn Store>, Policy::gcra(name, "1/s").build().unwrap())
+            .unwrap()
+    }
+
+    /// A turn of these limiters that comes at that second.
+    pub(super) async fn turn(&self, at: u64, under: &[(&RateLimiter, u64)]) -> Turn {
+        self.script().turns.push_back(at);
+        let key = Key::from("ada");
+        let mode = Some(Mode::Reserve { longest: Duration::MAX });
+        let asks = under.iter().map(|(limiter, cost)| (*limiter, &key, *cost, mode));
+        let decision = RateLimiter::decide_all(asks).await.unwrap();
+        Turn::new(decision, under.iter().map(|(limiter, cost)| ((*limiter).clone(), key.clone(), *cost)))
+    }
+
+    /// Later turns are reserved at that second.
+    pub(super) async fn advance_to(&self, second: u64) {
+        let by = second - std::mem::replace(&mut self.script().now, second);
+        tokio::time::sleep(Duration::from_secs(by)).await;
+    }
+}
+
+impl Store for Scripted {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        _: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        Ok(PreparedPolicy::new(policy, Arc::new(())))
+    }
+
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        let mut script = self.script();
+        let at_us = asks[0].receipt().map_or(0, crate::limiter::Receipt::at_us);
+        let passed = match asks[0].mode() {
+            Mode::Return => {
+                script.given_up.push(at_us / 1_000_000);
+                match script.says.pop_front().unwrap_or(Says::Taken) {
+                    Says::Taken => true,
+                    Says::Kept => false,
+                    Says::Lost => {
+                        return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Timeout)));
+                    }
+                    Says::Later(answer) => {
+                        return DecisionFuture::pending(async {
+                            let passed =
+                                answer.await.map_err(|_| StoreError::new(StoreErrorKind::Timeout))?;
+                            Ok(decision(passed, 0, 0, [(1, false)]))
+                        });
+                    }
+                }
+            }
+            Mode::Depart => {
+                script.departed.push(at_us / 1_000_000);
+                true
+            }
+            _ => !script.refuses,
+        };
+        let at = script.turns.pop_front().unwrap_or(script.now);
+        let held = (0..asks.len()).map(|ask| script.holds && ask == 0);
+        let standings = asks.iter().map(Ask::cost).zip(held).collect::<Vec<_>>();
+        DecisionFuture::ready(Ok(decision(passed, script.now, at - script.now, standings)))
+    }
+}
+
+fn decision(passed: bool, now: u64, delay: u64, asks: impl IntoIterator<Item = (u64, bool)>) -> Decision {
+    let outcome = if passed { Outcome::Allowed } else { Outcome::Denied };
+    let (costs, held): (Vec<_>, Vec<_>) = asks.into_iter().unzip();
+    let standing =
+        |(ask, cost)| QuotaStatus::new((ask, 0), passed, 1, 0, 1_000_000, 1_000_000).spending(cost);
+    let traces: Box<[_]> = held.into_iter().map(|held| Trace { held, ..Trace::default() }).collect();
+    Decision::new(outcome, now * 1_000_000, delay * 1_000_000, (0..).zip(costs).map(standing))
+        .with_traces(traces)
+}

@@ -1,0 +1,171 @@
+//! What the URLs of servers look like.
+
+use redis::{ConnectionInfo, IntoConnectionInfo};
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
+
+use super::{Target, tcp};
+use crate::tls::Tls;
+
+impl Target {
+    /// Reads a URL; see [`RedisStore::connect`](crate::RedisStore::connect) for the forms.
+    pub(crate) fn parse(url: &str, tls: Tls) -> Result<Self, ConfigError> {
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| refused(url, "there is no \"://\" in it"))?;
+        if scheme.starts_with("rediss") && info("rediss://localhost", url).is_ok() {
+            tls.check()?;
+        }
+        match scheme {
+            "redis" | "rediss" => Ok(Self::Standalone { info: Box::new(info(url, url)?), tls }),
+            "redis+cluster" | "rediss+cluster" => {
+                let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+                let (login, hosts, path) = split(rest);
+                if !matches!(path, "" | "0") {
+                    return Err(refused(url, "a Cluster has database 0 only, and no master's name"));
+                }
+                let nodes = hosts.split(',').map(|host| info(&format!("{plain}://{login}{host}"), url));
+                Ok(Self::Cluster { nodes: nodes.collect::<Result<_, _>>()?, tls })
+            }
+            "redis+sentinel" | "rediss+sentinel" => {
+                let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
+                let (login, hosts, path) = split(rest);
+                let (master, db) = path.split_once('/').unwrap_or((path, "0"));
+                if master.is_empty() {
+                    return Err(refused(url, "the name of the master is missing behind the sentinels"));
+                }
+                let sentinels = hosts.split(',').map(|host| {
+                    let host = if has_port(host) { host.to_owned() } else { format!("{host}:26379") };
+                    Ok(info(&format!("redis://{host}"), url)?.addr().clone())
+                });
+                let sentinels = sentinels.collect::<Result<_, ConfigError>>()?;
+                let info = Box::new(info(&format!("{plain}://{login}localhost/{db}"), url)?);
+                Ok(Self::Sentinel { sentinels, master: master.to_owned(), info, tls })
+            }
+            _ => Err(refused(url, "its scheme is not one of redis, rediss, redis+sentinel, redis+cluster")),
+        }
+    }
+}
+
+fn info(url: &str, shown: &str) -> Result<ConnectionInfo, ConfigError> {
+    match url.into_connection_info() {
+        Ok(info) => Ok(info.set_tcp_settings(tcp())),
+        Err(error) => Err(refused(shown, &error.to_string())),
+    }
+}
+
+/// The colons of an IPv6 address are in its brackets.
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(']').map_or(host, |(_, port)| port).contains(':')
+}
+
+/// `user:password@`, the hosts, and what comes behind the slash.
+fn split(rest: &str) -> (String, &str, &str) {
+    let (login, hosts) = rest.rsplit_once('@').map_or((String::new(), rest), |(l, h)| (format!("{l}@"), h));
+    let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));
+    (login, hosts, path)
+}
+
+/// An error that shows the URL without the password in it.
+fn refused(url: &str, problem: &str) -> ConfigError {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let shown = match rest.rsplit_once('@') {
+        Some((_, hosts)) => format!("***@{hosts}"),
+        // Where the host was forgotten, the password stands in the place of the port.
+        None => match rest.split_once(':') {
+            Some((_, port)) if !port.starts_with(|c: char| c.is_ascii_digit()) => "***".to_owned(),
+            _ => rest.to_owned(),
+        },
+    };
+    let shown = if scheme.is_empty() { shown } else { format!("{scheme}://{shown}") };
+    ConfigError::new(
+        ConfigErrorKind::Store,
+        format!(
+            "{shown:?} is not the URL of a Redis: {problem}; write redis://host:6379/0, rediss://user:password@host, redis+sentinel://host:26379,host:26379/master or redis+cluster://host:7000,host:7001"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::ConnectionAddr;
+
+    use super::*;
+
+    fn message(url: &str) -> String {
+        match Target::parse(url, Tls::default()) {
+            Ok(target) => panic!("{url} is taken for {target}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn each_kind_of_deployment_has_a_url() {
+        for (url, shown) in [
+            ("redis://localhost", "localhost:6379"),
+            ("redis://ada:secret@10.0.0.1:7000/3", "10.0.0.1:7000"),
+            ("redis+sentinel://a,b:7000/main", "master main of 2 sentinels"),
+            ("redis+sentinel://[::1],[::1]:7000/main", "master main of 2 sentinels"),
+            ("redis+sentinel://ada:secret@a,b,c/main/2", "master main of 3 sentinels"),
+            ("redis+cluster://a:7000", "cluster of 1 known nodes"),
+            ("redis+cluster://ada:secret@a:7000,b:7001", "cluster of 2 known nodes"),
+        ] {
+            let target = Target::parse(url, Tls::default()).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(target.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn sentinels_are_asked_at_their_own_port_and_the_master_gets_the_login() {
+        let Ok(Target::Sentinel { sentinels, info, .. }) =
+            Target::parse("redis+sentinel://ada:secret@a,b:7000/main/2", Tls::default())
+        else {
+            panic!("it is a Sentinel URL");
+        };
+        assert_eq!(sentinels.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:26379", "b:7000"]);
+        let Ok(Target::Sentinel { sentinels: of_v6, .. }) =
+            Target::parse("redis+sentinel://[::1],[::1]:7000/main", Tls::default())
+        else {
+            panic!("it is a Sentinel URL");
+        };
+        let port = |at: &ConnectionAddr| match at {
+            ConnectionAddr::Tcp(_, port) => *port,
+            other => panic!("{other}"),
+        };
+        assert_eq!(of_v6.iter().map(port).collect::<Vec<_>>(), [26_379, 7_000]);
+        let redis = info.redis_settings();
+        assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ada"), Some("secret"), 2));
+    }
+
+    /// In the background, where rustls would panic, nobody could tell what is missing.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_without_a_crypto_provider_is_refused_before_anybody_connects() {
+        for url in ["rediss://localhost", "rediss+cluster://a:7000", "rediss+sentinel://a/main"] {
+            let message = message(url);
+            assert!(message.contains("no rustls crypto provider is installed: call"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_refused_url_says_what_would_be_accepted_and_hides_the_password() {
+        for url in [
+            "ada:hunter2@localhost:6379",
+            "http://ada:hunter2@localhost",
+            "redis://ada:hunter2@local host:99999",
+            "redis://ada:hunter2@localhost:99999",
+            "redis://ada:hunter2@localhost/database",
+            "redis://ada:hunter2",
+            "redis+sentinel://ada:hunter2@a,b",
+            "redis+sentinel://ada:hunter2@a,b/main/x",
+            "redis+cluster://ada:hunter2@a:7000,b:x",
+            "redis+cluster://ada:hunter2@a:7000/3",
+            "redis+cluster://ada:hunter2@",
+            "redis+cluster://ada:hunter2@a@b:x",
+        ] {
+            let message = message(url);
+            assert!(!message.contains("hunter2"), "{message}");
+            assert!(message.contains("write redis://host:6379/0"), "{message}");
+        }
+        assert!(message("http://localhost").contains("http"), "what is not secret is shown");
+    }
+}

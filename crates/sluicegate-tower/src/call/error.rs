@@ -1,0 +1,148 @@
+//! What a limited call fails with: [`CallError`].
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use sluicegate_core::error::BoxError;
+use sluicegate_core::{Decision, Outcome, StoreError};
+
+/// Why a call behind a [`CallLimitLayer`](crate::call::CallLimitLayer), or one that goes out, gave no response.
+///
+/// It reads like the error of the service when it is that: in a chain of sources each message comes once.
+///
+/// ```
+/// use std::error::Error;
+/// use std::io;
+/// use sluicegate_tower::call::CallError;
+///
+/// let error = CallError::Inner(io::Error::other("the disk is full"));
+/// assert_eq!(error.to_string(), "the disk is full");
+/// assert!(error.source().is_none() && !error.is_refusal());
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CallError<E> {
+    /// It exceeds its limit, and has spent nothing; the service was not called.
+    Limited(Box<Decision>),
+    /// The store gave no answer, and the policy denies then; the service was not called.
+    Store(StoreError),
+    /// The other side asked to be left alone for this long from now, which is longer than the call may wait; it was not
+    /// made. Only calls that go out fail so.
+    HeldOff(Duration),
+    /// It would have had to wait for this long, and as many calls as may wait do so already; it has spent nothing, and
+    /// the service was not called.
+    QueueFull(Duration),
+    /// The service was called, and failed.
+    Inner(E),
+}
+
+impl<E> CallError<E> {
+    /// Whether the service was not called at all.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::Inner(_))
+    }
+
+    /// The shortest wait after which the same call could pass, if that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Limited(decision) => decision.retry_after(),
+            Self::HeldOff(wait) | Self::QueueFull(wait) => Some(*wait),
+            Self::Store(_) | Self::Inner(_) => None,
+        }
+    }
+
+    /// What was decided, if the call exceeds its limit.
+    pub fn decision(&self) -> Option<&Decision> {
+        match self {
+            Self::Limited(decision) => Some(decision),
+            _ => None,
+        }
+    }
+
+    /// The error of the service, if it is that.
+    pub fn into_inner(self) -> Option<E> {
+        match self {
+            Self::Inner(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The same refusal, or the service's error as it is: for services whose error is a box, which is no
+    /// [`Error`] itself. A refusal in the box is a `CallError<Infallible>`.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_core::error::BoxError;
+    /// use sluicegate_tower::call::{CallError, CallLimitLayer};
+    /// use tower::{ServiceBuilder, service_fn};
+    ///
+    /// let jobs = Policy::gcra("jobs", "10/s").on(&MemoryStore::new())?;
+    /// let service = ServiceBuilder::new()
+    ///     .map_err(CallError::<BoxError>::into_box)
+    ///     .layer(CallLimitLayer::new(jobs, |tenant: &u64| *tenant))
+    ///     .service(service_fn(|_: u64| async { Err::<(), BoxError>("broken".into()) }));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn into_box(self) -> BoxError
+    where
+        E: Into<BoxError>,
+    {
+        let refusal: CallError<Infallible> = match self {
+            Self::Limited(decision) => CallError::Limited(decision),
+            Self::Store(error) => CallError::Store(error),
+            Self::HeldOff(wait) => CallError::HeldOff(wait),
+            Self::QueueFull(wait) => CallError::QueueFull(wait),
+            Self::Inner(error) => return error.into(),
+        };
+        refusal.into()
+    }
+}
+
+#[cfg(feature = "outgoing")]
+impl CallError<Infallible> {
+    /// A refusal as that of any service.
+    pub(crate) fn of_call<E>(self) -> CallError<E> {
+        match self {
+            Self::Limited(decision) => CallError::Limited(decision),
+            Self::Store(error) => CallError::Store(error),
+            Self::HeldOff(wait) => CallError::HeldOff(wait),
+            Self::QueueFull(wait) => CallError::QueueFull(wait),
+            Self::Inner(never) => match never {},
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for CallError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limited(decision) => match (decision.outcome(), decision.retry_after()) {
+                (Outcome::Impossible, _) => write!(
+                    f,
+                    "the call costs more than the {} units that its limit ever lets pass at once",
+                    decision.limit()
+                ),
+                (_, Some(wait)) => write!(f, "the rate limit is exceeded: try again in {wait:?}"),
+                (_, None) => f.write_str("the rate limit is exceeded"),
+            },
+            Self::Store(_) => f.write_str("the rate limiter gave no answer"),
+            Self::HeldOff(wait) => write!(f, "the server asked not to be called for another {wait:?}"),
+            Self::QueueFull(wait) => write!(
+                f,
+                "too many calls are waiting for their turn, which would come in {wait:?}: try again then, or raise longest_queue"
+            ),
+            Self::Inner(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for CallError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Inner(error) => error.source(),
+            Self::Limited(_) | Self::HeldOff(_) | Self::QueueFull(_) => None,
+        }
+    }
+}

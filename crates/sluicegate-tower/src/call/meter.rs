@@ -1,0 +1,75 @@
+//! Whose bucket a call spends from, and how much: [`CallKey`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use sluicegate_core::Key;
+
+/// Says whose bucket a call spends from, and how much.
+///
+/// Implemented by closures that return a key: `|job: &Job| job.tenant`.
+///
+/// ```
+/// use sluicegate_core::Key;
+/// use sluicegate_tower::call::CallKey;
+///
+/// struct Query { tenant: u64, rows: u64 }
+///
+/// struct PerRow;
+///
+/// impl CallKey<Query> for PerRow {
+///     fn key(&self, query: &Query) -> Key {
+///         query.tenant.into()
+///     }
+///
+///     fn cost(&self, query: &Query) -> u64 {
+///         query.rows
+///     }
+/// }
+/// ```
+pub trait CallKey<Req>: Send + Sync + 'static {
+    /// Whose bucket.
+    fn key(&self, request: &Req) -> Key;
+
+    /// How many units. Default: 1. A call of 0 units passes and spends nothing.
+    fn cost(&self, request: &Req) -> u64 {
+        _ = request;
+        1
+    }
+}
+
+impl<F, Req, K> CallKey<Req> for F
+where
+    F: Fn(&Req) -> K + Send + Sync + 'static,
+    K: Into<Key>,
+{
+    fn key(&self, request: &Req) -> Key {
+        self(request).into()
+    }
+}
+
+/// The keys of one meter with costs from a closure; see [`CallLimitLayer::cost`](crate::call::CallLimitLayer::cost).
+pub struct WithCost<M, C> {
+    pub(crate) meter: Arc<M>,
+    pub(crate) cost: C,
+}
+
+impl<M, C, Req> CallKey<Req> for WithCost<M, C>
+where
+    M: CallKey<Req>,
+    C: Fn(&Req) -> u64 + Send + Sync + 'static,
+{
+    fn key(&self, request: &Req) -> Key {
+        self.meter.key(request)
+    }
+
+    fn cost(&self, request: &Req) -> u64 {
+        (self.cost)(request)
+    }
+}
+
+impl<M, C> fmt::Debug for WithCost<M, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithCost").finish_non_exhaustive()
+    }
+}

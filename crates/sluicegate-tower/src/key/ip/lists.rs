@@ -1,0 +1,84 @@
+//! Lists of networks as predicates, for clients that are exempt or kept out.
+
+use std::net::IpAddr;
+
+use http::request::Parts;
+
+use super::walk::End;
+use super::{ClientIp, Networks, PeerIp};
+
+impl ClientIp {
+    /// Whether a request's client is in one of these networks: not so if its address is unknown.
+    ///
+    /// An address is unknown if no peer is known, and whenever the header of a trusted proxy has a
+    /// [fault](crate::key::ForwardedFaults): missing, unreadable, too long, there twice. The proxy's address then stands in for the
+    /// client's as a key, but it is on no list: [`outside`](Self::outside) does not hold for it either.
+    ///
+    /// ```
+    /// use sluicegate_tower::ClientIp;
+    /// use sluicegate_tower::key::Networks;
+    ///
+    /// let client_ip = ClientIp::behind(["10.0.0.0/8"])?;
+    /// let from_the_office = client_ip.within(Networks::new(["203.0.113.0/24"])?);
+    /// # let parts = http::Request::new(()).into_parts().0;
+    /// assert!(!from_the_office(&parts));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn within(
+        &self,
+        networks: Networks,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+        let this = self.clone();
+        move |parts| this.certain(parts).is_some_and(|ip| networks.contains(ip))
+    }
+
+    /// Whether a request's client is in none of these networks: not so if its address is unknown, as
+    /// [`within`](Self::within) says.
+    ///
+    /// Where a request of unknown origin has to be kept out or limited as well, write `!within(parts)`:
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::{ClientIp, RateLimitLayer};
+    /// use sluicegate_tower::key::Networks;
+    ///
+    /// let office = ClientIp::behind(["10.0.0.0/8"])?.within(Networks::new(["203.0.113.0/24"])?);
+    /// let layer = RateLimitLayer::builder(Policy::gcra("admin", "10/s").on(&MemoryStore::new())?)
+    ///     .deny(move |parts| !office(parts))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn outside(
+        &self,
+        networks: Networks,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+        let this = self.clone();
+        move |parts| this.certain(parts).is_some_and(|ip| !networks.contains(ip))
+    }
+
+    /// The client's address if nothing else stands in for it.
+    fn certain(&self, parts: &Parts) -> Option<IpAddr> {
+        let End { ip, fault } = self.find(parts);
+        ip.filter(|_| fault.is_none()).map(|ip| self.grouping.address(ip))
+    }
+}
+
+impl PeerIp {
+    /// Whether a request comes from one of these networks: not so if its peer is unknown.
+    pub fn within(
+        &self,
+        networks: Networks,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+        let this = *self;
+        move |parts| this.address(parts).is_some_and(|ip| networks.contains(ip))
+    }
+
+    /// Whether a request comes from none of these networks: not so if its peer is unknown.
+    pub fn outside(
+        &self,
+        networks: Networks,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+        let this = *self;
+        move |parts| this.address(parts).is_some_and(|ip| !networks.contains(ip))
+    }
+}

@@ -1,0 +1,182 @@
+//! The path that a client wrote, in one of its many spellings: [`RequestPath`].
+
+use http::request::Parts;
+
+use crate::key::bounded;
+use crate::key::{Extraction, KeyExtractor};
+
+/// One bucket per path, for services without a router that names its routes. Where there is one, use `Route`.
+///
+/// A server may take many spellings for one path, and whoever finds one that it does take and this does not, has another
+/// bucket. So a path is put into a normal form first:
+///
+/// | spelling | normal form |
+/// |---|---|
+/// | `//login`, `/./login`, `/a/../login` | `/login`: empty and dot segments are resolved |
+/// | `/%6cogin`, `/%7Eada` | `/login`, `/~ada`: unreserved characters are decoded |
+/// | `/a%2fb` | `/a%2Fb`: an encoded slash stays one, with its digits in upper case |
+/// | `/login;x=1` | `/login`: parameters of segments are cut off |
+/// | `/login/` | `/login`, unless [`keep_trailing_slash`](Self::keep_trailing_slash) |
+/// | `/LOGIN` | `/LOGIN`, unless [`lowercase`](Self::lowercase) |
+/// | `/login?x`, `http://host/login` | `/login`: query, scheme and host are no part of it |
+///
+/// Clients choose paths, and so have as many buckets as they want: combine it with a limit that they cannot choose.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestPath {
+    lowercase: bool,
+    keep_trailing_slash: bool,
+}
+
+impl RequestPath {
+    /// Paths in their normal form.
+    pub const fn new() -> Self {
+        Self { lowercase: false, keep_trailing_slash: false }
+    }
+
+    /// Takes ASCII letters in any case for the same, for servers that do. Default: they differ.
+    #[must_use]
+    pub const fn lowercase(mut self) -> Self {
+        self.lowercase = true;
+        self
+    }
+
+    /// Tells `/login/` from `/login`, for servers that do. Default: they are the same.
+    #[must_use]
+    pub const fn keep_trailing_slash(mut self) -> Self {
+        self.keep_trailing_slash = true;
+        self
+    }
+
+    /// The path in its normal form, which is itself in normal form.
+    fn normal(self, path: &str) -> Vec<u8> {
+        let Some(path) = path.strip_prefix('/') else { return path.into() };
+        let mut normal = Vec::with_capacity(path.len() + 1);
+        for segment in path.split('/') {
+            let begin = normal.len();
+            normal.push(b'/');
+            decode_unreserved(segment.split(';').next().unwrap_or_default(), &mut normal);
+            match &normal[begin + 1..] {
+                b"" | b"." => normal.truncate(begin),
+                b".." => {
+                    normal.truncate(begin);
+                    let parent = normal.iter().rposition(|&byte| byte == b'/');
+                    normal.truncate(parent.unwrap_or(0));
+                }
+                _ => {}
+            }
+        }
+        if normal.is_empty() || (self.keep_trailing_slash && path.ends_with('/')) {
+            normal.push(b'/');
+        }
+        if self.lowercase {
+            normal.make_ascii_lowercase();
+        }
+        normal
+    }
+}
+
+impl KeyExtractor for RequestPath {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        Extraction::found(bounded(&self.normal(parts.uri.path())))
+    }
+}
+
+/// RFC 3986, section 6.2.2: what may be written as it is, is; all else has its digits in upper case.
+fn decode_unreserved(segment: &str, into: &mut Vec<u8>) {
+    let mut rest = segment.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let decoded = match after {
+            [high, low, ..] if byte == b'%' => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        let Some(decoded) = decoded else {
+            match byte {
+                // It encodes nothing, and must not seem to once what comes after it is decoded.
+                b'%' => into.extend(b"%25"),
+                _ => into.push(byte),
+            }
+            continue;
+        };
+        if decoded.is_ascii_alphanumeric() || b"-._~".contains(&decoded) {
+            into.push(decoded);
+        } else {
+            into.extend([b'%', after[0].to_ascii_uppercase(), after[1].to_ascii_uppercase()]);
+        }
+        rest = &after[2..];
+    }
+}
+
+pub(crate) fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn normal(path: &str) -> String {
+        String::from_utf8(RequestPath::new().normal(path)).unwrap()
+    }
+
+    #[test]
+    fn all_spellings_of_a_path_have_one_normal_form() {
+        for spelling in [
+            "/login",
+            "//login",
+            "/./login",
+            "/login/",
+            "/login//",
+            "/login;x=1",
+            "/%6cogin",
+            "/%6Cogin",
+            "/%2e/login",
+            "/a/../login",
+            "/a/b/%2E%2e/../login/.",
+            "/../login",
+            "/;x/login",
+            "/.;x/login;",
+            "/x/..;/login",
+        ] {
+            assert_eq!(normal(spelling), "/login", "{spelling}");
+        }
+        for (path, form) in [
+            ("/", "/"),
+            ("//", "/"),
+            ("/..", "/"),
+            ("*", "*"),
+            ("", ""),
+            ("/%", "/%25"),
+            ("/%%32e", "/%252e"),
+        ] {
+            assert_eq!(normal(path), form, "{path}");
+        }
+        assert_eq!(normal("/login%2f"), "/login%2F", "an encoded slash is no slash");
+        assert_eq!(normal("/a%3b"), "/a%3B", "an encoded semicolon begins no parameter");
+    }
+
+    #[test]
+    fn case_and_trailing_slash_are_for_the_server_to_say() {
+        assert_eq!(normal("/LOGIN"), "/LOGIN");
+        assert_eq!(RequestPath::new().lowercase().normal("/LOGIN/%C3"), b"/login/%c3");
+        let strict = RequestPath::new().keep_trailing_slash();
+        assert_eq!([strict.normal("/login/"), strict.normal("/login")], [&b"/login/"[..], b"/login"]);
+        assert_eq!(strict.normal("/"), b"/");
+    }
+
+    proptest! {
+        #[test]
+        fn a_normal_form_is_its_own_normal_form(path in "[/.;%a-c235eEfF]{0,24}", lowercase: bool, keep_trailing_slash: bool) {
+            let form = RequestPath { lowercase, keep_trailing_slash };
+            let once = form.normal(&path);
+            prop_assert_eq!(&form.normal(std::str::from_utf8(&once).unwrap()), &once);
+        }
+    }
+}

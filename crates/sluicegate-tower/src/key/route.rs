@@ -1,0 +1,61 @@
+//! What a request is for: [`Route`] and [`RequestMethod`].
+
+use http::Method;
+use http::request::Parts;
+
+use crate::key::{Extraction, KeyExtractor};
+
+/// One bucket per route of an axum router, such as `/users/{id}`: its name, not the path that the client wrote.
+///
+/// That is the way to key by path, for there is no second spelling of a route: `//login`, `/%6cogin` and `/LOGIN` are that
+/// route or none. Requests without a route, those that get 404, have no key.
+///
+/// The router sets it, so the limit has to be on the router or on a route, not around the router.
+///
+/// ```
+/// use sluicegate_tower::PeerIp;
+/// use sluicegate_tower::key::Route;
+///
+/// // Each client has a bucket for every route.
+/// let key = (Route, PeerIp::new());
+/// # fn check(_: impl sluicegate_tower::KeyExtractor) {}
+/// # check(key);
+/// ```
+#[cfg(feature = "axum")]
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "there is nothing to set")]
+pub struct Route;
+
+#[cfg(feature = "axum")]
+impl KeyExtractor for Route {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        match parts.extensions.get::<axum::extract::MatchedPath>() {
+            Some(route) => Extraction::found(route.as_str()),
+            None => {
+                Extraction::missing("the request has no route: put the limit on the router, not around it")
+            }
+        }
+    }
+}
+
+/// One bucket per method. `HEAD` counts as `GET`, which it costs as much as; methods that HTTP does not define all
+/// count as one.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "there is nothing to set")]
+pub struct RequestMethod;
+
+impl KeyExtractor for RequestMethod {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        Extraction::found(match parts.method {
+            Method::GET | Method::HEAD => "GET",
+            Method::POST => "POST",
+            Method::PUT => "PUT",
+            Method::DELETE => "DELETE",
+            Method::PATCH => "PATCH",
+            Method::OPTIONS => "OPTIONS",
+            Method::CONNECT => "CONNECT",
+            Method::TRACE => "TRACE",
+            _ => "other",
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! API keys in a header: [`ApiKey`].
+
+use std::fmt;
+
+use http::header::HeaderName;
+use http::request::Parts;
+use sluicegate_core::{ConfigError, Key};
+
+use super::{Digest, one_of, only};
+use crate::key::header_name;
+use crate::key::{Extraction, KeyExtractor, MissingKey};
+
+/// One bucket per API key in a header.
+///
+/// Compared byte by byte and kept as a digest only. A blank value counts as missing; keys longer than 8 KiB share one bucket;
+/// a request with two different keys is refused with 400, for nobody knows which of them the application will read.
+///
+/// Whether a key is a good one is not known here: whoever invents keys gets a fresh bucket for each. So bound the address
+/// as well, with a second limit, or put the limit behind the authentication.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::{KeyExtractor, Limit, PeerIp, RateLimitLayer};
+/// use sluicegate_tower::key::ApiKey;
+///
+/// let store = MemoryStore::new();
+/// let per_key = Limit::new(Policy::gcra("key", "100/min").on(&store)?).key(ApiKey::header("x-api-key")?.or(PeerIp::new()));
+/// let per_address = Limit::new(Policy::gcra("address", "1000/min").on(&store)?);
+/// let layer = RateLimitLayer::builder(per_key).and(per_address).build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct ApiKey {
+    name: HeaderName,
+    digest: Digest,
+}
+
+impl ApiKey {
+    /// The API key in the header called `name`, in any case.
+    ///
+    /// # Errors
+    /// When `name` cannot be the name of a header.
+    pub fn header(name: &str) -> Result<Self, ConfigError> {
+        Ok(Self { name: header_name(name)?, digest: Digest::of(super::TOKEN, "") })
+    }
+
+    /// The bucket of an API key: to peek at it or to reset it. The same as that of a [`Bearer`](super::Bearer) token.
+    pub fn key_of(&self, api_key: impl AsRef<[u8]>) -> Key {
+        self.digest.key(api_key.as_ref())
+    }
+
+    /// Whether a request shows one of these API keys.
+    ///
+    /// ```
+    /// use sluicegate_tower::key::ApiKey;
+    ///
+    /// let is_partner = ApiKey::header("x-api-key")?.one_of(["k-partner-1", "k-partner-2"]);
+    /// # let parts = http::Request::new(()).into_parts().0;
+    /// assert!(!is_partner(&parts));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn one_of(
+        &self,
+        api_keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+        let keys = api_keys.into_iter().map(|api_key| self.key_of(api_key)).collect();
+        let this = self.clone();
+        one_of(move |parts| this.find(parts), keys)
+    }
+
+    fn find(&self, parts: &Parts) -> Result<Key, MissingKey> {
+        match only(&parts.headers, &self.name)? {
+            Some(api_key) => Ok(self.key_of(api_key)),
+            None => Err(MissingKey::new(format!("the header {} is missing", self.name))),
+        }
+    }
+}
+
+impl KeyExtractor for ApiKey {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        self.find(parts).into()
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiKey").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+//! Session cookies: [`Cookie`].
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::StatusCode;
+use http::header::COOKIE;
+use http::request::Parts;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, Key};
+
+use super::{Digest, one_of};
+use crate::key::hex;
+use crate::key::{Extraction, KeyExtractor, MissingKey};
+
+/// Browsers keep less than 200 for a site.
+const MAX_COOKIES: usize = 512;
+
+/// One bucket per value of a cookie, such as a session's.
+///
+/// A value has one bucket however it is spelled: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
+/// value counts as missing. A request with two different values is refused with 400, for some frameworks read the first
+/// of them and axum's the last: see [`first_of_several`](Self::first_of_several). A request with more than 512 cookies is
+/// refused with 400 as well, so that reading them stays cheap. For the rest, see [`ApiKey`](super::ApiKey): who throws cookies away gets a new bucket
+/// with each new session.
+#[derive(Clone)]
+pub struct Cookie {
+    name: Box<str>,
+    digest: Digest,
+    takes_first: bool,
+}
+
+impl Cookie {
+    /// The cookie called `name`, exactly so.
+    ///
+    /// # Errors
+    /// When `name` cannot be the name of a cookie.
+    pub fn new(name: &str) -> Result<Self, ConfigError> {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            let shown: String = name.chars().take(64).collect();
+            return Err(ConfigError::new(
+                ConfigErrorKind::Layer,
+                format!(
+                    "{shown:?} cannot be the name of a cookie: use letters, digits, '-' and '_', like \"session\""
+                ),
+            ));
+        }
+        Ok(Self { name: name.into(), digest: Digest::of("cookie", name), takes_first: false })
+    }
+
+    /// Takes the first of several different values instead of refusing the request. Only for applications that read the
+    /// first as well: otherwise a client gets a new bucket with each value that it puts in front of its session's.
+    #[must_use]
+    pub fn first_of_several(mut self) -> Self {
+        self.takes_first = true;
+        self
+    }
+
+    /// The bucket of a value of this cookie: to peek at it or to reset it.
+    pub fn key_of(&self, value: impl AsRef<[u8]>) -> Key {
+        self.digest.key(&plain(value.as_ref()))
+    }
+
+    /// Whether a request shows one of these values of the cookie.
+    pub fn one_of(
+        &self,
+        values: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+        let keys = values.into_iter().map(|value| self.key_of(value)).collect();
+        let this = self.clone();
+        one_of(move |parts| this.find(parts), keys)
+    }
+
+    fn find(&self, parts: &Parts) -> Result<Key, MissingKey> {
+        // HTTP/2 clients may send a line for each cookie.
+        let lines = parts.headers.get_all(COOKIE).iter();
+        let mut cookies = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
+        let mut first: Option<Cow<'_, [u8]>> = None;
+        for cookie in cookies.by_ref().take(MAX_COOKIES) {
+            let Some(value) = self.value(cookie) else { continue };
+            match &first {
+                None => first = Some(value),
+                Some(first) if self.takes_first || value == *first => {}
+                Some(_) => return Err(self.refused("is there with different values".into())),
+            }
+        }
+        // What is not looked at must not hide a session, nor a second value.
+        if cookies.next().is_some() {
+            return Err(self.refused(format!("comes with too many others: send at most {MAX_COOKIES}")));
+        }
+        match first {
+            Some(value) if !value.is_empty() => Ok(self.digest.key(&value)),
+            _ => Err(MissingKey::new(format!("the cookie {} is missing", self.name))),
+        }
+    }
+
+    /// The plain value of a cookie, if it is ours.
+    fn value<'a>(&self, cookie: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let (name, value) = cookie.split_at(cookie.iter().position(|&byte| byte == b'=')?);
+        let is_ours = *decoded(name.trim_ascii()) == *self.name.as_bytes();
+        is_ours.then(|| plain(value[1..].trim_ascii()))
+    }
+
+    fn refused(&self, problem: String) -> MissingKey {
+        MissingKey::new(format!("the cookie {} {problem}", self.name)).rejecting(StatusCode::BAD_REQUEST)
+    }
+}
+
+impl KeyExtractor for Cookie {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        self.find(parts).into()
+    }
+}
+
+/// A value in its one spelling. Quotes are taken off here, once for each value: a value of nothing but quotes that was
+/// unquoted for each comparison took seconds.
+fn plain(value: &[u8]) -> Cow<'_, [u8]> {
+    match decoded(value) {
+        Cow::Borrowed(value) => Cow::Borrowed(unquoted(value)),
+        Cow::Owned(value) => Cow::Owned(unquoted(&value).to_vec()),
+    }
+}
+
+/// Text with nothing percent-encoded in it, be it once or several times: whether an application decodes is not known, and
+/// who does not know a secret cannot spell it either way.
+fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.contains(&b'%') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    for &byte in text {
+        plain.push(byte);
+        while let &[.., b'%', high, low] = plain.as_slice()
+            && let Some((high, low)) = hex(high).zip(hex(low))
+        {
+            plain.truncate(plain.len() - 3);
+            plain.push(high << 4 | low);
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// A value may stand in quotes (RFC 6265, section 4.1.1).
+fn unquoted(mut value: &[u8]) -> &[u8] {
+    while let Some(inside) = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) {
+        value = inside;
+    }
+    value
+}
+
+impl fmt::Debug for Cookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cookie").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,222 @@
+//! Verified JSON Web Tokens: [`BearerJwt`].
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use http::request::Parts;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto, decode};
+use serde_json::{Map, Value};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, Key};
+
+use super::{Digest, MAX_LENGTH, bearer};
+use crate::key::{Extraction, KeyExtractor, MissingKey};
+
+/// Nothing is decoded of a longer token.
+const MAX_TOKEN: usize = 16 * 1024;
+
+/// The shortest key that RFC 7518 (section 3.2) allows for HS256.
+const MIN_SECRET: usize = 32;
+
+const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
+
+/// One bucket per subject of a bearer token that is a JSON Web Token, if it is verified.
+///
+/// The signature, the algorithm, which is the key's and nothing that the token says, the expiry, which has to be there,
+/// the time before which it is not valid, and the issuer and audience that are set here. A token with an audience is good
+/// only where that audience is set. What fails counts as missing, so that an `.or(..)` can stand in: an unverified claim is never a
+/// key. Subjects of different issuers are different, and only a digest of them is kept.
+///
+/// Verifying takes its time, microseconds with HS256 and up to a millisecond with the others, for every token that
+/// somebody makes up. Put a limit by address in front, in a layer of its own, and let the limit with this key reject who
+/// has none: that stays spent there. What it refuses for want of units is given back, and so bounds nothing.
+///
+/// Keys that change are several extractors: `BearerJwt::rs256(new)?.or(BearerJwt::rs256(old)?)`.
+///
+/// # Crypto backend
+/// `jsonwebtoken` wants the application to choose one, and exactly one: enable `rust_crypto` or `aws_lc_rs` of `jsonwebtoken`
+/// 11 in your own manifest, or install a `CryptoProvider` before the first `BearerJwt` is made.
+///
+/// ```
+/// use sluicegate_tower::{KeyExtractor, PeerIp};
+/// use sluicegate_tower::key::{ApiKey, BearerJwt};
+///
+/// // The user, else the API key, else the address.
+/// let key = BearerJwt::hs256(b"a secret of 32 bytes, or of more")?
+///     .issuer("https://login.example.com")
+///     .audience("shop")
+///     .or(ApiKey::header("x-api-key")?)
+///     .or(PeerIp::new());
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+pub struct BearerJwt {
+    key: DecodingKey,
+    validation: Validation,
+    claim: Box<str>,
+    digest: Digest,
+}
+
+/// What a verified token says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claims(Map<String, Value>);
+
+impl BearerJwt {
+    /// Tokens signed with HMAC-SHA-256.
+    ///
+    /// # Errors
+    /// For a secret of less than 32 bytes, and without a crypto backend.
+    pub fn hs256(secret: &[u8]) -> Result<Self, ConfigError> {
+        if secret.len() < MIN_SECRET {
+            return Err(config_error(format!(
+                "a secret of {} bytes for HS256: use at least {MIN_SECRET}, from a random source",
+                secret.len()
+            )));
+        }
+        Self::new(Algorithm::HS256, DecodingKey::from_secret(secret))
+    }
+
+    /// Tokens signed with RSASSA-PKCS1-v1_5 and SHA-256, by the owner of this public key.
+    ///
+    /// # Errors
+    /// When `public_key` is not an RSA key in PEM, and without a crypto backend.
+    pub fn rs256(public_key: &[u8]) -> Result<Self, ConfigError> {
+        Self::new(Algorithm::RS256, pem(DecodingKey::from_rsa_pem(public_key), "an RSA")?)
+    }
+
+    /// Tokens signed with ECDSA on P-256 and SHA-256, by the owner of this public key.
+    ///
+    /// # Errors
+    /// When `public_key` is not an elliptic curve key in PEM, and without a crypto backend.
+    pub fn es256(public_key: &[u8]) -> Result<Self, ConfigError> {
+        Self::new(Algorithm::ES256, pem(DecodingKey::from_ec_pem(public_key), "an elliptic curve")?)
+    }
+
+    fn new(algorithm: Algorithm, key: DecodingKey) -> Result<Self, ConfigError> {
+        try_backend(algorithm, &key)?;
+        let mut validation = Validation::new(algorithm);
+        validation.validate_nbf = true;
+        Ok(Self { key, validation, claim: "sub".into(), digest: Digest::of("jwt", "sub") })
+    }
+
+    /// Accepts tokens for this audience only, or for one of several, if it is called again. Default: those that name none.
+    #[must_use]
+    pub fn audience(mut self, audience: impl Into<String>) -> Self {
+        self.validation.aud.get_or_insert_default().insert(audience.into());
+        // What is only checked where it is, would not be checked where it is not.
+        self.validation.required_spec_claims.insert("aud".into());
+        self
+    }
+
+    /// Accepts tokens from this issuer only, or from one of several, if it is called again. Default: from any that has the key.
+    #[must_use]
+    pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
+        self.validation.iss.get_or_insert_default().insert(issuer.into());
+        self.validation.required_spec_claims.insert("iss".into());
+        self
+    }
+
+    /// How much the issuer's clock may differ from ours, in whole seconds. Default: 60 s.
+    ///
+    /// # Errors
+    /// For more than an hour.
+    pub fn leeway(mut self, leeway: Duration) -> Result<Self, ConfigError> {
+        if leeway > MAX_LEEWAY {
+            return Err(config_error(format!("a leeway of {leeway:?}: use at most an hour")));
+        }
+        self.validation.leeway = leeway.as_secs();
+        Ok(self)
+    }
+
+    /// The claim that makes the key, a text. Default: `sub`.
+    #[must_use]
+    pub fn claim(mut self, name: &str) -> Self {
+        self.claim = name.into();
+        self.digest = Digest::of("jwt", name);
+        self
+    }
+
+    /// The bucket of a subject of this issuer, empty if its tokens name none: to peek at it or to reset it.
+    pub fn key_of(&self, issuer: &str, subject: &str) -> Key {
+        // The length in front, so that no two pairs are written alike.
+        let length = (issuer.len() as u64).to_le_bytes();
+        self.digest.key(&[&length, issuer.as_bytes(), subject.as_bytes()].concat())
+    }
+
+    /// What the request's token says, if it is verified: for plans and roles.
+    ///
+    /// # Errors
+    /// When there is no token or it is not good. One with two different tokens is to be refused with 400.
+    pub fn verify(&self, parts: &Parts) -> Result<Claims, MissingKey> {
+        let token = bearer::token(parts)?;
+        if token.len() > MAX_TOKEN {
+            return Err(MissingKey::new("the token is too long"));
+        }
+        // The reasons of the library may repeat parts of the token.
+        let token = decode(token, &self.key, &self.validation);
+        let token = token.map_err(|_| MissingKey::new("the token is not valid"))?;
+        if token.header.crit.is_some() {
+            // RFC 7515, section 4.1.11: what has to be understood is not.
+            return Err(MissingKey::new("the token is not valid"));
+        }
+        Ok(Claims(token.claims))
+    }
+}
+
+impl KeyExtractor for BearerJwt {
+    fn extract(&self, parts: &Parts) -> Extraction {
+        let key = self.verify(parts).and_then(|claims| {
+            let subject =
+                claims.text(&self.claim).filter(|text| !text.is_empty() && text.len() <= MAX_LENGTH);
+            let subject = subject.ok_or_else(|| MissingKey::new("the token does not say whose it is"))?;
+            Ok(self.key_of(claims.text("iss").unwrap_or_default(), subject))
+        });
+        key.into()
+    }
+}
+
+impl fmt::Debug for BearerJwt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BearerJwt")
+            .field("algorithms", &self.validation.algorithms)
+            .field("claim", &self.claim)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Claims {
+    /// A claim, whatever it is.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// A claim that is a text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_str()
+    }
+}
+
+/// Finds out what is missing while there is somebody to tell: `jsonwebtoken` panics at the first token if it has no
+/// backend, and only shows so when it is tried.
+fn try_backend(algorithm: Algorithm, key: &DecodingKey) -> Result<(), ConfigError> {
+    match catch_unwind(AssertUnwindSafe(|| crypto::verify("", b"", key, algorithm))) {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(config_error(format!("{algorithm:?} cannot be verified with this key: {error}"))),
+        Err(_) => Err(config_error(
+            "jsonwebtoken has no crypto backend: enable its feature \"rust_crypto\" or \"aws_lc_rs\" in your Cargo.toml, \
+             not both, or install a CryptoProvider before this"
+                .into(),
+        )),
+    }
+}
+
+fn pem(
+    key: Result<DecodingKey, jsonwebtoken::errors::Error>,
+    kind: &str,
+) -> Result<DecodingKey, ConfigError> {
+    key.map_err(|error| config_error(format!("not {kind} public key in PEM: {error}")))
+}
+
+fn config_error(message: String) -> ConfigError {
+    ConfigError::new(ConfigErrorKind::Layer, message)
+}

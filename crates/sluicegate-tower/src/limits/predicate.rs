@@ -1,0 +1,125 @@
+//! Which requests something applies to: questions about a request, ready to be used with
+//! [`exempt`](crate::rate_limit::RateLimitLayerBuilder::exempt), [`deny`](crate::rate_limit::RateLimitLayerBuilder::deny) and
+//! [`Limit::only_if`](crate::Limit::only_if).
+
+use std::future::Future;
+use std::pin::Pin;
+
+use http::Method;
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
+use http::request::Parts;
+
+/// A question about a request.
+pub(crate) type Predicate = Box<dyn Fn(&Parts) -> bool + Send + Sync>;
+
+/// A question whose answer may have to be waited for.
+pub(crate) type LaterPredicate = Box<dyn Fn(&Parts) -> Answer + Send + Sync>;
+
+/// An answer that has not come.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// Who does not come to the limits at all.
+#[derive(Default)]
+pub(crate) struct Door {
+    pub(crate) exempt: Vec<Predicate>,
+    pub(crate) exempt_later: Vec<LaterPredicate>,
+    pub(crate) deny: Vec<Predicate>,
+}
+
+/// What the door does with a request.
+pub(crate) enum Entry {
+    ToTheLimits,
+    PastTheLimits,
+    Refused,
+    /// To be known when this is: it holds for requests that are exempt.
+    Asking(Answer),
+}
+
+impl Door {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exempt.is_empty() && self.exempt_later.is_empty() && self.deny.is_empty()
+    }
+
+    pub(crate) fn entry(&self, parts: &Parts) -> Entry {
+        if self.exempt.iter().any(|holds| holds(parts)) {
+            return Entry::PastTheLimits;
+        }
+        if self.exempt_later.is_empty() {
+            return self.entry_of(false, parts);
+        }
+        let answers: Vec<_> = self.exempt_later.iter().map(|holds| holds(parts)).collect();
+        Entry::Asking(Box::pin(async move {
+            for answer in answers {
+                if answer.await {
+                    return true;
+                }
+            }
+            false
+        }))
+    }
+
+    /// The way of a request of which it is known whether it is exempt.
+    pub(crate) fn entry_of(&self, is_exempt: bool, parts: &Parts) -> Entry {
+        match () {
+            () if is_exempt => Entry::PastTheLimits,
+            () if self.deny.iter().any(|holds| holds(parts)) => Entry::Refused,
+            () => Entry::ToTheLimits,
+        }
+    }
+}
+
+/// Whether the path of a request is one of these, or begins with one of these that ends in `*`.
+///
+/// Paths are compared as they came, byte by byte, without the query: `/health/` and `/Health` are not `/health`. A path
+/// with `..`, `%` or `//` never matches a pattern with `*`, so that nobody gets past a limit by writing
+/// `/public/../admin`. That is right for exempting; a path that is to be refused is better left out of the router.
+///
+/// Inside of a nested axum router the path is what is left of it there.
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_tower::limits::path_in;
+///
+/// let open = path_in(["/health", "/metrics*"]);
+/// let asks = |path: &str| open(&Request::get(path).body(()).unwrap().into_parts().0);
+/// assert!(asks("/health?verbose=1") && asks("/metrics") && asks("/metrics/cpu"));
+/// assert!(!asks("/health/") && !asks("/metrics/../admin"));
+/// ```
+pub fn path_in<P: Into<String>>(
+    paths: impl IntoIterator<Item = P>,
+) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    let paths: Vec<String> = paths.into_iter().map(Into::into).collect();
+    move |parts: &Parts| {
+        let path = parts.uri.path();
+        paths.iter().any(|pattern| match pattern.strip_suffix('*') {
+            None => path == pattern,
+            Some(prefix) => path.starts_with(prefix) && is_plain(path),
+        })
+    }
+}
+
+/// Whether the path means what it says.
+fn is_plain(path: &str) -> bool {
+    !path.contains("..") && !path.contains('%') && !path.contains("//")
+}
+
+/// Whether the method of a request is one of these.
+pub fn method_in(
+    methods: impl IntoIterator<Item = Method>,
+) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    let methods: Vec<Method> = methods.into_iter().collect();
+    move |parts: &Parts| methods.contains(&parts.method)
+}
+
+/// Whether a request is a browser's question whether it may ask: `OPTIONS` with `Origin` and
+/// `Access-Control-Request-Method`.
+///
+/// Usually the CORS layer is outside of the limits and answers it. Where it is not, exempting such requests keeps them
+/// from spending the quota of the request that follows. Anybody can send them, so what answers them should be cheap.
+pub fn preflight() -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    |parts: &Parts| {
+        parts.method == Method::OPTIONS
+            && parts.headers.contains_key(ORIGIN)
+            && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    }
+}

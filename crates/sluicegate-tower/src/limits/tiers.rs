@@ -1,0 +1,222 @@
+//! One limit, several sizes: [`Tiers`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::StatusCode;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+
+/// Named sizes of one limit, such as the plans of a service: for each tier a policy, or none.
+///
+/// Which tier a request is in is said by [`Limit::tiered`](crate::Limit::tiered). Cheap to clone; clones share the same
+/// buckets. Limits in several layers may use the same tiers, and then spend from the same buckets; an endpoint that is
+/// to have a part of each plan takes a [`share`](Self::share).
+#[derive(Clone)]
+pub struct Tiers(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    limiters: Vec<RateLimiter>,
+    /// Each tier's limiter; `None` if it is unlimited.
+    tiers: Vec<(String, Option<usize>)>,
+    unknown: Unknown,
+}
+
+/// What a request gets whose tier is not known.
+#[derive(Clone, Copy)]
+enum Unknown {
+    /// The tier in this place.
+    Is(usize),
+    Refused(StatusCode),
+}
+
+/// The tier of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// The limiter in this place.
+    Limited(usize),
+    Unlimited,
+    /// Not known, and to be refused with this status.
+    Unknown(StatusCode),
+}
+
+impl Tiers {
+    /// Begins tiers whose policies live on this store.
+    pub fn builder(store: impl Into<Arc<dyn Store>>) -> TiersBuilder {
+        TiersBuilder { store: store.into(), tiers: Vec::new(), unknown: None }
+    }
+
+    /// The same tiers with `parts` of `whole` of each limit and burst, in buckets of their own: what one costly
+    /// endpoint gets of every plan. The policy `free` becomes `free.<suffix>`; the tiers keep their names, and what is
+    /// unlimited stays so.
+    ///
+    /// # Errors
+    /// As [`Policy::share`], and whatever the store cannot keep.
+    pub fn share(&self, parts: u64, whole: u64, suffix: &str) -> Result<Self, ConfigError> {
+        let shared = |limiter: &RateLimiter| {
+            let policy = limiter.policy();
+            let share: Policy = policy.share(format!("{}.{suffix}", policy.name()), parts, whole)?;
+            RateLimiter::new(Arc::clone(&self.0.store), share)
+        };
+        let limiters = self.0.limiters.iter().map(shared).collect::<Result<_, _>>()?;
+        let Inner { store, tiers, unknown, .. } = &*self.0;
+        let inner = Inner { store: Arc::clone(store), limiters, tiers: tiers.clone(), unknown: *unknown };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The limiter of a tier, to look into its buckets or to [`replace`](RateLimiter::replace) its policy; `None` if it
+    /// is unlimited or there is no such tier.
+    pub fn limiter(&self, tier: &str) -> Option<&RateLimiter> {
+        let (_, limiter) = self.0.tiers.iter().find(|(name, _)| name == tier)?;
+        limiter.map(|index| &self.0.limiters[index])
+    }
+
+    /// The names of the tiers, in the order in which they were given.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.tiers.iter().map(|(name, _)| &**name)
+    }
+
+    pub(crate) fn limiters(&self) -> &[RateLimiter] {
+        &self.0.limiters
+    }
+
+    /// The tier of this name, or what is said of unknown ones.
+    pub(crate) fn find(&self, name: Option<&str>) -> Tier {
+        let Inner { tiers, unknown, .. } = &*self.0;
+        let found = name.and_then(|name| tiers.iter().position(|(tier, _)| tier == name));
+        match (found, *unknown) {
+            (Some(index), _) | (None, Unknown::Is(index)) => {
+                tiers[index].1.map_or(Tier::Unlimited, Tier::Limited)
+            }
+            (None, Unknown::Refused(status)) => Tier::Unknown(status),
+        }
+    }
+}
+
+impl fmt::Debug for Tiers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(
+                self.0
+                    .tiers
+                    .iter()
+                    .map(|(name, limiter)| (name, limiter.map(|index| &self.0.limiters[index]))),
+            )
+            .finish()
+    }
+}
+
+/// Collects what [`Tiers`] are made of; mistakes are reported by [`build`](Self::build).
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct TiersBuilder {
+    store: Arc<dyn Store>,
+    tiers: Vec<(String, Result<Option<RateLimiter>, ConfigError>)>,
+    unknown: Option<Otherwise>,
+}
+
+#[derive(Clone)]
+enum Otherwise {
+    Is(String),
+    Refused(StatusCode),
+}
+
+impl TiersBuilder {
+    /// Adds a tier with the name of its policy.
+    pub fn tier(mut self, policy: PolicyBuilder) -> Self {
+        let limiter = policy.on(Arc::clone(&self.store));
+        let name =
+            limiter.as_ref().map_or_else(|_| String::new(), |limiter| limiter.policy().name().to_owned());
+        self.tiers.push((name, limiter.map(Some)));
+        self
+    }
+
+    /// Adds a tier with a name of its own, and a limiter that is on the same store.
+    pub fn tier_with(mut self, name: impl Into<String>, limiter: RateLimiter) -> Self {
+        self.tiers.push((name.into(), Ok(Some(limiter))));
+        self
+    }
+
+    /// Adds a tier that is not limited: its requests are not asked and carry no rate limit fields.
+    pub fn unlimited(mut self, name: impl Into<String>) -> Self {
+        self.tiers.push((name.into(), Ok(None)));
+        self
+    }
+
+    /// The tier of requests whose own is not known.
+    pub fn default_tier(mut self, name: impl Into<String>) -> Self {
+        self.unknown = Some(Otherwise::Is(name.into()));
+        self
+    }
+
+    /// Refuses requests whose tier is not known, with this status.
+    pub fn reject_unknown(mut self, status: StatusCode) -> Self {
+        self.unknown = Some(Otherwise::Refused(status));
+        self
+    }
+
+    /// Checks the parts and puts them together.
+    ///
+    /// # Errors
+    /// Whatever is wrong with a policy; no tier that is limited; two tiers or two policies of one name; a limiter on
+    /// another store; and when it is not said what a request gets whose tier is not known.
+    pub fn build(self) -> Result<Tiers, ConfigError> {
+        let fail = |message: String| Err(ConfigError::new(ConfigErrorKind::Layer, message));
+        let Self { store, tiers: given, unknown } = self;
+        let (mut limiters, mut tiers) = (Vec::<RateLimiter>::new(), Vec::<(String, Option<usize>)>::new());
+        for (name, limiter) in given {
+            let limiter = limiter?;
+            if tiers.iter().any(|(other, _)| *other == name) {
+                return fail(format!("there are two tiers called {name:?}: give each a name of its own"));
+            }
+            if let Some(limiter) = &limiter {
+                if !Arc::ptr_eq(limiter.store(), &store) {
+                    return fail(format!("the limiter of tier {name:?} is on another store than its tiers"));
+                }
+                let policy = limiter.policy();
+                if limiters.iter().any(|other| other.policy().name() == policy.name()) {
+                    return fail(format!(
+                        "policy {:?} is in two tiers: give each one of its own",
+                        policy.name()
+                    ));
+                }
+            }
+            tiers.push((name, limiter.as_ref().map(|_| limiters.len())));
+            limiters.extend(limiter);
+        }
+        if limiters.is_empty() {
+            return fail("tiers without a policy limit nothing: add one with `tier`".to_owned());
+        }
+        let unknown = match unknown {
+            Some(Otherwise::Refused(status)) => Unknown::Refused(status),
+            Some(Otherwise::Is(name)) => match tiers.iter().position(|(tier, _)| *tier == name) {
+                Some(index) => Unknown::Is(index),
+                None => {
+                    return fail(format!(
+                        "the default tier {name:?} is not among the tiers: {}",
+                        listed(&tiers)
+                    ));
+                }
+            },
+            None => {
+                return fail(format!(
+                    "nothing is said of requests whose tier is not known: use `default_tier` with one of {}, or `reject_unknown`",
+                    listed(&tiers)
+                ));
+            }
+        };
+        Ok(Tiers(Arc::new(Inner { store, limiters, tiers, unknown })))
+    }
+}
+
+fn listed(tiers: &[(String, Option<usize>)]) -> String {
+    tiers.iter().map(|(name, _)| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Debug for TiersBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TiersBuilder").field("tiers", &self.tiers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,136 @@
+//! What is decided once it is known what a request asks for, and what follows from that.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use sluicegate_core::limiter::Turn;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Decision, RateLimiter, StoreError};
+
+use crate::rate_limit::gate::{Gate, Next, Step};
+use crate::rate_limit::mark::Marked;
+use crate::rate_limit::meter::Meter;
+use crate::rate_limit::shared::Shared;
+use crate::rate_limit::trial::Trial;
+use crate::respond::refusal::{Refusal, RefusalReason, Respond, answer};
+
+impl Gate {
+    pub(crate) fn decide<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+        if self.asks.is_empty() {
+            self.try_out(shared);
+            return match self.trials.is_empty() || !shared.marks_responses() {
+                true => Next::Go(None),
+                false => self.go(shared, None),
+            };
+        }
+        let verdict = self.asks.decide(&shared.slots);
+        if !shared.marks_responses()
+            && self.tried.is_empty()
+            && let Some(Ok(decision)) = verdict.known()
+            && decision.is_allowed()
+            && decision.delay().is_zero()
+        {
+            // As `pass`, without taking the decision out of the verdict.
+            return Next::Go(None);
+        }
+        match verdict.now() {
+            Ok(result) => self.decided(shared, parts, result),
+            Err(verdict) => Next::Wait(Box::new(Step::Decision(Box::new(verdict)))),
+        }
+    }
+
+    pub(crate) fn decided<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        result: Result<Decision, StoreError>,
+    ) -> Next<B> {
+        let mut decision = match result {
+            Ok(decision) => decision,
+            Err(error) => {
+                let denies = self.asks.denies_in_an_outage(shared);
+                shared.report(&error, denies);
+                return if denies {
+                    refuse(shared, parts, RefusalReason::Outage(Some(&error)))
+                } else {
+                    Next::Go(None)
+                };
+            }
+        };
+        if decision.decided_by() == DecidedBy::Outage {
+            // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
+            return match decision.is_allowed() {
+                true => Next::Go(None),
+                false => refuse(shared, parts, RefusalReason::Outage(None)),
+            };
+        }
+        if !decision.is_allowed() {
+            if let Some(turn) = self.asks.turn_left(shared, &decision) {
+                return self.wait(shared, parts, turn, decision.retry_after().unwrap_or_default());
+            }
+            self.asks.label(shared, &mut decision);
+            let mut response = answer(shared, &Refusal::of(&decision, parts));
+            if shared.extensions {
+                response.extensions_mut().insert(decision);
+            }
+            return Next::Refuse(response);
+        }
+        let delay = decision.delay();
+        if delay.is_zero() {
+            self.try_out(shared);
+            return self.pass(shared, decision);
+        }
+        let turn = self.asks.turn(&shared.slots, decision);
+        self.wait(shared, parts, turn, delay)
+    }
+
+    fn wait<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        parts: &Parts,
+        turn: Turn,
+        delay: Duration,
+    ) -> Next<B> {
+        if shared.waits.queue.enter(&mut self.place) {
+            return Next::Wait(Box::new(Step::Turn(turn)));
+        }
+        // A turn that is dropped is given back.
+        drop(turn);
+        refuse(shared, parts, RefusalReason::QueueFull(delay))
+    }
+
+    /// On to the inner service. A layer that shows nothing does not even hold on to what was decided.
+    pub(crate) fn pass<R, B>(&mut self, shared: &Shared<R>, mut decision: Decision) -> Next<B> {
+        if !shared.marks_responses() {
+            return Next::Go(None);
+        }
+        self.asks.label(shared, &mut decision);
+        self.go(shared, Some(decision))
+    }
+
+    fn go<R, B>(&mut self, shared: &Shared<R>, mut decision: Option<Decision>) -> Next<B> {
+        let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
+        let meter = shared.meters.then(|| Meter::of_request(shared, &asks, decision.as_mut(), &trials));
+        Next::Go(Some(Box::new(Marked { asks, decision, trials, meter })))
+    }
+
+    /// Asks each policy that is only tried out on its own, as if it stood behind the others.
+    pub(crate) fn try_out<R>(&mut self, shared: &Shared<R>) {
+        for asked in self.tried.drain(..) {
+            let trial = Arc::new(Trial::new(&shared.slots, asked));
+            let verdict = RateLimiter::check_all([(&trial.limiter, &trial.key, trial.cost)]);
+            shared.shadows.watch(&trial, &shared.plan().policies[trial.slot], verdict);
+            self.trials.push(trial);
+        }
+    }
+}
+
+pub(crate) fn refuse<R: Respond<B>, B>(
+    shared: &Shared<R>,
+    parts: &Parts,
+    reason: RefusalReason<'_>,
+) -> Next<B> {
+    Next::Refuse(answer(shared, &Refusal::new(reason, parts)))
+}

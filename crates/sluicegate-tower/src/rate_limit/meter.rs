@@ -1,0 +1,359 @@
+//! Charging for what is known only while a request is served: [`Meter`].
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::Extensions;
+use sluicegate_core::limiter::{Change, Receipt};
+use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
+use smallvec::SmallVec;
+
+use crate::rate_limit::asks::Asks;
+use crate::rate_limit::restate::Now;
+use crate::rate_limit::shared::Shared;
+use crate::rate_limit::trial::Trial;
+
+/// What a request has spent, for handlers that learn its cost while they serve it: tokens, bytes, rows.
+///
+/// In the extensions of requests behind a layer with [`meter`](crate::rate_limit::RateLimitLayerBuilder::meter). Cheap to clone, and
+/// of use after the handler has returned: in a task, in a body that is still streamed. Clones share one account.
+///
+/// A meter is about all limits that its request was checked against; [`of`](Self::of) picks one of them. Limits that
+/// did not apply, and those that nobody could decide in an outage, are not among them. A meter of no limit does nothing.
+/// Policies in shadow are charged as well, and answer nothing.
+///
+/// Each call reaches the store at once; what it returns says where the request's keys stand then. Dropping that undoes
+/// nothing. The fields of the response say the same, if the store has answered before the response comes: memory does so
+/// at once, others when what the call returned is awaited.
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_tower::Meter;
+///
+/// async fn complete(request: Request<String>) -> Result<String, sluicegate_core::StoreError> {
+///     let meter = request.extensions().get::<Meter>().cloned().unwrap_or_default();
+///     let answer = request.body().to_uppercase(); // at a cost that is known now
+///     // The limit's cost was an estimate: more is charged, or the rest is given back.
+///     meter.of("tokens").settle(answer.len() as u64).await?;
+///     Ok(answer)
+/// }
+/// ```
+#[derive(Clone, Default)]
+pub struct Meter(Option<Arc<[Arc<Account>]>>);
+
+/// What a request has spent of one limiter.
+struct Account {
+    limiter: RateLimiter,
+    policy: Arc<Policy>,
+    /// The name of the limit, if it has one of its own.
+    name: Option<Arc<str>>,
+    key: Key,
+    entries: Mutex<Entries>,
+    /// A policy that is only tried out: charged as well, and answers nothing.
+    trial: Option<Arc<Trial>>,
+}
+
+/// What an account has spent, and by which receipts that is given back.
+struct Entries {
+    spent: u64,
+    /// Of the request and of each charge that was answered, in that order.
+    receipts: SmallVec<[Receipt; 1]>,
+    /// Where its key stands since the last change that was answered.
+    now: Option<Now>,
+}
+
+/// How an account changes.
+enum Entry {
+    Charge(u64),
+    /// Units of these receipts, which the account has no longer.
+    Refund(SmallVec<[(Receipt, u64); 1]>),
+}
+
+impl Meter {
+    /// The part of this meter that is about the limit of this name: that of [`Limit::named`](crate::Limit::named), or
+    /// of its policy. A meter of no limit if there is none.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Self {
+        let is_called = |account: &&Arc<Account>| match &account.name {
+            Some(own) => **own == *name || account.policy.name() == name,
+            None => account.policy.name() == name,
+        };
+        Self::from_accounts(self.accounts().iter().filter(is_called).cloned().collect())
+    }
+
+    /// Whether this meter is about no limit at all.
+    pub fn is_empty(&self) -> bool {
+        self.accounts().is_empty()
+    }
+
+    /// Units that the request has spent so far, of the limit that it has spent most of.
+    pub fn spent(&self) -> u64 {
+        self.accounts().iter().map(|account| account.entries().spent).max().unwrap_or(0)
+    }
+
+    /// Spends `units` more of each limit, whether they fit or not: what does not fit is a debt that later requests wait
+    /// for. `None` if this meter is about no limit that is enforced.
+    ///
+    /// # Errors
+    /// When the store gave no answer; the account is then as before, so that the call may be repeated.
+    pub fn charge(
+        &self,
+        units: u64,
+    ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
+        self.change(self.accounts().iter().map(|account| account.charge(units)).collect())
+    }
+
+    /// Gives `units` back to each limit, at most what the request has spent of it, and as far as they still count.
+    /// `None` if this meter is about no limit.
+    ///
+    /// # Errors
+    /// When the store gave no answer. Whether they were given back is then unknown, and they will not be once more.
+    pub fn refund(
+        &self,
+        units: u64,
+    ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
+        self.change(self.accounts().iter().map(|account| account.refund(units)).collect())
+    }
+
+    /// Makes `actual` what the request has spent in all: the difference to what it has spent so far, which is the
+    /// limit's cost at first, is charged or given back. `None` if this meter is about no limit.
+    ///
+    /// # Errors
+    /// As [`charge`](Self::charge) and [`refund`](Self::refund).
+    pub fn settle(
+        &self,
+        actual: u64,
+    ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
+        self.change(self.accounts().iter().map(|account| account.settle(actual)).collect())
+    }
+
+    /// What a request is about to spend, in the order of its asks.
+    pub(crate) fn of_request<R>(
+        shared: &Shared<R>,
+        asks: &Asks,
+        mut decision: Option<&mut Decision>,
+        trials: &[Arc<Trial>],
+    ) -> Self {
+        let plan = shared.plan();
+        let account = |slot: usize, key: &Key, spent, receipt: Option<Receipt>, trial| {
+            Arc::new(Account {
+                limiter: shared.slots[slot].limiter.clone(),
+                policy: Arc::clone(&plan.policies[slot]),
+                name: shared.limits[shared.slots[slot].limit].name.clone(),
+                key: key.clone(),
+                entries: Mutex::new(Entries { spent, receipts: receipt.into_iter().collect(), now: None }),
+                trial,
+            })
+        };
+        let asked = asks.iter().enumerate().map(|(index, asked)| {
+            let receipt = decision.as_mut().and_then(|decision| decision.take_receipt(index));
+            account(asked.slot, &asked.key, asked.cost, receipt, None)
+        });
+        let tried = trials.iter().map(|trial| {
+            account(trial.slot, &trial.key, trial.cost, trial.take_receipt(), Some(Arc::clone(trial)))
+        });
+        Self::from_accounts(asked.chain(tried).collect())
+    }
+
+    /// Puts it into the extensions of a request, together with what layers further out have put there.
+    pub(crate) fn enter(&self, extensions: &mut Extensions) {
+        let outer = extensions.remove::<Self>().unwrap_or_default();
+        let both = match (self.accounts(), outer.accounts()) {
+            (_, []) => self.clone(),
+            ([], _) => outer,
+            (own, outer) => Self::from_accounts(own.iter().chain(outer).cloned().collect()),
+        };
+        extensions.insert(both);
+    }
+
+    /// Gives back all that was spent of the accounts in these places.
+    pub(crate) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) {
+        let accounts = self.accounts().iter().enumerate();
+        let changes: Vec<_> = accounts
+            .map(|(index, account)| account.refund(if is_given_back(index) { u64::MAX } else { 0 }))
+            .collect();
+        if changes.iter().any(|entry| matches!(entry, Entry::Refund(parts) if !parts.is_empty())) {
+            // An answer that is not there at once is not waited for.
+            drop(self.change(changes));
+        }
+    }
+
+    /// Where the key of each enforced account stands, by which policy; nothing if that is as it was decided.
+    pub(super) fn now(&self) -> impl Iterator<Item = (Arc<Policy>, Option<Now>)> {
+        let enforced = self.accounts().iter().filter(|account| account.trial.is_none());
+        enforced.map(|account| (Arc::clone(&account.policy), account.entries().now.clone()))
+    }
+
+    fn from_accounts(accounts: Vec<Arc<Account>>) -> Self {
+        Self(if accounts.is_empty() { None } else { Some(accounts.into()) })
+    }
+
+    fn accounts(&self) -> &[Arc<Account>] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    fn change(
+        &self,
+        changes: Vec<Entry>,
+    ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
+        let (mut verdict, enforced) = self.ask(changes);
+        // Those that decide now, which may have replaced those that the request was checked against.
+        let policies: Arc<[_]> = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
+        let mut answered = verdict.take().map(DecisionFuture::now);
+        if let Some(Ok(Ok(decision))) = &mut answered {
+            take_note(&enforced, &policies, decision);
+        }
+        async move {
+            let answer = match answered {
+                None => return Ok(None),
+                Some(Ok(answer)) => answer,
+                Some(Err(verdict)) => {
+                    let mut answer = verdict.await;
+                    if let Ok(decision) = &mut answer {
+                        take_note(&enforced, &policies, decision);
+                    }
+                    answer
+                }
+            };
+            match answer {
+                Ok(decision) => {
+                    let mut decision = decision.of_first(enforced.len());
+                    decision.set_policies(policies);
+                    Ok(Some(decision))
+                }
+                Err(error) => {
+                    for (account, charged) in enforced {
+                        // A refund that was given and is given again would let more pass than the policy allows.
+                        let mut entries = account.entries();
+                        entries.spent = entries.spent.saturating_sub(charged);
+                    }
+                    Err(error)
+                }
+            }
+        }
+    }
+
+    /// Asks the store for these changes, one per account: those in shadow by themselves. Says which accounts are enforced,
+    /// with what they are charged.
+    fn ask(&self, changes: Vec<Entry>) -> (Option<DecisionFuture>, Vec<(Arc<Account>, u64)>) {
+        let mut enforced: Vec<_> = Vec::with_capacity(changes.len());
+        for (account, mut entry) in self.accounts().iter().zip(changes) {
+            if account.trial.is_some() {
+                // The store begins with it at once; nobody waits for its answer.
+                drop(RateLimiter::change_all(account.changes(&mut entry)));
+            } else {
+                enforced.push((account, entry));
+            }
+        }
+        // The first change of each account, whose standings are those that its policy's place in the decision shows.
+        let verdict = (!enforced.is_empty()).then(|| {
+            let (mut first, mut more) = (Vec::with_capacity(enforced.len()), Vec::new());
+            for (account, entry) in &mut enforced {
+                let mut changes = account.changes(entry);
+                first.extend(changes.next());
+                more.extend(changes);
+            }
+            RateLimiter::change_all(first.into_iter().chain(more))
+        });
+        let charged = |entry: &Entry| if let Entry::Charge(units) = entry { *units } else { 0 };
+        (verdict, enforced.iter().map(|(account, entry)| (Arc::clone(account), charged(entry))).collect())
+    }
+}
+
+/// Keeps what a change was answered with: the receipts of charges, and where the keys stand.
+fn take_note(accounts: &[(Arc<Account>, u64)], policies: &[Arc<Policy>], decision: &mut Decision) {
+    for (index, ((account, _), policy)) in accounts.iter().zip(policies).enumerate() {
+        let receipt = decision.take_receipt(index);
+        let mut entries = account.entries();
+        entries.receipts.extend(receipt);
+        entries.now = Some(Now::of(decision, index, policy));
+    }
+}
+
+impl Entries {
+    fn charge(&mut self, units: u64) -> Entry {
+        self.spent = self.spent.saturating_add(units);
+        Entry::Charge(units)
+    }
+
+    fn refund(&mut self, units: u64) -> Entry {
+        let mut left = units.min(self.spent);
+        self.spent -= left;
+        let mut parts = SmallVec::new();
+        // The youngest first: of those the least has drained.
+        while left > 0
+            && let Some(mut receipt) = self.receipts.pop()
+        {
+            let part = left.min(receipt.cost());
+            left -= part;
+            if let Some(rest) = receipt.split(part) {
+                self.receipts.push(rest);
+            }
+            parts.push((receipt, part));
+        }
+        Entry::Refund(parts)
+    }
+}
+
+impl Account {
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn charge(&self, units: u64) -> Entry {
+        self.entries().charge(units)
+    }
+
+    fn refund(&self, units: u64) -> Entry {
+        self.known_entries().refund(units)
+    }
+
+    /// Looked at and changed in one step: of two that settle at once, only one finds the difference.
+    fn settle(&self, actual: u64) -> Entry {
+        let mut entries = self.known_entries();
+        match actual.checked_sub(entries.spent) {
+            Some(more) => entries.charge(more),
+            None => {
+                let less = entries.spent - actual;
+                entries.refund(less)
+            }
+        }
+    }
+
+    /// With the receipt of a trial, whose verdict may have come since the request began.
+    fn known_entries(&self) -> MutexGuard<'_, Entries> {
+        let known = self.trial.as_ref().and_then(|trial| trial.take_receipt());
+        let mut entries = self.entries();
+        entries.receipts.extend(known);
+        entries
+    }
+
+    /// What the store is asked for; at least one thing, so that it says where the key stands.
+    fn changes<'a>(
+        &'a self,
+        entry: &'a mut Entry,
+    ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, Change<'a>)> + 'a {
+        let mut all = SmallVec::<[Change<'a>; 1]>::new();
+        match entry {
+            Entry::Charge(units) => all.push(Change::Charge(*units)),
+            Entry::Refund(parts) => {
+                all.extend(parts.iter_mut().map(|(receipt, units)| Change::Refund(receipt, *units)));
+            }
+        }
+        if all.is_empty() {
+            all.push(Change::Nothing);
+        }
+        all.into_iter().map(|change| (&self.limiter, &self.key, change))
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let accounts = self.accounts().iter();
+        f.debug_map()
+            .entries(accounts.map(|account| (account.policy.name(), account.entries().spent)))
+            .finish()
+    }
+}

@@ -1,0 +1,86 @@
+//! What one request asked of a policy that is only tried out.
+
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::{Decision, Key, RateLimiter};
+
+use crate::rate_limit::asks::Asked;
+use crate::rate_limit::plan::Slot;
+
+/// What a request asked of a policy in shadow, so that it can be given back as if the policy were enforced.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) slot: usize,
+    pub(crate) limiter: RateLimiter,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
+    state: Mutex<State>,
+}
+
+/// The verdict may come after the response.
+#[derive(Debug)]
+enum State {
+    Asked,
+    /// Nothing is known yet, and it is to be given back if it was spent.
+    GivenBack,
+    Spent(Receipt),
+    /// It was refused, or given back, or is the meter's.
+    Over,
+}
+
+impl Trial {
+    pub(crate) fn new(slots: &[Slot], Asked { slot, key, cost }: Asked) -> Self {
+        let limiter = slots[slot].limiter.clone();
+        Self { slot, limiter, key, cost, state: Mutex::new(State::Asked) }
+    }
+
+    /// Takes note of what was spent, if it was.
+    pub(crate) fn is_known(&self, decision: Option<&mut Decision>) {
+        let receipt = decision.and_then(|decision| decision.take_receipt(0));
+        let mut state = self.state();
+        *state = match (&*state, receipt) {
+            (State::Asked, Some(receipt)) => State::Spent(receipt),
+            (State::GivenBack, Some(receipt)) => {
+                self.refund(receipt);
+                State::Over
+            }
+            _ => State::Over,
+        };
+    }
+
+    /// Gives it back, now or when it is known that it was spent.
+    pub(crate) fn give_back(&self) {
+        let mut state = self.state();
+        *state = match mem::replace(&mut *state, State::Over) {
+            State::Asked => State::GivenBack,
+            State::Spent(receipt) => {
+                self.refund(receipt);
+                State::Over
+            }
+            over => over,
+        };
+    }
+
+    /// Hands over what it has spent, as far as is known.
+    pub(crate) fn take_receipt(&self) -> Option<Receipt> {
+        let mut state = self.state();
+        match mem::replace(&mut *state, State::Over) {
+            State::Spent(receipt) => Some(receipt),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    fn refund(&self, mut receipt: Receipt) {
+        // The store begins with it at once; nobody has to wait for its answer.
+        drop(self.limiter.refund_of(&mut receipt, &self.key, self.cost));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,119 @@
+//! Fields that a response has already, and that ours are added to.
+
+use std::cmp::Reverse;
+
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName, HeaderValue};
+
+use crate::respond::headers::list::{Member, members};
+use crate::respond::headers::{RATELIMIT, RATELIMIT_POLICY};
+
+/// The lines of `RateLimit-Policy` and `RateLimit` that a response has.
+#[derive(Debug, Default)]
+pub(crate) struct Lines([String; 2]);
+
+/// The quotas that a response names already.
+#[derive(Debug, Default)]
+pub(crate) struct Theirs<'a> {
+    policies: Vec<Member<'a>>,
+    standings: Vec<Member<'a>>,
+}
+
+/// Where a quota of theirs stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    pub(crate) limit: Option<u64>,
+    pub(crate) remaining: u64,
+    pub(crate) available_after: Option<u64>,
+}
+
+impl Lines {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        Self(
+            [RATELIMIT_POLICY, RATELIMIT]
+                .map(|name| one_line(headers.get_all(name).iter()).unwrap_or_default()),
+        )
+    }
+
+    /// A line that cannot be read names nothing: joined with ours, it would keep clients from reading ours.
+    pub(crate) fn read(&self) -> Theirs<'_> {
+        let [policies, standings] = &self.0;
+        let read = |line| members(line).unwrap_or_default();
+        Theirs { policies: read(policies), standings: read(standings) }
+    }
+}
+
+impl Theirs<'_> {
+    /// Where their quota of this name stands, if that leaves less than ours of the same name: `remaining` units, and
+    /// more of them after `available_after` seconds. Then theirs is the one that is told, in every field.
+    pub(crate) fn tighter(&self, label: &str, remaining: u64, available_after: u64) -> Option<Left> {
+        let named = self.standings.iter().filter(|member| member.is_called(label));
+        let left = named.filter_map(|member| Some((member.number("r")?, Reverse(member.number("t")))));
+        let (least, Reverse(after)) = left.min()?;
+        if (least, Reverse(after.unwrap_or(0))) >= (remaining, Reverse(available_after)) {
+            return None;
+        }
+        let policy = self.policies.iter().find(|policy| policy.is_called(label));
+        let limit = policy.and_then(|policy| policy.number("q"));
+        Some(Left { limit, remaining: least, available_after: after })
+    }
+
+    /// Both lists, theirs in front. Our quotas replace those of theirs that have the same name.
+    pub(crate) fn join(
+        &self,
+        ours: [Option<HeaderValue>; 2],
+        is_ours: impl Fn(&Member<'_>) -> bool,
+    ) -> [Option<HeaderValue>; 2] {
+        let [policies, standings] = ours;
+        let join = |theirs: &[Member<'_>], ours: Option<HeaderValue>| {
+            let mut line = String::new();
+            for member in theirs.iter().filter(|member| !is_ours(member)) {
+                add(&mut line, member.text);
+            }
+            if line.is_empty() {
+                return ours;
+            }
+            if let Some(ours) = ours.as_ref().and_then(|ours| ours.to_str().ok()) {
+                add(&mut line, ours);
+            }
+            // Members that were read, and ours, are always a valid value.
+            HeaderValue::from_str(&line).ok().or(ours)
+        };
+        [join(&self.policies, policies), join(&self.standings, standings)]
+    }
+}
+
+/// Lets scripts of other origins read those of these fields that the response has, besides what they may read already.
+pub(crate) fn expose(headers: &mut HeaderMap, names: &[HeaderName]) {
+    let lines = headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter();
+    let mut line = one_line(lines.filter(|line| line.to_str().is_ok())).unwrap_or_default();
+    for name in names.iter().filter(|name| headers.contains_key(*name)) {
+        let is_named = line.split(',').any(|named| named.trim().eq_ignore_ascii_case(name.as_str()));
+        if !is_named {
+            add(&mut line, name.as_str());
+        }
+    }
+    if let Ok(line) = HeaderValue::from_str(&line)
+        && !line.is_empty()
+    {
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, line);
+    }
+}
+
+/// All lines of a list field as one; `None` if one of them is not text.
+fn one_line<'a>(lines: impl Iterator<Item = &'a HeaderValue>) -> Option<String> {
+    let mut whole = String::new();
+    for line in lines {
+        match line.to_str().ok()?.trim() {
+            "" => {}
+            line => add(&mut whole, line),
+        }
+    }
+    Some(whole)
+}
+
+fn add(line: &mut String, item: &str) {
+    if !line.is_empty() {
+        line.push_str(", ");
+    }
+    line.push_str(item);
+}

@@ -1,0 +1,136 @@
+//! The values of the fields: numbers, and lists of quotas.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use http::HeaderValue;
+use sluicegate_core::policy::PolicyQuota;
+use sluicegate_core::store::QuotaStatus;
+use smallvec::SmallVec;
+
+/// Structured fields hold integers of at most 15 digits (RFC 9651, section 3.3.1).
+pub(crate) const MOST: u64 = 999_999_999_999_999;
+
+pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+/// How many numbers are kept as text: the seconds of an hour, and most limits.
+const KEPT: usize = 4_096;
+
+/// The numbers below `KEPT`, four digits each.
+static DIGITS: [u8; KEPT * 4] = {
+    let mut digits = [b'0'; KEPT * 4];
+    let mut number = 0;
+    while number < KEPT {
+        let (mut rest, mut at) = (number, number * 4 + 3);
+        while rest > 0 {
+            digits[at] = b"0123456789"[rest % 10];
+            (rest, at) = (rest / 10, at - 1);
+        }
+        number += 1;
+    }
+    digits
+};
+
+static TEXT: &str = match std::str::from_utf8(&DIGITS) {
+    Ok(text) => text,
+    Err(_) => panic!("digits are text"),
+};
+
+/// A number as a field value, without an allocation if it is a usual one.
+pub(crate) fn number(number: u64) -> HeaderValue {
+    match usize::try_from(number) {
+        Ok(kept) if kept < KEPT => {
+            let digits = if kept < 10 {
+                1
+            } else if kept < 100 {
+                2
+            } else if kept < 1_000 {
+                3
+            } else {
+                4
+            };
+            HeaderValue::from_static(&TEXT[kept * 4 + 4 - digits..kept * 4 + 4])
+        }
+        // `HeaderValue::from(number)` would allocate twice.
+        _ => {
+            let mut digits = itoa::Buffer::new();
+            HeaderValue::from_str(digits.format(number.min(MOST)))
+                .unwrap_or_else(|_| HeaderValue::from_static("0"))
+        }
+    }
+}
+
+/// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, where it is tightest.
+///
+/// With `longest`, the seconds of `Retry-After`, no `t` is beyond it: a quota that still has room would keep a client away
+/// for longer than it has to wait.
+pub(crate) fn standings_line<'a>(
+    standings: impl Iterator<Item = (&'a QuotaStatus, &'a PolicyQuota)> + Clone,
+    longest: Option<u64>,
+) -> Option<HeaderValue> {
+    // Put together on the stack and copied once it is whole: one allocation.
+    let mut line: SmallVec<[u8; 128]> = SmallVec::new();
+    for (index, (standing, quota)) in standings.clone().enumerate() {
+        let label = quota.label();
+        if standings.clone().take(index).any(|(_, earlier)| earlier.label() == label) {
+            continue;
+        }
+        let standing = tightest(standings.clone().skip(index), label).unwrap_or(standing);
+        let mut digits = itoa::Buffer::new();
+        line.extend_from_slice(if index == 0 { b"\"" } else { b", \"" });
+        line.extend_from_slice(label.as_bytes());
+        line.extend_from_slice(b"\";r=");
+        line.extend_from_slice(digits.format(standing.remaining().min(MOST)).as_bytes());
+        let seconds = ceil_seconds(standing.available_after());
+        if seconds > 0 && longest.is_none_or(|longest| seconds <= longest) {
+            line.extend_from_slice(b";t=");
+            line.extend_from_slice(digits.format(seconds.min(MOST)).as_bytes());
+        }
+    }
+    // Digits, policy names and punctuation of ours are always a valid value; an empty one is left out.
+    if line.is_empty() { None } else { HeaderValue::from_bytes(&line).ok() }
+}
+
+/// Where the quota of this name is tightest.
+pub(crate) fn tightest<'a>(
+    standings: impl Iterator<Item = (&'a QuotaStatus, &'a PolicyQuota)>,
+    label: &str,
+) -> Option<&'a QuotaStatus> {
+    let same = standings.filter(|(_, quota)| quota.label() == label).map(|(standing, _)| standing);
+    same.min_by_key(|standing| (standing.passed(), standing.remaining(), Reverse(standing.available_after())))
+}
+
+/// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.
+pub(crate) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Clone) -> Option<HeaderValue> {
+    let mut line: SmallVec<[u8; 128]> = SmallVec::new();
+    let mut digits = itoa::Buffer::new();
+    for (index, quota) in quotas.clone().enumerate() {
+        let label = quota.label();
+        if quotas.clone().take(index).any(|earlier| earlier.label() == label) {
+            continue;
+        }
+        let (units, seconds) = window(quota);
+        line.extend_from_slice(if index == 0 { b"\"" } else { b", \"" });
+        line.extend_from_slice(label.as_bytes());
+        line.extend_from_slice(b"\";q=");
+        line.extend_from_slice(digits.format(units.min(MOST)).as_bytes());
+        if let Some(seconds) = seconds {
+            line.extend_from_slice(b";w=");
+            line.extend_from_slice(digits.format(seconds.min(MOST)).as_bytes());
+        }
+    }
+    // As above.
+    if line.is_empty() { None } else { HeaderValue::from_bytes(&line).ok() }
+}
+
+/// A quota as so many units in so many whole seconds: a bucket is its burst in the time that refills it. Windows of
+/// less than a second cannot be said.
+fn window(policy_quota: &PolicyQuota) -> (u64, Option<u64>) {
+    let (quota, capacity) = (policy_quota.quota(), policy_quota.rule().capacity());
+    let millionths =
+        quota.period().as_micros().saturating_mul(capacity.into()).div_ceil(quota.limit().max(1).into());
+    let seconds = u64::try_from(millionths.div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    (capacity, (millionths >= 1_000_000).then_some(seconds))
+}

@@ -1,0 +1,164 @@
+//! The header fields that tell a client where it stands.
+
+mod join;
+pub(crate) mod lines;
+mod list;
+mod write;
+
+use std::cmp::Reverse;
+
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use sluicegate_core::policy::PolicyQuota;
+use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::{Decision, Outcome};
+
+use crate::respond::headers::lines::{ceil_seconds, number};
+pub(crate) use crate::respond::headers::write::write;
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
+
+/// Which header fields responses carry. `Retry-After` is on every refusal that a wait would help, whatever is chosen.
+///
+/// - `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` describe the quota that decided; what the
+///   reset is, [`LegacyReset`] says.
+/// - `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) describe every quota.
+///
+/// Seconds are rounded up, what remains is rounded down. Quotas of hidden policies are in none of them.
+///
+/// No `t` of a refusal is beyond its `Retry-After`: where a quota that still has room would have such a one, it has none.
+///
+/// Where the service behind the layer sets such fields itself, as a gateway to a limited API does, the lists become one
+/// list of both, and of the `X-RateLimit-*` fields those stay that leave less. Of two quotas of one name the one that leaves
+/// less is told, in all fields. A list of the service that is not as the draft has it is replaced, since clients could
+/// read nothing of the joined one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeaderFields {
+    /// Both families. The default.
+    All,
+    /// Only `X-RateLimit-*`.
+    Legacy,
+    /// Only `RateLimit-Policy` and `RateLimit`.
+    Ietf,
+    /// Neither.
+    None,
+}
+
+/// What `X-RateLimit-Reset` is. Services differ, and clients cannot tell by looking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LegacyReset {
+    /// Whole seconds from now, as Envoy has it. The default.
+    Delta,
+    /// The second of Unix time, as GitHub has it, by the wall clock of this machine.
+    Epoch,
+}
+
+/// How the fields of a layer look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) chosen: HeaderFields,
+    pub(crate) reset: LegacyReset,
+    /// Whether scripts of other origins may read them.
+    pub(crate) exposes: bool,
+    /// Whether Envoy is told not to try again.
+    pub(crate) tells_envoy: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { chosen: HeaderFields::All, reset: LegacyReset::Delta, exposes: false, tells_envoy: false }
+    }
+}
+
+impl Style {
+    /// Whether there are fields on responses that are not refusals.
+    #[inline]
+    pub(crate) fn shows(self) -> bool {
+        self.chosen != HeaderFields::None
+    }
+
+    fn legacy(self) -> bool {
+        matches!(self.chosen, HeaderFields::All | HeaderFields::Legacy)
+    }
+
+    fn ietf(self) -> bool {
+        matches!(self.chosen, HeaderFields::All | HeaderFields::Ietf)
+    }
+}
+
+/// Whose rate limit fields a response has already, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Already {
+    /// Those of a responder, which ours replace.
+    Replaced,
+    /// Those of the service.
+    Theirs,
+    /// Those of a layer of ours, whose decision is part of the one that is written, and of the service behind it.
+    Both,
+}
+
+/// Says that a refused request may be tried again after this many seconds, or after more if the response says that
+/// already: after the seconds that are returned.
+pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
+    match headers.get(RETRY_AFTER).and_then(whole_number) {
+        Some(said) if said >= seconds => said,
+        _ => {
+            headers.insert(RETRY_AFTER, number(seconds));
+            seconds
+        }
+    }
+}
+
+/// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
+pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+/// Whole seconds after which a refused request may be tried again: at least 1, and never before the wait is over.
+pub(crate) fn retry_after(decision: &Decision) -> Option<u64> {
+    decision.retry_after().map(|wait| ceil_seconds(wait).max(1))
+}
+
+/// The standing whose numbers clients see: that of the quota that decided, if its policy is not hidden; otherwise the
+/// tightest of those that are not.
+pub(crate) fn shown(decision: &Decision) -> Option<&QuotaStatus> {
+    if !hides(decision) {
+        return Some(decision.deciding());
+    }
+    let strictness = |standing: &&QuotaStatus| match decision.outcome() {
+        Outcome::Allowed => (true, 0, standing.remaining(), Reverse(standing.reset_after())),
+        _ => {
+            let wait = standing.available_after().as_micros();
+            (standing.passed(), u128::MAX - wait, standing.remaining(), Reverse(standing.reset_after()))
+        }
+    };
+    let visible = decision.quotas().iter().filter(|standing| !is_hidden(decision, standing));
+    visible.min_by_key(strictness)
+}
+
+/// The names of the quotas that refused, for the body.
+pub(crate) fn violated(decision: &Decision) -> impl Iterator<Item = &str> {
+    let refused = decision.quotas().iter().filter(|standing| !standing.passed());
+    refused
+        .filter(|standing| decision.outcome() != Outcome::Allowed && !is_hidden(decision, standing))
+        .filter_map(|standing| decision.quota_of(standing))
+        .map(PolicyQuota::label)
+}
+
+fn hides(decision: &Decision) -> bool {
+    decision.policies().is_some_and(|policies| policies.iter().any(|policy| policy.is_hidden()))
+}
+
+fn is_hidden(decision: &Decision, standing: &QuotaStatus) -> bool {
+    decision.policy_of(standing).is_some_and(|policy| policy.is_hidden())
+}
+
+fn whole_number(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.parse().ok()
+}

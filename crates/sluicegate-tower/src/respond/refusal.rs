@@ -1,0 +1,186 @@
+//! The answer to a request that is refused: [`Refusal`] says why, [`Respond`] makes the response.
+
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Response, StatusCode};
+use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::{Decision, Outcome, StoreError};
+
+use crate::key::MissingKey;
+use crate::rate_limit::mark::Unserved;
+use crate::rate_limit::shared::Shared;
+use crate::respond::headers::lines::ceil_seconds;
+use crate::respond::headers::{self, Already, come_back_after, forbid_caching, retry_after, violated};
+
+/// A request that is not let through, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    reason: RefusalReason<'a>,
+    parts: &'a Parts,
+    /// Seconds that this client is told to wait longer than it has to.
+    pub(crate) extra: u64,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum RefusalReason<'a> {
+    /// It exceeds a quota: 429, with the wait in `Retry-After`.
+    Exceeded(&'a Decision),
+    /// Its cost is above what a quota ever lets pass at once: 403, and no wait helps.
+    Impossible(&'a Decision),
+    /// It has no key, and the limit rejects such requests with this status; with 500, if this server does not say who
+    /// connects.
+    MissingKey(&'a MissingKey, StatusCode),
+    /// The store could not be reached, and a policy refuses then
+    /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. With the error, if the store has handed it on.
+    Outage(Option<&'a StoreError>),
+    /// It has to wait, and as many requests as may wait do so already: 503. With the wait for its turn; 0 if it is a key
+    /// or a tier that has to be looked up. It has spent nothing.
+    QueueFull(Duration),
+    /// Its key or its tier was looked up, and did not come [within this time](crate::rate_limit::RateLimitLayerBuilder::longest_lookup):
+    /// 503. It has spent nothing.
+    LookupTimeout(Duration),
+    /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403.
+    Blocked,
+}
+
+impl<'a> Refusal<'a> {
+    /// Why.
+    pub fn reason(&self) -> RefusalReason<'a> {
+        self.reason
+    }
+
+    /// The request that is refused, without its body.
+    pub fn request(&self) -> &'a Parts {
+        self.parts
+    }
+
+    /// What the limiter decided, if it came to that.
+    pub fn decision(&self) -> Option<&'a Decision> {
+        match self.reason {
+            RefusalReason::Exceeded(decision) | RefusalReason::Impossible(decision) => Some(decision),
+            RefusalReason::MissingKey(..)
+            | RefusalReason::Outage(_)
+            | RefusalReason::QueueFull(_)
+            | RefusalReason::LookupTimeout(_)
+            | RefusalReason::Blocked => None,
+        }
+    }
+
+    /// The standing whose numbers the client may see, the same as in the header fields: that of the quota that decided,
+    /// unless its policy is [hidden](sluicegate_core::policy::PolicyBuilder::hidden). `None` if nothing was decided, and if all
+    /// policies are hidden.
+    pub fn standing(&self) -> Option<&'a QuotaStatus> {
+        self.decision().and_then(headers::shown)
+    }
+
+    /// The names of the quotas that refused, as header fields have them. Those of hidden policies are left out.
+    pub fn violated(&self) -> impl Iterator<Item = &'a str> {
+        self.decision().into_iter().flat_map(violated)
+    }
+
+    /// The status that fits the reason.
+    pub fn status(&self) -> StatusCode {
+        match self.reason {
+            RefusalReason::Exceeded(_) => StatusCode::TOO_MANY_REQUESTS,
+            RefusalReason::Impossible(_) | RefusalReason::Blocked => StatusCode::FORBIDDEN,
+            RefusalReason::MissingKey(_, status) => status,
+            RefusalReason::Outage(_) | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        }
+    }
+
+    /// Whole seconds after which the same request could pass, and what is
+    /// [added](crate::rate_limit::RateLimitLayerBuilder::spread_retry_after); the same number as in `Retry-After`.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        let seconds = match self.reason {
+            RefusalReason::Exceeded(decision) | RefusalReason::Impossible(decision) => retry_after(decision),
+            // An outage has no known end; a second keeps clients from hammering.
+            RefusalReason::Outage(_) | RefusalReason::LookupTimeout(_) => Some(1),
+            RefusalReason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
+            RefusalReason::MissingKey(..) | RefusalReason::Blocked => None,
+        };
+        seconds.map(|seconds| seconds.saturating_add(self.extra))
+    }
+
+    /// What is wrong and what helps, in one sentence without a full stop.
+    pub(crate) fn detail(&self) -> Detail<'a> {
+        match self.reason {
+            RefusalReason::Exceeded(_) => Detail::TryAgainIn(self.retry_after_seconds().unwrap_or(1)),
+            RefusalReason::Impossible(_) => Detail::Text(
+                "this request costs more than the limit ever lets pass at once: no wait will help",
+            ),
+            RefusalReason::MissingKey(missing, _) => Detail::Text(missing.told(cfg!(debug_assertions))),
+            RefusalReason::Outage(_) => Detail::Text("the rate limiter gave no answer"),
+            RefusalReason::QueueFull(_) => Detail::Text("too many requests are waiting for their turn"),
+            RefusalReason::LookupTimeout(_) => {
+                Detail::Text("it could not be found out in time which limit applies")
+            }
+            RefusalReason::Blocked => Detail::Text("requests like this one are not accepted"),
+        }
+    }
+
+    pub(crate) fn new(reason: RefusalReason<'a>, parts: &'a Parts) -> Self {
+        Self { reason, parts, extra: 0 }
+    }
+
+    pub(crate) fn of(decision: &'a Decision, parts: &'a Parts) -> Self {
+        Self::new(
+            match decision.outcome() {
+                Outcome::Impossible => RefusalReason::Impossible(decision),
+                _ => RefusalReason::Exceeded(decision),
+            },
+            parts,
+        )
+    }
+}
+
+/// Makes the response to a refused request. The layer adds the rate limit fields and `Retry-After` to it.
+///
+/// Implemented by closures: `|refusal: &Refusal<'_>| Response::new(..)`.
+pub trait Respond<B>: Send + Sync + 'static {
+    /// The response.
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;
+}
+
+impl<F, B> Respond<B> for F
+where
+    F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync + 'static,
+{
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
+        self(refusal)
+    }
+}
+
+/// What a body says in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Detail<'a> {
+    Text(&'a str),
+    /// Too many requests, for so many seconds.
+    TryAgainIn(u64),
+}
+
+/// The response to a refused request, with the fields that every such response has.
+pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>) -> Response<B> {
+    let refusal = &Refusal { extra: crate::respond::spread::seconds(shared.spread.as_ref()), ..*refusal };
+    let mut response = shared.respond.respond(refusal);
+    forbid_caching(response.headers_mut());
+    if let Some(decision) = refusal.decision() {
+        let (style, seconds) = (shared.style, refusal.retry_after_seconds());
+        headers::write(response.headers_mut(), style, decision, seconds, &shared.plan(), Already::Replaced);
+    } else if let Some(seconds) = refusal.retry_after_seconds() {
+        come_back_after(response.headers_mut(), seconds);
+    }
+    let is_no_clients_doing = match refusal.reason {
+        RefusalReason::Outage(_) | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => true,
+        RefusalReason::MissingKey(missing, _) => missing.is_mistake(),
+        RefusalReason::Exceeded(_) | RefusalReason::Impossible(_) | RefusalReason::Blocked => false,
+    };
+    if shared.extensions && is_no_clients_doing {
+        response.extensions_mut().insert(Unserved);
+    }
+    response
+}
