@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::prepared::PreparedPolicy;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
-use crate::store::PreparedPolicy;
 
 /// The policies that are open on a store, by name, each with what the store prepared for it.
 ///

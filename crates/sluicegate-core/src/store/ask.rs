@@ -1,0 +1,146 @@
+//! What a store is asked: [`Ask`], with its [`Mode`].
+
+use std::time::Duration;
+
+use super::prepared::PreparedPolicy;
+use crate::key::KeyRef;
+use crate::receipt::Receipt;
+
+/// What one request asks of one policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    policy: &'a PreparedPolicy,
+    key: KeyRef<'a>,
+    cost: u64,
+    /// One per quota, if they are not the same.
+    costs: &'a [u64],
+    mode: Mode,
+    receipt: Option<&'a Receipt>,
+}
+
+impl<'a> Ask<'a> {
+    /// An ask for `cost` units of `key`'s bucket.
+    #[inline]
+    pub fn new(policy: &'a PreparedPolicy, key: KeyRef<'a>, cost: u64, mode: Mode) -> Self {
+        Self { policy, key, cost, costs: &[], mode, receipt: None }
+    }
+
+    /// The same ask, of a policy as another store has prepared it: for stores around stores.
+    #[must_use]
+    pub fn on<'b>(self, policy: &'b PreparedPolicy) -> Ask<'b>
+    where
+        'a: 'b,
+    {
+        Ask { policy, ..self }
+    }
+
+    /// The same ask with a cost of its own for each quota, in their order: for what one of them still counts and another
+    /// has forgotten. [`cost`](Self::cost) is the highest then.
+    #[must_use]
+    pub fn with_costs(mut self, costs: &'a [u64]) -> Self {
+        self.cost = costs.iter().copied().max().unwrap_or(self.cost);
+        self.costs = costs;
+        self
+    }
+
+    /// The same ask about what this receipt says was spent; the cost is part of that.
+    #[must_use]
+    pub fn of(mut self, receipt: &'a Receipt) -> Self {
+        self.receipt = Some(receipt);
+        self
+    }
+
+    /// The same cost for another purpose, and without the receipt, which is for the store that gave it.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn plainly(self, mode: Mode) -> Self {
+        Self { mode, receipt: None, ..self }
+    }
+
+    /// The policy, as the store prepared it.
+    #[inline]
+    pub fn policy(&self) -> &'a PreparedPolicy {
+        self.policy
+    }
+
+    /// Whose bucket.
+    #[inline]
+    pub fn key(&self) -> KeyRef<'a> {
+        self.key
+    }
+
+    /// How many units.
+    #[inline]
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// One cost per quota; empty if they are all the same.
+    pub fn costs(&self) -> &'a [u64] {
+        self.costs
+    }
+
+    /// How many units of the quota at this place in the policy.
+    pub fn cost_of(&self, quota: u8) -> u64 {
+        self.costs.get(usize::from(quota)).copied().unwrap_or(self.cost)
+    }
+
+    /// The ask as that quota sees it.
+    pub(crate) fn of_quota(self, quota: u8) -> Self {
+        Self { cost: self.cost_of(quota), costs: &[], ..self }
+    }
+
+    /// What is to be done with them.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What it is about that was spent before, if that is known.
+    #[inline]
+    pub fn receipt(&self) -> Option<&'a Receipt> {
+        self.receipt
+    }
+}
+
+/// What is to be done with the cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Spend it, if it fits now.
+    Spend,
+    /// Say whether it would fit, and spend nothing.
+    Peek,
+    /// Spend it, if it fits now or its turn comes within `longest`; [`Decision::delay`](crate::Decision::delay) says when.
+    ///
+    /// Of several limits that are asked together, those that the turn does not wait for hold the cost until then: it counts
+    /// in full, and does not drain. They hold at most half of a key's burst, or one unit.
+    Reserve {
+        /// The longest wait.
+        longest: Duration,
+    },
+    /// Give it back, as far as it still counts; with the [`Receipt`] of what was spent, exactly that.
+    Refund,
+    /// Give up the turn of the receipt, which has not come. It is taken back if no later turn depends on it, and otherwise
+    /// the ask does not pass.
+    Return,
+    /// The turn of the receipt has come: what was held for it is spent now.
+    Depart,
+    /// Spend it whether it fits or not: what does not fit is a debt.
+    Charge,
+    /// Forget the key; the cost does not matter.
+    Reset,
+}
+
+impl Mode {
+    /// Whether it spends only if there is room.
+    #[inline]
+    pub fn spends(self) -> bool {
+        matches!(self, Self::Spend | Self::Reserve { .. })
+    }
+
+    /// Whether it is a question, that may be answered with a refusal, and not the report of something that has happened.
+    #[inline]
+    pub fn asks(self) -> bool {
+        self.spends() || self == Self::Peek
+    }
+}

@@ -1,0 +1,84 @@
+//! The answer to come: [`DecisionFuture`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::decision::Decision;
+use crate::error::StoreError;
+
+/// A decision, or the promise of one: a future that is ready at once when the store is in memory.
+///
+/// # Cancel safety
+/// Dropping it gives nothing back and prevents nothing: what was asked is done, polled or not.
+#[must_use = "a decision says whether the request may go on"]
+pub struct DecisionFuture(Answer);
+
+type Pending = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
+
+enum Answer {
+    Ready(Option<Result<Decision, StoreError>>),
+    Pending(Pending),
+}
+
+impl DecisionFuture {
+    /// A decision that is known now.
+    #[inline]
+    pub fn ready(result: Result<Decision, StoreError>) -> Self {
+        Self(Answer::Ready(Some(result)))
+    }
+
+    /// A decision that is still to come.
+    pub fn pending(future: impl Future<Output = Result<Decision, StoreError>> + Send + 'static) -> Self {
+        Self(Answer::Pending(Box::pin(future)))
+    }
+
+    /// The answer, looked at where it is, if it is known without waiting: cheaper than taking it out with
+    /// [`now`](Self::now), for loops that ask millions of times a second.
+    #[inline]
+    pub fn known(&self) -> Option<&Result<Decision, StoreError>> {
+        match &self.0 {
+            Answer::Ready(result) => result.as_ref(),
+            Answer::Pending(_) => None,
+        }
+    }
+
+    /// The answer if it is known without waiting, as it always is from a [`MemoryStore`](crate::MemoryStore);
+    /// otherwise the future again.
+    ///
+    /// # Errors
+    /// The future itself, when the answer is still to come.
+    #[inline]
+    #[expect(clippy::result_large_err, reason = "the future is handed back, not reported")]
+    pub fn now(self) -> Result<Result<Decision, StoreError>, Self> {
+        match self.0 {
+            Answer::Ready(Some(result)) => Ok(result),
+            other => Err(Self(other)),
+        }
+    }
+}
+
+impl Future for DecisionFuture {
+    type Output = Result<Decision, StoreError>;
+
+    /// # Panics
+    /// When polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Answer::Ready(result) => {
+                Poll::Ready(result.take().expect("a decision is polled until it is ready, once"))
+            }
+            Answer::Pending(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for DecisionFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Answer::Ready(result) => f.debug_tuple("DecisionFuture").field(result).finish(),
+            Answer::Pending(_) => f.write_str("DecisionFuture(..)"),
+        }
+    }
+}

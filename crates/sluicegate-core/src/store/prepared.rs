@@ -1,0 +1,60 @@
+//! A policy as a store has prepared it: [`PreparedPolicy`].
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::policy::Policy;
+
+/// A policy that a store has prepared; only that store can decide it.
+#[derive(Clone)]
+pub struct PreparedPolicy {
+    policy: Arc<Policy>,
+    prepared: Arc<dyn Any + Send + Sync>,
+}
+
+impl PreparedPolicy {
+    /// A policy with what the store prepared for it.
+    pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: Arc<T>) -> Self {
+        Self { policy, prepared }
+    }
+
+    /// Whether this is what was prepared for it.
+    pub(crate) fn has<T: ?Sized>(&self, prepared: &Arc<T>) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.prepared), Arc::as_ptr(prepared))
+    }
+
+    /// Whether both were opened as one.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.has(&other.prepared)
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// What the store prepared for a policy that is replaced, to be kept; for [`Store::open`](crate::Store::open).
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] when it was opened on a store that does not prepare a `T`: another one.
+    pub fn replaced<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, ConfigError> {
+        let problem = "the replaced policy was opened on another store";
+        let foreign = |_| ConfigError::new(ConfigErrorKind::Store, problem);
+        Arc::clone(&self.prepared).downcast().map_err(foreign)
+    }
+
+    /// What the store prepared, if it was a store that prepares a `T`.
+    #[inline]
+    pub fn prepared<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.prepared.downcast_ref()
+    }
+}
+
+impl fmt::Debug for PreparedPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PreparedPolicy").field(&self.policy.name()).finish()
+    }
+}
