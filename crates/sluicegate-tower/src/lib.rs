@@ -46,12 +46,12 @@
 //! |---|---|
 //! | [`PeerIp`] | clients that connect to this server themselves; the default |
 //! | [`ClientIp`] | clients behind proxies, which are named |
-//! | [`ApiKey`], [`Bearer`], [`Cookie`] | who shows a secret; kept as a digest only |
+//! | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer), [`Cookie`](key::Cookie) | who shows a secret; kept as a digest only |
 //! | `BearerJwt` | the subject of a verified token |
-//! | [`FromExtension`], [`key_fn`] | what an authentication in front has found |
-//! | `Route`, [`RequestMethod`], [`RequestPath`] | what a request is for |
-//! | [`Header`] | what a trusted proxy says about the client |
-//! | [`Constant`] | all together |
+//! | [`FromExtension`](key::FromExtension), [`key_fn`](key::key_fn) | what an authentication in front has found |
+//! | `Route`, [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | what a request is for |
+//! | [`HeaderKey`](key::HeaderKey) | what a trusted proxy says about the client |
+//! | [`Constant`](key::Constant) | all together |
 //!
 //! A tuple of them has a bucket per combination; [`or`](KeyExtractor::or) asks the next one where one finds nothing.
 //!

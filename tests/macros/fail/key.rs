@@ -7,7 +7,7 @@ use sluicegate::key::HeaderKey;
 #[rate_limited("5/min", key = "x-api-key")]
 async fn text() {}
 
-#[rate_limited("5/min", key = Header::new)]
+#[rate_limited("5/min", key = HeaderKey::new)]
 async fn constructor() {}
 
 #[rate_limited("5/min", key = HeaderKey::new("x-api-key").ok())]

@@ -118,7 +118,7 @@ impl RateLimiter {
     }
 
     /// Spends `cost` units now, or takes the first turn that comes within `longest`: an allowed decision says by its
-    /// [`delay`](crate::Decision::delay) when. First come, first served; [`Turn`](crate::limiter::Turn) waits for it, and gives it
+    /// [`delay`](crate::Decision::delay) when. First come, first served; [`Turn`] waits for it, and gives it
     /// back when it is dropped.
     pub fn reserve(&self, key: impl AsKey, cost: u64, longest: Duration) -> DecisionFuture {
         self.ask(key, cost, Mode::Reserve { longest })

@@ -39,7 +39,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, Mode, PreparedPolicy, Store};
 ///
 /// While the store answers, it decides. When it fails, or is left alone after it has failed too often, each policy's
 /// [`OnOutage`] says what happens: this process decides with its share of the quota ([`OnOutage::Local`], the
-/// default), requests pass uncounted, or they are refused. [`Decision::basis`] tells who has decided.
+/// default), requests pass uncounted, or they are refused. [`Decision::decided_by`] tells who has decided.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
