@@ -1,7 +1,7 @@
 //! A proxy in front that no extractor knows of is logged. A binary of its own, since that is said once per process.
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
-#[path = "it/log.rs"]
+#[path = "it/support/log.rs"]
 mod log;
 
 use http::Request;

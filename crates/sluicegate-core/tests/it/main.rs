@@ -1,25 +1,10 @@
-//! What the crate promises, tried from outside: one binary, a module per idea. Time moves only by hand.
+//! The promises of the crate, tried from outside: one binary, a folder for each room of `src`. Time moves only by hand.
 
-mod bad_input;
-mod bounded;
-mod closing;
-mod concurrency;
-mod crowd;
-mod exact;
-mod floods;
-mod handles;
+mod algorithm;
 mod in_flight;
-mod inherited;
-mod invariants;
-mod leaving;
-mod model;
-mod refunds;
-mod replace;
-mod reservations;
+mod limiter;
+mod memory;
+mod policy;
 mod resilient;
-mod spent;
 mod support;
-mod turns;
-mod vectors;
-mod waiting;
-mod worked_examples;
+mod wait;

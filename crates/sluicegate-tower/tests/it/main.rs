@@ -1,43 +1,15 @@
-//! What the crate promises, tried from outside: one binary, a module per idea. Time moves only by hand, or is tokio's
-//! paused time.
+//! The promises of the crate, tried from outside: one binary, a folder for each room of `src`. Time moves only by hand, or
+//! is tokio's paused time; where sockets are, it is not looked at.
+//!
+//! Beside it are the tests that need a process of their own: they count its allocations, or what is said once in it.
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
-mod agreement;
-mod bodies;
-mod combinations;
-mod costs;
-mod crowd;
-mod exempt;
-mod exempt_async;
-mod floods;
-mod giving_back;
-mod header_modes;
-mod headers;
-mod hidden;
-mod inputs;
-mod keys;
-mod leaving;
-mod log;
-mod lookups;
-mod meter;
-mod meter_fields;
-mod meter_reach;
-mod missing_keys;
-mod no_peer;
-mod queue;
-mod readiness;
-mod refunds;
-mod refusals;
-mod reloads;
-mod remote;
-mod settling;
-mod shadow;
-mod spread;
-mod stacked;
-mod stores;
-#[path = "../strict/mod.rs"]
-mod strict;
+mod call;
+mod guard;
+mod in_flight;
+mod key;
+mod limits;
+mod outgoing;
+mod rate_limit;
+mod respond;
 mod support;
-mod tiers;
-mod upstream;
-mod waiting;

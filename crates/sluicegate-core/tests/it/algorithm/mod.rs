@@ -1,0 +1,7 @@
+//! What each algorithm decides: by hand, by others' vectors, and beside exact models of their definitions.
+
+pub(crate) mod exact;
+mod invariants;
+pub(crate) mod model;
+mod vectors;
+mod worked_examples;

@@ -1,0 +1,295 @@
+//! Random traces, each step compared with the exact model of the algorithm: outcome, remainder and every wait.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::{Algorithm, Decision, Outcome, Quota, RateLimiter};
+
+use crate::algorithm::exact::{Exact, exact};
+use crate::support::{START, answer, limiter, store_for, us};
+
+macro_rules! traces {
+    ($($name:ident: $algorithm:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            decides_as_the_model($algorithm);
+        }
+    )*};
+}
+
+traces! {
+    gcra_is_its_theoretical_arrival_time: Algorithm::Gcra;
+    a_greedy_token_bucket_refills_continuously: Algorithm::TokenBucket(Refill::Greedy);
+    an_interval_token_bucket_refills_at_its_instants: Algorithm::TokenBucket(Refill::Interval);
+    an_aligned_token_bucket_refills_on_whole_periods: Algorithm::TokenBucket(Refill::AlignedInterval);
+    a_leaky_bucket_is_a_meter: Algorithm::LeakyBucket(Drain::Meter);
+    a_leaky_queue_keeps_its_departure_schedule: Algorithm::LeakyBucket(Drain::Queue);
+    a_leaky_queue_delays_above_its_threshold: Algorithm::LeakyBucket(Drain::QueueAbove(2));
+    a_fixed_window_counts_per_window: Algorithm::FixedWindow(Anchor::Epoch);
+    a_window_from_the_first_hit_counts_from_there: Algorithm::FixedWindow(Anchor::FirstHit);
+    a_sliding_counter_weighs_two_windows: Algorithm::SlidingCounter;
+    a_sliding_log_counts_what_it_lists: Algorithm::SlidingLog;
+}
+
+/// Costs are chosen relative to the quota and to what is left, where decisions tip over.
+#[derive(Clone, Copy, Debug)]
+enum Cost {
+    Units(u64),
+    Percent(u64),
+    Remaining,
+    OneTooMany,
+    Burst,
+    AboveBurst,
+}
+
+/// Spans are chosen relative to the quota, for most absolute ones mean nothing to it.
+#[derive(Clone, Copy, Debug)]
+enum Span {
+    Us(u64),
+    PercentOfSpacing(u64),
+    PercentOfPeriod(u64),
+    Idle,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Advance(Span),
+    Back(u64),
+    Spend(Cost),
+    Peek(Cost),
+    Charge(Cost),
+    Refund(Cost),
+    Reset,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let cost = || {
+        prop_oneof![
+            4 => (1..=3_u64).prop_map(Cost::Units),
+            4 => (1..=100_u64).prop_map(Cost::Percent),
+            3 => Just(Cost::Remaining),
+            3 => Just(Cost::OneTooMany),
+            1 => Just(Cost::Burst),
+            1 => Just(Cost::AboveBurst),
+        ]
+    };
+    let span = prop_oneof![
+        2 => (0..=3_u64).prop_map(Span::Us),
+        2 => (0..=2_000_000_u64).prop_map(Span::Us),
+        4 => (1..=300_u64).prop_map(Span::PercentOfSpacing),
+        4 => (1..=250_u64).prop_map(Span::PercentOfPeriod),
+        1 => Just(Span::Idle),
+    ];
+    prop_oneof![
+        5 => span.prop_map(Step::Advance),
+        1 => prop_oneof![0..=3_u64, 0..=1_000_000_u64].prop_map(Step::Back),
+        10 => cost().prop_map(Step::Spend),
+        2 => cost().prop_map(Step::Peek),
+        2 => cost().prop_map(Step::Charge),
+        2 => cost().prop_map(Step::Refund),
+        1 => Just(Step::Reset),
+    ]
+}
+
+/// Any limit up to a million with any period from a millisecond to 30 days, round and awkward ones.
+pub(crate) fn quota(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
+    let longest = if algorithm == Algorithm::SlidingLog { 4_096 } else { 1_000_000 };
+    let awkward = [1, 2, 3, 7, 997, 7_919, 65_537, 999_983, 1_000_000].map(|limit| limit.min(longest));
+    let limit = prop_oneof![1..=10_u64, 1..=longest, prop::sample::select(awkward.to_vec())];
+    let ms = 1_000_u64;
+    let month = 2_592_000_000 * ms;
+    let period = prop_oneof![
+        // Odd microseconds are exact for short periods; longer ones are in whole milliseconds.
+        1_000..=10_000_000_u64,
+        (1..=2_592_000_000_u64).prop_map(move |period| period * ms),
+        prop::sample::select(vec![ms, 1_000 * ms, 60_000 * ms, 3_600_000 * ms, month - ms, month]),
+    ];
+    let burst = prop_oneof![Just(None), (1..=10_u64).prop_map(Some), (1..=1_000_000_u64).prop_map(Some)];
+    (limit, period, burst).prop_map(move |(limit, period, burst)| {
+        let quota = Quota::new(limit, us(period));
+        let is_bucket =
+            matches!(algorithm, Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_));
+        // Not above twenty limits, so that ten years refill it and the model's refills one by one are done soon.
+        let burst = burst.filter(|_| is_bucket);
+        burst.map_or(quota, |burst| quota.burst(burst.min(limit * 20)))
+    })
+}
+
+fn decides_as_the_model(algorithm: Algorithm) {
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let traces = (quota(algorithm), 0..100_000_000_u64, prop::collection::vec(step(), 1..50));
+    let outcome = TestRunner::new(config).run(&traces, |(quota, start, steps)| {
+        let mut trace = Trace::new(algorithm, quota, start);
+        steps.into_iter().for_each(|step| trace.take(step));
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{algorithm}: {failure}");
+    }
+}
+
+struct Trace {
+    algorithm: Algorithm,
+    quota: Quota,
+    clock: ManualClock,
+    limiter: RateLimiter,
+    model: Box<dyn Exact>,
+}
+
+impl Trace {
+    fn new(algorithm: Algorithm, quota: Quota, start: u64) -> Self {
+        // A sixteenth of the entries is the longest log.
+        let entries = usize::try_from(quota.limit()).expect("a limit fits").min(4_096) * 16;
+        let (store, clock) = store_for(8, entries);
+        clock.set(START + us(start));
+        let limiter = limiter(&store, "trace", algorithm, quota);
+        Self { algorithm, quota, clock, limiter, model: exact(algorithm, quota) }
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now_us()
+    }
+
+    fn cost(&self, cost: Cost) -> u64 {
+        let (burst, remaining) = (self.quota.burst_size(), self.model.remaining(self.now()));
+        match cost {
+            Cost::Units(units) => units,
+            Cost::Percent(percent) => (burst * percent / 100).max(1),
+            Cost::Remaining => remaining.max(1),
+            Cost::OneTooMany => remaining + 1,
+            Cost::Burst => burst,
+            Cost::AboveBurst => burst + 1,
+        }
+    }
+
+    fn span(&self, span: Span) -> Duration {
+        let (period, limit, burst) = (self.quota.period(), self.quota.limit(), self.quota.burst_size());
+        let micros = |nanos: u128| us(u64::try_from(nanos / 1_000).expect("a span fits"));
+        match span {
+            Span::Us(span) => us(span),
+            Span::PercentOfSpacing(percent) => {
+                micros(period.as_nanos() * u128::from(percent) / 100 / u128::from(limit))
+            }
+            Span::PercentOfPeriod(percent) => micros(period.as_nanos() * u128::from(percent) / 100),
+            Span::Idle => micros(period.as_nanos() * u128::from(2 + 3 * burst / limit)),
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        let now = self.now();
+        match step {
+            Step::Advance(span) => self.clock.advance(self.span(span)),
+            Step::Back(span) => self.clock.set(us(now - span)),
+            Step::Spend(cost) => {
+                let cost = self.cost(cost);
+                self.spend(cost);
+            }
+            Step::Peek(cost) => {
+                let cost = self.cost(cost);
+                let decision = answer(self.limiter.peek_cost("k", cost));
+                self.model.observe(now);
+                self.judge(&decision, cost);
+                self.after(&decision, cost);
+            }
+            Step::Charge(cost) => {
+                let cost = self.cost(cost).min(self.quota.burst_size());
+                if self.may_owe(cost) {
+                    let decision = answer(self.limiter.charge("k", cost));
+                    self.model.observe(now);
+                    self.model.spend(now, cost);
+                    self.stands(&decision);
+                }
+            }
+            Step::Refund(cost) => {
+                let cost = self.cost(cost);
+                let decision = answer(self.limiter.refund("k", cost));
+                self.model.observe(now);
+                self.model.refund(now, cost);
+                self.stands(&decision);
+            }
+            Step::Reset => {
+                let decision = answer(self.limiter.reset("k"));
+                self.model = exact(self.algorithm, self.quota);
+                self.stands(&decision);
+            }
+        }
+    }
+
+    fn spend(&mut self, cost: u64) {
+        let now = self.now();
+        self.model.observe(now);
+        let departs = self.model.departs(now);
+        let decision = answer(self.limiter.check_cost("k", cost));
+        self.judge(&decision, cost);
+        if decision.is_allowed() {
+            self.model.spend(now, cost);
+            assert_eq!(decision.delay(), us(departs - now), "the delay of {decision:?}");
+        }
+        self.after(&decision, cost);
+    }
+
+    /// Debts saturate at 2^52 parts of time, which for some quotas is little more than a burst; and a window's at
+    /// two limits. The traces stay below.
+    fn may_owe(&self, cost: u64) -> bool {
+        let burst = self.quota.burst_size();
+        let one_burst = u128::from(burst) * self.quota.period().as_micros();
+        self.model.passes(self.now(), burst.min(cost))
+            || (self.model.remaining(self.now()) > 0 && one_burst * 2 < 1 << 52)
+    }
+
+    fn judge(&self, decision: &Decision, cost: u64) {
+        let outcome = match cost {
+            cost if cost > self.quota.burst_size() => Outcome::Impossible,
+            cost if self.model.passes(self.now(), cost) => Outcome::Allowed,
+            _ => Outcome::Denied,
+        };
+        assert_eq!(decision.outcome(), outcome, "cost {cost}: {decision:?}");
+    }
+
+    /// What the decision says about now and later, once the model has been told.
+    fn after(&mut self, decision: &Decision, cost: u64) {
+        self.stands(decision);
+        assert_eq!(decision.retry_after().is_some(), decision.outcome() == Outcome::Denied);
+        let Some(wait) = decision.retry_after() else { return };
+        self.comes_true(wait, cost);
+        // The wait is sufficient and no shorter one is, as the limiter itself says when asked then.
+        let now = us(self.now());
+        for (then, passes) in [(now + wait - us(1), false), (now + wait, true)] {
+            self.clock.set(then);
+            assert_eq!(
+                answer(self.limiter.peek_cost("k", cost)).is_allowed(),
+                passes,
+                "{decision:?} at {then:?}"
+            );
+        }
+        // A log forgets what it has seen to be over, so its clock stays there.
+        if self.algorithm == Algorithm::SlidingLog {
+            self.model.observe(self.now());
+        } else {
+            self.clock.set(now);
+        }
+    }
+
+    fn stands(&self, decision: &Decision) {
+        let now = self.now();
+        let (standing, full) = (decision.deciding(), self.quota.burst_size());
+        assert_eq!(standing.limit(), full);
+        assert_eq!(standing.remaining(), self.model.remaining(now), "{decision:?}");
+        let reset = u64::try_from(standing.reset_after().as_micros()).expect("a wait fits");
+        assert_eq!(self.model.remaining(now + reset), full, "{decision:?}");
+        assert!(reset == 0 || self.model.remaining(now + reset - 1) < full, "{decision:?}");
+        if decision.is_allowed() && standing.remaining() < full {
+            self.comes_true(standing.available_after(), standing.remaining() + 1);
+        }
+    }
+
+    /// The cost passes after this wait and not a microsecond sooner.
+    fn comes_true(&self, wait: Duration, cost: u64) {
+        let then = self.now() + u64::try_from(wait.as_micros()).expect("a wait fits");
+        assert!(self.model.passes(then, cost), "cost {cost} does not pass after {wait:?}");
+        assert!(wait.is_zero() || !self.model.passes(then - 1, cost), "cost {cost} passes before {wait:?}");
+    }
+}

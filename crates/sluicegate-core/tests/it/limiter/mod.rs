@@ -1,0 +1,6 @@
+//! The verbs of a limiter beyond a check: handles, replacing, giving back.
+
+mod handles;
+mod refunds;
+mod replace;
+mod spent;

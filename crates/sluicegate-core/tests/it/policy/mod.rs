@@ -1,0 +1,3 @@
+//! How policies are written, and how they must not be.
+
+mod bad_input;

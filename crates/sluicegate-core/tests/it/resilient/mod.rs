@@ -1,0 +1,4 @@
+//! Stores that fail, behind `Resilient`.
+
+mod closing;
+mod outages;

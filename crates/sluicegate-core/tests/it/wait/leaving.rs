@@ -1,0 +1,223 @@
+//! Requests that leave while they wait: nobody goes twice for it, and as little as possible is lost.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluicegate_core::limiter::{Inherit, Turn};
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Algorithm, Key, MemoryStore, Policy, RateLimiter};
+use tokio::time::Instant;
+
+use crate::support::secs;
+use crate::wait::waiting::{Paused, Random};
+
+const LONGEST: Duration = secs(600);
+
+fn store() -> MemoryStore {
+    MemoryStore::builder().capacity(64).clock(Paused(Instant::now())).build().unwrap()
+}
+
+fn one_a_second(store: &MemoryStore) -> RateLimiter {
+    Policy::gcra("mail", "1/s burst 1").on(store).unwrap()
+}
+
+/// A turn under all of these, with a cost for each.
+async fn turn(under: &[(&RateLimiter, u64)]) -> Option<Turn> {
+    let ada = Key::from("ada");
+    let mode = Some(Mode::Reserve { longest: LONGEST });
+    let asks = under.iter().map(|(limiter, cost)| (*limiter, &ada, *cost, mode));
+    let decision = RateLimiter::decide_all(asks).await.unwrap();
+    let limits = under.iter().map(|(limiter, cost)| ((*limiter).clone(), ada.clone(), *cost));
+    if decision.is_allowed() { Some(Turn::new(decision, limits)) } else { Turn::left(limits, LONGEST) }
+}
+
+async fn turns<const N: usize>(limiter: &RateLimiter) -> [Turn; N] {
+    let mut turns = Vec::new();
+    for _ in 0..N {
+        turns.push(turn(&[(limiter, 1)]).await.unwrap());
+    }
+    turns.try_into().unwrap()
+}
+
+/// 20 passed in 10 s at 1/s over two handlers that share a name: each had a queue of its own.
+#[tokio::test(start_paused = true)]
+async fn those_who_name_a_policy_twice_stand_in_one_queue() {
+    let (store, start) = (store(), Instant::now());
+    let handlers = [one_a_second(&store), one_a_second(&store)];
+    let mut waiting = Vec::new();
+    for round in 0..60 {
+        waiting.push(turn(&[(&handlers[round % 2], 1)]).await.unwrap());
+    }
+    let mut random = Random(7);
+    for _ in 0..30 {
+        let leaves = random.index(waiting.len());
+        drop(waiting.remove(leaves));
+    }
+    let passed = Arc::new(Mutex::new(0));
+    for turn in waiting {
+        let passed = Arc::clone(&passed);
+        tokio::spawn(async move {
+            turn.await;
+            *passed.lock().unwrap() += 1;
+        });
+    }
+    for second in 0..=29 {
+        tokio::time::sleep_until(start + secs(second) + Duration::from_millis(1)).await;
+        assert_eq!(*passed.lock().unwrap(), second + 1);
+    }
+    let next = turn(&[(&handlers[0], 1)]).await.unwrap();
+    next.await;
+    assert_eq!(start.elapsed().as_secs(), 30, "nothing was lost");
+}
+
+/// Two went at one instant in 69 of 120 rounds.
+#[test]
+fn a_race_of_taking_and_leaving_gives_no_turn_twice() {
+    for seed in 0..120 {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let (handle, limiter) = {
+            let _in = runtime.enter();
+            (runtime.handle().clone(), one_a_second(&store()))
+        };
+        let survivors = std::thread::scope(|scope| {
+            let threads = [0, 1, 2, 3].map(|thread| {
+                let (handle, limiter) = (&handle, &limiter);
+                scope.spawn(move || {
+                    let _in = handle.enter();
+                    let (mut random, mut mine) = (Random(seed * 4 + thread), Vec::new());
+                    for _ in 0..12 {
+                        let decision = limiter.reserve("ada", 1, LONGEST).now().unwrap().unwrap();
+                        mine.push(Turn::new(decision, [(limiter.clone(), "ada".into(), 1)]));
+                        if random.below(2) == 0 {
+                            let leaves = random.index(mine.len());
+                            drop(mine.remove(leaves));
+                        }
+                    }
+                    mine
+                })
+            });
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        let mut went = Vec::new();
+        runtime.block_on(async {
+            for turn in survivors {
+                went.push(turn.await.spent_us());
+            }
+        });
+        went.sort_unstable();
+        let closest = went.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
+        assert!(closest >= 1_000_000, "seed {seed}: {went:?}");
+    }
+}
+
+/// Due at 1 s, dropped at 10 s: the unit came back, and two went at one instant.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_came_and_was_not_used_is_spent() {
+    let limiter = one_a_second(&store());
+    let [_now, due, last] = turns(&limiter).await;
+    tokio::time::advance(secs(10)).await;
+    drop((due, last));
+    assert!(limiter.check("ada").await.unwrap().is_allowed());
+    assert!(!limiter.check("ada").await.unwrap().is_allowed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_from_before_a_reset_do_not_go_back_to_the_new_bucket() {
+    for resets in [0, 1, 2] {
+        let limiter = one_a_second(&store());
+        let [_now, first, second] = turns(&limiter).await;
+        match resets {
+            0 => drop(limiter.reset("ada").await.unwrap()),
+            1 => {
+                limiter.replace(Policy::gcra("mail", "1/s burst 1").build().unwrap(), Inherit::Reset).unwrap()
+            }
+            _ => {
+                limiter.replace(Policy::gcra("mail", "2/s burst 1").build().unwrap(), Inherit::Reset).unwrap()
+            }
+        }
+        assert!(limiter.check("ada").await.unwrap().is_allowed());
+        drop((first, second));
+        assert!(!limiter.check("ada").await.unwrap().is_allowed(), "{resets}");
+    }
+}
+
+/// The receipt named the turn that the request was given on arrival, which was another one's by then.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_moved_up_gives_back_what_it_has_used() {
+    let store = store();
+    let limiter = Policy::gcra("mail", "1/s burst 1").refunds().on(&store).unwrap();
+    let [now, first, second, third] = turns(&limiter).await;
+    let start = now.await.spent_us();
+    drop(first);
+    let mut used = second.await;
+    assert_eq!(used.spent_us() - start, 1_000_000);
+    let mut receipt = used.take_receipt(0).unwrap();
+    assert_eq!(receipt.at_us() - start, 1_000_000);
+    let _ = limiter.refund_of(&mut receipt, "ada", 1).await.unwrap();
+    let third = third.await.spent_us() - start;
+    assert_eq!(third, 2_000_000);
+    assert!(!limiter.check("ada").await.unwrap().is_allowed(), "one a second, whatever came back");
+}
+
+/// In a layer with two limits, or with costs that differ, the next request once waited for all that had gone: 14 s.
+#[tokio::test(start_paused = true)]
+async fn the_next_request_waits_for_few_of_those_that_a_client_opens_and_aborts() {
+    let costs: [fn(u64) -> u64; 2] = [|_| 1, |request| 1 + request % 2];
+    for (seed, cost) in (0..20).flat_map(|seed| costs.map(|cost| (seed, cost))) {
+        for limits in [1, 2] {
+            let (store, mut random) = (store(), Random(seed));
+            let address = Policy::gcra("address", "50/s burst 50").on(&store).unwrap();
+            let user = Policy::gcra("user", "10/s burst 2").on(&store).unwrap();
+            let under = |cost| [(&user, cost), (&address, cost)];
+            let mut open = Vec::new();
+            for request in 0..150 {
+                open.extend(turn(&under(cost(request))[..limits]).await);
+            }
+            while !open.is_empty() {
+                let aborted = random.index(open.len());
+                drop(open.remove(aborted));
+            }
+            let start = Instant::now();
+            turn(&under(1)[..limits]).await.unwrap().await;
+            let waited = start.elapsed();
+            assert!(waited <= secs(3), "seed {seed}, {limits} limits: {waited:?}");
+        }
+    }
+}
+
+/// The part of the limit that is used where 70 % of the requests leave; with a turn lost whenever another one stood behind
+/// it, it was 32 %.
+#[tokio::test(start_paused = true)]
+async fn most_of_the_limit_is_used_where_most_requests_leave() {
+    let hour = 3_600;
+    for algorithm in [Algorithm::Gcra, Algorithm::SlidingLog, Algorithm::SlidingCounter] {
+        let (store, mut random) = (store(), Random(11));
+        let limiter = Policy::builder("mail", algorithm, "60/min").on(&store).unwrap();
+        let used = Arc::new(Mutex::new(0));
+        for second in 0..hour {
+            // Three times what the limit lets pass, in requests of one to three units.
+            for _ in 0..1 + second % 2 {
+                let cost = 1 + random.below(3);
+                let decision = limiter.reserve("ada", cost, secs(20)).await.unwrap();
+                let limit = [(limiter.clone(), Key::from("ada"), cost)];
+                let turn = match decision.is_allowed() {
+                    true => Some(Turn::new(decision, limit)),
+                    false => Turn::left(limit, secs(20)),
+                };
+                let Some(turn) = turn else { continue };
+                let patience = if random.below(10) < 7 { random.below(20_000) } else { 600_000 };
+                let used = Arc::clone(&used);
+                tokio::spawn(async move {
+                    if tokio::time::timeout(Duration::from_millis(patience), turn).await.is_ok() {
+                        *used.lock().unwrap() += cost;
+                    }
+                });
+            }
+            tokio::time::sleep(secs(1)).await;
+        }
+        let used = *used.lock().unwrap() * 100 / hour;
+        assert!((52..=102).contains(&used), "{algorithm}: {used} %");
+    }
+}

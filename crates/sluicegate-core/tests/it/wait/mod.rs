@@ -1,0 +1,7 @@
+//! Turns, queues, and units that are held for a request which waits.
+
+mod crowd;
+mod leaving;
+mod reservations;
+mod turns;
+mod waiting;

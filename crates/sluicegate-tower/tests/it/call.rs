@@ -1,0 +1,242 @@
+//! Services that are not HTTP.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::RateLimiter;
+use sluicegate_core::error::{BoxError, StoreErrorKind};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy, QuotaStatus};
+use sluicegate_core::{ConfigError, Decision, Key, OnOutage, Outcome, Policy, Store};
+use sluicegate_tower::call::{CallError, CallKey, CallLimit, CallLimitLayer};
+use tokio::time::Instant;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::support::strict::Strict;
+use crate::support::{broken, limiter, slow};
+
+#[derive(Clone)]
+struct Job {
+    tenant: &'static str,
+    pages: u64,
+}
+
+fn job(tenant: &'static str, pages: u64) -> Job {
+    Job { tenant, pages }
+}
+
+/// A printer behind a limit on pages.
+fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl CallKey<Job>>, Strict) {
+    let printer = Strict::default();
+    let layer = CallLimitLayer::new(limiter, |job: &Job| job.tenant).cost(|job: &Job| job.pages);
+    (layer.layer(printer.clone()), printer)
+}
+
+type Outcomes = Result<http::Response<crate::support::Body>, CallError<Infallible>>;
+
+async fn print<M: CallKey<Job>>(printer: &CallLimit<Strict, M>, job: Job) -> Outcomes {
+    printer.clone().oneshot(job).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_spends_its_cost_from_the_bucket_of_its_key() {
+    let limiter = limiter(Policy::gcra("pages", "100/h"));
+    let (service, inner) = printer(limiter.clone());
+    print(&service, job("ada", 60)).await.unwrap();
+    print(&service, job("bob", 90)).await.unwrap();
+    assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 40);
+    let refused = print(&service, job("ada", 41)).await.unwrap_err();
+    assert!(refused.is_refusal());
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(36)));
+    assert_eq!(refused.to_string(), "the rate limit is exceeded: try again in 36s");
+    assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 40, "a refused call spends nothing");
+    assert_eq!(inner.calls(), 2, "the service is not called");
+    print(&service, job("ada", 40)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_can_never_fit_says_so() {
+    let (service, _) = printer(limiter(Policy::gcra("pages", "100/h")));
+    let refused = print(&service, job("ada", 101)).await.unwrap_err();
+    assert_eq!(refused.decision().unwrap().outcome(), Outcome::Impossible);
+    assert_eq!(refused.retry_after(), None);
+    assert_eq!(
+        refused.to_string(),
+        "the call costs more than the 100 units that its limit ever lets pass at once"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_waits_makes_calls_wait_in_the_order_in_which_they_came() {
+    for limiter in [limiter, slow] {
+        let waits = Policy::gcra("pages", "1/s").wait_up_to(Duration::from_secs(3));
+        let (mut service, _) = printer(limiter(waits));
+        let start = Instant::now();
+        let mut calls = Vec::new();
+        for _ in 0..5 {
+            let call = service.ready().await.unwrap().call(job("ada", 1));
+            calls.push(tokio::spawn(async move { (call.await.is_ok(), start.elapsed().as_secs()) }));
+        }
+        let mut seen = Vec::new();
+        for call in calls {
+            seen.push(call.await.unwrap());
+        }
+        assert_eq!(seen, [(true, 0), (true, 1), (true, 2), (true, 3), (false, 0)]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_wait_gives_its_turn_back() {
+    let waits = Policy::gcra("pages", "1/s").wait_up_to(Duration::from_secs(9));
+    let (service, inner) = printer(limiter(waits));
+    let start = Instant::now();
+    print(&service, job("ada", 1)).await.unwrap();
+    let impatient = tokio::time::timeout(Duration::from_millis(1), print(&service, job("ada", 1))).await;
+    assert!(impatient.is_err());
+    print(&service, job("ada", 1)).await.unwrap();
+    assert_eq!((start.elapsed().as_secs(), inner.calls()), (1, 2));
+}
+
+#[tokio::test]
+async fn while_the_store_cannot_be_reached_the_policy_decides() {
+    for at_once in [true, false] {
+        for (action, passes) in [(OnOutage::Allow, true), (OnOutage::Local, true), (OnOutage::Deny, false)] {
+            let (service, inner) = printer(broken(Policy::gcra("pages", "1/h").on_outage(action), at_once));
+            let result = print(&service, job("ada", 1)).await;
+            assert_eq!((result.is_ok(), inner.calls()), (passes, usize::from(passes)), "{action:?}");
+            if let Err(error) = result {
+                assert_eq!(error.to_string(), "the rate limiter gave no answer");
+                assert_eq!(error.source().unwrap().to_string(), "the store cannot be reached");
+            }
+        }
+    }
+}
+
+/// A store that says of every decision that nobody made it.
+struct Outage(Outcome, Limiters);
+
+impl Store for Outage {
+    fn limiters(&self) -> &Limiters {
+        &self.1
+    }
+
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        _: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        Ok(PreparedPolicy::new(policy, Arc::new(())))
+    }
+
+    fn decide(&self, _: &[Ask<'_>]) -> DecisionFuture {
+        let standing = QuotaStatus::new((0, 0), true, 1, 1, 0, 0);
+        DecisionFuture::ready(Ok(Decision::new(self.0, 0, 0, [standing]).by(DecidedBy::Outage)))
+    }
+}
+
+#[tokio::test]
+async fn a_decision_that_nobody_made_is_an_outage() {
+    for (outcome, action, passes) in [
+        (Outcome::Allowed, OnOutage::Allow, true),
+        (Outcome::Allowed, OnOutage::Deny, false),
+        (Outcome::Denied, OnOutage::Local, false),
+    ] {
+        let store: Arc<dyn Store> = Arc::new(Outage(outcome, Limiters::default()));
+        let (service, _) = printer(Policy::gcra("pages", "1/h").on_outage(action).on(store).unwrap());
+        match print(&service, job("ada", 1)).await {
+            Ok(_) => assert!(passes, "{outcome:?} {action:?}"),
+            Err(CallError::Store(error)) => {
+                assert!(!passes && error.kind() == StoreErrorKind::Unavailable, "{outcome:?} {action:?}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_in_shadow_counts_and_holds_nothing_back() {
+    for wait in [None, Some(Duration::from_secs(60))] {
+        let mut policy = Policy::gcra("pages", "1/h").shadow();
+        if let Some(wait) = wait {
+            policy = policy.wait_up_to(wait);
+        }
+        let limiter = limiter(policy);
+        let (service, inner) = printer(limiter.clone());
+        let start = Instant::now();
+        for _ in 0..3 {
+            print(&service, job("ada", 1)).await.unwrap();
+        }
+        assert_eq!((inner.calls(), start.elapsed()), (3, Duration::ZERO));
+        assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 0);
+    }
+}
+
+#[derive(Debug)]
+struct Jammed(fmt::Error);
+
+impl fmt::Display for Jammed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the printer is jammed")
+    }
+}
+
+impl Error for Jammed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_the_service_pass_and_a_chain_prints_each_message_once() {
+    let limiter = limiter(Policy::gcra("pages", "5/h"));
+    let jammed = service_fn(|_: Job| ready(Err::<(), _>(Jammed(fmt::Error))));
+    let service = CallLimitLayer::new(limiter.clone(), |job: &Job| job.tenant).layer(jammed);
+    let error = service.oneshot(job("ada", 1)).await.unwrap_err();
+    let mut chain = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(error) = next {
+        chain.push(error.to_string());
+        next = error.source();
+    }
+    assert_eq!(chain, ["the printer is jammed".to_owned(), fmt::Error.to_string()]);
+    assert!(!error.is_refusal() && error.into_inner().is_some());
+    assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 4, "what failed was spent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn boxed_errors_stay_what_they_were() {
+    let jobs = limiter(Policy::gcra("jobs", "1/h"));
+    let jammed = service_fn(|_: Job| ready(Err::<(), BoxError>(Jammed(fmt::Error).into())));
+    let mut service = ServiceBuilder::new()
+        .map_err(CallError::into_box)
+        .layer(CallLimitLayer::new(jobs, |job: &Job| job.tenant))
+        .service(jammed);
+    let jammed = service.ready().await.unwrap().call(job("ada", 1)).await.unwrap_err();
+    assert!(jammed.is::<Jammed>());
+    let refused = service.ready().await.unwrap().call(job("ada", 1)).await.unwrap_err();
+    let refused = refused.downcast::<CallError<Infallible>>().unwrap();
+    assert!(matches!(*refused, CallError::Limited(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_of_layer_and_service_share_their_buckets() {
+    let layer = CallLimitLayer::new(limiter(Policy::gcra("jobs", "2/h")), |tenant: &u64| Key::from(*tenant));
+    let (service, sibling) = (layer.layer(Strict::default()), layer.clone().layer(Strict::default()));
+    service.clone().oneshot(7).await.unwrap();
+    sibling.oneshot(7).await.unwrap();
+    assert!(service.oneshot(7).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_nothing_passes_even_in_debt() {
+    let limiter = limiter(Policy::gcra("pages", "100/h"));
+    limiter.charge("ada", 250).await.unwrap();
+    let (service, inner) = printer(limiter.clone());
+    print(&service, job("ada", 0)).await.unwrap();
+    assert_eq!(inner.calls(), 1);
+}

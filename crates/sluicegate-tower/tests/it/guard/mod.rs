@@ -1,0 +1,8 @@
+//! What all layers have in common: readiness, lookups, queues, connections.
+
+pub(crate) mod connections;
+mod lookups;
+mod pipelining;
+mod queues;
+mod readiness;
+mod waits;

@@ -1,0 +1,5 @@
+//! How many at once.
+
+mod downloads;
+mod permits;
+mod upgrades;

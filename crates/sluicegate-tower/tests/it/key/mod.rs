@@ -1,0 +1,15 @@
+//! Whose bucket a request is: every input that could make one client count as another, or as many.
+
+mod address;
+mod advisories;
+mod configuration;
+mod credentials;
+mod growth;
+mod jwt;
+mod networks;
+mod no_peer;
+mod parts;
+mod properties;
+mod route;
+mod together;
+mod warnings;

@@ -1,0 +1,19 @@
+//! The layer around a service: what it lets through, and what it gives back.
+
+mod combinations;
+mod crowd;
+mod floods;
+mod giving_back;
+mod inputs;
+mod leaving;
+pub(crate) mod meter;
+mod meter_reach;
+mod queue;
+pub(crate) mod readiness;
+mod refunds;
+pub(crate) mod reloads;
+mod settling;
+mod shadow;
+mod stacked;
+mod stores;
+pub(crate) mod waiting;

@@ -1,0 +1,175 @@
+//! Tower's contract: only the value that was polled ready is called, and nothing of the inner service is hidden.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Ready, ready};
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use sluicegate_core::{Key, Policy};
+use sluicegate_tower::key::{Constant, Extraction, PeerAddr, key_fn};
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
+use tokio::task::JoinSet;
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::support::strict::Strict;
+use crate::support::{Body, Handler, by_header, from, on, paused_store, send, store};
+
+/// Sends requests one after another, from clones made before and after the poll, and many at once. All must pass.
+pub(crate) async fn passes_in_every_order<S>(mut service: S)
+where
+    S: Service<Request<()>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    for _ in 0..3 {
+        assert_eq!(service.ready().await.unwrap().call(from("ada")).await.unwrap().status(), StatusCode::OK);
+    }
+    service.ready().await.unwrap();
+    let mut clone = service.clone();
+    let first = service.call(from("ada"));
+    clone.ready().await.unwrap();
+    // The response of the first is not asked for until the second has been called.
+    let second = clone.call(from("bob"));
+    assert_eq!(second.await.unwrap().status(), StatusCode::OK);
+    assert_eq!(first.await.unwrap().status(), StatusCode::OK);
+    let mut many = JoinSet::new();
+    for _ in 0..8 {
+        many.spawn(service.clone().oneshot(from("ada")));
+    }
+    for response in many.join_all().await {
+        assert_eq!(response.unwrap().status(), StatusCode::OK);
+    }
+}
+
+/// The key of the request, once the task has been polled again.
+pub(crate) struct Slow;
+
+impl KeyExtractor for Slow {
+    fn extract(&self, parts: &http::request::Parts) -> Extraction {
+        let key = Key::from(parts.headers["x-key"].as_bytes());
+        Extraction::pending(async move {
+            tokio::task::yield_now().await;
+            Ok(key)
+        })
+    }
+}
+
+#[tokio::test]
+async fn behind_one_layer_the_inner_service_is_called_only_when_ready() {
+    let (store, _) = store();
+    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("one", "100/s"))));
+    passes_in_every_order(layer.layer(Strict::default())).await;
+}
+
+#[tokio::test]
+async fn behind_two_layers_the_inner_service_is_called_only_when_ready() {
+    let (store, _) = store();
+    let limit = |name| by_header(on(&store, Policy::gcra(name, "100/s")));
+    let (outer, inner) = (RateLimitLayer::new(limit("outer")), RateLimitLayer::new(limit("inner")));
+    passes_in_every_order(outer.layer(inner.layer(Strict::default()))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_wait_the_inner_service_is_called_only_when_ready() {
+    let waits = Policy::gcra("waits", "2/s burst 1").wait_up_to(Duration::from_secs(60));
+    let layer = RateLimitLayer::new(by_header(on(&paused_store(), waits)));
+    passes_in_every_order(layer.layer(Strict::default())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_key_that_takes_time_the_inner_service_is_called_only_when_ready() {
+    let store = paused_store();
+    let direct = Limit::new(on(&store, Policy::gcra("direct", "100/s"))).key(Slow);
+    let waits = Policy::gcra("waits", "2/s burst 1").wait_up_to(Duration::from_secs(60));
+    let waits = Limit::new(on(&store, waits)).key(Slow);
+    let (outer, inner) = (RateLimitLayer::new(direct), RateLimitLayer::new(waits));
+    passes_in_every_order(outer.layer(inner.layer(Strict::default()))).await;
+}
+
+#[tokio::test]
+async fn it_is_ready_when_the_inner_service_is() {
+    let (store, _) = store();
+    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("api", "1/s"))));
+    let (mut service, mut handle) = tower_test::mock::spawn_layer::<Request<()>, Response<Body>, _>(layer);
+    handle.allow(0);
+    assert!(service.poll_ready().is_pending());
+    handle.allow(1);
+    assert!(service.poll_ready().is_ready());
+    handle.send_error("the inner service is gone");
+    let Poll::Ready(Err(error)) = service.poll_ready() else { panic!("the error does not come through") };
+    assert_eq!(error.to_string(), "the inner service is gone");
+}
+
+#[derive(Debug, PartialEq)]
+struct Broken(u32);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken {}", self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+#[tokio::test]
+async fn errors_of_the_inner_service_pass_unchanged_and_stay_spent() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "5/s"));
+    let broken = service_fn(|_: Request<()>| ready(Err::<Response<Body>, _>(Broken(7))));
+    let service = RateLimitLayer::new(by_header(limiter.clone())).layer(broken);
+    assert_eq!(service.oneshot(from("ada")).await.unwrap_err(), Broken(7));
+    assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 4);
+}
+
+#[tokio::test]
+async fn a_refused_request_never_reaches_the_inner_service() {
+    let (store, _) = store();
+    let handler = Handler::default();
+    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("api", "2/s"))));
+    let service = layer.layer(handler.clone());
+    for _ in 0..5 {
+        send(&service, from("ada")).await;
+    }
+    assert_eq!(handler.calls(), 2);
+}
+
+#[tokio::test]
+async fn clones_of_service_and_layer_share_their_buckets() {
+    let (store, _) = store();
+    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("api", "3/s"))));
+    let service = layer.layer(Handler::default());
+    let (clone, sibling) = (service.clone(), layer.clone().layer(Handler::default()));
+    for (index, service) in [&service, &clone, &sibling].into_iter().enumerate() {
+        assert_eq!(
+            send(service, from("ada")).await.headers()["x-ratelimit-remaining"],
+            (2 - index).to_string()
+        );
+    }
+    for service in [&service, &clone, &sibling] {
+        assert_eq!(send(service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_limit_goes_into_one_service_builder_and_into_a_boxed_service() {
+    fn assert_send_sync<T: Send + Sync>(_: &T) {}
+    let (store, _) = store();
+    let service = ServiceBuilder::new()
+        .layer(RateLimitLayer::new(on(&store, Policy::gcra("peer", "9/s"))))
+        .layer(RateLimitLayer::new(
+            Limit::new(on(&store, Policy::gcra("all", "9/s"))).key(Constant::new("all")),
+        ))
+        .layer(RateLimitLayer::new(
+            Limit::new(on(&store, Policy::gcra("path", "9/s")))
+                .key(key_fn(|parts| Some(parts.uri.path().to_owned()))),
+        ))
+        .service(service_fn(|_: Request<()>| -> Ready<Result<_, Infallible>> {
+            ready(Ok(Response::new(Body::from("ok"))))
+        }));
+    assert_send_sync(&service);
+    let boxed = service.boxed_clone();
+    let mut request = from("ada");
+    request.extensions_mut().insert(PeerAddr("192.0.2.7:1".parse().unwrap()));
+    assert_eq!(send(&boxed, request).await.status(), StatusCode::OK);
+}

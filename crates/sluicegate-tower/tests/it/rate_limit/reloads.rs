@@ -1,0 +1,151 @@
+//! A policy that is replaced while layers decide by it.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Algorithm, Policy, RateLimiter};
+use sluicegate_tower::call::CallLimitLayer;
+use sluicegate_tower::{Meter, RateLimitLayer};
+use tower::{Layer, Service, ServiceExt};
+
+use crate::rate_limit::meter::{left, metered};
+use crate::support::{Body, Handler, by_header, from, on, send, service, store};
+
+const WINDOWS_AND_BUCKETS: [Algorithm; 5] = [
+    Algorithm::Gcra,
+    Algorithm::FixedWindow(Anchor::Epoch),
+    Algorithm::SlidingCounter,
+    Algorithm::SlidingLog,
+    Algorithm::TokenBucket(Refill::Interval),
+];
+
+/// 5 of 5 were spent, the policy became 6/min through one handle, and 5 more passed through the other.
+#[tokio::test]
+async fn a_replacement_is_seen_by_every_layer_and_call() {
+    for algorithm in WINDOWS_AND_BUCKETS {
+        for replaces in 0..4 {
+            let (store, _) = store();
+            let policy = || Policy::builder("p", algorithm, "5/min");
+            let handles = [(); 4].map(|()| on(&store, policy()));
+            let [first, second, third, _] = handles.clone();
+            let (first, second) = (service(by_header(first)).0, service(by_header(second)).0);
+            let calls = CallLimitLayer::new(third, |_: &Request<()>| "ada").layer(Handler::default());
+            for _ in 0..5 {
+                assert_eq!(send(&first, from("ada")).await.status(), StatusCode::OK);
+            }
+            let wider = Policy::builder("p", algorithm, "6/min").build().unwrap();
+            handles[replaces].replace(wider, Inherit::Spent).unwrap();
+            let mut passed = 0;
+            for _ in 0..3 {
+                passed += usize::from(calls.clone().oneshot(from("ada")).await.is_ok());
+                passed += usize::from(send(&second, from("ada")).await.status() == StatusCode::OK);
+                passed += usize::from(send(&first, from("ada")).await.status() == StatusCode::OK);
+            }
+            assert_eq!(passed, 1, "{algorithm}, replaced through handle {replaces}");
+        }
+    }
+}
+
+/// A window or a log started anew at each replacement: a client that knocked every ten minutes never passed again.
+#[tokio::test]
+async fn replaced_every_50_minutes_by_itself_a_limit_answers_as_if_it_had_not_been() {
+    for algorithm in WINDOWS_AND_BUCKETS {
+        let mut answers = Vec::new();
+        for reloads in [false, true] {
+            let (store, clock) = store();
+            let policy = || Policy::builder("p", algorithm, "5/h");
+            let limiter = on(&store, policy());
+            let (service, _) = service(by_header(limiter.clone()));
+            let mut statuses = Vec::new();
+            for knock in 0..24 * 6 {
+                if reloads && knock % 5 == 4 {
+                    limiter.replace(policy().build().unwrap(), Inherit::Spent).unwrap();
+                }
+                statuses.push(send(&service, from("ada")).await.status().as_u16());
+                clock.advance(Duration::from_secs(600));
+            }
+            answers.push(statuses);
+        }
+        let passed = answers[1].iter().filter(|status| **status == 200).count();
+        assert_eq!(answers[0], answers[1], "{algorithm}");
+        assert!((115..=125).contains(&passed), "{algorithm}: {passed} of some 120");
+    }
+}
+
+/// The meters of the requests that a service was asked.
+pub(crate) type Meters = Arc<Mutex<Vec<Meter>>>;
+
+/// A layer whose requests reserve units at this cost, and a handler that keeps their meters.
+pub(crate) fn keeping_meters(
+    limiter: &RateLimiter,
+    cost: u64,
+) -> (impl Service<Request<()>, Response = Response<Body>, Error = Infallible> + Clone + use<>, Meters) {
+    let meters = Meters::default();
+    let kept = Arc::clone(&meters);
+    let limit = by_header(limiter.clone()).cost(cost).unwrap();
+    let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
+    let service = layer.layer(metered(move |meter| {
+        kept.lock().unwrap().push(meter);
+        async {}
+    }));
+    (service, meters)
+}
+
+#[tokio::test]
+async fn a_request_from_before_a_reset_by_replacement_gives_nothing_back_to_the_new_bucket() {
+    for algorithm in WINDOWS_AND_BUCKETS {
+        for new in ["100/min", "50/min", "100/h"] {
+            let (store, _) = store();
+            let limiter = on(&store, Policy::builder("tokens", algorithm, "100/min"));
+            let (service, meters) = keeping_meters(&limiter, 10);
+            send(&service, from("ada")).await;
+            let policy = Policy::builder("tokens", algorithm, new).build().unwrap();
+            limiter.replace(policy, Inherit::Reset).unwrap();
+            for _ in 0..5 {
+                assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+            }
+            let before = left(&limiter);
+            let old = meters.lock().unwrap().remove(0);
+            old.settle(0).await.unwrap();
+            assert_eq!(left(&limiter), before, "{algorithm}, {new}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_after_a_reload_comes_back_at_most_once() {
+    for algorithm in WINDOWS_AND_BUCKETS {
+        for (new, limit) in [("100/min", 100), ("40/min", 40), ("300/min", 300), ("100/h", 100)] {
+            let (store, clock) = store();
+            let limiter = on(&store, Policy::builder("tokens", algorithm, "100/min"));
+            let (service, meters) = keeping_meters(&limiter, 10);
+            for _ in 0..3 {
+                assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+            }
+            let policy = Policy::builder("tokens", algorithm, new).build().unwrap();
+            limiter.replace(policy, Inherit::Spent).unwrap();
+            assert_eq!(left(&limiter), limit - 30, "{algorithm}, {new}");
+            clock.advance(Duration::from_millis(1));
+            let meters = meters.lock().unwrap().clone();
+            let [first, second, third] = <[Meter; 3]>::try_from(meters).unwrap();
+            for _ in 0..2 {
+                first.settle(0).await.unwrap();
+                second.settle(4).await.unwrap();
+            }
+            let after = left(&limiter);
+            assert!((limit - 30..=limit - 14).contains(&after), "{algorithm}, {new}: {after}");
+            third.charge(5).await.unwrap();
+            third.settle(0).await.unwrap();
+            let after = left(&limiter);
+            assert!((limit - 30..=limit - 4).contains(&after), "{algorithm}, {new}: {after}");
+            if new == "100/min" {
+                // All of it, but for what may have drained in the millisecond.
+                assert!(after >= 95, "{algorithm}: the identical policy gives back {after}");
+            }
+        }
+    }
+}

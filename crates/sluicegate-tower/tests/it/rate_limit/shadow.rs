@@ -1,0 +1,266 @@
+//! Policies that are only tried out: they count and log, and nobody else notices them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Policy, RateLimiter, Store};
+use sluicegate_tower::key::{HeaderKey, OnMissingKey};
+use sluicegate_tower::limits::{ShadowCount, Tiers};
+use sluicegate_tower::respond::HeaderFields;
+use sluicegate_tower::{Limit, Meter, RateLimitLayer};
+use tower::Layer;
+
+use crate::support::log::Log;
+use crate::support::remote::Remote;
+use crate::support::{
+    Body, Handler, anonymous, answer, by_header, described, fields, from, layer, number, on, paused_store,
+    send, store,
+};
+
+/// Passed, delayed, refused, unknown.
+fn numbers(counts: &[ShadowCount]) -> Vec<(&str, [u64; 4])> {
+    let numbers = |count: &ShadowCount| [count.passed, count.delayed, count.refused, count.unknown];
+    counts.iter().map(|count| (&*count.policy, numbers(count))).collect()
+}
+
+#[tokio::test]
+async fn a_shadow_never_refuses_and_is_never_seen() {
+    let (store, _) = store();
+    let enforced = by_header(on(&store, Policy::gcra("api", "10/min")));
+    let tried = by_header(on(&store, Policy::gcra("stricter", "2/min").shadow()));
+    let layer = RateLimitLayer::builder(tried).and(enforced).build().unwrap();
+    let handler = Handler::default();
+    let service = layer.layer(handler.clone());
+    for left in (5..10).rev() {
+        let response = send(&service, from("ada")).await;
+        assert_eq!(
+            (response.status(), number(&response, "x-ratelimit-remaining")),
+            (StatusCode::OK, Some(left))
+        );
+        for name in ["ratelimit", "ratelimit-policy"] {
+            assert_eq!(described(&response, name).unwrap().len(), 1);
+        }
+        assert_eq!(handler.last_seen().unwrap().quotas().len(), 1);
+    }
+    assert_eq!(numbers(&layer.shadow_counts()), [("stricter", [2, 0, 3, 0])]);
+}
+
+#[tokio::test]
+async fn a_shadow_alone_leaves_no_trace_in_responses() {
+    let (store, _) = store();
+    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("api", "1/min").shadow())));
+    let service = layer.layer(Handler::default());
+    for _ in 0..3 {
+        let response = send(&service, from("ada")).await;
+        assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
+    }
+    assert_eq!(numbers(&layer.clone().shadow_counts()), [("api", [1, 0, 2, 0])]);
+}
+
+#[tokio::test]
+async fn a_shadow_that_would_refuse_spends_neither_its_own_units_nor_keeps_others_from_spending() {
+    let (store, _) = store();
+    let enforced = on(&store, Policy::gcra("api", "10/min"));
+    let [first, second] =
+        ["first", "second"].map(|name| on(&store, Policy::sliding_log(name, "2/min").shadow()));
+    let costly = by_header(first.clone()).cost(2).unwrap();
+    let layer =
+        RateLimitLayer::builder(by_header(enforced.clone())).and(costly).and(by_header(second.clone()));
+    let layer = layer.build().unwrap();
+    let service = layer.layer(Handler::default());
+    for _ in 0..2 {
+        send(&service, from("ada")).await;
+    }
+    assert_eq!(numbers(&layer.shadow_counts()), [("first", [1, 0, 1, 0]), ("second", [2, 0, 0, 0])]);
+    assert_eq!(answer(enforced.peek("ada")).remaining(), 8);
+}
+
+#[tokio::test]
+async fn what_the_enforced_limits_refuse_is_not_tried_out() {
+    let (store, _) = store();
+    let enforced = by_header(on(&store, Policy::gcra("api", "1/min")));
+    let tried = on(&store, Policy::gcra("tried", "10/min").shadow());
+    let layer = RateLimitLayer::builder(enforced).and(by_header(tried.clone())).build().unwrap();
+    let service = layer.layer(Handler::default());
+    for _ in 0..3 {
+        send(&service, from("ada")).await;
+    }
+    assert_eq!(answer(tried.peek("ada")).remaining(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_that_would_make_requests_wait_lets_them_go_and_counts_them() {
+    let waits = Policy::gcra("waits", "1/s").wait_up_to(Duration::from_secs(2)).shadow();
+    let layer = RateLimitLayer::new(by_header(on(&paused_store(), waits)));
+    let service = layer.layer(Handler::default());
+    let start = tokio::time::Instant::now();
+    for _ in 0..4 {
+        assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(numbers(&layer.shadow_counts()), [("waits", [1, 2, 1, 0])]);
+}
+
+#[tokio::test]
+async fn a_shadow_refuses_nobody_for_want_of_a_key() {
+    let (store, _) = store();
+    let limit = Limit::new(on(&store, Policy::gcra("api", "1/min").shadow()))
+        .key(HeaderKey::new("x-key").unwrap())
+        .on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED));
+    let layer = RateLimitLayer::new(limit);
+    assert_eq!(send(&layer.layer(Handler::default()), anonymous()).await.status(), StatusCode::OK);
+    assert_eq!(numbers(&layer.shadow_counts()), [("api", [0; 4])]);
+}
+
+#[tokio::test]
+async fn a_shadow_becomes_a_limit_and_a_limit_a_shadow_at_run_time() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "1/min").shadow());
+    let layer = RateLimitLayer::new(by_header(limiter.clone()));
+    let service = layer.layer(Handler::default());
+    send(&service, from("ada")).await;
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    limiter.replace(Policy::gcra("api", "1/min").build().unwrap(), Inherit::AsIs).unwrap();
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(layer.shadow_counts().is_empty());
+    limiter.replace(Policy::gcra("api", "1/min").shadow().build().unwrap(), Inherit::AsIs).unwrap();
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    assert_eq!(numbers(&layer.shadow_counts()), [("api", [1, 0, 2, 0])]);
+}
+
+#[tokio::test]
+async fn a_shadow_on_a_store_that_answers_late_or_never_delays_nobody() {
+    let (memory, _) = store();
+    for (fails, expected) in [(None, [1, 0, 1, 0]), (Some(StoreErrorKind::Timeout), [0, 0, 0, 2])] {
+        let remote: Arc<dyn Store> = Remote::of(&memory, fails);
+        let policy = Policy::gcra(if fails.is_some() { "dark" } else { "late" }, "1/min").shadow();
+        let layer = RateLimitLayer::new(by_header(policy.on(remote).unwrap()));
+        let mut service = layer.layer(Handler::default());
+        for _ in 0..2 {
+            let mut response = std::pin::pin!(tower::Service::call(&mut service, from("ada")));
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(response.as_mut().poll(&mut cx).is_ready(), "it waits for its shadow");
+        }
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(numbers(&layer.shadow_counts())[0].1, expected);
+    }
+}
+
+#[tokio::test]
+async fn the_log_names_the_policy_once_a_second_and_never_the_key() {
+    let log = Log::of_this_thread();
+    let (store, _) = store();
+    let tried = by_header(on(&store, Policy::gcra("stricter", "1/min").shadow()));
+    let service = RateLimitLayer::new(tried).layer(Handler::default());
+    for _ in 0..20 {
+        send(&service, from("secret")).await;
+    }
+    let lines = log.lines();
+    // Twenty requests take less than a second, but may see two of them.
+    assert!((1..=2).contains(&lines.len()), "{lines:?}");
+    assert!(lines[0].contains("sluicegate::shadow") && lines[0].contains("policy=\"stricter\""), "{lines:?}");
+    assert!(!lines[0].contains("secret"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn what_an_enforced_limit_would_give_back_a_shadow_gives_back_too() {
+    let (memory, _) = store();
+    for (name, store) in [("near", (&memory).into()), ("far", Remote::of(&memory, None))] {
+        let login: RateLimiter = Policy::gcra(name, "2/min").shadow().on(store).unwrap();
+        let limit = by_header(login.clone()).refund_if(|head| head.status.is_success());
+        let layer = RateLimitLayer::new(limit);
+        let service = layer.layer(Handler::default());
+        for _ in 0..5 {
+            send(&service, from("ada")).await;
+            // The answer may come after the response, and is waited for by a task of its own.
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(numbers(&layer.shadow_counts()), [(name, [5, 0, 0, 0])]);
+        login.charge("ada", 2).await.unwrap();
+        send(&service, from("ada")).await;
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(login.peek("ada").await.unwrap().remaining(), 0, "what was not spent is not given back");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_an_inner_layer_refuses_counts_in_no_shadow_around_it() {
+    let (store, _) = store();
+    let tried = on(&store, Policy::sliding_log("tried", "10/min").shadow());
+    let service = RateLimitLayer::new(by_header(tried.clone()))
+        .layer(layer(&store, "inner", "1/min").layer(Handler::default()));
+    for _ in 0..4 {
+        send(&service, from("ada")).await;
+    }
+    assert_eq!(answer(tried.peek("ada")).remaining(), 9);
+}
+
+#[tokio::test]
+async fn a_meter_charges_a_shadow_and_hears_nothing_of_it() {
+    let (store, _) = store();
+    let tried = on(&store, Policy::fixed_window("tokens", "100/min").shadow());
+    let limit = by_header(tried.clone()).cost(10).unwrap();
+    let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
+    let handler = tower::service_fn(|request: http::Request<()>| {
+        let meter = request.extensions().get::<Meter>().cloned().unwrap();
+        async move {
+            assert!(meter.of("tokens").settle(35).await.unwrap().is_none());
+            Ok::<_, std::convert::Infallible>(http::Response::new(Body::from("ok")))
+        }
+    });
+    send(&layer.layer(handler), from("ada")).await;
+    assert_eq!(answer(tried.peek("ada")).remaining(), 65);
+}
+
+#[tokio::test]
+async fn a_layer_that_shows_nothing_tries_policies_out_as_well() {
+    let (store, _) = store();
+    let enforced = by_header(on(&store, Policy::gcra("api", "10/min")));
+    let tried = by_header(on(&store, Policy::gcra("tried", "1/min").shadow()));
+    let builder =
+        RateLimitLayer::builder(enforced).and(tried).headers(HeaderFields::None).without_extensions();
+    let layer = builder.build().unwrap();
+    let service = layer.layer(Handler::default());
+    for _ in 0..3 {
+        send(&service, from("ada")).await;
+    }
+    assert_eq!(numbers(&layer.shadow_counts()), [("tried", [1, 0, 2, 0])]);
+}
+
+#[tokio::test]
+async fn tiers_in_shadow_refuse_nobody_whose_tier_is_not_known() {
+    let (store, _) = store();
+    let tiers = Tiers::builder(&store)
+        .tier(Policy::gcra("free", "1/min").shadow())
+        .tier(Policy::gcra("pro", "9/min").shadow());
+    let tiers = tiers.reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
+    let layer = RateLimitLayer::new(Limit::tiered(tiers.clone(), |_| None));
+    assert_eq!(send(&layer.layer(Handler::default()), anonymous()).await.status(), StatusCode::OK);
+    // One that is enforced is reason enough.
+    let enforced = Policy::gcra("pro", "9/min").build().unwrap();
+    tiers.limiter("pro").unwrap().replace(enforced, Inherit::AsIs).unwrap();
+    let refused = send(&layer.layer(Handler::default()), anonymous()).await;
+    assert_eq!(refused.status(), StatusCode::PAYMENT_REQUIRED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_not_waited_for_is_given_back_in_shadow_too() {
+    let store = paused_store();
+    let waits = on(&store, Policy::gcra("api", "1/min").wait_up_to(Duration::from_secs(90)));
+    let tried = on(&store, Policy::gcra("stricter", "3/min").shadow());
+    let layer = RateLimitLayer::builder(by_header(waits)).and(by_header(tried.clone())).build().unwrap();
+    let service = layer.layer(Handler::default());
+    send(&service, from("ada")).await;
+    let waiting = Box::pin(send(&service, from("ada")));
+    let Err(_) = tokio::time::timeout(Duration::from_secs(1), waiting).await else { panic!("it waits") };
+    assert_eq!(answer(tried.peek("ada")).remaining(), 2);
+}

@@ -1,0 +1,209 @@
+//! Stores that answer late or not at all, and policies that are replaced.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, PreparedPolicy};
+use sluicegate_core::{ConfigError, Decision, OnOutage, Outcome, Policy, Resilient, Store};
+use sluicegate_tower::key::Constant;
+use sluicegate_tower::respond::{Refusal, RefusalReason};
+use sluicegate_tower::{Limit, RateLimitLayer};
+use tower::Layer;
+
+use crate::support::remote::Remote;
+use crate::support::{Handler, answer, by_header, described, fields, from, number, on, problem, send, store};
+
+#[tokio::test]
+async fn when_the_store_fails_requests_pass_without_fields_by_default() {
+    let (store, _) = store();
+    let failing = Policy::gcra("api", "1/min").on(Remote::of(&store, Some(StoreErrorKind::Timeout))).unwrap();
+    let handler = Handler::default();
+    let service = RateLimitLayer::new(by_header(failing)).layer(handler.clone());
+    for _ in 0..3 {
+        let response = send(&service, from("ada")).await;
+        assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
+        assert!(response.extensions().get::<Decision>().is_none());
+    }
+    assert_eq!(handler.calls(), 3);
+    assert!(handler.last_seen().is_none());
+}
+
+#[tokio::test]
+async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides_the_cause() {
+    let (store, _) = store();
+    let failing = Remote::of(&store, Some(StoreErrorKind::Unavailable));
+    let open = Policy::gcra("open", "1/min").on(Arc::clone(&failing)).unwrap();
+    let closed = Policy::gcra("closed", "1/min").on_outage(OnOutage::Deny).on(failing).unwrap();
+    let handler = Handler::default();
+    let layer = RateLimitLayer::builder(by_header(open)).and(by_header(closed)).build().unwrap();
+    let refused = send(&layer.layer(handler.clone()), from("ada")).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    // An outage has no known end: a second keeps clients from hammering.
+    assert_eq!(fields(&refused), ["cache-control: no-store", "retry-after: 1"]);
+    assert_eq!(
+        problem(refused).await,
+        serde_json::json!({
+            "type": "about:blank",
+            "title": "Service Unavailable",
+            "status": 503,
+            "detail": "the rate limiter gave no answer",
+        })
+    );
+    assert_eq!(handler.calls(), 0);
+}
+
+/// A store whose every decision says that nobody could make it.
+struct Dark(Arc<dyn Store>, Limiters);
+
+impl Store for Dark {
+    fn limiters(&self) -> &Limiters {
+        &self.1
+    }
+
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        self.0.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        let denies = asks.iter().any(|ask| ask.policy().policy().on_outage() == OnOutage::Deny);
+        let outcome = if denies { Outcome::Denied } else { Outcome::Allowed };
+        let verdict = self.0.decide(asks);
+        let rest = verdict.now().unwrap().unwrap();
+        let decision = Decision::new(outcome, 0, 0, rest.quotas().iter().copied());
+        DecisionFuture::ready(Ok(decision.by(DecidedBy::Outage)))
+    }
+}
+
+fn in_the_dark(policy: PolicyBuilder) -> Limit {
+    let (store, _) = store();
+    by_header(policy.on(Arc::new(Dark((&store).into(), Limiters::default())) as Arc<dyn Store>).unwrap())
+}
+
+#[tokio::test]
+async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
+    let handler = Handler::default();
+    let service = RateLimitLayer::new(in_the_dark(Policy::gcra("api", "1/min"))).layer(handler.clone());
+    let passed = send(&service, from("ada")).await;
+    assert_eq!((passed.status(), fields(&passed)), (StatusCode::OK, vec![]));
+    assert!(passed.extensions().get::<Decision>().is_none() && handler.last_seen().is_none());
+    let respond = |refusal: &Refusal<'_>| {
+        assert!(matches!(refusal.reason(), RefusalReason::Outage(None)) && refusal.decision().is_none());
+        http::Response::builder().status(refusal.status()).body("closed".into()).unwrap()
+    };
+    let closed = in_the_dark(Policy::gcra("api", "1/min").on_outage(OnOutage::Deny));
+    let service = RateLimitLayer::builder(closed).respond(respond).build().unwrap().layer(handler.clone());
+    let refused = send(&service, from("ada")).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(fields(&refused), ["cache-control: no-store", "retry-after: 1"]);
+    assert_eq!(handler.calls(), 1);
+}
+
+/// A store that answers for this process alone.
+struct Alone(Arc<dyn Store>, Limiters);
+
+impl Store for Alone {
+    fn limiters(&self) -> &Limiters {
+        &self.1
+    }
+
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        self.0.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        DecisionFuture::ready(
+            self.0.decide(asks).now().unwrap().map(|decision| decision.by(DecidedBy::Fallback)),
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
+    let (store, _) = store();
+    let alone = Policy::gcra("api", "1/min")
+        .on(Arc::new(Alone((&store).into(), Limiters::default())) as Arc<dyn Store>)
+        .unwrap();
+    let service = RateLimitLayer::new(by_header(alone)).layer(Handler::default());
+    assert_eq!(fields(&send(&service, from("ada")).await).len(), 5);
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
+async fn behind_a_resilient_store_each_policy_says_what_an_outage_is_to_its_clients() {
+    let (memory, _) = store();
+    let resilient = Resilient::new(Remote::of(&memory, Some(StoreErrorKind::Unavailable)));
+    for (action, statuses, lines) in [
+        (OnOutage::Local, [200, 200, 429], 5),
+        (OnOutage::Allow, [200, 200, 200], 0),
+        (OnOutage::Deny, [503, 503, 503], 2),
+    ] {
+        let policy = Policy::gcra(format!("{action:?}").to_lowercase(), "2/min").on_outage(action);
+        let limit = by_header(policy.on(&resilient).unwrap());
+        let service = RateLimitLayer::new(limit).layer(Handler::default());
+        for (index, status) in statuses.into_iter().enumerate() {
+            let response = send(&service, from("ada")).await;
+            assert_eq!(response.status(), status, "{action:?} {index}");
+            if index == 0 {
+                assert_eq!(fields(&response).len(), lines, "{action:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_answers_late_gives_the_same_responses_as_memory() {
+    let ((near, _), (far, _)) = (store(), store());
+    let layers = [(&near).into(), Remote::of(&far, None)].map(|store: Arc<dyn Store>| {
+        let window = Policy::fixed_window("window", "3/min").on(Arc::clone(&store)).unwrap();
+        let bucket = Policy::gcra("bucket", "1/s burst 2").on(store).unwrap();
+        let bucket = Limit::new(bucket).key(Constant::new("all"));
+        let inner = RateLimitLayer::new(bucket).layer(Handler::default());
+        RateLimitLayer::new(by_header(window)).layer(inner)
+    });
+    for key in ["ada", "ada", "bob", "ada", "ada"] {
+        let [memory, late] = [send(&layers[0], from(key)).await, send(&layers[1], from(key)).await];
+        assert_eq!(memory.status(), late.status());
+        if memory.status() == StatusCode::OK {
+            assert_eq!(fields(&memory), fields(&late));
+        } else {
+            // Where giving back left the outer limit is not known at once from a store that answers late.
+            for name in ["retry-after", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"] {
+                assert_eq!(number(&memory, name), number(&late, name), "{name}");
+            }
+            assert_eq!(problem(memory).await, problem(late).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replaced_policy_shows_in_the_fields_of_the_next_response() {
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "10/min"));
+    let service = RateLimitLayer::new(by_header(limiter.clone())).layer(Handler::default());
+    send(&service, from("ada")).await;
+    limiter.replace(Policy::gcra("api", "20/min").and("3/s").build().unwrap(), Inherit::Reset).unwrap();
+    let response = send(&service, from("ada")).await;
+    assert_eq!(
+        fields(&response)[..3],
+        [
+            r#"ratelimit-policy: "api.1min";q=20;w=60, "api.1s";q=3;w=1"#,
+            r#"ratelimit: "api.1min";r=19;t=3, "api.1s";r=2;t=1"#,
+            "x-ratelimit-limit: 3",
+        ]
+    );
+    limiter.replace(Policy::fixed_window("api", "2/h").build().unwrap(), Inherit::Reset).unwrap();
+    let response = send(&service, from("ada")).await;
+    assert_eq!(described(&response, "ratelimit-policy").unwrap()[0].1["q"], 2);
+    assert_eq!(answer(limiter.peek("ada")).remaining(), 1);
+}

@@ -1,0 +1,176 @@
+//! Where the client stands once its request is served, which is what the fields of the response say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Response;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Decision, Policy, RateLimiter};
+use sluicegate_tower::{Limit, Meter, RateLimitLayer};
+use tower::Layer;
+
+use crate::rate_limit::meter::metered;
+use crate::support::remote::Remote;
+use crate::support::{Body, by_header, described, fields, from, layer, number, on, send, store};
+
+fn per_minute(name: &str) -> RateLimiter {
+    on(&store().0, Policy::fixed_window(name, "1000/min"))
+}
+
+/// The response to a request that costs ten at first, and for which this is done.
+async fn served<F>(limit: Limit, use_it: impl Fn(Meter) -> F + Clone) -> Response<Body>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let layer = RateLimitLayer::builder(limit.cost(10).unwrap()).meter().build().unwrap();
+    send(&layer.layer(metered(use_it)), from("ada")).await
+}
+
+fn remaining(response: &Response<Body>) -> u64 {
+    let left = number(response, "x-ratelimit-remaining").unwrap();
+    let listed = &described(response, "ratelimit").unwrap()[0].1;
+    assert_eq!(listed["r"], left);
+    let decision: &Decision = response.extensions().get().expect("layers further out see the same");
+    assert_eq!(decision.remaining(), left);
+    left
+}
+
+#[tokio::test]
+async fn fields_say_what_is_left_after_the_request_was_settled() {
+    // After 5,000 of 1,000 a minute they said that 990 were left.
+    for (actual, left) in [(5_000, 0), (1_000, 0), (400, 600), (10, 990), (3, 997), (0, 1_000)] {
+        let settle = move |meter: Meter| async move { drop(meter.settle(actual).await.unwrap()) };
+        let response = served(by_header(per_minute("tokens")), settle).await;
+        assert_eq!(remaining(&response), left, "settled at {actual}");
+        let charge =
+            move |meter: Meter| async move { drop(meter.refund(10).await.and(meter.charge(actual).await)) };
+        assert_eq!(remaining(&served(by_header(per_minute("tokens")), charge).await), left);
+    }
+}
+
+#[tokio::test]
+async fn a_debt_says_when_it_is_paid() {
+    let tokens = on(&store().0, Policy::gcra("tokens", "60/min"));
+    let response =
+        served(by_header(tokens), |meter| async move { drop(meter.settle(90).await.unwrap()) }).await;
+    assert_eq!(
+        fields(&response),
+        [
+            r#"ratelimit-policy: "tokens";q=60;w=60"#,
+            r#"ratelimit: "tokens";r=0;t=31"#,
+            "x-ratelimit-limit: 60",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 90",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_charge_that_is_not_waited_for_is_in_the_fields_where_the_store_answers_at_once() {
+    let response =
+        served(by_header(per_minute("tokens")), |meter| async move { drop(meter.charge(90)) }).await;
+    assert_eq!(remaining(&response), 900);
+}
+
+#[tokio::test]
+async fn a_store_far_away_is_believed_as_far_as_it_has_answered() {
+    let far_away = || {
+        let store = Remote::of(&store().0, None);
+        by_header(Policy::fixed_window("tokens", "1000/min").on(Arc::clone(&store)).unwrap())
+    };
+    let awaited = served(far_away(), |meter| async move { drop(meter.settle(400).await.unwrap()) }).await;
+    assert_eq!(remaining(&awaited), 600);
+    let dropped = served(far_away(), |meter| async move { drop(meter.settle(400)) }).await;
+    assert_eq!(remaining(&dropped), 990);
+}
+
+#[tokio::test]
+async fn of_several_changes_the_last_one_counts() {
+    let response = served(by_header(per_minute("tokens")), |meter| async move {
+        let early = meter.charge(90);
+        meter.charge(300).await.unwrap();
+        // Answered before, and only looked at now.
+        early.await.unwrap();
+    });
+    assert_eq!(remaining(&response.await), 600);
+}
+
+#[tokio::test]
+async fn a_change_of_one_limit_leaves_the_other_as_it_was_decided() {
+    let (store, _) = store();
+    let requests = by_header(on(&store, Policy::fixed_window("requests", "5/min")));
+    let tokens = by_header(on(&store, Policy::fixed_window("tokens", "1000/min").and("5000/h")));
+    let layer = RateLimitLayer::builder(requests).and(tokens.cost(10).unwrap()).meter().build().unwrap();
+    let handler = metered(|meter| async move { drop(meter.of("tokens").settle(997).await.unwrap()) });
+    let response = send(&layer.layer(handler), from("ada")).await;
+    let left =
+        described(&response, "ratelimit").unwrap().into_iter().map(|(name, numbers)| (name, numbers["r"]));
+    let expected = [("requests", 4), ("tokens.1min", 3), ("tokens.1h", 4_003)];
+    assert_eq!(left.collect::<Vec<_>>(), expected.map(|(name, left)| (name.to_owned(), left)));
+    assert_eq!(number(&response, "x-ratelimit-limit"), Some(1_000), "the tightest of all is told");
+}
+
+#[tokio::test]
+async fn layers_that_stack_all_say_what_is_left() {
+    let (store, _) = store();
+    let metered_by = |name: &str| {
+        let limit = by_header(on(&store, Policy::fixed_window(name, "1000/min"))).cost(10).unwrap();
+        RateLimitLayer::builder(limit).meter().build().unwrap()
+    };
+    let handler = metered(|meter| async move { drop(meter.settle(400).await.unwrap()) });
+    let inner = layer(&store, "requests", "1000/min").layer(metered_by("inner").layer(handler));
+    let response = send(&metered_by("outer").layer(inner), from("ada")).await;
+    let left =
+        described(&response, "ratelimit").unwrap().into_iter().map(|(name, numbers)| (name, numbers["r"]));
+    let expected = [("outer", 600), ("requests", 999), ("inner", 600)];
+    assert_eq!(left.collect::<Vec<_>>(), expected.map(|(name, left)| (name.to_owned(), left)));
+}
+
+#[tokio::test]
+async fn what_a_response_gives_back_is_counted_after_what_was_settled() {
+    let limit = by_header(per_minute("tokens")).refund_if(|head| head.status.is_success());
+    let response = served(limit, |meter| async move { drop(meter.settle(400).await.unwrap()) }).await;
+    assert_eq!(remaining(&response), 1_000);
+}
+
+#[tokio::test]
+async fn a_policy_in_shadow_is_in_no_field_whatever_is_charged() {
+    let (store, _) = store();
+    let tried = by_header(on(&store, Policy::fixed_window("tried", "1000/min").shadow()));
+    let limit = by_header(on(&store, Policy::fixed_window("tokens", "1000/min")));
+    let layer = RateLimitLayer::builder(tried).and(limit).meter().build().unwrap();
+    let handler = metered(|meter| async move { drop(meter.settle(400).await.unwrap()) });
+    let response = send(&layer.layer(handler), from("ada")).await;
+    assert_eq!(remaining(&response), 600);
+    assert_eq!(described(&response, "ratelimit").unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_policy_that_was_replaced_meanwhile_is_the_one_that_is_told() {
+    let limiter = per_minute("tokens");
+    let handle = limiter.clone();
+    let response = served(by_header(limiter), move |meter| {
+        let larger = Policy::fixed_window("tokens", "5000/h").and("100/s").build().unwrap();
+        handle.replace(larger, Inherit::Reset).unwrap();
+        async move { drop(meter.charge(40).await.unwrap()) }
+    });
+    let response = response.await;
+    let names = |name: &str| described(&response, name).unwrap().into_iter().map(|(quota, _)| quota);
+    assert_eq!(names("ratelimit").collect::<Vec<_>>(), ["tokens.1h", "tokens.1s"]);
+    assert_eq!(names("ratelimit-policy").collect::<Vec<_>>(), ["tokens.1h", "tokens.1s"]);
+    assert_eq!(number(&response, "x-ratelimit-limit"), Some(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waited_says_so_after_it_was_settled() {
+    let store = crate::support::paused_store();
+    let policy = Policy::leaky_bucket("tokens", "2/s burst 1").wait_up_to(Duration::from_secs(5));
+    let limiter = on(&store, policy);
+    limiter.check("ada").await.unwrap();
+    let layer = RateLimitLayer::builder(by_header(limiter)).meter().build().unwrap();
+    let service = layer.layer(metered(|meter| async move { drop(meter.settle(0).await.unwrap()) }));
+    let response = send(&service, from("ada")).await;
+    let decision: &Decision = response.extensions().get().unwrap();
+    assert!(decision.is_allowed() && decision.delay() == Duration::from_millis(500));
+    assert_eq!(number(&response, "x-ratelimit-remaining"), Some(1));
+}

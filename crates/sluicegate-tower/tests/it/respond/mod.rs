@@ -1,0 +1,12 @@
+//! What clients are told: fields, bodies, gRPC.
+
+mod agreement;
+mod bodies;
+mod grpc;
+pub(crate) mod header_modes;
+mod headers;
+mod hidden;
+mod meter_fields;
+mod refusals;
+mod spread;
+mod upstream;
