@@ -29,7 +29,7 @@ use crate::algorithm::Rule;
 use crate::algorithm::{Anchor, Drain, Refill};
 use crate::clock::{Clock, ManualClock};
 use crate::limiter::{Inherit, Receipt};
-use crate::store::DecisionFuture;
+use crate::store::{DecisionFuture, Mode};
 use crate::{Algorithm, Decision, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 
 /// Every algorithm with every setting.
@@ -212,7 +212,7 @@ impl Conformance {
                         let mut found = Vec::new();
                         for (limiter, receipt) in limiters.iter().zip(&mut receipts) {
                             found.push(match is_turn {
-                                true => RateLimiter::give_up([(limiter, &key, &*receipt)]).await,
+                                true => RateLimiter::report([(limiter, &key, &*receipt)], Mode::Return).await,
                                 false => limiter.refund_of(receipt, &key, step.cost).await,
                             });
                         }

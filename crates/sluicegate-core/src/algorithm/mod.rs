@@ -37,7 +37,7 @@ use self::checked::Checked;
 pub use self::choice::{Algorithm, Anchor, Drain, Refill};
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;
-pub use self::inherit::Units;
+pub use self::inherit::{Inherit, Units};
 pub use self::sliding_counter::SlidingCounter;
 pub use self::sliding_log::SlidingLog;
 use crate::error::{ConfigError, ConfigErrorKind};

@@ -1,45 +1,43 @@
 //! One handle per policy name and store: opening one, finding it again, and replacing its policy for everybody.
 
-use std::collections::HashMap;
-use std::fmt;
-#[cfg(feature = "tokio")]
-use std::hash::{Hash, Hasher};
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 
 use super::{Handle, RateLimiter};
+use crate::algorithm::Inherit;
 use crate::error::ConfigError;
-use crate::policy::Policy;
-use crate::store::{Inherit, Store};
-
-/// The handles of a store: one per policy name, so that everybody who names a policy sees its replacements and stands in
-/// its queues. For authors of stores, who keep one and hand it out by [`Store::limiters`].
-#[derive(Default)]
-pub struct Limiters(Mutex<HashMap<String, Weak<Handle>>>);
+use crate::policy::{Policy, PolicyBuilder};
+use crate::store::{Limiters, Store};
 
 impl Limiters {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Weak<Handle>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The handle of this name, if one is open.
     pub fn get(&self, name: &str) -> Option<RateLimiter> {
-        self.lock().get(name).and_then(Weak::upgrade).map(RateLimiter)
+        self.lock().get(name).and_then(limiter)
     }
 
     /// All handles that are open, by name.
     pub fn all(&self) -> Vec<RateLimiter> {
-        let mut all: Vec<_> = self.lock().values().filter_map(Weak::upgrade).map(RateLimiter).collect();
+        let mut all: Vec<_> = self.lock().values().filter_map(limiter).collect();
         all.sort_by(|a, b| a.0.first.policy().name().cmp(b.0.first.policy().name()));
         all
     }
 }
 
-impl fmt::Debug for Limiters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.all()).finish()
+/// The limiter whose handle a store holds.
+fn limiter(handle: &Weak<dyn Any + Send + Sync>) -> Option<RateLimiter> {
+    handle.upgrade()?.downcast().ok().map(RateLimiter)
+}
+
+impl PolicyBuilder {
+    /// Builds the policy and puts it on a store: the last step to a [`RateLimiter`].
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and whatever the store cannot keep.
+    pub fn on(self, store: impl Into<Arc<dyn Store>>) -> Result<RateLimiter, ConfigError> {
+        RateLimiter::new(store, self.build()?)
     }
 }
 
@@ -52,7 +50,7 @@ impl RateLimiter {
     pub fn new(store: impl Into<Arc<dyn Store>>, policy: Policy) -> Result<Self, ConfigError> {
         let store = store.into();
         let mut open = store.limiters().lock();
-        if let Some(limiter) = open.get(policy.name()).and_then(Weak::upgrade).map(Self) {
+        if let Some(limiter) = open.get(policy.name()).and_then(limiter) {
             drop(open);
             limiter.joined_by(&policy)?;
             return Ok(limiter);
@@ -70,7 +68,8 @@ impl RateLimiter {
             queues: crate::wait::Queues::default(),
         });
         open.retain(|_, handle| handle.strong_count() > 0);
-        open.insert(name, Arc::downgrade(&handle));
+        let weak: Weak<Handle> = Arc::downgrade(&handle);
+        open.insert(name, weak);
         Ok(Self(handle))
     }
 
@@ -116,29 +115,7 @@ impl RateLimiter {
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn identity(&self) -> Identity {
-        Identity(Arc::downgrade(&self.0))
-    }
-}
-
-/// Which handle it is, without keeping it open. While there is one of these, no other handle is taken for it.
-#[cfg(feature = "tokio")]
-#[derive(Clone)]
-pub(crate) struct Identity(Weak<Handle>);
-
-#[cfg(feature = "tokio")]
-impl PartialEq for Identity {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.ptr_eq(&other.0)
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl Eq for Identity {}
-
-#[cfg(feature = "tokio")]
-impl Hash for Identity {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.as_ptr().hash(state);
+    pub(crate) fn identity(&self) -> crate::wait::Identity {
+        crate::wait::Identity::of(&self.0)
     }
 }

@@ -1,7 +1,12 @@
 //! The user's handle: [`RateLimiter`].
 
 mod handles;
+#[cfg(feature = "tokio")]
+#[cfg(test)]
+mod tests;
 mod together;
+#[cfg(feature = "tokio")]
+mod turn;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,18 +15,16 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-#[cfg(feature = "tokio")]
-pub(crate) use self::handles::Identity;
-pub use self::handles::Limiters;
 pub use self::together::Change;
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use self::turn::Turn;
+pub use crate::algorithm::Inherit;
 use crate::key::AsKey;
 use crate::policy::{OnExceeded, Policy};
 pub use crate::receipt::Receipt;
-pub use crate::store::Inherit;
+pub use crate::store::Limiters;
 use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, Store};
-#[cfg(feature = "tokio")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-pub use crate::wait::Turn;
 
 /// A policy on a store: what services ask before they do something.
 ///

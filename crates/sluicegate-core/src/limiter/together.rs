@@ -105,25 +105,9 @@ impl RateLimiter {
         verdict
     }
 
-    /// Gives up a turn that has not come. The decision is allowed if the store takes it back; otherwise a later turn may
-    /// depend on it, and it stays.
+    /// Reports what has become of turns: [given up](Mode::Return), or [come](Mode::Depart).
     #[cfg(any(feature = "tokio", feature = "conformance"))]
-    pub(crate) fn give_up<'a>(
-        turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>,
-    ) -> DecisionFuture {
-        Self::about(turns, Mode::Return)
-    }
-
-    /// The turn has come: what other limits held for it is spent.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn depart<'a>(
-        turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>,
-    ) -> DecisionFuture {
-        Self::about(turns, Mode::Depart)
-    }
-
-    #[cfg(any(feature = "tokio", feature = "conformance"))]
-    fn about<'a>(
+    pub(crate) fn report<'a>(
         turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>,
         mode: Mode,
     ) -> DecisionFuture {

@@ -1,14 +1,11 @@
 //! Putting a [`Policy`] together.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyQuota};
-use crate::algorithm::{Algorithm, Drain, Rule};
+use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::limiter::RateLimiter;
 use crate::quota::{IntoQuota, Quota};
-use crate::store::Store;
 
 /// The most keys that a table can be made for.
 pub(crate) const MOST_KEYS: usize = 1 << 31;
@@ -33,8 +30,50 @@ pub struct PolicyBuilder {
     pub(super) on_full: OnFull,
 }
 
+impl Policy {
+    /// Begins a policy. The name appears in headers, logs and metrics, and is the key's namespace in a store.
+    pub fn builder(name: impl Into<String>, algorithm: Algorithm, quota: impl IntoQuota) -> PolicyBuilder {
+        PolicyBuilder::new(name.into(), algorithm, quota.into_quota())
+    }
+
+    /// Begins a policy of fixed windows, on the full minute or hour.
+    pub fn fixed_window(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::FixedWindow(Anchor::Epoch), quota)
+    }
+
+    /// Begins a policy with a sliding window log.
+    pub fn sliding_log(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::SlidingLog, quota)
+    }
+
+    /// Begins a policy with a sliding window counter.
+    pub fn sliding_counter(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::SlidingCounter, quota)
+    }
+
+    /// Begins a policy with a token bucket that refills continuously.
+    pub fn token_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::TokenBucket(Refill::Greedy), quota)
+    }
+
+    /// Begins a policy with a leaky bucket that refuses what does not fit.
+    pub fn leaky_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::LeakyBucket(Drain::Meter), quota)
+    }
+
+    /// Begins a policy with a leaky bucket whose output is evenly spaced; the quota's burst is the queue's length.
+    pub fn leaky_queue(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::LeakyBucket(Drain::Queue), quota)
+    }
+
+    /// Begins a policy with GCRA.
+    pub fn gcra(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
+        Self::builder(name, Algorithm::Gcra, quota)
+    }
+}
+
 impl PolicyBuilder {
-    pub(super) fn new(name: String, algorithm: Algorithm, quota: Result<Quota, ConfigError>) -> Self {
+    fn new(name: String, algorithm: Algorithm, quota: Result<Quota, ConfigError>) -> Self {
         Self {
             name,
             algorithm,
@@ -78,7 +117,7 @@ impl PolicyBuilder {
     }
 
     /// Only tries the policy out: middleware decides, counts and logs what it would have refused, and lets it pass.
-    /// [`RateLimiter`]'s own methods answer as always; their caller is who enforces.
+    /// [`RateLimiter`](crate::RateLimiter)'s own methods answer as always; their caller is who enforces.
     pub fn shadow(mut self) -> Self {
         self.is_shadow = true;
         self
@@ -91,7 +130,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// Keeps account of what is given back, so that a refund by [`RateLimiter::refund_of`] gives back all that has not
+    /// Keeps account of what is given back, so that a refund by [`RateLimiter::refund_of`](crate::RateLimiter::refund_of) gives back all that has not
     /// drained, however full the bucket was: for budgets that are estimated and settled. Costs a second word per key in
     /// memory. Without it, whatever has leaked since counts against the refund. Layers with a `Meter` or
     /// `refund_if` switch it on by themselves.
@@ -100,7 +139,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// The highest debt that a [charge](RateLimiter::charge) leaves, in units; at least the burst. Use above it is forgotten.
+    /// The highest debt that a [charge](crate::RateLimiter::charge) leaves, in units; at least the burst. Use above it is forgotten.
     /// Default: ten bursts or ten limits, whichever is more.
     pub fn debt_up_to(mut self, units: u64) -> Self {
         self.debt = Some(units);
@@ -184,14 +223,6 @@ impl PolicyBuilder {
             capacity: self.capacity,
             on_full: self.on_full,
         })
-    }
-
-    /// Builds the policy and puts it on a store: the last step to a [`RateLimiter`].
-    ///
-    /// # Errors
-    /// As [`build`](Self::build), and whatever the store cannot keep.
-    pub fn on(self, store: impl Into<Arc<dyn Store>>) -> Result<RateLimiter, ConfigError> {
-        RateLimiter::new(store, self.build()?)
     }
 
     fn error(&self, problem: String) -> ConfigError {

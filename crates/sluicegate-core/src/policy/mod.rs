@@ -1,62 +1,20 @@
 //! Named limits: [`Policy`], its quotas, and what it does when they are exceeded.
 
 mod builder;
+mod options;
 mod share;
 
 use std::fmt;
-use std::time::Duration;
 
 pub use self::builder::PolicyBuilder;
 pub(crate) use self::builder::{MOST_KEYS, check_name};
-use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
+pub use self::options::{OnExceeded, OnFull, OnOutage};
+use crate::algorithm::{Algorithm, Rule};
 pub use crate::quota::IntoQuota;
 use crate::quota::Quota;
 
 /// The most quotas that one request can be checked against, over all its policies.
 pub const MAX_QUOTAS: usize = 16;
-
-/// What happens to a request that exceeds its policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OnExceeded {
-    /// It is refused.
-    Deny,
-    /// It waits its turn, first come, first served, if that comes within `longest`; otherwise it is refused at once.
-    Wait {
-        /// The longest wait.
-        longest: Duration,
-    },
-}
-
-/// What happens to a request while the store cannot be reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OnOutage {
-    /// This process decides alone, with its share of the quotas, if the store is a `Resilient` one; with any other
-    /// store as [`Allow`](Self::Allow).
-    #[default]
-    Local,
-    /// It is let through, and nobody counts it.
-    Allow,
-    /// It is refused, with 503 where it is an HTTP request.
-    Deny,
-}
-
-/// What becomes of the least indebted key of a store of fixed size when there is no room for another one in debt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OnFull {
-    /// It is forgotten, and starts afresh: whoever comes is served, and a flood may free a debtor that owes less.
-    #[default]
-    Forget,
-    /// New keys inherit what it owes, where they share its part of the table: no flood frees a debtor, for limits where
-    /// forgetting is worse than refusing.
-    ///
-    /// The price: in a flood, new keys that have spent nothing start with a debt, and may be refused until it has
-    /// drained. That takes no longer than the heaviest debt that had to make room; one window more where windows begin
-    /// with a key's first unit.
-    Inherit,
-}
 
 /// A named set of quotas with an algorithm, and what to do when they are exceeded.
 ///
@@ -123,46 +81,6 @@ impl PolicyQuota {
 }
 
 impl Policy {
-    /// Begins a policy. The name appears in headers, logs and metrics, and is the key's namespace in a store.
-    pub fn builder(name: impl Into<String>, algorithm: Algorithm, quota: impl IntoQuota) -> PolicyBuilder {
-        PolicyBuilder::new(name.into(), algorithm, quota.into_quota())
-    }
-
-    /// Begins a policy of fixed windows, on the full minute or hour.
-    pub fn fixed_window(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::FixedWindow(Anchor::Epoch), quota)
-    }
-
-    /// Begins a policy with a sliding window log.
-    pub fn sliding_log(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::SlidingLog, quota)
-    }
-
-    /// Begins a policy with a sliding window counter.
-    pub fn sliding_counter(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::SlidingCounter, quota)
-    }
-
-    /// Begins a policy with a token bucket that refills continuously.
-    pub fn token_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::TokenBucket(Refill::Greedy), quota)
-    }
-
-    /// Begins a policy with a leaky bucket that refuses what does not fit.
-    pub fn leaky_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::LeakyBucket(Drain::Meter), quota)
-    }
-
-    /// Begins a policy with a leaky bucket whose output is evenly spaced; the quota's burst is the queue's length.
-    pub fn leaky_queue(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::LeakyBucket(Drain::Queue), quota)
-    }
-
-    /// Begins a policy with GCRA.
-    pub fn gcra(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
-        Self::builder(name, Algorithm::Gcra, quota)
-    }
-
     /// The policy's name.
     pub fn name(&self) -> &str {
         &self.name

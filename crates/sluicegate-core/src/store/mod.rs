@@ -2,7 +2,7 @@
 
 mod ask;
 mod future;
-mod inherit;
+mod limiters;
 mod prepared;
 mod registry;
 
@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 pub use self::ask::{Ask, Mode};
 pub use self::future::DecisionFuture;
-pub use self::inherit::Inherit;
+pub use self::limiters::Limiters;
 pub use self::prepared::PreparedPolicy;
 pub use self::registry::Registry;
 pub(crate) use self::registry::name_taken;
+pub use crate::algorithm::Inherit;
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::ConfigError;
-pub use crate::limiter::Limiters;
 use crate::policy::Policy;
 pub use crate::receipt::Trace;
 

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::class::Class;
-use super::queues::Waiting;
-use super::slot::{Costs, Line, Receipts, Slot, Under};
+use super::slot::Slot;
+use super::under::{Costs, Line, Receipts, Under};
 use crate::decision::Decision;
-use crate::store::DecisionFuture;
+use crate::store::{DecisionFuture, Mode};
 
 /// Turns that are kept for others, of one limiter. What is left beyond that is lost.
 const MOST_SPARES: usize = 65_536;
@@ -59,13 +59,13 @@ impl Lines {
         self.next
     }
 
-    pub(super) fn class(&mut self, waiting: &Waiting) -> Option<&mut Class> {
-        self.by_key.get_mut(&waiting.under.line)?.classes.get_mut(&waiting.under.costs)
+    pub(super) fn class(&mut self, under: &dyn Under) -> Option<&mut Class> {
+        self.by_key.get_mut(under.line())?.classes.get_mut(under.costs())
     }
 
     /// The same line, once for all that wait in it.
-    pub(super) fn shared(&self, line: Line) -> Line {
-        self.by_key.get_key_value(&line).map_or(line, |(known, _)| Arc::clone(known))
+    pub(super) fn shared(&self, line: &Line) -> Line {
+        Arc::clone(self.by_key.get_key_value(line).map_or(line, |(known, _)| known))
     }
 
     pub(super) fn group(&mut self, line: &Line) -> &mut Group {
@@ -90,33 +90,31 @@ impl Lines {
 
     pub(super) fn join(
         &mut self,
-        under: &Under,
-        line: &Line,
-        costs: &Costs,
+        under: &dyn Under,
         number: u64,
         slot: Slot,
         now: Instant,
     ) -> (Instant, News) {
-        let mut news = self.advance(under, line, costs, now);
-        let class = self.group(line).classes.entry(costs.clone()).or_default();
+        let mut news = self.advance(under, now);
+        let class = self.group(under.line()).classes.entry(under.costs().clone()).or_default();
         let at_latest = class.enter(number, slot);
         news.wakers.extend(class.news());
         (at_latest, news)
     }
 
     /// Lets all go whose slot has come, whether they are polled or not.
-    pub(super) fn advance(&mut self, under: &Under, line: &Line, costs: &Costs, now: Instant) -> News {
+    pub(super) fn advance(&mut self, under: &dyn Under, now: Instant) -> News {
         let mut news = News::default();
-        let Some(class) = self.by_key.get_mut(line).and_then(|group| group.classes.get_mut(costs)) else {
-            return news;
-        };
+        // Not by `class`: the numbers that have come are beside it.
+        let group = self.by_key.get_mut(under.line());
+        let Some(class) = group.and_then(|group| group.classes.get_mut(under.costs())) else { return news };
         while let Some((number, waker, decision)) = class.pop_due(now) {
             news.held.extend(under.held(&decision));
             self.come.insert(number, decision);
             news.wakers.extend(waker);
         }
         news.wakers.extend(class.news());
-        self.tidy(line, costs);
+        self.tidy(under);
         news
     }
 
@@ -154,12 +152,12 @@ impl Lines {
         }
     }
 
-    pub(super) fn tidy(&mut self, line: &Line, costs: &Costs) {
-        let Some(group) = self.by_key.get_mut(line) else { return };
-        if group.classes.get(costs).is_some_and(Class::is_empty) {
-            group.classes.remove(costs);
+    pub(super) fn tidy(&mut self, under: &dyn Under) {
+        let Some(group) = self.by_key.get_mut(under.line()) else { return };
+        if group.classes.get(under.costs()).is_some_and(Class::is_empty) {
+            group.classes.remove(under.costs());
         }
-        self.remove_if_empty(line);
+        self.remove_if_empty(under.line());
     }
 
     pub(super) fn remove_if_empty(&mut self, line: &Line) {
@@ -173,11 +171,11 @@ impl Lines {
 
 impl News {
     /// Not under the lock: whoever is woken may leave at once.
-    pub(super) fn tell(self, under: &Under) {
+    pub(super) fn tell(self, under: &dyn Under) {
         self.wakers.into_iter().for_each(Waker::wake);
         for receipts in &self.held {
             // The store begins with it at once; nobody has to wait for its answer.
-            drop(under.depart(receipts));
+            drop(under.report(Mode::Depart, receipts));
         }
     }
 }

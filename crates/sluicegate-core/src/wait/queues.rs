@@ -1,7 +1,6 @@
 //! All that wait under one limiter, and the turns that were left and are still good.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -9,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::Instant;
 
 use super::lines::Lines;
-use super::slot::{Costs, Line, Slot, Under};
+use super::slot::Slot;
+use super::under::{Costs, Line, Under};
 use crate::decision::Decision;
 use crate::error::StoreError;
 
@@ -21,124 +21,120 @@ pub(crate) struct Queues {
     left: AtomicUsize,
 }
 
-/// One request that waits: where, and which one it is.
-pub(super) struct Waiting {
-    pub(super) under: Under,
-    pub(super) number: u64,
+/// Where a request stands that waits.
+pub(crate) struct Place {
+    number: u64,
     at_latest: Instant,
 }
 
-impl Waiting {
-    /// Whether the turn has come; otherwise until when to wait.
-    pub(super) fn poll(&self, waker: &Waker) -> Result<Box<Decision>, Instant> {
-        self.queues().poll(self, waker)
-    }
-
-    /// Leaves the queue; what it has waited for is the next one's, or the store's again.
-    pub(super) fn leave(&self) {
-        self.queues().leave(self);
-    }
-
-    pub(super) fn at_latest(&self) -> Instant {
+impl Place {
+    /// When it goes at the latest, as far as was known when it came.
+    pub(crate) fn at_latest(&self) -> Instant {
         self.at_latest
-    }
-
-    fn queues(&self) -> &Queues {
-        self.under.queues()
     }
 }
 
 impl Queues {
     /// Enters a request with the slot that it has reserved.
-    pub(super) fn enter(under: Under, at: Instant, decision: Box<Decision>) -> Waiting {
-        let (line, costs) = (Arc::clone(&under.line), under.costs.clone());
-        let queues = under.queues();
-        queues.settle(&under, &line);
+    pub(crate) fn enter(&self, under: &dyn Under, at: Instant, decision: Box<Decision>) -> Place {
+        self.settle(under);
         let now = Instant::now();
-        let mut lines = queues.lock();
+        let mut lines = self.lock();
         lines.forget_due(now);
-        let line = lines.shared(line);
         let number = lines.next_number();
         let own = Slot::new(at, number, decision);
-        let (slot, surplus) = match lines.take_spare(&line, &costs, at) {
+        let (slot, surplus) = match lines.take_spare(under.line(), under.costs(), at) {
             Some(spare) => (spare, Some(own)),
             None => (own, None),
         };
-        let (at_latest, news) = lines.join(&under, &line, &costs, number, slot, now);
-        queues.unlock(lines);
-        news.tell(&under);
-        let waiting = Waiting { under: Under { line, ..under }, number, at_latest };
+        let (at_latest, news) = lines.join(under, number, slot, now);
+        self.unlock(lines);
+        news.tell(under);
         if let Some(surplus) = surplus {
-            waiting.queues().free(&waiting.under, &waiting.under.line, waiting.under.costs.clone(), surplus);
+            self.free(under, surplus);
         }
-        waiting
+        Place { number, at_latest }
     }
 
     /// Enters a request that has no slot, if one was left that comes early enough.
-    pub(super) fn enter_left(under: Under, until: Instant) -> Option<Waiting> {
-        let queues = under.queues();
+    pub(crate) fn enter_left(&self, under: &dyn Under, until: Instant) -> Option<Place> {
         // Relaxed: what was left this instant is as good as what is left in the next.
-        if queues.left.load(Ordering::Relaxed) == 0 {
+        if self.left.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let (line, costs) = (Arc::clone(&under.line), under.costs.clone());
-        queues.settle(&under, &line);
-        let now = Instant::now();
-        let mut lines = queues.lock();
-        lines.forget_due(now);
-        let spare = lines.take_spare(&line, &costs, until);
-        let joined = spare.map(|spare| {
-            let number = lines.next_number();
-            (number, lines.join(&under, &line, &costs, number, spare, now))
-        });
-        queues.unlock(lines);
-        let (number, (at_latest, news)) = joined?;
-        news.tell(&under);
-        Some(Waiting { under, number, at_latest })
-    }
-
-    fn poll(&self, waiting: &Waiting, waker: &Waker) -> Result<Box<Decision>, Instant> {
+        self.settle(under);
         let now = Instant::now();
         let mut lines = self.lock();
-        if let Some(class) = lines.class(waiting) {
-            class.is_awake(waiting.number);
+        lines.forget_due(now);
+        let spare = lines.take_spare(under.line(), under.costs(), until);
+        let joined = spare.map(|spare| {
+            let number = lines.next_number();
+            (number, lines.join(under, number, spare, now))
+        });
+        self.unlock(lines);
+        let (number, (at_latest, news)) = joined?;
+        news.tell(under);
+        Some(Place { number, at_latest })
+    }
+
+    /// The same line, once for all that wait in it.
+    pub(crate) fn shared(&self, line: &Line) -> Line {
+        self.lock().shared(line)
+    }
+
+    /// Whether the turn has come; otherwise until when to wait.
+    pub(crate) fn poll(
+        &self,
+        under: &dyn Under,
+        place: &Place,
+        waker: &Waker,
+    ) -> Result<Box<Decision>, Instant> {
+        let now = Instant::now();
+        let mut lines = self.lock();
+        if let Some(class) = lines.class(under) {
+            class.is_awake(place.number);
         }
-        let news = lines.advance(&waiting.under, &waiting.under.line, &waiting.under.costs, now);
-        let until = match lines.come.remove(&waiting.number) {
+        let news = lines.advance(under, now);
+        let until = match lines.come.remove(&place.number) {
             Some(decision) => Ok(decision),
-            None => Err(lines.class(waiting).map_or(waiting.at_latest, |class| {
-                class.wait(waiting.number, waker, waiting.at_latest, now)
-            })),
+            None => Err(lines
+                .class(under)
+                .map_or(place.at_latest, |class| class.wait(place.number, waker, place.at_latest, now))),
         };
         self.unlock(lines);
-        news.tell(&waiting.under);
+        news.tell(under);
         until
     }
 
-    fn leave(&self, waiting: &Waiting) {
-        self.settle(&waiting.under, &waiting.under.line);
+    /// Leaves the queue; what it has waited for is the next one's, or the store's again.
+    pub(crate) fn leave(&self, under: &dyn Under, place: &Place) {
+        self.settle(under);
         let now = Instant::now();
         let mut lines = self.lock();
-        let mut news = lines.advance(&waiting.under, &waiting.under.line, &waiting.under.costs, now);
+        let mut news = lines.advance(under, now);
         // A turn that has come is spent, whether it was used or not: those behind it do not wait for that.
-        let has_come = lines.come.remove(&waiting.number).is_some();
-        let class = lines.class(waiting).filter(|_| !has_come);
+        let has_come = lines.come.remove(&place.number).is_some();
+        let class = lines.class(under).filter(|_| !has_come);
         let surplus = class.and_then(|class| {
-            let surplus = class.leave(waiting.number);
+            let surplus = class.leave(place.number);
             news.wakers.extend(class.news());
             surplus
         });
-        lines.tidy(&waiting.under.line, &waiting.under.costs);
+        lines.tidy(under);
         self.unlock(lines);
-        news.tell(&waiting.under);
+        news.tell(under);
         if let Some(surplus) = surplus {
-            self.free(&waiting.under, &waiting.under.line, waiting.under.costs.clone(), surplus);
+            self.free(under, surplus);
         }
     }
 
     /// Gives a slot back to the store, or keeps it for the next request.
-    fn free(&self, under: &Under, line: &Line, costs: Costs, slot: Slot) {
-        let mut next = Some((costs, slot));
+    fn free(&self, under: &dyn Under, slot: Slot) {
+        self.free_for(under, under.costs().clone(), slot);
+    }
+
+    fn free_for(&self, under: &dyn Under, costs: Costs, slot: Slot) {
+        let (line, mut next) = (under.line(), Some((costs, slot)));
         while let Some((costs, slot)) = next.take() {
             if !slot.can_be_returned(under) {
                 let mut lines = self.lock();
@@ -159,7 +155,8 @@ impl Queues {
     }
 
     /// Looks whether the store has answered about turns that were given up.
-    fn settle(&self, under: &Under, line: &Line) {
+    fn settle(&self, under: &dyn Under) {
+        let line = under.line();
         // Relaxed: an answer that is looked at later is as good.
         while self.left.load(Ordering::Relaxed) > 0 {
             let Some((costs, slot, mut verdict)) = self.lock().next_returning(line) else { return };
@@ -167,7 +164,7 @@ impl Queues {
                 Poll::Ready(result) => {
                     self.lock().left.remove(&slot.place());
                     if let Some((costs, slot)) = self.answered(line, costs, slot, result) {
-                        self.free(under, line, costs, slot);
+                        self.free_for(under, costs, slot);
                     }
                 }
                 Poll::Pending => {
@@ -215,7 +212,7 @@ impl Queues {
 
     /// How many keys are waited for or have turns left.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
 }

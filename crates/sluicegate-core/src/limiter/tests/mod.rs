@@ -3,7 +3,11 @@
 mod queue;
 mod scripted;
 
-use super::*;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{RateLimiter, Turn};
 use crate::clock::Clock;
 use crate::{MemoryStore, Policy};
 

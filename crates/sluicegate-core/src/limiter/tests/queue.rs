@@ -1,5 +1,7 @@
 //! Who goes when, and which turns go back, on a store whose answers are scripted.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};

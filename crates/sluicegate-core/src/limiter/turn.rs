@@ -1,0 +1,240 @@
+//! Waiting for a reserved turn, first come, first served.
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, Sleep};
+
+use super::RateLimiter;
+use crate::decision::{Decision, Outcome};
+use crate::key::Key;
+use crate::store::{DecisionFuture, Mode};
+use crate::wait::{Costs, Line, Place, Queues, Receipts, Under};
+
+/// A reserved turn: a future that is ready when the turn has come, with the decision as it stands then.
+///
+/// Requests with the same limiters, keys and costs go in the order in which they came, whichever of their turns comes
+/// first; a turn's decision is the one that has reserved it, so that what is given back later is what was spent.
+///
+/// # Cancel safety
+/// A request whose turn is dropped before it came leaves the queue: those behind it move up, and the last of their turns
+/// goes back to the store. Where the store does not take it back, for a later turn depends on it, the next request with
+/// the same limiters and keys, and no higher costs, goes at exactly that time. So never more is admitted than the policy
+/// allows. A turn that has come is spent, even if it was not polled since.
+#[must_use = "a turn has to be awaited; dropping it gives it back"]
+pub struct Turn(Stage);
+
+enum Stage {
+    Waiting(Box<Waiting>, Pin<Box<Sleep>>),
+    Come(Box<Decision>),
+    Over,
+}
+
+impl Turn {
+    /// The turn that an allowed decision of these limiters, with these costs, has reserved.
+    ///
+    /// # Panics
+    /// When it has to wait outside of a tokio runtime that has its timer enabled.
+    pub fn new(decision: Decision, limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Self {
+        let (delay, decision) = (decision.delay(), Box::new(decision));
+        match Limits::new(limits) {
+            Some(limits) if !delay.is_zero() => Self::of(limits.enter(after(delay), decision)),
+            _ => Self(Stage::Come(decision)),
+        }
+    }
+
+    /// A turn that another request has left, and that comes within `longest`: for a request that these limiters have
+    /// just refused. There is none unless the store could not take a turn back.
+    ///
+    /// # Panics
+    /// When there is one, outside of a tokio runtime that has its timer enabled.
+    pub fn left(
+        limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>,
+        longest: Duration,
+    ) -> Option<Self> {
+        Limits::new(limits)?.enter_left(after(longest)).map(Self::of)
+    }
+
+    fn of(waiting: Waiting) -> Self {
+        let sleep = Box::pin(tokio::time::sleep_until(waiting.place.at_latest()));
+        Self(Stage::Waiting(Box::new(waiting), sleep))
+    }
+}
+
+/// One request that waits: for what, and where.
+struct Waiting {
+    limits: Limits,
+    place: Place,
+}
+
+impl Waiting {
+    fn poll(&self, waker: &Waker) -> Result<Box<Decision>, Instant> {
+        self.limits.queues().poll(&self.limits, &self.place, waker)
+    }
+
+    fn leave(&self) {
+        self.limits.queues().leave(&self.limits, &self.place);
+    }
+}
+
+/// The limiters that a turn is reserved under, in the order of the asks.
+struct Limits {
+    limiters: SmallVec<[RateLimiter; 1]>,
+    line: Line,
+    costs: Costs,
+}
+
+impl Limits {
+    /// These limits, if there are any.
+    fn new(limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Option<Self> {
+        let (mut limiters, mut line, mut costs) = (SmallVec::new(), Vec::with_capacity(1), Costs::new());
+        for (limiter, key, cost) in limits {
+            line.push((limiter.identity(), key));
+            limiters.push(limiter);
+            costs.push(cost);
+        }
+        (!limiters.is_empty()).then(|| Self { limiters, line: line.into(), costs })
+    }
+
+    /// The queues that the turn is waited for in.
+    fn queues(&self) -> &Queues {
+        self.limiters[0].queues()
+    }
+
+    fn enter(mut self, at: Instant, decision: Box<Decision>) -> Waiting {
+        self.line = self.queues().shared(&self.line);
+        let place = self.queues().enter(&self, at, decision);
+        Waiting { limits: self, place }
+    }
+
+    fn enter_left(self, until: Instant) -> Option<Waiting> {
+        let place = self.queues().enter_left(&self, until)?;
+        Some(Waiting { limits: self, place })
+    }
+}
+
+impl Under for Limits {
+    fn line(&self) -> &Line {
+        &self.line
+    }
+
+    fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture {
+        let turns = turns.iter();
+        RateLimiter::report(
+            turns.map(|(ask, receipt)| (&self.limiters[*ask], &self.line[*ask].1, receipt)),
+            mode,
+        )
+    }
+}
+
+/// The moment after that span; tokio caps what cannot be represented at some thirty years.
+fn after(span: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(span).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30))
+}
+
+impl Future for Turn {
+    type Output = Decision;
+
+    /// # Panics
+    /// When polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
+        let decision = loop {
+            match &mut self.0 {
+                Stage::Waiting(waiting, sleep) => match waiting.poll(cx.waker()) {
+                    Ok(decision) => break decision,
+                    Err(until) => {
+                        if sleep.deadline() != until {
+                            sleep.as_mut().reset(until);
+                        }
+                        ready!(sleep.as_mut().poll(cx));
+                    }
+                },
+                Stage::Come(_) | Stage::Over => match mem::replace(&mut self.0, Stage::Over) {
+                    Stage::Come(decision) => break decision,
+                    _ => panic!("a turn is polled until it has come, once"),
+                },
+            }
+        };
+        self.0 = Stage::Over;
+        let delay = decision.delay();
+        Poll::Ready(decision.later(delay))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Stage::Waiting(waiting, _) = &self.0 {
+            waiting.leave();
+        }
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Turn");
+        if let Stage::Waiting(_, sleep) = &self.0 {
+            debug.field("departs", &sleep.deadline());
+        }
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl RateLimiter {
+    /// Spends `cost` units now, or waits its turn for up to `longest`; first come, first served, without polling.
+    ///
+    /// A decision that is not allowed comes at once: its turn would have come too late, or never. The decision that
+    /// is allowed comes when its turn has.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let mail = Policy::gcra("mail", "2/s burst 1").on(&MemoryStore::new())?;
+    /// for _ in 0..3 {
+    ///     let decision = mail.acquire("ada@example.org", 1, Duration::from_secs(5)).await?;
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the store gave no answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future while it waits gives the turn back; see [`Turn`]. Dropped before the store has answered, it may
+    /// have spent a turn that nobody goes at.
+    ///
+    /// # Panics
+    /// When it has to wait outside of a tokio runtime that has its timer enabled.
+    pub async fn acquire(
+        &self,
+        key: impl Into<Key>,
+        cost: u64,
+        longest: Duration,
+    ) -> Result<Decision, crate::StoreError> {
+        let key = key.into();
+        let decision = self.reserve(&key, cost, longest).await?;
+        let limit = [(self.clone(), key, cost)];
+        match decision.outcome() {
+            Outcome::Allowed => Ok(Turn::new(decision, limit).await),
+            Outcome::Impossible => Ok(decision),
+            Outcome::Denied => match Turn::left(limit, longest) {
+                Some(turn) => Ok(turn.await),
+                None => Ok(decision),
+            },
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Under what a turn is reserved: [`Under`].
+
+use std::any::Any;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Weak};
+
+use smallvec::SmallVec;
+
+use crate::decision::Decision;
+use crate::key::Key;
+use crate::receipt::Receipt;
+use crate::store::{DecisionFuture, Mode};
+
+/// The limiters that a turn is reserved under, as far as the queues know them.
+pub(crate) trait Under {
+    /// Which limiters and keys, in the order of the asks.
+    fn line(&self) -> &Line;
+
+    /// How much is asked of each.
+    fn costs(&self) -> &Costs;
+
+    /// Tells the store what has become of these turns: they are given up, or have come.
+    fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture;
+}
+
+impl dyn Under + '_ {
+    /// What other limits hold for this turn, if there is any such.
+    pub(super) fn held(&self, decision: &Decision) -> Option<Receipts> {
+        let held = self.receipts(decision, Receipt::is_held);
+        (!held.is_empty()).then_some(held)
+    }
+
+    pub(super) fn receipts(&self, decision: &Decision, which: impl Fn(&Receipt) -> bool) -> Receipts {
+        let each = (0..self.costs().len()).filter_map(|ask| Some((ask, decision.receipt(ask)?)));
+        each.filter(|(_, receipt)| which(receipt)).collect()
+    }
+}
+
+/// Limiters and keys: requests that have them in common share turns.
+pub(crate) type Line = Arc<[(Identity, Key)]>;
+
+/// Units, by the place of the ask.
+pub(crate) type Costs = SmallVec<[u64; 2]>;
+
+/// What a turn has spent, by the place of the ask.
+pub(crate) type Receipts = SmallVec<[(usize, Receipt); 1]>;
+
+/// Which limiter it is, without keeping it open. While there is one of these, no other limiter is taken for it.
+#[derive(Clone)]
+pub(crate) struct Identity(Weak<dyn Any + Send + Sync>);
+
+impl Identity {
+    pub(crate) fn of<T: Send + Sync + 'static>(shared: &Arc<T>) -> Self {
+        let weak: Weak<T> = Arc::downgrade(shared);
+        Self(weak)
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+impl Eq for Identity {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_ptr().cast::<()>().hash(state);
+    }
+}
