@@ -45,8 +45,7 @@ fn app() -> Result<Router, Box<dyn Error>> {
 }
 
 async fn hello(State(client_ip): State<ClientIp>, request: Request) -> String {
-    let (parts, _) = request.into_parts();
-    match client_ip.address(&parts) {
+    match client_ip.address(&request) {
         Some(ip) => format!("hello {ip}\n"),
         None => "hello stranger\n".to_owned(),
     }

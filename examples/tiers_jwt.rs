@@ -7,10 +7,9 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::{get, post};
-use http::request::Parts;
 use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
 use serde_json::json;
-use sluicegate::key::{ApiKey, BearerJwt};
+use sluicegate::key::{ApiKey, BearerJwt, RequestView};
 use sluicegate::limits::Tiers;
 use sluicegate::{ConfigError, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitExt};
 use sluicegate_examples::listen;
@@ -43,8 +42,8 @@ pub(crate) fn app(store: &MemoryStore) -> Result<Router, ConfigError> {
 /// The plan is what a verified token says; whose bucket it is, the token, else the API key, else the address.
 fn by_plan(plans: Tiers) -> Result<Limit, ConfigError> {
     let verifier = tokens()?;
-    let plan_of = move |parts: &Parts| {
-        let claims = verifier.verify(parts).ok();
+    let plan_of = move |request: RequestView<'_>| {
+        let claims = verifier.verify(request).ok();
         ready(claims.and_then(|claims| claims.text("plan").map(str::to_owned)))
     };
     let key = tokens()?.or(ApiKey::header("x-api-key")?).or(PeerIp::new());

@@ -12,8 +12,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use futures_util::stream::unfold;
 use http::header::CONTENT_LENGTH;
-use http::request::Parts;
-use sluicegate::key::ApiKey;
+use sluicegate::key::{ApiKey, RequestView};
 use sluicegate::{ConfigError, KeyExtractor, Limit, MemoryStore, Meter, PeerIp, Policy};
 use sluicegate::{RateLimitExt, RateLimitLayer};
 use sluicegate_examples::listen;
@@ -35,8 +34,8 @@ pub(crate) fn app(store: &MemoryStore, pace: Duration) -> Result<Router, ConfigE
 }
 
 /// The most that a request can cost. Whoever does not say how long the prompt is reserves for the longest.
-fn estimate(parts: &Parts) -> u64 {
-    let length = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+fn estimate(request: RequestView<'_>) -> u64 {
+    let length = request.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let longest = length.unwrap_or(LONGEST_PROMPT_BYTES).min(LONGEST_PROMPT_BYTES);
     (longest.div_ceil(4) + LONGEST_ANSWER_TOKENS) as u64
 }

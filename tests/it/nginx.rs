@@ -26,7 +26,7 @@ const FORWARDED: &str = r#"proxy_set_header Forwarded "$http_forwarded, for=$rem
 fn app(client_ip: &ClientIp) -> Router {
     let client_ip = client_ip.clone();
     let answer = move |request: Request| async move {
-        let address = client_ip.address(&request.into_parts().0);
+        let address = client_ip.address(&request);
         address.map_or_else(|| "nobody".to_owned(), |ip| ip.to_string())
     };
     Router::new().route("/", any(answer))

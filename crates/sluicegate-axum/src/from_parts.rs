@@ -6,10 +6,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
 use sluicegate_core::Key;
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{Extraction, MissingKey};
+use sluicegate_tower::key::{Extraction, MissingKey, RequestView};
 
 /// One bucket per value that one of axum's extractors finds; see [`key_from_extractor`].
 pub struct KeyFromExtractor<E, S, F> {
@@ -76,8 +75,8 @@ where
     F: Fn(E) -> K + Send + Sync + 'static,
     K: Into<Key>,
 {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        let (mut parts, state, find) = (parts.clone(), self.state.clone(), Arc::clone(&self.find));
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        let (mut parts, state, find) = (request.to_parts(), self.state.clone(), Arc::clone(&self.find));
         Extraction::pending(async move {
             // The rejection may say what the client sent, so it is not repeated.
             let found = E::from_request_parts(&mut parts, &state).await;
@@ -107,6 +106,7 @@ mod tests {
     use axum::Router;
     use axum::body::Body;
     use axum::extract::{FromRef, Path};
+    use axum::http::request::Parts;
     use axum::http::{Request, StatusCode};
     use axum::routing::get;
     use sluicegate_core::{MemoryStore, Policy, RateLimiter};

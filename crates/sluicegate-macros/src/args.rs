@@ -91,7 +91,7 @@ impl Args {
             "algorithm" => set(&mut self.algorithm, &word, text(&word, input, "\"sliding-counter\"")?),
             "key" => set(&mut self.key, &word, value(&word, input, "HeaderKey::new(\"x-api-key\")")?),
             "cost" => set(&mut self.cost, &word, value(&word, input, "2")?),
-            "only_if" => set(&mut self.only_if, &word, value(&word, input, "|parts| ..")?),
+            "only_if" => set(&mut self.only_if, &word, value(&word, input, "|request| ..")?),
             "refund_if" => set(&mut self.refund_if, &word, value(&word, input, "|head| ..")?),
             "on_exceeded" => set(&mut self.on_exceeded, &word, text(&word, input, "\"wait 5s\"")?),
             "on_missing_key" => set(&mut self.on_missing_key, &word, value(&word, input, "401")?),

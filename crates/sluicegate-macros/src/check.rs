@@ -48,7 +48,7 @@ pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
     if let Some(Expr::Closure(closure)) = &args.key {
         mistakes.note::<()>(Err(Error::new_spanned(
             closure,
-            "a closure alone is no key: write `key = key_fn(|parts| ..)`, which takes one that returns an `Option`",
+            "a closure alone is no key: write `key = key_fn(|request| ..)`, which takes one that returns an `Option`",
         )));
     }
     let limit = Limit {

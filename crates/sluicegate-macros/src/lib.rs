@@ -90,7 +90,7 @@ use proc_macro::TokenStream;
 /// | `name = "login"` | the policy's name in header fields, logs and the store | the function's path, `shop.users.login` |
 /// | `algorithm = "sliding-counter"` | one of `Algorithm`'s names | `"gcra"`, as in the README |
 /// | `key = HeaderKey::new("x-api-key")` | whose bucket: a `KeyExtractor`, or a `Result` of one; `?` may be used | `PeerIp` |
-/// | `cost = 2` | units that a request spends: a number, a constant, or a closure from the request's `Parts` | 1 |
+/// | `cost = 2` | units that a request spends: a number, a constant, or a closure from the request | 1 |
 /// | `only_if = \|parts\| ..` | to which requests the limit applies | all |
 /// | `refund_if = \|head\| ..` | which responses give the request its units back | none |
 /// | `on_exceeded = "wait 5s"` | `"deny"`, or how long a request may wait for its turn, an hour at most | `"deny"` |

@@ -28,14 +28,14 @@ fn a_forwarded_header_that_no_extractor_reads_is_worth_one_line() {
     // Five clients behind a proxy shared one bucket, and nothing said so.
     let peer = PeerIp::new();
     let lines = lines_of(|| {
-        drop(peer.extract(&request("10.0.0.9:1", None)));
-        drop(peer.extract(&request("10.0.0.9:1", Some("x-real-ip"))));
+        drop(peer.extract((&request("10.0.0.9:1", None)).into()));
+        drop(peer.extract((&request("10.0.0.9:1", Some("x-real-ip"))).into()));
     });
     assert_eq!(lines, [""; 0]);
     let lines = lines_of(|| {
         for header in ["forwarded", "x-forwarded-for"] {
-            drop(peer.extract(&request("10.0.0.9:1", Some(header))));
-            drop(PeerIp::new().extract(&request("10.0.0.9:1", Some(header))));
+            drop(peer.extract((&request("10.0.0.9:1", Some(header))).into()));
+            drop(PeerIp::new().extract((&request("10.0.0.9:1", Some(header))).into()));
         }
     });
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -49,10 +49,10 @@ fn a_forwarded_header_that_no_extractor_reads_is_worth_one_line() {
     let client_ip = ClientIp::behind(["172.16.0.0/12"]).unwrap();
     let lines = lines_of(|| {
         for client_ip in [&client_ip, &client_ip.clone()] {
-            drop(client_ip.extract(&request("172.16.0.1:1", Some("x-forwarded-for"))));
-            drop(client_ip.extract(&request("10.0.0.9:1", None)));
-            drop(client_ip.extract(&request("10.0.0.9:1", Some("forwarded"))));
-            drop(client_ip.extract(&request("10.0.0.9:1", Some("x-forwarded-for"))));
+            drop(client_ip.extract((&request("172.16.0.1:1", Some("x-forwarded-for"))).into()));
+            drop(client_ip.extract((&request("10.0.0.9:1", None)).into()));
+            drop(client_ip.extract((&request("10.0.0.9:1", Some("forwarded"))).into()));
+            drop(client_ip.extract((&request("10.0.0.9:1", Some("x-forwarded-for"))).into()));
         }
     });
     assert_eq!(lines.len(), 1, "{lines:?}");

@@ -67,7 +67,7 @@ pub mod key {
     pub use sluicegate_tower::key::{
         ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, HeaderKey,
         KeyExtractor, KeyFn, MissingKey, Networks, OnMalformed, OnMissingKey, Or, PeerAddr, PeerIp,
-        RequestMethod, RequestPath, key_fn,
+        RequestMethod, RequestPath, RequestView, key_fn,
     };
     #[cfg(feature = "jwt")]
     pub use sluicegate_tower::key::{BearerJwt, Claims};

@@ -26,7 +26,7 @@ async fn flag_twice() {}
 #[rate_limited("5/min", crate = "sluicegate")]
 async fn quoted_path() {}
 
-#[rate_limited("5/min", key = |parts| parts.uri.path().to_owned())]
+#[rate_limited("5/min", key = |request| request.uri.path().to_owned())]
 async fn bare_closure() {}
 
 fn main() {}

@@ -6,16 +6,16 @@ mod support;
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
 use axum::routing::get;
+use sluicegate::key::RequestView;
 use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 
-#[rate_limited("10/min", cost = |parts| if parts.uri.query().is_some() { 8 } else { 1 })]
+#[rate_limited("10/min", cost = |request| if request.uri.query().is_some() { 8 } else { 1 })]
 async fn cost() {}
 
-fn is_foreign(parts: &Parts) -> bool {
-    !parts.headers.contains_key("x-own")
+fn is_foreign(request: RequestView<'_>) -> bool {
+    !request.headers.contains_key("x-own")
 }
 
 #[rate_limited("1/min", only_if = is_foreign)]

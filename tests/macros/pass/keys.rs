@@ -5,19 +5,18 @@
 mod support;
 
 use axum::Router;
-use axum::http::request::Parts;
 use axum::http::{HeaderName, Request};
 use axum::routing::get;
 use sluicegate::{KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
-use sluicegate::key::{Constant, Extraction, FromExtension, HeaderKey, key_fn};
+use sluicegate::key::{RequestView, Constant, Extraction, FromExtension, HeaderKey, key_fn};
 
 const FOR_ALL: fn() -> Constant = || Constant::new("all");
 
 struct ByLanguage;
 
 impl KeyExtractor for ByLanguage {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        match parts.headers.get("accept-language") {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        match request.headers.get("accept-language") {
             Some(language) => Extraction::found(language.as_bytes()),
             None => Extraction::missing("no language"),
         }
@@ -33,7 +32,7 @@ async fn question_mark() {}
 #[rate_limited("1/min", key = (HeaderKey::new("x-api-key")?, ByLanguage))]
 async fn tuple() {}
 
-#[rate_limited("1/min", key = key_fn(|parts| parts.uri.query().map(str::to_owned)))]
+#[rate_limited("1/min", key = key_fn(|request| request.uri.query().map(str::to_owned)))]
 async fn closure() {}
 
 #[rate_limited("1/min", key = FromExtension::new(|id: &u64| *id))]

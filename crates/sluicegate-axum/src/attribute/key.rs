@@ -9,7 +9,7 @@ use sluicegate_tower::{KeyExtractor, Limit};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whose bucket a request spends from",
     label = "not a `KeyExtractor`, nor a `Result` of one",
-    note = "write `key = HeaderKey::new(\"x-api-key\")`, `key = key_fn(|parts| ..)`, or any other `KeyExtractor`"
+    note = "write `key = HeaderKey::new(\"x-api-key\")`, `key = key_fn(|request| ..)`, or any other `KeyExtractor`"
 )]
 pub trait IntoKey<M> {
     /// Puts the key on a limit.

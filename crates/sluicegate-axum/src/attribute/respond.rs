@@ -38,7 +38,7 @@ pub(super) struct SetAside(pub(super) Parts);
 pub(super) fn setting_aside(otherwise: BoxRespond) -> BoxRespond {
     BoxRespond::new(move |refusal: &Refusal<'_>| {
         let Some(decision) = refusal.decision() else { return otherwise.respond(refusal) };
-        let mut parts = refusal.request().clone();
+        let mut parts = refusal.request().to_parts();
         parts.extensions.insert(decision.clone());
         let mut response = refusal.status().into_response();
         response.extensions_mut().insert(SetAside(parts));

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::request::Parts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use sluicegate_core::Key;
@@ -19,8 +18,8 @@ use crate::guard::queue::Place;
 use crate::in_flight::layer::Shared;
 use crate::in_flight::service::carry;
 use crate::in_flight::{HeldPermit, PermitBody};
-use crate::key::{Extraction, MissingKey};
-use crate::limits::missing::OnMissingKey;
+use crate::key::missing::OnMissingKey;
+use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::refusal::Respond;
 
 /// What a request has to wait for.
@@ -41,9 +40,9 @@ pub(crate) enum Next<B> {
 
 impl Entry {
     /// Goes as far as it can without waiting.
-    pub(crate) fn begin<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts) -> Next<B> {
-        match shared.key.extract(parts).now() {
-            Ok(found) => found_key(shared, parts, found),
+    pub(crate) fn begin<R: Respond<B>, B>(shared: &Shared<R>, request: RequestView<'_>) -> Next<B> {
+        match shared.key.extract(request).now() {
+            Ok(found) => found_key(shared, request, found),
             Err(pending) => Next::Wait(Box::new(Self::Key(Lookup::new(pending), None))),
         }
     }
@@ -52,21 +51,21 @@ impl Entry {
         &mut self,
         cx: &mut Context<'_>,
         shared: &Shared<R>,
-        parts: &Parts,
+        request: RequestView<'_>,
     ) -> Poll<Next<B>> {
         loop {
             let next = match self {
                 Self::Key(lookup, place) => match ready!(lookup.poll(cx, &shared.waits, place)) {
-                    Ok(found) => found_key(shared, parts, found),
-                    Err(reason) => Next::Refuse(shared.unserved(reason, parts)),
+                    Ok(found) => found_key(shared, request, found),
+                    Err(reason) => Next::Refuse(shared.unserved(reason, request)),
                 },
                 Self::Permit(acquire, sleep) => {
                     // The permit first: one that comes with the last moment is not refused.
                     if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
-                        entered(shared, parts, result)
+                        entered(shared, request, result)
                     } else {
                         ready!(sleep.as_mut().poll(cx));
-                        Next::Refuse(shared.too_many(parts))
+                        Next::Refuse(shared.too_many(request))
                     }
                 }
             };
@@ -78,28 +77,36 @@ impl Entry {
     }
 }
 
-fn found_key<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, found: Result<Key, MissingKey>) -> Next<B> {
+fn found_key<R: Respond<B>, B>(
+    shared: &Shared<R>,
+    request: RequestView<'_>,
+    found: Result<Key, MissingKey>,
+) -> Next<B> {
     let key = match found {
         Ok(key) => key,
         Err(missing) => match shared.on_missing_key(&missing) {
             OnMissingKey::Skip => return Next::Go(None),
-            OnMissingKey::Reject(status) => return Next::Refuse(shared.keyless(&missing, status, parts)),
+            OnMissingKey::Reject(status) => return Next::Refuse(shared.keyless(&missing, status, request)),
             OnMissingKey::Share => Key::shared(),
         },
     };
     let Some(longest) = shared.longest else {
-        return entered(shared, parts, shared.in_flight.try_acquire(&key));
+        return entered(shared, request, shared.in_flight.try_acquire(&key));
     };
     match shared.in_flight.acquire(&key).now() {
-        Ok(result) => entered(shared, parts, result),
+        Ok(result) => entered(shared, request, result),
         Err(acquire) => Next::Wait(Box::new(Entry::Permit(acquire, Box::pin(tokio::time::sleep(longest))))),
     }
 }
 
-fn entered<R: Respond<B>, B>(shared: &Shared<R>, parts: &Parts, result: Result<Permit, NoPermit>) -> Next<B> {
+fn entered<R: Respond<B>, B>(
+    shared: &Shared<R>,
+    request: RequestView<'_>,
+    result: Result<Permit, NoPermit>,
+) -> Next<B> {
     match result {
         Ok(permit) => Next::Go(Some(HeldPermit::new(permit))),
-        Err(_) => Next::Refuse(shared.too_many(parts)),
+        Err(_) => Next::Refuse(shared.too_many(request)),
     }
 }
 
@@ -135,8 +142,7 @@ struct Waiting<S, B, R> {
     /// What it waits for before it is let through. After that, it waits for the inner service to be ready.
     entry: Option<Box<Entry>>,
     permit: Option<HeldPermit>,
-    parts: Parts,
-    body: B,
+    request: Request<B>,
     service: S,
     shared: Arc<Shared<R>>,
 }
@@ -147,13 +153,12 @@ where
 {
     pub(crate) fn waiting(
         entry: Box<Entry>,
-        parts: Parts,
-        body: B,
+        request: Request<B>,
         service: S,
         shared: Arc<Shared<R>>,
     ) -> Self {
         let (entry, permit) = (Some(entry), None);
-        let waiting = Some(Box::new(Waiting { entry, permit, parts, body, service, shared }));
+        let waiting = Some(Box::new(Waiting { entry, permit, request, service, shared }));
         Self { state: State::Waiting { waiting } }
     }
 
@@ -179,9 +184,9 @@ where
             let following = match state.as_mut().project() {
                 StateProj::Waiting { waiting } => {
                     let pending = waiting.as_mut().expect("a waiting request is replaced when its wait ends");
-                    let Waiting { entry, permit, parts, service, shared, .. } = &mut **pending;
+                    let Waiting { entry, permit, request, service, shared, .. } = &mut **pending;
                     if let Some(waited) = entry {
-                        match ready!(waited.poll(cx, shared, parts)) {
+                        match ready!(waited.poll(cx, shared, RequestView::from(&*request))) {
                             Next::Go(found) => (*entry, *permit) = (None, found),
                             Next::Refuse(response) => {
                                 state.set(State::Refused { response: Some(response) });
@@ -194,8 +199,8 @@ where
                     }
                     ready!(service.poll_ready(cx))?;
                     let Some(waiting) = waiting.take() else { continue };
-                    let Waiting { permit, parts, body, mut service, shared, .. } = *waiting;
-                    let request = Request::from_parts(carry(parts, permit.as_ref()), body);
+                    let Waiting { permit, mut request, mut service, shared, .. } = *waiting;
+                    carry(&mut request, permit.as_ref());
                     State::Calling { inner: service.call(request), permit, shared }
                 }
                 StateProj::Calling { inner, permit, shared } => {

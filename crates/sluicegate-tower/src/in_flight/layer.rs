@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use http::request::Parts;
 use http::{Response, StatusCode};
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::QuotaStatus;
@@ -15,9 +14,9 @@ use tower_layer::Layer;
 use crate::guard::lookup::Waits;
 use crate::in_flight::{InFlightProblem, LimitInFlight, PermitBody};
 use crate::key::PeerIp;
-use crate::key::{KeyExtractor, MissingKey};
-use crate::limits::missing::OnMissingKey;
-use crate::limits::missing::WhenMissing;
+use crate::key::missing::OnMissingKey;
+use crate::key::missing::WhenMissing;
+use crate::key::{KeyExtractor, MissingKey, RequestView};
 use crate::rate_limit::mark::Unserved;
 use crate::respond::headers::{HeaderFields, RATELIMIT, RATELIMIT_POLICY, forbid_caching};
 use crate::respond::refusal::{Refusal, RefusalReason, Respond};
@@ -200,7 +199,7 @@ impl<R> Shared<R> {
     }
 
     /// The refusal of a request that would be one too many.
-    pub(crate) fn too_many<B>(&self, parts: &Parts) -> Response<PermitBody<B>>
+    pub(crate) fn too_many<B>(&self, request: RequestView<'_>) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
@@ -211,17 +210,21 @@ impl<R> Shared<R> {
         if let Some(policies) = &self.policies {
             decision.set_policies(Arc::clone(policies));
         }
-        let mut response = self.unserved(RefusalReason::Exceeded(&decision), parts);
+        let mut response = self.unserved(RefusalReason::Exceeded(&decision), request);
         self.mark(response.headers_mut(), 0);
         response
     }
 
     /// The refusal of a request after which limits around this layer give back what they spent.
-    pub(crate) fn unserved<B>(&self, reason: RefusalReason<'_>, parts: &Parts) -> Response<PermitBody<B>>
+    pub(crate) fn unserved<B>(
+        &self,
+        reason: RefusalReason<'_>,
+        request: RequestView<'_>,
+    ) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
-        let mut response = self.answer(reason, parts);
+        let mut response = self.answer(reason, request);
         response.extensions_mut().insert(Unserved);
         response
     }
@@ -230,19 +233,19 @@ impl<R> Shared<R> {
         &self,
         missing: &MissingKey,
         status: StatusCode,
-        parts: &Parts,
+        request: RequestView<'_>,
     ) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
-        self.answer(RefusalReason::MissingKey(missing, status), parts)
+        self.answer(RefusalReason::MissingKey(missing, status), request)
     }
 
-    fn answer<B>(&self, reason: RefusalReason<'_>, parts: &Parts) -> Response<PermitBody<B>>
+    fn answer<B>(&self, reason: RefusalReason<'_>, request: RequestView<'_>) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
-        let refusal = Refusal::new(reason, parts);
+        let refusal = Refusal::new(reason, request);
         let mut response = self.respond.respond(&refusal).map(|body| PermitBody::new(body, None));
         forbid_caching(response.headers_mut());
         if let Some(seconds) = refusal.retry_after_seconds() {

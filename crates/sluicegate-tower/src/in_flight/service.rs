@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::header::UPGRADE;
-use http::request::Parts;
 use http::{Method, Request, Response};
 use tower_service::Service;
 
@@ -13,6 +12,7 @@ use crate::guard::inner::{for_later, inner_accessors};
 use crate::in_flight::future::{Entry, Next};
 use crate::in_flight::layer::Shared;
 use crate::in_flight::{HeldPermit, InFlightFuture, InFlightProblem, PermitBody};
+use crate::key::RequestView;
 use crate::respond::refusal::Respond;
 
 /// A service that has so many requests of a key under way at once; made by [`InFlightLayer`](crate::in_flight::InFlightLayer).
@@ -58,27 +58,25 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        match Entry::begin(&self.shared, &parts) {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        match Entry::begin(&self.shared, RequestView::from(&request)) {
             Next::Go(permit) => {
-                let request = Request::from_parts(carry(parts, permit.as_ref()), body);
+                carry(&mut request, permit.as_ref());
                 InFlightFuture::calling(self.inner.call(request), permit, Arc::clone(&self.shared))
             }
             Next::Refuse(response) => InFlightFuture::refused(response),
             Next::Wait(entry) => {
                 let service = for_later(&mut self.inner);
-                InFlightFuture::waiting(entry, parts, body, service, Arc::clone(&self.shared))
+                InFlightFuture::waiting(entry, request, service, Arc::clone(&self.shared))
             }
         }
     }
 }
 
 /// A request that asks for an upgrade carries its permit, for whoever will have the connection.
-pub(crate) fn carry(mut parts: Parts, permit: Option<&HeldPermit>) -> Parts {
-    let upgrades = parts.method == Method::CONNECT || parts.headers.contains_key(UPGRADE);
+pub(crate) fn carry<B>(request: &mut Request<B>, permit: Option<&HeldPermit>) {
+    let upgrades = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
     if let Some(permit) = permit.filter(|_| upgrades) {
-        permit.clone().enter(&mut parts.extensions);
+        permit.clone().enter(request.extensions_mut());
     }
-    parts
 }

@@ -1,9 +1,7 @@
 //! The path that a client wrote, in one of its many spellings: [`RequestPath`].
 
-use http::request::Parts;
-
 use crate::key::bounded;
-use crate::key::{Extraction, KeyExtractor};
+use crate::key::{Extraction, KeyExtractor, RequestView};
 
 /// One bucket per path, for services without a router that names its routes. Where there is one, use `Route`.
 ///
@@ -76,8 +74,8 @@ impl RequestPath {
 }
 
 impl KeyExtractor for RequestPath {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        Extraction::found(bounded(&self.normal(parts.uri.path())))
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        Extraction::found(bounded(&self.normal(request.uri.path())))
     }
 }
 

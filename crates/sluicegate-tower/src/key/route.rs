@@ -1,9 +1,8 @@
 //! What a request is for: [`Route`] and [`RequestMethod`].
 
 use http::Method;
-use http::request::Parts;
 
-use crate::key::{Extraction, KeyExtractor};
+use crate::key::{Extraction, KeyExtractor, RequestView};
 
 /// One bucket per route of an axum router, such as `/users/{id}`: its name, not the path that the client wrote.
 ///
@@ -28,8 +27,8 @@ pub struct Route;
 
 #[cfg(feature = "axum")]
 impl KeyExtractor for Route {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        match parts.extensions.get::<axum::extract::MatchedPath>() {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        match request.extensions.get::<axum::extract::MatchedPath>() {
             Some(route) => Extraction::found(route.as_str()),
             None => {
                 Extraction::missing("the request has no route: put the limit on the router, not around it")
@@ -45,8 +44,8 @@ impl KeyExtractor for Route {
 pub struct RequestMethod;
 
 impl KeyExtractor for RequestMethod {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        Extraction::found(match parts.method {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        Extraction::found(match *request.method {
             Method::GET | Method::HEAD => "GET",
             Method::POST => "POST",
             Method::PUT => "PUT",

@@ -5,12 +5,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use http::header::{HeaderMap, HeaderName};
-use http::request::Parts;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
 use crate::key::bounded;
-use crate::key::{Extraction, KeyExtractor};
+use crate::key::{Extraction, KeyExtractor, RequestView};
 
 /// One bucket per value of a header. Clients choose what they send: see [`KeyExtractor`].
 ///
@@ -34,8 +33,8 @@ impl HeaderKey {
 }
 
 impl KeyExtractor for HeaderKey {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        match self.value(&parts.headers) {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        match self.value(request.headers) {
             Some(value) => Extraction::found(bounded(value)),
             None => Extraction::missing(format!("the header {} is missing", self.0)),
         }
@@ -67,7 +66,7 @@ impl Constant {
 }
 
 impl KeyExtractor for Constant {
-    fn extract(&self, _parts: &Parts) -> Extraction {
+    fn extract(&self, _request: RequestView<'_>) -> Extraction {
         Extraction::found(&self.0)
     }
 }
@@ -82,14 +81,14 @@ pub struct KeyFn<F>(F);
 /// use sluicegate_tower::{PeerIp, KeyExtractor};
 /// use sluicegate_tower::key::key_fn;
 ///
-/// let by_first_segment = key_fn(|parts| parts.uri.path().split('/').nth(1).map(str::to_owned));
+/// let by_first_segment = key_fn(|request| request.uri.path().split('/').nth(1).map(str::to_owned));
 /// let by_segment_and_peer = (by_first_segment, PeerIp::new());
 /// # fn check(_: impl KeyExtractor) {}
 /// # check(by_segment_and_peer);
 /// ```
 pub fn key_fn<F, K>(find: F) -> KeyFn<F>
 where
-    F: Fn(&Parts) -> Option<K> + Send + Sync + 'static,
+    F: Fn(RequestView<'_>) -> Option<K> + Send + Sync + 'static,
     K: Into<Key>,
 {
     KeyFn(find)
@@ -97,11 +96,11 @@ where
 
 impl<F, K> KeyExtractor for KeyFn<F>
 where
-    F: Fn(&Parts) -> Option<K> + Send + Sync + 'static,
+    F: Fn(RequestView<'_>) -> Option<K> + Send + Sync + 'static,
     K: Into<Key>,
 {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        match (self.0)(parts) {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        match (self.0)(request) {
             Some(key) => Extraction::found(key),
             None => Extraction::missing("the request has no key"),
         }
@@ -148,8 +147,8 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     K: Into<Key>,
 {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        match parts.extensions.get::<T>() {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        match request.extensions.get::<T>() {
             Some(extension) => Extraction::found((self.find)(extension)),
             None => Extraction::missing(format!("the request has no {} in its extensions", type_name::<T>())),
         }
@@ -165,6 +164,7 @@ impl<T, F> fmt::Debug for FromExtension<T, F> {
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use http::request::Parts;
 
     use super::*;
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn key(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Key, String> {
-        extractor.extract(parts).now().unwrap().map_err(|missing| missing.to_string())
+        extractor.extract(parts.into()).now().unwrap().map_err(|missing| missing.to_string())
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
     async fn an_extractor_may_wait() {
         struct Slow(Option<u64>);
         impl KeyExtractor for Slow {
-            fn extract(&self, _parts: &Parts) -> Extraction {
+            fn extract(&self, _request: RequestView<'_>) -> Extraction {
                 let id = self.0;
                 Extraction::pending(async move {
                     tokio::task::yield_now().await;
@@ -217,7 +217,7 @@ mod tests {
             }
         }
         let parts = parts(|_| ());
-        assert_eq!(Slow(None).or(Constant::new("all")).extract(&parts).await, Ok("all".into()));
-        assert_eq!((Constant::new("a"), Slow(Some(3))).extract(&parts).await, Ok(("a", 3).into()));
+        assert_eq!(Slow(None).or(Constant::new("all")).extract((&parts).into()).await, Ok("all".into()));
+        assert_eq!((Constant::new("a"), Slow(Some(3))).extract((&parts).into()).await, Ok(("a", 3).into()));
     }
 }

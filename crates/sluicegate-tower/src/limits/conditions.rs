@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use http::StatusCode;
-use http::request::Parts;
 
+use crate::key::RequestView;
 use crate::limits::limit::{Limit, Limiters};
 use crate::limits::predicate::Predicate;
 use crate::limits::tiers::{Tier, Tiers};
@@ -20,7 +20,7 @@ pub(crate) struct Conditions {
 }
 
 /// Finds the cost of a request.
-pub(crate) type CostOf = Box<dyn Fn(&Parts) -> u64 + Send + Sync>;
+pub(crate) type CostOf = Box<dyn Fn(RequestView<'_>) -> u64 + Send + Sync>;
 
 /// What a limit asks for a request.
 pub(crate) enum Asking {
@@ -39,8 +39,8 @@ pub(crate) struct Choice(Pin<Box<dyn Future<Output = Tier> + Send>>);
 
 /// Finds the tier of a request.
 pub(crate) enum Choose {
-    AtOnce(Box<dyn Fn(&Parts) -> Tier + Send + Sync>),
-    Later(Box<dyn Fn(&Parts) -> Choice + Send + Sync>),
+    AtOnce(Box<dyn Fn(RequestView<'_>) -> Tier + Send + Sync>),
+    Later(Box<dyn Fn(RequestView<'_>) -> Choice + Send + Sync>),
 }
 
 impl Limit {
@@ -67,12 +67,12 @@ impl Limit {
     ///     .unlimited("enterprise")
     ///     .default_tier("free")
     ///     .build()?;
-    /// let limit = Limit::tiered(plans, |parts| parts.extensions.get::<Plan>().map(|plan| &*plan.0));
+    /// let limit = Limit::tiered(plans, |request| request.extensions.get::<Plan>().map(|plan| &*plan.0));
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn tiered<F>(tiers: Tiers, choose: F) -> Self
     where
-        F: for<'a> Fn(&'a Parts) -> Option<&'a str> + Send + Sync + 'static,
+        F: for<'a> Fn(RequestView<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
         let mut limit = Self::of(Limiters::Tiers(tiers.clone()));
         limit.conditions().choose = Some(Choose::at_once(tiers, choose));
@@ -84,7 +84,7 @@ impl Limit {
     /// [`longest_lookup`](crate::rate_limit::RateLimitLayerBuilder::longest_lookup) says.
     pub fn tiered_async<F, T, N>(tiers: Tiers, choose: F) -> Self
     where
-        F: Fn(&Parts) -> T + Send + Sync + 'static,
+        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
         T: Future<Output = Option<N>> + Send + 'static,
         N: AsRef<str>,
     {
@@ -104,36 +104,36 @@ impl Limit {
     /// use sluicegate_tower::Limit;
     ///
     /// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
-    /// let limit = Limit::new(api).cost_fn(|parts| match (&parts.method, parts.uri.path()) {
+    /// let limit = Limit::new(api).cost_fn(|request| match (request.method, request.uri.path()) {
     ///     (&Method::OPTIONS, _) => 0,
     ///     (_, "/report") => 10,
     ///     _ => 1,
     /// });
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn cost_fn(mut self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+    pub fn cost_fn(mut self, cost: impl Fn(RequestView<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.conditions().cost = Some(Box::new(cost));
         self
     }
 
     /// Applies this limit only to requests of which `applies` is true. With several such conditions, all must hold.
-    pub fn only_if(mut self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn only_if(mut self, applies: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.conditions().only_if.push(Box::new(applies));
         self
     }
 }
 
 impl Conditions {
-    pub(crate) fn asking(&self, cost: u64, parts: &Parts) -> Asking {
-        if !self.only_if.iter().all(|applies| applies(parts)) {
+    pub(crate) fn asking(&self, cost: u64, request: RequestView<'_>) -> Asking {
+        if !self.only_if.iter().all(|applies| applies(request)) {
             return Asking::Nothing;
         }
-        let cost = self.cost.as_ref().map_or(cost, |cost_of| cost_of(parts));
+        let cost = self.cost.as_ref().map_or(cost, |cost_of| cost_of(request));
         match &self.choose {
             _ if cost == 0 => Asking::Nothing,
             None => Asking::For { limiter: 0, cost },
-            Some(Choose::AtOnce(choose)) => Asking::of(choose(parts), cost),
-            Some(Choose::Later(choose)) => Asking::Choosing { choice: choose(parts), cost },
+            Some(Choose::AtOnce(choose)) => Asking::of(choose(request), cost),
+            Some(Choose::Later(choose)) => Asking::Choosing { choice: choose(request), cost },
         }
     }
 }
@@ -152,19 +152,19 @@ impl Asking {
 impl Choose {
     pub(crate) fn at_once<F>(tiers: Tiers, choose: F) -> Self
     where
-        F: for<'a> Fn(&'a Parts) -> Option<&'a str> + Send + Sync + 'static,
+        F: for<'a> Fn(RequestView<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
-        Self::AtOnce(Box::new(move |parts| tiers.find(choose(parts))))
+        Self::AtOnce(Box::new(move |request| tiers.find(choose(request))))
     }
 
     pub(crate) fn later<F, T, N>(tiers: Tiers, choose: F) -> Self
     where
-        F: Fn(&Parts) -> T + Send + Sync + 'static,
+        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
         T: Future<Output = Option<N>> + Send + 'static,
         N: AsRef<str>,
     {
-        Self::Later(Box::new(move |parts| {
-            let (tiers, name) = (tiers.clone(), choose(parts));
+        Self::Later(Box::new(move |request| {
+            let (tiers, name) = (tiers.clone(), choose(request));
             Choice(Box::pin(async move { tiers.find(name.await.as_ref().map(AsRef::as_ref)) }))
         }))
     }

@@ -4,15 +4,14 @@ use std::fmt;
 use std::slice;
 use std::sync::Arc;
 
-use http::request::Parts;
 use http::response;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, RateLimiter};
 
 use crate::key::PeerIp;
-use crate::key::{KeyExtractor, MissingKey};
+use crate::key::missing::{OnMissingKey, WhenMissing};
+use crate::key::{KeyExtractor, MissingKey, RequestView};
 use crate::limits::conditions::{Asking, Conditions};
-use crate::limits::missing::{OnMissingKey, WhenMissing};
 use crate::limits::tiers::Tiers;
 
 /// A limiter with the key that it is asked about and the cost of a request.
@@ -162,10 +161,10 @@ impl Limit {
 
     /// What the limit asks for this request, as far as that is known at once.
     #[inline]
-    pub(crate) fn asking(&self, parts: &Parts) -> Asking {
+    pub(crate) fn asking(&self, request: RequestView<'_>) -> Asking {
         match &self.conditions {
             None => Asking::For { limiter: 0, cost: self.cost },
-            Some(conditions) => conditions.asking(self.cost, parts),
+            Some(conditions) => conditions.asking(self.cost, request),
         }
     }
 

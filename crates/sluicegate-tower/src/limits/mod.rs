@@ -2,7 +2,6 @@
 
 pub(crate) mod conditions;
 pub(crate) mod limit;
-pub(crate) mod missing;
 pub(crate) mod predicate;
 pub(crate) mod tiers;
 

@@ -7,13 +7,14 @@ use std::pin::Pin;
 
 use http::Method;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
-use http::request::Parts;
+
+use crate::key::RequestView;
 
 /// A question about a request.
-pub(crate) type Predicate = Box<dyn Fn(&Parts) -> bool + Send + Sync>;
+pub(crate) type Predicate = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
 
 /// A question whose answer may have to be waited for.
-pub(crate) type LaterPredicate = Box<dyn Fn(&Parts) -> Answer + Send + Sync>;
+pub(crate) type LaterPredicate = Box<dyn Fn(RequestView<'_>) -> Answer + Send + Sync>;
 
 /// An answer that has not come.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = bool> + Send>>;
@@ -40,14 +41,14 @@ impl Door {
         self.exempt.is_empty() && self.exempt_later.is_empty() && self.deny.is_empty()
     }
 
-    pub(crate) fn entry(&self, parts: &Parts) -> Entry {
-        if self.exempt.iter().any(|holds| holds(parts)) {
+    pub(crate) fn entry(&self, request: RequestView<'_>) -> Entry {
+        if self.exempt.iter().any(|holds| holds(request)) {
             return Entry::PastTheLimits;
         }
         if self.exempt_later.is_empty() {
-            return self.entry_of(false, parts);
+            return self.entry_of(false, request);
         }
-        let answers: Vec<_> = self.exempt_later.iter().map(|holds| holds(parts)).collect();
+        let answers: Vec<_> = self.exempt_later.iter().map(|holds| holds(request)).collect();
         Entry::Asking(Box::pin(async move {
             for answer in answers {
                 if answer.await {
@@ -59,10 +60,10 @@ impl Door {
     }
 
     /// The way of a request of which it is known whether it is exempt.
-    pub(crate) fn entry_of(&self, is_exempt: bool, parts: &Parts) -> Entry {
+    pub(crate) fn entry_of(&self, is_exempt: bool, request: RequestView<'_>) -> Entry {
         match () {
             () if is_exempt => Entry::PastTheLimits,
-            () if self.deny.iter().any(|holds| holds(parts)) => Entry::Refused,
+            () if self.deny.iter().any(|holds| holds(request)) => Entry::Refused,
             () => Entry::ToTheLimits,
         }
     }
@@ -81,16 +82,16 @@ impl Door {
 /// use sluicegate_tower::limits::path_in;
 ///
 /// let open = path_in(["/health", "/metrics*"]);
-/// let asks = |path: &str| open(&Request::get(path).body(()).unwrap().into_parts().0);
+/// let asks = |path: &str| open((&Request::get(path).body(()).unwrap()).into());
 /// assert!(asks("/health?verbose=1") && asks("/metrics") && asks("/metrics/cpu"));
 /// assert!(!asks("/health/") && !asks("/metrics/../admin"));
 /// ```
 pub fn path_in<P: Into<String>>(
     paths: impl IntoIterator<Item = P>,
-) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
     let paths: Vec<String> = paths.into_iter().map(Into::into).collect();
-    move |parts: &Parts| {
-        let path = parts.uri.path();
+    move |request: RequestView<'_>| {
+        let path = request.uri.path();
         paths.iter().any(|pattern| match pattern.strip_suffix('*') {
             None => path == pattern,
             Some(prefix) => path.starts_with(prefix) && is_plain(path),
@@ -106,9 +107,9 @@ fn is_plain(path: &str) -> bool {
 /// Whether the method of a request is one of these.
 pub fn method_in(
     methods: impl IntoIterator<Item = Method>,
-) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
     let methods: Vec<Method> = methods.into_iter().collect();
-    move |parts: &Parts| methods.contains(&parts.method)
+    move |request: RequestView<'_>| methods.contains(request.method)
 }
 
 /// Whether a request is a browser's question whether it may ask: `OPTIONS` with `Origin` and
@@ -116,10 +117,10 @@ pub fn method_in(
 ///
 /// Usually the CORS layer is outside of the limits and answers it. Where it is not, exempting such requests keeps them
 /// from spending the quota of the request that follows. Anybody can send them, so what answers them should be cheap.
-pub fn preflight() -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
-    |parts: &Parts| {
-        parts.method == Method::OPTIONS
-            && parts.headers.contains_key(ORIGIN)
-            && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+pub fn preflight() -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
+    |request: RequestView<'_>| {
+        request.method == Method::OPTIONS
+            && request.headers.contains_key(ORIGIN)
+            && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     }
 }

@@ -4,12 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use http::request::Parts;
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
 use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
+use crate::key::RequestView;
 use crate::limits::limit::Limit;
 use crate::limits::predicate::Door;
 use crate::rate_limit::RateLimitLayer;
@@ -70,11 +70,11 @@ impl<R> RateLimitLayerBuilder<R> {
     /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
     ///     .exempt(path_in(["/health", "/metrics*"]))
     ///     .exempt(preflight())
-    ///     .deny(|parts| parts.headers.get("user-agent").is_some_and(|agent| agent == "scraper"))
+    ///     .deny(|request| request.headers.get("user-agent").is_some_and(|agent| agent == "scraper"))
     ///     .build()?;
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn exempt(mut self, holds: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn exempt(mut self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.settings.door.exempt.push(Box::new(holds));
         self
     }
@@ -94,8 +94,8 @@ impl<R> RateLimitLayerBuilder<R> {
     /// }
     ///
     /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
-    ///     .exempt_async(|parts| {
-    ///         let key = parts.headers.get("x-api-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    ///     .exempt_async(|request| {
+    ///         let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
     ///         async move {
     ///             match key {
     ///                 Some(key) => is_partner(key).await,
@@ -108,15 +108,15 @@ impl<R> RateLimitLayerBuilder<R> {
     /// ```
     pub fn exempt_async<F, A>(mut self, holds: F) -> Self
     where
-        F: Fn(&Parts) -> A + Send + Sync + 'static,
+        F: Fn(RequestView<'_>) -> A + Send + Sync + 'static,
         A: Future<Output = bool> + Send + 'static,
     {
-        self.settings.door.exempt_later.push(Box::new(move |parts| Box::pin(holds(parts))));
+        self.settings.door.exempt_later.push(Box::new(move |request| Box::pin(holds(request))));
         self
     }
 
     /// Refuses requests of which `holds` is true with 403, without asking any limit. What is exempt is not refused.
-    pub fn deny(mut self, holds: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+    pub fn deny(mut self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.settings.door.deny.push(Box::new(holds));
         self
     }

@@ -4,11 +4,11 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::request::Parts;
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Decision, RateLimiter, StoreError};
 
+use crate::key::RequestView;
 use crate::rate_limit::gate::{Gate, Next, Step};
 use crate::rate_limit::mark::Marked;
 use crate::rate_limit::meter::Meter;
@@ -17,7 +17,11 @@ use crate::rate_limit::trial::Trial;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond, answer};
 
 impl Gate {
-    pub(crate) fn decide<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+    pub(crate) fn decide<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        request: RequestView<'_>,
+    ) -> Next<B> {
         if self.asks.is_empty() {
             self.try_out(shared);
             return match self.trials.is_empty() || !shared.marks_responses() {
@@ -36,7 +40,7 @@ impl Gate {
             return Next::Go(None);
         }
         match verdict.now() {
-            Ok(result) => self.decided(shared, parts, result),
+            Ok(result) => self.decided(shared, request, result),
             Err(verdict) => Next::Wait(Box::new(Step::Decision(Box::new(verdict)))),
         }
     }
@@ -44,7 +48,7 @@ impl Gate {
     pub(crate) fn decided<R: Respond<B>, B>(
         &mut self,
         shared: &Shared<R>,
-        parts: &Parts,
+        request: RequestView<'_>,
         result: Result<Decision, StoreError>,
     ) -> Next<B> {
         let mut decision = match result {
@@ -53,7 +57,7 @@ impl Gate {
                 let denies = self.asks.denies_in_an_outage(shared);
                 shared.report(&error, denies);
                 return if denies {
-                    refuse(shared, parts, RefusalReason::Outage(Some(&error)))
+                    refuse(shared, request, RefusalReason::Outage(Some(&error)))
                 } else {
                     Next::Go(None)
                 };
@@ -63,15 +67,15 @@ impl Gate {
             // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
             return match decision.is_allowed() {
                 true => Next::Go(None),
-                false => refuse(shared, parts, RefusalReason::Outage(None)),
+                false => refuse(shared, request, RefusalReason::Outage(None)),
             };
         }
         if !decision.is_allowed() {
             if let Some(turn) = self.asks.turn_left(shared, &decision) {
-                return self.wait(shared, parts, turn, decision.retry_after().unwrap_or_default());
+                return self.wait(shared, request, turn, decision.retry_after().unwrap_or_default());
             }
             self.asks.label(shared, &mut decision);
-            let mut response = answer(shared, &Refusal::of(&decision, parts));
+            let mut response = answer(shared, &Refusal::of(&decision, request));
             if shared.extensions {
                 response.extensions_mut().insert(decision);
             }
@@ -83,13 +87,13 @@ impl Gate {
             return self.pass(shared, decision);
         }
         let turn = self.asks.turn(&shared.slots, decision);
-        self.wait(shared, parts, turn, delay)
+        self.wait(shared, request, turn, delay)
     }
 
     fn wait<R: Respond<B>, B>(
         &mut self,
         shared: &Shared<R>,
-        parts: &Parts,
+        request: RequestView<'_>,
         turn: Turn,
         delay: Duration,
     ) -> Next<B> {
@@ -98,7 +102,7 @@ impl Gate {
         }
         // A turn that is dropped is given back.
         drop(turn);
-        refuse(shared, parts, RefusalReason::QueueFull(delay))
+        refuse(shared, request, RefusalReason::QueueFull(delay))
     }
 
     /// On to the inner service. A layer that shows nothing does not even hold on to what was decided.
@@ -129,8 +133,8 @@ impl Gate {
 
 pub(crate) fn refuse<R: Respond<B>, B>(
     shared: &Shared<R>,
-    parts: &Parts,
+    request: RequestView<'_>,
     reason: RefusalReason<'_>,
 ) -> Next<B> {
-    Next::Refuse(answer(shared, &Refusal::new(reason, parts)))
+    Next::Refuse(answer(shared, &Refusal::new(reason, request)))
 }

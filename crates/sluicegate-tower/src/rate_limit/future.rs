@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::request::Parts;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use crate::key::RequestView;
 use crate::rate_limit::gate::{Gate, Next, Step};
 use crate::rate_limit::mark::Marked;
 use crate::rate_limit::meter::Meter;
@@ -53,8 +53,7 @@ struct Waiting<S, B, R> {
     step: Option<Box<Step>>,
     marked: Option<Box<Marked>>,
     gate: Gate,
-    parts: Parts,
-    body: B,
+    request: Request<B>,
     service: S,
     shared: Arc<Shared<R>>,
 }
@@ -72,13 +71,12 @@ where
     pub(crate) fn waiting(
         step: Box<Step>,
         gate: Gate,
-        parts: Parts,
-        body: B,
+        request: Request<B>,
         service: S,
         shared: Arc<Shared<R>>,
     ) -> Self {
         let (step, marked) = (Some(step), None);
-        let waiting = Some(Box::new(Waiting { step, marked, gate, parts, body, service, shared }));
+        let waiting = Some(Box::new(Waiting { step, marked, gate, request, service, shared }));
         Self { state: State::Waiting { waiting } }
     }
 
@@ -135,9 +133,9 @@ where
             match state.as_mut().project() {
                 StateProj::Waiting { waiting } => {
                     let pending = waiting.as_mut().expect("a waiting request is replaced when its wait ends");
-                    let Waiting { step, marked, gate, parts, service, shared, .. } = &mut **pending;
+                    let Waiting { step, marked, gate, request, service, shared, .. } = &mut **pending;
                     if let Some(waited) = step {
-                        match ready!(gate.poll(waited, cx, shared, parts)) {
+                        match ready!(gate.poll(waited, cx, shared, RequestView::from(&*request))) {
                             // A turn that has come leaves its queue here, whenever the inner service is ready.
                             Next::Go(found) => (*step, *marked) = (None, found),
                             Next::Refuse(response) => {
@@ -151,8 +149,7 @@ where
                     }
                     ready!(service.poll_ready(cx))?;
                     let Some(waiting) = waiting.take() else { continue };
-                    let Waiting { marked, parts, body, mut service, shared, .. } = *waiting;
-                    let mut request = Request::from_parts(parts, body);
+                    let Waiting { marked, mut request, mut service, shared, .. } = *waiting;
                     let passed = Passed::enter(marked, &mut request, &shared);
                     state.set(State::Calling { inner: service.call(request), passed });
                 }

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::Response;
-use http::request::Parts;
 use sluicegate_core::Key;
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::DecisionFuture;
 
 use crate::guard::lookup::Lookup;
 use crate::guard::queue::Place;
-use crate::key::{Extraction, MissingKey};
+use crate::key::missing::OnMissingKey;
+use crate::key::{Extraction, MissingKey, RequestView};
 use crate::limits::conditions::{Asking, Choice};
-use crate::limits::missing::OnMissingKey;
 use crate::limits::predicate::{Answer, Entry};
 use crate::rate_limit::asks::{Asked, Asks};
 use crate::rate_limit::decide::refuse;
@@ -66,29 +65,38 @@ pub(crate) enum Next<B> {
 
 impl Gate {
     /// Goes as far as it can without waiting.
-    pub(crate) fn enter<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+    pub(crate) fn enter<R: Respond<B>, B>(
+        &mut self,
+        shared: &Shared<R>,
+        request: RequestView<'_>,
+    ) -> Next<B> {
         match &shared.door {
-            Some(door) => self.enter_by(door.entry(parts), shared, parts),
-            None => self.go_on(shared, parts),
+            Some(door) => self.enter_by(door.entry(request), shared, request),
+            None => self.go_on(shared, request),
         }
     }
 
-    fn enter_by<R: Respond<B>, B>(&mut self, entry: Entry, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+    fn enter_by<R: Respond<B>, B>(
+        &mut self,
+        entry: Entry,
+        shared: &Shared<R>,
+        request: RequestView<'_>,
+    ) -> Next<B> {
         match entry {
-            Entry::ToTheLimits => self.go_on(shared, parts),
+            Entry::ToTheLimits => self.go_on(shared, request),
             Entry::PastTheLimits => Next::Go(None),
-            Entry::Refused => refuse(shared, parts, RefusalReason::Blocked),
+            Entry::Refused => refuse(shared, request, RefusalReason::Blocked),
             Entry::Asking(answer) => Next::Wait(Box::new(Step::Exemption(Lookup::new(answer)))),
         }
     }
 
-    fn go_on<R: Respond<B>, B>(&mut self, shared: &Shared<R>, parts: &Parts) -> Next<B> {
+    fn go_on<R: Respond<B>, B>(&mut self, shared: &Shared<R>, request: RequestView<'_>) -> Next<B> {
         while let Some(limit) = shared.limits.get(self.next) {
-            if let Some(next) = self.ask(shared, parts, limit.asking(parts)) {
+            if let Some(next) = self.ask(shared, request, limit.asking(request)) {
                 return next;
             }
         }
-        self.decide(shared, parts)
+        self.decide(shared, request)
     }
 
     /// Waits for a step, and goes on from there as far as it can.
@@ -97,39 +105,39 @@ impl Gate {
         step: &mut Step,
         cx: &mut Context<'_>,
         shared: &Shared<R>,
-        parts: &Parts,
+        request: RequestView<'_>,
     ) -> Poll<Next<B>> {
         loop {
             let next = match step {
                 Step::Exemption(lookup) => {
                     // An answer that does not come exempts no request.
                     let is_exempt = ready!(lookup.poll(cx, &shared.waits, &mut self.place)).unwrap_or(false);
-                    let entry = shared.door.as_ref().map(|door| door.entry_of(is_exempt, parts));
-                    self.enter_by(entry.unwrap_or(Entry::ToTheLimits), shared, parts)
+                    let entry = shared.door.as_ref().map(|door| door.entry_of(is_exempt, request));
+                    self.enter_by(entry.unwrap_or(Entry::ToTheLimits), shared, request)
                 }
                 Step::Tier(lookup, cost) => {
                     let next = match ready!(lookup.poll(cx, &shared.waits, &mut self.place)) {
-                        Ok(tier) => self.ask(shared, parts, Asking::of(tier, *cost)),
+                        Ok(tier) => self.ask(shared, request, Asking::of(tier, *cost)),
                         Err(reason) => {
                             let tries_out = shared.only_tries_out(&shared.limits[self.next]);
-                            self.not_found(shared, parts, reason, tries_out)
+                            self.not_found(shared, request, reason, tries_out)
                         }
                     };
-                    next.unwrap_or_else(|| self.go_on(shared, parts))
+                    next.unwrap_or_else(|| self.go_on(shared, request))
                 }
                 Step::Key(lookup, wanted) => {
                     let next = match ready!(lookup.poll(cx, &shared.waits, &mut self.place)) {
-                        Ok(found) => self.found(shared, parts, *wanted, found),
+                        Ok(found) => self.found(shared, request, *wanted, found),
                         Err(reason) => {
                             let tries_out = shared.plan().policies[wanted.slot].is_shadow();
-                            self.not_found(shared, parts, reason, tries_out)
+                            self.not_found(shared, request, reason, tries_out)
                         }
                     };
-                    next.unwrap_or_else(|| self.go_on(shared, parts))
+                    next.unwrap_or_else(|| self.go_on(shared, request))
                 }
                 Step::Decision(verdict) => {
                     let result = ready!(Pin::new(verdict).poll(cx));
-                    self.decided(shared, parts, result)
+                    self.decided(shared, request, result)
                 }
                 Step::Turn(turn) => {
                     let decision = ready!(Pin::new(turn).poll(cx));
@@ -150,15 +158,15 @@ impl Gate {
     fn ask<R: Respond<B>, B>(
         &mut self,
         shared: &Shared<R>,
-        parts: &Parts,
+        request: RequestView<'_>,
         asking: Asking,
     ) -> Option<Next<B>> {
         let limit = &shared.limits[self.next];
         match asking {
             Asking::For { limiter, cost } => {
                 let wanted = Wanted { slot: limit.first_slot + limiter, cost };
-                match limit.key.extract(parts).now() {
-                    Ok(found) => self.found(shared, parts, wanted, found),
+                match limit.key.extract(request).now() {
+                    Ok(found) => self.found(shared, request, wanted, found),
                     Err(pending) => Some(Next::Wait(Box::new(Step::Key(Lookup::new(pending), wanted)))),
                 }
             }
@@ -172,7 +180,7 @@ impl Gate {
             }
             Asking::Refusal(status) => {
                 let missing = MissingKey::new("the request is in no known tier");
-                Some(refuse(shared, parts, RefusalReason::MissingKey(&missing, status)))
+                Some(refuse(shared, request, RefusalReason::MissingKey(&missing, status)))
             }
             Asking::Choosing { choice, cost } => {
                 Some(Next::Wait(Box::new(Step::Tier(Lookup::new(choice), cost))))
@@ -184,7 +192,7 @@ impl Gate {
     fn found<R: Respond<B>, B>(
         &mut self,
         shared: &Shared<R>,
-        parts: &Parts,
+        request: RequestView<'_>,
         Wanted { slot, cost }: Wanted,
         found: Result<Key, MissingKey>,
     ) -> Option<Next<B>> {
@@ -197,7 +205,7 @@ impl Gate {
             Err((OnMissingKey::Skip, _)) => None,
             Err((OnMissingKey::Reject(_), _)) if is_shadow => None,
             Err((OnMissingKey::Reject(status), missing)) => {
-                return Some(refuse(shared, parts, RefusalReason::MissingKey(&missing, status)));
+                return Some(refuse(shared, request, RefusalReason::MissingKey(&missing, status)));
             }
         };
         if let Some(key) = key {
@@ -211,11 +219,11 @@ impl Gate {
     fn not_found<R: Respond<B>, B>(
         &mut self,
         shared: &Shared<R>,
-        parts: &Parts,
+        request: RequestView<'_>,
         reason: RefusalReason<'_>,
         tries_out: bool,
     ) -> Option<Next<B>> {
         self.next += 1;
-        (!tries_out).then(|| refuse(shared, parts, reason))
+        (!tries_out).then(|| refuse(shared, request, reason))
     }
 }

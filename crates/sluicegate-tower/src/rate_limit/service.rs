@@ -8,6 +8,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use crate::guard::inner::{for_later, inner_accessors};
+use crate::key::RequestView;
 use crate::rate_limit::future::{Passed, ResponseFuture};
 use crate::rate_limit::gate::{Gate, Next};
 use crate::rate_limit::shared::Shared;
@@ -57,20 +58,18 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let mut gate = Gate::default();
-        match gate.enter(&self.shared, &parts) {
+        match gate.enter(&self.shared, RequestView::from(&request)) {
             // Decided at once, so the value that was polled ready is called here, and nothing is cloned.
             Next::Go(marked) => {
-                let mut request = Request::from_parts(parts, body);
                 let passed = Passed::enter(marked, &mut request, &self.shared);
                 ResponseFuture::calling(self.inner.call(request), passed)
             }
             Next::Refuse(response) => ResponseFuture::refused(response),
             Next::Wait(step) => {
                 let service = for_later(&mut self.inner);
-                ResponseFuture::waiting(step, gate, parts, body, service, Arc::clone(&self.shared))
+                ResponseFuture::waiting(step, gate, request, service, Arc::clone(&self.shared))
             }
         }
     }

@@ -1,12 +1,13 @@
 //! Which kind of body a client can read (RFC 9110, section 12.5.1).
 
 use http::header::ACCEPT;
-use http::request::Parts;
+
+use crate::key::RequestView;
 
 /// Whether the client would rather have text than JSON: plain text or HTML, whichever it likes better. A browser names HTML
 /// and takes all else for less. A client that says nothing, and one that likes both the same, gets JSON.
-pub(crate) fn wants_text(parts: &Parts) -> bool {
-    let mut lines = parts.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok()).peekable();
+pub(crate) fn wants_text(request: RequestView<'_>) -> bool {
+    let mut lines = request.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok()).peekable();
     if lines.peek().is_none() {
         return false;
     }
@@ -112,8 +113,8 @@ mod tests {
             (";;;,,,q=1", false),
         ] {
             let request = Request::get("/").header("accept", accept).body(()).unwrap();
-            assert_eq!(wants_text(&request.into_parts().0), text, "{accept}");
+            assert_eq!(wants_text((&request).into()), text, "{accept}");
         }
-        assert!(!wants_text(&Request::new(()).into_parts().0));
+        assert!(!wants_text((&Request::new(())).into()));
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::request::Parts;
 use http::{Response, StatusCode};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
+use crate::key::RequestView;
 use crate::respond::ProblemJson;
 use crate::respond::problem::detail;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond};
@@ -126,8 +126,8 @@ enum GrpcKind {
 }
 
 impl GrpcKind {
-    fn of(parts: &Parts) -> Option<Self> {
-        let value = parts.headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    fn of(request: RequestView<'_>) -> Option<Self> {
+        let value = request.headers.get(CONTENT_TYPE)?.to_str().ok()?;
         let essence = value.split([';', '+']).next()?.trim();
         let kinds = [
             ("application/grpc", Self::Grpc),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use http::request::Parts;
 use http::{Response, StatusCode};
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Decision, Outcome, StoreError};
 
 use crate::key::MissingKey;
+use crate::key::RequestView;
 use crate::rate_limit::mark::Unserved;
 use crate::rate_limit::shared::Shared;
 use crate::respond::headers::lines::ceil_seconds;
@@ -17,7 +17,7 @@ use crate::respond::headers::{self, Already, come_back_after, forbid_caching, re
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     reason: RefusalReason<'a>,
-    parts: &'a Parts,
+    request: RequestView<'a>,
     /// Seconds that this client is told to wait longer than it has to.
     pub(crate) extra: u64,
 }
@@ -53,8 +53,8 @@ impl<'a> Refusal<'a> {
     }
 
     /// The request that is refused, without its body.
-    pub fn request(&self) -> &'a Parts {
-        self.parts
+    pub fn request(&self) -> RequestView<'a> {
+        self.request
     }
 
     /// What the limiter decided, if it came to that.
@@ -123,17 +123,17 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    pub(crate) fn new(reason: RefusalReason<'a>, parts: &'a Parts) -> Self {
-        Self { reason, parts, extra: 0 }
+    pub(crate) fn new(reason: RefusalReason<'a>, request: RequestView<'a>) -> Self {
+        Self { reason, request, extra: 0 }
     }
 
-    pub(crate) fn of(decision: &'a Decision, parts: &'a Parts) -> Self {
+    pub(crate) fn of(decision: &'a Decision, request: RequestView<'a>) -> Self {
         Self::new(
             match decision.outcome() {
                 Outcome::Impossible => RefusalReason::Impossible(decision),
                 _ => RefusalReason::Exceeded(decision),
             },
-            parts,
+            request,
         )
     }
 }

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use http::request::Parts;
-
 use super::walk::End;
 use super::{ClientIp, Networks, PeerIp};
+
+use crate::key::RequestView;
 
 impl ClientIp {
     /// Whether a request's client is in one of these networks: not so if its address is unknown.
@@ -20,22 +20,22 @@ impl ClientIp {
     ///
     /// let client_ip = ClientIp::behind(["10.0.0.0/8"])?;
     /// let from_the_office = client_ip.within(Networks::new(["203.0.113.0/24"])?);
-    /// # let parts = http::Request::new(()).into_parts().0;
-    /// assert!(!from_the_office(&parts));
+    /// # let request = http::Request::new(());
+    /// assert!(!from_the_office((&request).into()));
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn within(
         &self,
         networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+    ) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static + use<> {
         let this = self.clone();
-        move |parts| this.certain(parts).is_some_and(|ip| networks.contains(ip))
+        move |request| this.certain(request).is_some_and(|ip| networks.contains(ip))
     }
 
     /// Whether a request's client is in none of these networks: not so if its address is unknown, as
     /// [`within`](Self::within) says.
     ///
-    /// Where a request of unknown origin has to be kept out or limited as well, write `!within(parts)`:
+    /// Where a request of unknown origin has to be kept out or limited as well, write `!within(request)`:
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -44,21 +44,21 @@ impl ClientIp {
     ///
     /// let office = ClientIp::behind(["10.0.0.0/8"])?.within(Networks::new(["203.0.113.0/24"])?);
     /// let layer = RateLimitLayer::builder(Policy::gcra("admin", "10/s").on(&MemoryStore::new())?)
-    ///     .deny(move |parts| !office(parts))
+    ///     .deny(move |request| !office(request))
     ///     .build()?;
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn outside(
         &self,
         networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+    ) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static + use<> {
         let this = self.clone();
-        move |parts| this.certain(parts).is_some_and(|ip| !networks.contains(ip))
+        move |request| this.certain(request).is_some_and(|ip| !networks.contains(ip))
     }
 
     /// The client's address if nothing else stands in for it.
-    fn certain(&self, parts: &Parts) -> Option<IpAddr> {
-        let End { ip, fault } = self.find(parts);
+    fn certain(&self, request: RequestView<'_>) -> Option<IpAddr> {
+        let End { ip, fault } = self.find(request);
         ip.filter(|_| fault.is_none()).map(|ip| self.grouping.address(ip))
     }
 }
@@ -68,17 +68,17 @@ impl PeerIp {
     pub fn within(
         &self,
         networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+    ) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static + use<> {
         let this = *self;
-        move |parts| this.address(parts).is_some_and(|ip| networks.contains(ip))
+        move |request| this.address(request).is_some_and(|ip| networks.contains(ip))
     }
 
     /// Whether a request comes from none of these networks: not so if its peer is unknown.
     pub fn outside(
         &self,
         networks: Networks,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static + use<> {
+    ) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static + use<> {
         let this = *self;
-        move |parts| this.address(parts).is_some_and(|ip| !networks.contains(ip))
+        move |request| this.address(request).is_some_and(|ip| !networks.contains(ip))
     }
 }

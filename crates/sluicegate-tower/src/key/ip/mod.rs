@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{FORWARDED, HeaderName};
-use http::request::Parts;
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
@@ -29,7 +28,7 @@ use self::peer::{NO_PEER, peer};
 pub use self::peer::{PeerAddr, PeerIp};
 use self::walk::{End, Proxies, single, walk};
 use crate::key::header_name;
-use crate::key::{Extraction, KeyExtractor, MissingKey};
+use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -60,7 +59,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// let request = |peer: &str| {
 ///     let peer = PeerAddr(peer.parse().unwrap());
 ///     let request = Request::get("/").extension(peer).header("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.1.2.3");
-///     request.body(()).unwrap().into_parts().0
+///     request.body(()).unwrap()
 /// };
 /// assert_eq!(client_ip.address(&request("10.0.0.9:443")), Some("198.51.100.7".parse()?));
 /// // Whoever does not come through a proxy is taken for what he is.
@@ -221,8 +220,8 @@ impl ClientIp {
     /// `None` if the peer is unknown, or if the request is refused for its header. With [`OnMalformed::UseHop`] it is the
     /// proxy's where the header does not lead to a client; [`within`](Self::within) and [`outside`](Self::outside) tell
     /// the two apart.
-    pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        let end = self.find(parts);
+    pub fn address<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<IpAddr> {
+        let end = self.find(request.into());
         let ip = end.ip.filter(|_| self.refusal(&end).is_none());
         ip.map(|ip| self.grouping.address(ip))
     }
@@ -235,17 +234,17 @@ impl ClientIp {
     }
 
     #[inline]
-    fn find(&self, parts: &Parts) -> End {
-        let peer = peer(parts);
+    fn find(&self, request: RequestView<'_>) -> End {
+        let peer = peer(request);
         if self.proxies.trust(peer) {
-            return self.read(peer, parts);
+            return self.read(peer, request);
         }
-        self.faults.strangers.at_a_stranger(&parts.headers, &self.header);
+        self.faults.strangers.at_a_stranger(request.headers, &self.header);
         End::at(peer)
     }
 
-    fn read(&self, peer: Option<IpAddr>, parts: &Parts) -> End {
-        let lines = parts.headers.get_all(&self.header).iter();
+    fn read(&self, peer: Option<IpAddr>, request: RequestView<'_>) -> End {
+        let lines = request.headers.get_all(&self.header).iter();
         match self.syntax {
             Syntax::Addresses => walk(peer, &self.proxies, FromTheRight::plain(lines), address::read),
             Syntax::Rfc7239 => walk(peer, &self.proxies, FromTheRight::quoted(lines), forwarded::read),
@@ -262,8 +261,8 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     #[inline]
-    fn extract(&self, parts: &Parts) -> Extraction {
-        let end = self.find(parts);
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        let end = self.find(request);
         if let Some(fault) = end.fault {
             self.faults.count(fault, self.header.as_str());
             if let Some(reason) = self.refusal(&end) {

@@ -2,12 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::request::Parts;
 use sluicegate_core::ConfigError;
 
 use super::address::Grouping;
 use super::hints;
-use crate::key::{Extraction, KeyExtractor, MissingKey};
+use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 /// The address that the connection came from, for servers that put it into the request's extensions.
 ///
@@ -54,8 +53,8 @@ impl PeerIp {
     }
 
     /// The peer's address in canonical form, whole, if it is known.
-    pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        peer(parts).map(|ip| self.grouping.address(ip))
+    pub fn address<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<IpAddr> {
+        peer(request.into()).map(|ip| self.grouping.address(ip))
     }
 }
 
@@ -67,10 +66,10 @@ impl Default for PeerIp {
 
 impl KeyExtractor for PeerIp {
     #[inline]
-    fn extract(&self, parts: &Parts) -> Extraction {
-        match peer(parts) {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        match peer(request) {
             Some(ip) => {
-                hints::at_a_peer(&parts.headers);
+                hints::at_a_peer(request.headers);
                 Extraction::found(self.grouping.key(ip))
             }
             None => MissingKey::mistake(NO_PEER).into(),
@@ -82,19 +81,20 @@ pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_
 
 /// The peer's address, if the server says it; an unspecified one says nothing.
 #[inline]
-pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
+pub(super) fn peer(request: RequestView<'_>) -> Option<IpAddr> {
     fn known(address: &SocketAddr) -> Option<IpAddr> {
         Some(address.ip()).filter(|ip| !ip.to_canonical().is_unspecified())
     }
-    if let Some(PeerAddr(address)) = parts.extensions.get() {
+    if let Some(PeerAddr(address)) = request.extensions.get() {
         return known(address);
     }
     #[cfg(feature = "axum")]
-    if let Some(axum::extract::ConnectInfo(address)) = parts.extensions.get() {
+    if let Some(axum::extract::ConnectInfo(address)) = request.extensions.get() {
         return known(address);
     }
     #[cfg(feature = "axum")]
-    if let Some(axum::extract::connect_info::MockConnectInfo::<SocketAddr>(address)) = parts.extensions.get()
+    if let Some(axum::extract::connect_info::MockConnectInfo::<SocketAddr>(address)) =
+        request.extensions.get()
     {
         // Whatever a test calls its peer, axum's own example 0.0.0.0.
         return Some(address.ip());
@@ -105,6 +105,7 @@ pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use http::request::Parts;
     use sluicegate_core::Key;
 
     use super::*;
@@ -115,7 +116,7 @@ mod tests {
     }
 
     fn key(extractor: &PeerIp, parts: &Parts) -> Result<Key, String> {
-        extractor.extract(parts).now().unwrap().map_err(|missing| missing.to_string())
+        extractor.extract(parts.into()).now().unwrap().map_err(|missing| missing.to_string())
     }
 
     #[test]

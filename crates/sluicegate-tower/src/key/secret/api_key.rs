@@ -3,12 +3,11 @@
 use std::fmt;
 
 use http::header::HeaderName;
-use http::request::Parts;
 use sluicegate_core::{ConfigError, Key};
 
 use super::{Digest, one_of, only};
 use crate::key::header_name;
-use crate::key::{Extraction, KeyExtractor, MissingKey};
+use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 /// One bucket per API key in a header.
 ///
@@ -55,21 +54,21 @@ impl ApiKey {
     /// use sluicegate_tower::key::ApiKey;
     ///
     /// let is_partner = ApiKey::header("x-api-key")?.one_of(["k-partner-1", "k-partner-2"]);
-    /// # let parts = http::Request::new(()).into_parts().0;
-    /// assert!(!is_partner(&parts));
+    /// # let request = http::Request::new(());
+    /// assert!(!is_partner((&request).into()));
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn one_of(
         &self,
         api_keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    ) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
         let keys = api_keys.into_iter().map(|api_key| self.key_of(api_key)).collect();
         let this = self.clone();
-        one_of(move |parts| this.find(parts), keys)
+        one_of(move |request| this.find(request), keys)
     }
 
-    fn find(&self, parts: &Parts) -> Result<Key, MissingKey> {
-        match only(&parts.headers, &self.name)? {
+    fn find(&self, request: RequestView<'_>) -> Result<Key, MissingKey> {
+        match only(request.headers, &self.name)? {
             Some(api_key) => Ok(self.key_of(api_key)),
             None => Err(MissingKey::new(format!("the header {} is missing", self.name))),
         }
@@ -77,8 +76,8 @@ impl ApiKey {
 }
 
 impl KeyExtractor for ApiKey {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        self.find(parts).into()
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        self.find(request).into()
     }
 }
 

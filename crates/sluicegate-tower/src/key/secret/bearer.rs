@@ -3,11 +3,10 @@
 use std::fmt;
 
 use http::header::AUTHORIZATION;
-use http::request::Parts;
 use sluicegate_core::Key;
 
 use super::{Digest, one_of, only};
-use crate::key::{Extraction, KeyExtractor, MissingKey};
+use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 /// One bucket per bearer token in `Authorization` (RFC 6750), whatever is in it.
 ///
@@ -33,10 +32,10 @@ impl Bearer {
     pub fn one_of(
         &self,
         tokens: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    ) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
         let keys = tokens.into_iter().map(|token| self.key_of(token)).collect();
         let this = self.clone();
-        one_of(move |parts| Ok(this.key_of(token(parts)?)), keys)
+        one_of(move |request| Ok(this.key_of(token(request)?)), keys)
     }
 }
 
@@ -47,8 +46,8 @@ impl Default for Bearer {
 }
 
 impl KeyExtractor for Bearer {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        token(parts).map(|token| self.key_of(token)).into()
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        token(request).map(|token| self.key_of(token)).into()
     }
 }
 
@@ -59,8 +58,8 @@ impl fmt::Debug for Bearer {
 }
 
 /// The token of a request, unverified.
-pub(super) fn token(parts: &Parts) -> Result<&str, MissingKey> {
-    only(&parts.headers, &AUTHORIZATION)?
+pub(super) fn token(request: RequestView<'_>) -> Result<&str, MissingKey> {
+    only(request.headers, &AUTHORIZATION)?
         .and_then(read)
         .ok_or_else(|| MissingKey::new("the request has no bearer token"))
 }

@@ -5,13 +5,12 @@ use std::fmt;
 
 use http::StatusCode;
 use http::header::COOKIE;
-use http::request::Parts;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
 use super::{Digest, one_of};
 use crate::key::hex;
-use crate::key::{Extraction, KeyExtractor, MissingKey};
+use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 /// Browsers keep less than 200 for a site.
 const MAX_COOKIES: usize = 512;
@@ -66,15 +65,15 @@ impl Cookie {
     pub fn one_of(
         &self,
         values: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
+    ) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
         let keys = values.into_iter().map(|value| self.key_of(value)).collect();
         let this = self.clone();
-        one_of(move |parts| this.find(parts), keys)
+        one_of(move |request| this.find(request), keys)
     }
 
-    fn find(&self, parts: &Parts) -> Result<Key, MissingKey> {
+    fn find(&self, request: RequestView<'_>) -> Result<Key, MissingKey> {
         // HTTP/2 clients may send a line for each cookie.
-        let lines = parts.headers.get_all(COOKIE).iter();
+        let lines = request.headers.get_all(COOKIE).iter();
         let mut cookies = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
         let mut first: Option<Cow<'_, [u8]>> = None;
         for cookie in cookies.by_ref().take(MAX_COOKIES) {
@@ -108,8 +107,8 @@ impl Cookie {
 }
 
 impl KeyExtractor for Cookie {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        self.find(parts).into()
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        self.find(request).into()
     }
 }
 

@@ -4,14 +4,13 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use http::request::Parts;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto, decode};
 use serde_json::{Map, Value};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
 use super::{Digest, MAX_LENGTH, bearer};
-use crate::key::{Extraction, KeyExtractor, MissingKey};
+use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 /// Nothing is decoded of a longer token.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -147,8 +146,8 @@ impl BearerJwt {
     ///
     /// # Errors
     /// When there is no token or it is not good. One with two different tokens is to be refused with 400.
-    pub fn verify(&self, parts: &Parts) -> Result<Claims, MissingKey> {
-        let token = bearer::token(parts)?;
+    pub fn verify<'a>(&self, request: impl Into<RequestView<'a>>) -> Result<Claims, MissingKey> {
+        let token = bearer::token(request.into())?;
         if token.len() > MAX_TOKEN {
             return Err(MissingKey::new("the token is too long"));
         }
@@ -164,8 +163,8 @@ impl BearerJwt {
 }
 
 impl KeyExtractor for BearerJwt {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        let key = self.verify(parts).and_then(|claims| {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        let key = self.verify(request).and_then(|claims| {
             let subject =
                 claims.text(&self.claim).filter(|text| !text.is_empty() && text.len() <= MAX_LENGTH);
             let subject = subject.ok_or_else(|| MissingKey::new("the token does not say whose it is"))?;

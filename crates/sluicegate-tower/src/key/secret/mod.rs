@@ -8,8 +8,8 @@ mod jwt;
 
 use std::collections::HashSet;
 
+use http::StatusCode;
 use http::header::{HeaderMap, HeaderName};
-use http::{StatusCode, request::Parts};
 use sluicegate_core::Key;
 
 pub use self::api_key::ApiKey;
@@ -18,6 +18,7 @@ pub use self::cookie::Cookie;
 #[cfg(feature = "jwt")]
 pub use self::jwt::{BearerJwt, Claims};
 use crate::key::MissingKey;
+use crate::key::RequestView;
 
 /// Longer values are not worth a bucket of their own: they all share one.
 const MAX_LENGTH: usize = 8 * 1024;
@@ -67,8 +68,8 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]
 
 /// Whether a request shows one of these secrets, by its key.
 fn one_of(
-    find: impl Fn(&Parts) -> Result<Key, MissingKey> + Clone + Send + Sync + 'static,
+    find: impl Fn(RequestView<'_>) -> Result<Key, MissingKey> + Clone + Send + Sync + 'static,
     keys: HashSet<Key>,
-) -> impl Fn(&Parts) -> bool + Clone + Send + Sync + 'static {
-    move |parts| find(parts).is_ok_and(|key| keys.contains(&key))
+) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
+    move |request| find(request).is_ok_and(|key| keys.contains(&key))
 }

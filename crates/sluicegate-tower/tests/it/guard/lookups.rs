@@ -4,10 +4,9 @@ use std::future::pending;
 use std::time::Duration;
 
 use http::StatusCode;
-use http::request::Parts;
 use serde_json::json;
 use sluicegate_core::{Decision, Policy};
-use sluicegate_tower::key::Extraction;
+use sluicegate_tower::key::{Extraction, RequestView};
 use sluicegate_tower::limits::Tiers;
 use sluicegate_tower::rate_limit::{RateLimit, RateLimitLayerBuilder};
 use sluicegate_tower::respond::{Refusal, RefusalReason, SimpleJson};
@@ -25,7 +24,7 @@ use crate::support::{
 struct Never;
 
 impl KeyExtractor for Never {
-    fn extract(&self, _: &Parts) -> Extraction {
+    fn extract(&self, _: RequestView<'_>) -> Extraction {
         Extraction::pending(pending())
     }
 }
@@ -136,7 +135,7 @@ async fn a_request_keeps_its_one_place_from_its_key_to_its_turn() {
 struct AtOnce;
 
 impl KeyExtractor for AtOnce {
-    fn extract(&self, _: &Parts) -> Extraction {
+    fn extract(&self, _: RequestView<'_>) -> Extraction {
         Extraction::pending(async { Ok("ada".into()) })
     }
 }
@@ -180,7 +179,7 @@ async fn layers_around_one_whose_key_does_not_come_give_back_what_they_spent() {
 async fn each_lookup_of_a_request_has_the_whole_time() {
     struct AfterFourSeconds;
     impl KeyExtractor for AfterFourSeconds {
-        fn extract(&self, _: &Parts) -> Extraction {
+        fn extract(&self, _: RequestView<'_>) -> Extraction {
             Extraction::pending(async {
                 tokio::time::sleep(Duration::from_secs(4)).await;
                 Ok("ada".into())

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use sluicegate_core::Policy;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::{HeaderKey, key_fn};
+use sluicegate_tower::key::{HeaderKey, RequestView, key_fn};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -37,9 +36,9 @@ async fn places_kept_by_a_client_that_left(most_in_flight: u64) -> usize {
     // Says when each request has come.
     let come = Arc::new(Semaphore::new(0));
     let (counted, inside) = (Arc::clone(&come), key());
-    let in_flight = in_flight.key(key_fn(move |parts: &Parts| {
+    let in_flight = in_flight.key(key_fn(move |request: RequestView<'_>| {
         counted.add_permits(1);
-        inside.extract(parts).now().ok()?.ok()
+        inside.extract(request).now().ok()?.ok()
     }));
     let service = ServiceBuilder::new().layer(in_flight).layer(waits.clone()).service_fn(hello);
     let address = serve(Protocol::Http1, service).await;

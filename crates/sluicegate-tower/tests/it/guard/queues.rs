@@ -11,7 +11,7 @@ use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tower::call::{CallError, CallLimitLayer};
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::{Constant, Extraction};
+use sluicegate_tower::key::{Constant, Extraction, RequestView};
 use sluicegate_tower::outgoing::OutgoingLayer;
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::{JoinSet, yield_now};
@@ -149,7 +149,7 @@ async fn those_that_wait_for_a_server_count_and_keep_their_place_for_their_turn(
 struct Never;
 
 impl KeyExtractor for Never {
-    fn extract(&self, _: &http::request::Parts) -> Extraction {
+    fn extract(&self, _: RequestView<'_>) -> Extraction {
         Extraction::pending(pending())
     }
 }

@@ -74,7 +74,7 @@ async fn a_call_goes_out_only_when_the_client_is_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_in_flight_is_one_that_the_service_was_ready_for() {
-    let key = || key_fn(|parts| Some(parts.uri.path().to_owned()));
+    let key = || key_fn(|request| Some(request.uri.path().to_owned()));
     let free = InFlightLayer::new(InFlight::new("free", 100).unwrap()).key(key());
     passes_in_every_order(free.layer(Strict::default())).await;
     let waits = InFlightLayer::new(InFlight::new("waits", 2).unwrap()).key(key());

@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use sluicegate_core::Policy;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_tower::call::{CallError, CallLimitLayer};
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::{Extraction, key_fn};
+use sluicegate_tower::key::{Extraction, RequestView, key_fn};
 use sluicegate_tower::outgoing::OutgoingLayer;
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::yield_now;
@@ -39,7 +38,7 @@ fn host(request: &Request<()>) -> String {
 }
 
 fn by_host() -> impl KeyExtractor {
-    key_fn(|parts: &Parts| Some(parts.uri.host()?.to_owned()))
+    key_fn(|request: RequestView<'_>| Some(request.uri.host()?.to_owned()))
 }
 
 fn waits() -> PolicyBuilder {
@@ -95,8 +94,8 @@ async fn a_turn_is_waited_for_without_the_service() {
 struct SlowForA;
 
 impl KeyExtractor for SlowForA {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        let host = parts.uri.host().unwrap_or_default().to_owned();
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        let host = request.uri.host().unwrap_or_default().to_owned();
         Extraction::pending(async move {
             if host == "a" {
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use sluicegate_core::Policy;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_tower::in_flight::{InFlightLayer, PermitBody};
-use sluicegate_tower::key::{OnMissingKey, key_fn};
+use sluicegate_tower::key::{OnMissingKey, RequestView, key_fn};
 use sluicegate_tower::respond::{GrpcStatus, HeaderFields, Refusal};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::sync::mpsc;
@@ -29,8 +29,8 @@ fn from(key: &'static str) -> Request<()> {
 }
 
 fn by_header() -> impl KeyExtractor {
-    fn key(parts: &http::request::Parts) -> Option<String> {
-        Some(parts.headers.get("x-key")?.to_str().ok()?.to_owned())
+    fn key(request: RequestView<'_>) -> Option<String> {
+        Some(request.headers.get("x-key")?.to_str().ok()?.to_owned())
     }
     key_fn(key)
 }

@@ -46,7 +46,7 @@ fn cve_2024_24790_a_mapped_address_is_in_the_networks_of_its_address() {
     let list = [("x-forwarded-for", "198.51.100.7")];
     assert_eq!(found(&behind_ten(), &from("::ffff:10.0.0.9", &list)), Ok(address("198.51.100.7")));
     let inside = behind_ten().within(Networks::new(["192.168.0.0/16"]).unwrap());
-    assert!(inside(&from("::ffff:192.168.7.7", &[])));
+    assert!(inside((&from("::ffff:192.168.7.7", &[])).into()));
 }
 
 /// Forwarded headers trusted by default, or read from the left: each request with another one had another bucket.

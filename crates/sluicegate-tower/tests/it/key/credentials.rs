@@ -3,7 +3,7 @@
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use sluicegate_core::Key;
-use sluicegate_tower::key::{ApiKey, Bearer, Cookie, Extraction, HeaderKey, key_fn};
+use sluicegate_tower::key::{ApiKey, Bearer, Cookie, Extraction, HeaderKey, RequestView, key_fn};
 use sluicegate_tower::{KeyExtractor, PeerIp};
 
 use super::parts::{address, anonymous, found, from};
@@ -32,7 +32,7 @@ fn b29_a_blank_api_key_is_a_missing_one_and_leaves_it_to_the_next() {
 fn b30_oversized_values_share_one_bucket_that_nobody_else_has() {
     let large = |fill: u8, length: usize| x_api_key(&vec![fill; length]);
     for key in [&api_key() as &dyn KeyExtractor, &HeaderKey::new("x-api-key").unwrap()] {
-        let found = |parts: &Parts| key.extract(parts).now().unwrap().unwrap();
+        let found = |parts: &Parts| key.extract(parts.into()).now().unwrap().unwrap();
         let oversize = found(&large(b'a', 100 * 1_024));
         assert_eq!(oversize, found(&large(b'b', 8 * 1_024 + 1)));
         assert_ne!(oversize, found(&large(b'a', 8 * 1_024)));
@@ -197,8 +197,8 @@ fn a_request_with_more_cookies_than_are_looked_at_is_refused() {
 /// An extractor that fails is one that finds nothing: the next one, or what the limit says, decides.
 #[test]
 fn b38_an_extractor_that_fails_leaves_it_to_the_next() {
-    let failing = key_fn(|parts: &Parts| {
-        let text = parts.headers.get("x-user")?.to_str().ok()?;
+    let failing = key_fn(|request| {
+        let text = request.headers.get("x-user")?.to_str().ok()?;
         text.parse::<u64>().ok()
     });
     let key = failing.or(PeerIp::new());
@@ -217,8 +217,8 @@ async fn b38_an_extractor_that_panics_takes_down_its_request_only() {
 
     struct Brittle;
     impl KeyExtractor for Brittle {
-        fn extract(&self, parts: &Parts) -> Extraction {
-            assert!(!parts.headers.contains_key("x-poison"), "as the test wants it");
+        fn extract(&self, request: RequestView<'_>) -> Extraction {
+            assert!(!request.headers.contains_key("x-poison"), "as the test wants it");
             Extraction::found("all")
         }
     }
@@ -245,7 +245,8 @@ fn b39_what_looks_alike_is_not_alike() {
     for (i, a) in alike.iter().enumerate() {
         for b in &alike[..i] {
             for key in [&api_key() as &dyn KeyExtractor, &header] {
-                let of = |value: &str| key.extract(&x_api_key(value.as_bytes())).now().unwrap().unwrap();
+                let of =
+                    |value: &str| key.extract((&x_api_key(value.as_bytes())).into()).now().unwrap().unwrap();
                 assert_ne!(of(a), of(b), "{a:?} and {b:?}");
             }
         }

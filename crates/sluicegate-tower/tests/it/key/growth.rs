@@ -80,7 +80,7 @@ fn extracts(extractor: impl KeyExtractor, name: &'static str, shapes: &[[&str; 3
             let lines = (0..size / 16).map(|_| (name, unit.to_owned()));
             parts(lines.chain([(name, format!("{begin}{unit}{end}"))]))
         };
-        let extract = |parts: &Parts| _ = black_box(extractor.extract(parts).now());
+        let extract = |parts: &Parts| _ = black_box(extractor.extract(parts.into()).now());
         grows_in_proportion(&format!("{name}: {begin}{unit}..{end}"), SIZE, in_one_line, extract);
         grows_in_proportion(&format!("lines of {name}: {unit}"), SIZE, in_lines, extract);
     }
@@ -109,7 +109,7 @@ fn reading_cookies_takes_time_in_proportion() {
             let quotes = "\"".repeat(size / 4);
             parts([("cookie", filled(&format!("session={quotes}a{quotes};"), "session=a;", "", size / 2))])
         };
-        let extract = |parts: &Parts| _ = black_box(session.extract(parts).now());
+        let extract = |parts: &Parts| _ = black_box(session.extract(parts.into()).now());
         grows_in_proportion("quotes and cookies", SIZE, quotes_and_cookies, extract);
     }
 }
@@ -176,8 +176,9 @@ fn reading_paths_takes_time_in_proportion() {
             parts.uri = filled("/", unit, "", size).parse().unwrap();
             parts
         };
-        let extract =
-            |parts: &Parts| _ = black_box((RequestPath::new().extract(parts).now(), is_open(parts)));
+        let extract = |parts: &Parts| {
+            _ = black_box((RequestPath::new().extract(parts.into()).now(), is_open(parts.into())))
+        };
         grows_in_proportion(unit, SIZE, path, extract);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn behind_ten() -> ClientIp {
 
 /// What is found at once.
 pub(crate) fn found(extractor: &impl KeyExtractor, parts: &Parts) -> Result<Key, MissingKey> {
-    extractor.extract(parts).now().expect("nothing has to be waited for")
+    extractor.extract(parts.into()).now().expect("nothing has to be waited for")
 }
 
 /// The key of an address as it stands.

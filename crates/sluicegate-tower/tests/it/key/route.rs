@@ -56,10 +56,9 @@ mod routes {
     use axum::Router;
     use axum::body::Body;
     use axum::routing::any;
-    use http::request::Parts;
     use http::{Request, StatusCode};
     use sluicegate_core::{Key, MemoryStore, Policy};
-    use sluicegate_tower::key::{Extraction, Route};
+    use sluicegate_tower::key::{Extraction, RequestView, Route};
     use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
     use tower::ServiceExt;
 
@@ -68,8 +67,8 @@ mod routes {
     struct Seen(Arc<Mutex<Vec<Result<Key, String>>>>);
 
     impl KeyExtractor for Seen {
-        fn extract(&self, parts: &Parts) -> Extraction {
-            let found = Route.extract(parts).now().unwrap();
+        fn extract(&self, request: RequestView<'_>) -> Extraction {
+            let found = Route.extract(request).now().unwrap();
             self.0.lock().unwrap().push(found.clone().map_err(|missing| missing.to_string()));
             found.into()
         }

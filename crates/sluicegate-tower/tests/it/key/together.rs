@@ -1,10 +1,9 @@
 //! Whose bucket it is: extractors together, and limits with different keys together.
 
-use http::request::Parts;
 use http::{Request, StatusCode};
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::key::{
-    Constant, Extraction, FromExtension, HeaderKey, MissingKey, OnMissingKey, key_fn,
+    Constant, Extraction, FromExtension, HeaderKey, MissingKey, OnMissingKey, RequestView, key_fn,
 };
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tower::Layer;
@@ -20,7 +19,7 @@ async fn extractors_combine_to_one_bucket_per_combination() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "5/min"));
     let by_user_or_key = FromExtension::new(|user: &User| user.0).or(HeaderKey::new("x-key").unwrap());
-    let by_path = key_fn(|parts| Some(parts.uri.path().to_owned()));
+    let by_path = key_fn(|request| Some(request.uri.path().to_owned()));
     let limit = Limit::new(limiter.clone()).key((by_user_or_key, by_path, Constant::new("v1")));
     let (service, _) = service(limit.on_missing_key(OnMissingKey::Reject(StatusCode::BAD_REQUEST)));
     let mut known = from("ada");
@@ -40,7 +39,7 @@ async fn of_two_limits_with_different_keys_both_are_spent_from_or_none() {
     let (store, _) = store();
     let per_path = on(&store, Policy::gcra("path", "2/min"));
     let per_key = on(&store, Policy::sliding_log("key", "10/min"));
-    let by_path = key_fn(|parts| Some(parts.uri.path().to_owned()));
+    let by_path = key_fn(|request| Some(request.uri.path().to_owned()));
     let layer = RateLimitLayer::builder(by_header(per_key.clone()).cost(3).unwrap())
         .and(Limit::new(per_path.clone()).key(by_path))
         .build()
@@ -82,7 +81,7 @@ async fn when_the_first_limit_is_skipped_the_fields_are_those_of_the_second() {
 struct Nobody;
 
 impl KeyExtractor for Nobody {
-    fn extract(&self, _: &Parts) -> Extraction {
+    fn extract(&self, _: RequestView<'_>) -> Extraction {
         Extraction::pending(async {
             tokio::task::yield_now().await;
             Err(MissingKey::new("there is nobody"))

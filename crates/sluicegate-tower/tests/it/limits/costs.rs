@@ -4,14 +4,14 @@ use http::{Request, StatusCode};
 use serde_json::json;
 use sluicegate_core::Policy;
 use sluicegate_tower::Limit;
-use sluicegate_tower::key::Constant;
+use sluicegate_tower::key::{Constant, RequestView};
 use sluicegate_tower::limits::method_in;
 
 use crate::support::{answer, by_header, fields, from, number, on, problem, send, service, store};
 
 /// The number in the header `x-cost`, or 1.
-fn written(parts: &http::request::Parts) -> u64 {
-    let cost = parts.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
+fn written(request: RequestView<'_>) -> u64 {
+    let cost = request.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
     cost.unwrap_or(1)
 }
 
@@ -69,7 +69,7 @@ async fn a_limit_applies_only_to_requests_that_meet_all_of_its_conditions() {
     let limit = Limit::new(limiter.clone())
         .key(Constant::new("all"))
         .only_if(method_in([http::Method::POST, http::Method::PUT]))
-        .only_if(|parts| parts.uri.path() != "/free");
+        .only_if(|request| request.uri.path() != "/free");
     let (service, _) = service(limit);
     let request = |method: &str, path: &str| Request::builder().method(method).uri(path).body(()).unwrap();
     for (method, path) in [("GET", "/"), ("POST", "/free"), ("GET", "/free")] {
@@ -84,7 +84,7 @@ async fn a_limit_applies_only_to_requests_that_meet_all_of_its_conditions() {
 async fn of_two_limits_one_may_apply_and_the_other_not() {
     let (store, _) = store();
     let [all, costly] = ["all", "costly"].map(|name| on(&store, Policy::gcra(name, "10/min")));
-    let costly = by_header(costly).cost_fn(|parts| if parts.uri.path() == "/report" { 5 } else { 0 });
+    let costly = by_header(costly).cost_fn(|request| if request.uri.path() == "/report" { 5 } else { 0 });
     let layer = sluicegate_tower::RateLimitLayer::builder(by_header(all)).and(costly).build().unwrap();
     let service = tower::Layer::layer(&layer, crate::support::Handler::default());
     assert_eq!(

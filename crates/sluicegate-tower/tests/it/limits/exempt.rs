@@ -67,8 +67,8 @@ fn with_a_list() -> (RateLimit<Handler>, Handler, sluicegate_core::RateLimiter) 
     let handler = Handler::default();
     let layer = RateLimitLayer::builder(by_header(limiter.clone()))
         .exempt(path_in(["/appeal"]))
-        .deny(|parts| parts.headers["x-key"] == "eve")
-        .deny(|parts| parts.headers["x-key"] == "mallory")
+        .deny(|request| request.headers["x-key"] == "eve")
+        .deny(|request| request.headers["x-key"] == "mallory")
         .build()
         .unwrap();
     (layer.layer(handler.clone()), handler, limiter)

@@ -7,9 +7,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::StatusCode;
-use http::request::Parts;
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::key::RequestView;
 use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
 use tower::{Layer, Service};
 
@@ -21,9 +21,9 @@ fn one_a_minute() -> (RateLimitLayerBuilder, RateLimiter) {
 }
 
 /// Whether the key is this one, as a service far away says.
-fn is(key: &'static str) -> impl Fn(&Parts) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
-    move |parts| {
-        let is_it = parts.headers["x-key"] == key;
+fn is(key: &'static str) -> impl Fn(RequestView<'_>) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
+    move |request| {
+        let is_it = request.headers["x-key"] == key;
         Box::pin(async move {
             tokio::task::yield_now().await;
             is_it
@@ -61,12 +61,12 @@ async fn what_is_found_to_be_exempt_is_not_denied_and_what_is_exempt_anyhow_is_n
     assert_eq!(statuses(denying, &["ada", "ada", "eve"]).await, [200, 200, 403]);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let looked_up = move |_: &Parts| {
+    let looked_up = move |_: RequestView<'_>| {
         count.fetch_add(1, Ordering::Relaxed);
         async { true }
     };
     let (builder, _) = one_a_minute();
-    let both = builder.exempt(|parts| parts.headers["x-key"] == "ada").exempt_async(looked_up);
+    let both = builder.exempt(|request| request.headers["x-key"] == "ada").exempt_async(looked_up);
     assert_eq!(statuses(both, &["ada", "ada"]).await, [200, 200]);
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }

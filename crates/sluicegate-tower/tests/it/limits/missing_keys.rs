@@ -1,9 +1,8 @@
 //! What happens to requests whose key cannot be found: none of them is ever let through unlimited by accident.
 
-use http::request::Parts;
 use http::{Request, StatusCode};
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::key::{Extraction, MissingKey, OnMissingKey, key_fn};
+use sluicegate_tower::key::{Extraction, MissingKey, OnMissingKey, RequestView, key_fn};
 use sluicegate_tower::{KeyExtractor, Limit};
 
 use crate::support::log::Log;
@@ -31,7 +30,7 @@ async fn requests_without_a_key_share_one_bucket_and_none_is_unlimited() {
 async fn no_client_can_write_the_key_of_the_shared_bucket() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "1/min"));
-    let raw_header = key_fn(|parts| parts.headers.get("x-key").map(|value| Key::from(value.as_bytes())));
+    let raw_header = key_fn(|request| request.headers.get("x-key").map(|value| Key::from(value.as_bytes())));
     let (service, _) = service(Limit::new(limiter.clone()).key(raw_header));
     for written in
         ["\u{5}", "", "shared", "addr:none"].map(|text| http::HeaderValue::from_bytes(text.as_bytes()))
@@ -113,7 +112,7 @@ async fn any_reason_and_any_status_make_a_valid_problem() {
 struct MissingReason(&'static str);
 
 impl KeyExtractor for MissingReason {
-    fn extract(&self, _: &Parts) -> Extraction {
+    fn extract(&self, _: RequestView<'_>) -> Extraction {
         let reason = self.0;
         Extraction::pending(async move { Err(MissingKey::new(reason)) })
     }
@@ -136,7 +135,7 @@ async fn a_skipped_limit_does_not_apply_and_leaves_no_trace() {
 async fn what_is_to_be_refused_is_refused_wherever_it_stands_in_a_tuple() {
     struct Refuses;
     impl KeyExtractor for Refuses {
-        fn extract(&self, _: &Parts) -> Extraction {
+        fn extract(&self, _: RequestView<'_>) -> Extraction {
             MissingKey::new("malformed").rejecting(StatusCode::BAD_REQUEST).into()
         }
     }

@@ -6,7 +6,7 @@ use http::{Request, StatusCode};
 use serde_json::json;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter};
-use sluicegate_tower::key::Constant;
+use sluicegate_tower::key::{Constant, RequestView};
 use sluicegate_tower::limits::{Tiers, TiersBuilder};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
@@ -31,8 +31,8 @@ fn plans(store: &MemoryStore) -> Tiers {
 #[derive(Clone)]
 struct Plan(&'static str);
 
-fn plan(parts: &http::request::Parts) -> Option<&str> {
-    parts.extensions.get::<Plan>().map(|plan| plan.0)
+fn plan(request: RequestView<'_>) -> Option<&str> {
+    request.extensions.get::<Plan>().map(|plan| plan.0)
 }
 
 fn on_plan(plan: &'static str) -> Request<()> {
@@ -105,8 +105,8 @@ async fn whose_tier_is_not_known_is_refused_if_that_is_wanted() {
 #[tokio::test(start_paused = true)]
 async fn a_tier_may_be_looked_up() {
     let (store, _) = store();
-    let look_up = |parts: &http::request::Parts| {
-        let name = plan(parts).map(str::to_uppercase);
+    let look_up = |request: RequestView<'_>| {
+        let name = plan(request).map(str::to_uppercase);
         async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             name.map(|name| name.to_lowercase())

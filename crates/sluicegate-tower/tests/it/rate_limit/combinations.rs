@@ -42,7 +42,7 @@ fn layer(store: &Arc<dyn Store>, which: &str, features: u32) -> RateLimitLayer {
                 None::<String>
             })
         } else {
-            Limit::tiered(tiers, |parts| (parts.headers["x-key"] == "ada").then_some("none"))
+            Limit::tiered(tiers, |request| (request.headers["x-key"] == "ada").then_some("none"))
         };
         builder = builder.and(limit.key(Slow));
     }

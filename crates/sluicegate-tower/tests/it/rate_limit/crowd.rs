@@ -89,7 +89,7 @@ async fn crowds_that_wait_leave_and_are_given_back_never_lift_a_policy_that_is_r
         });
         let layers = [(); 2].map(|()| {
             let limit = by_header(on(&store, policy()))
-                .cost_fn(|parts| client(number(&parts.headers)).cost)
+                .cost_fn(|request| client(number(request.headers)).cost)
                 .refund_if(|head| head.status == StatusCode::NOT_MODIFIED);
             RateLimitLayer::new(limit).layer(handler.clone())
         });

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use http::request::Parts;
 use http::{Request, StatusCode};
 use serde_json::json;
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::key::{Constant, Extraction, OnMissingKey};
+use sluicegate_tower::key::{Constant, Extraction, OnMissingKey, RequestView};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
@@ -97,8 +96,8 @@ async fn a_turn_waited_for_outside_is_given_back_when_the_inner_layer_refuses() 
 struct Slow;
 
 impl KeyExtractor for Slow {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        let key = Key::from(parts.headers["x-key"].as_bytes());
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        let key = Key::from(request.headers["x-key"].as_bytes());
         Extraction::pending(async move {
             sleep(Duration::from_secs(1)).await;
             Ok(key)

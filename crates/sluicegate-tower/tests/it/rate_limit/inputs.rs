@@ -4,11 +4,10 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::key::{Constant, Extraction, MissingKey, OnMissingKey};
+use sluicegate_tower::key::{Constant, Extraction, MissingKey, OnMissingKey, RequestView};
 use sluicegate_tower::limits::{Tiers, method_in};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tower::{Layer, Service, service_fn};
@@ -35,8 +34,8 @@ async fn b37_costs_at_the_edges() {
 struct Difficult;
 
 impl KeyExtractor for Difficult {
-    fn extract(&self, parts: &Parts) -> Extraction {
-        match parts.headers.get("x-key").map(|key| key.as_bytes()) {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        match request.headers.get("x-key").map(|key| key.as_bytes()) {
             Some(b"panic") => panic!("a mistake in the extractor"),
             Some(b"forged") => MissingKey::new("the key is forged").rejecting(StatusCode::FORBIDDEN).into(),
             Some(key) => Extraction::found(Key::from(key)),

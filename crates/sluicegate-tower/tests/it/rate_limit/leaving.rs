@@ -6,7 +6,7 @@ use http::{Request, StatusCode};
 use sluicegate_core::algorithm::Anchor;
 use sluicegate_core::{Algorithm, MemoryStore, Policy, RateLimiter};
 use sluicegate_tower::call::CallLimitLayer;
-use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::key::{HeaderKey, RequestView};
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::task::{JoinHandle, yield_now};
@@ -153,8 +153,8 @@ async fn the_next_request_waits_for_few_of_150_that_were_opened_and_aborted() {
     for (limits, costs) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
         for step in [1, 7, 11, 29, 77, 149] {
             let (store, departures) = (paused_store(), Departures::new());
-            let cost = move |parts: &http::request::Parts| {
-                1 + u64::from(costs == 2 && parts.headers.contains_key("x-two"))
+            let cost = move |request: RequestView<'_>| {
+                1 + u64::from(costs == 2 && request.headers.contains_key("x-two"))
             };
             let user = on(&store, Policy::gcra("user", "10/s burst 2").wait_up_to(MINUTE));
             let mut layer = RateLimitLayer::builder(by_header(user).cost_fn(cost));

@@ -43,7 +43,7 @@ async fn with_tiers_a_meter_charges_the_tier_of_its_request() {
         .default_tier("free")
         .build()
         .unwrap();
-    let limit = Limit::tiered(tiers.clone(), |parts| match parts.headers["x-key"].to_str() {
+    let limit = Limit::tiered(tiers.clone(), |request| match request.headers["x-key"].to_str() {
         Ok("ada") => Some("pro"),
         Ok("eve") => Some("enterprise"),
         _ => None,

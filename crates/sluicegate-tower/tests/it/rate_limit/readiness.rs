@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::key::{Constant, Extraction, PeerAddr, key_fn};
+use sluicegate_tower::key::{Constant, Extraction, PeerAddr, RequestView, key_fn};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -46,8 +46,8 @@ where
 pub(crate) struct Slow;
 
 impl KeyExtractor for Slow {
-    fn extract(&self, parts: &http::request::Parts) -> Extraction {
-        let key = Key::from(parts.headers["x-key"].as_bytes());
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        let key = Key::from(request.headers["x-key"].as_bytes());
         Extraction::pending(async move {
             tokio::task::yield_now().await;
             Ok(key)
@@ -162,7 +162,7 @@ async fn every_kind_of_limit_goes_into_one_service_builder_and_into_a_boxed_serv
         ))
         .layer(RateLimitLayer::new(
             Limit::new(on(&store, Policy::gcra("path", "9/s")))
-                .key(key_fn(|parts| Some(parts.uri.path().to_owned()))),
+                .key(key_fn(|request| Some(request.uri.path().to_owned()))),
         ))
         .service(service_fn(|_: Request<()>| -> Ready<Result<_, Infallible>> {
             ready(Ok(Response::new(Body::from("ok"))))

@@ -52,7 +52,7 @@ async fn what_a_simple_object_has_nothing_to_say_of_is_left_out() {
         .cost_fn(|_| 3)
         .on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED));
     let layer = RateLimitLayer::builder(limit)
-        .deny(|parts| parts.headers.get("x-key").is_some_and(|key| key == "eve"))
+        .deny(|request| request.headers.get("x-key").is_some_and(|key| key == "eve"))
         .respond(SimpleJson::new())
         .build()
         .unwrap();

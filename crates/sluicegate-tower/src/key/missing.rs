@@ -1,0 +1,134 @@
+//! Requests without a key: [`MissingKey`] says why, [`OnMissingKey`] what happens to them.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::StatusCode;
+
+/// Why a request has no key: what was looked for, for logs and for the body of a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingKey {
+    reason: Cow<'static, str>,
+    reject: Option<StatusCode>,
+    /// Whether no request could have this key, because the server is wired up wrongly.
+    is_mistake: bool,
+}
+
+impl MissingKey {
+    /// `reason` says what was looked for. It may reach the client, so it must not repeat what the client sent.
+    pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { reason: reason.into(), reject: None, is_mistake: false }
+    }
+
+    /// A key that no request could have, because the server is wired up wrongly. `reason` says what to write.
+    pub(crate) fn mistake(reason: &'static str) -> Self {
+        Self { is_mistake: true, ..Self::new(reason) }
+    }
+
+    /// A request that is to be refused with this status, whatever its limit does with those whose key is merely
+    /// missing. An extractor after it, behind an `or`, is not asked.
+    #[must_use]
+    pub fn rejecting(mut self, status: StatusCode) -> Self {
+        self.reject = Some(status);
+        self
+    }
+
+    /// The status with which the request is to be refused in any case.
+    pub fn reject(&self) -> Option<StatusCode> {
+        self.reject
+    }
+
+    /// What was looked for.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Whether it is more than a key that happens not to be there.
+    pub(super) fn is_grave(&self) -> bool {
+        self.reject.is_some() || self.is_mistake
+    }
+
+    /// Whether the server is to blame, not the request.
+    pub(crate) fn is_mistake(&self) -> bool {
+        self.is_mistake
+    }
+
+    /// The reason as clients are told it: how this server is built is for its developers only.
+    pub(crate) fn told(&self, is_debug_build: bool) -> &str {
+        if self.is_mistake && !is_debug_build {
+            "this server does not know who is asking"
+        } else {
+            &self.reason
+        }
+    }
+}
+
+impl fmt::Display for MissingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for MissingKey {}
+
+/// What happens to a request whose key is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnMissingKey {
+    /// All such requests share one bucket. Unless it was chosen, a warning is logged once.
+    Share,
+    /// They are refused with this status.
+    Reject(StatusCode),
+    /// This limit does not apply to them.
+    Skip,
+}
+
+/// The choice that was made for a limit, if any, and whether anything was logged. Clones log once together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WhenMissing {
+    pub(crate) chosen: Option<OnMissingKey>,
+    logged: Arc<AtomicBool>,
+}
+
+impl WhenMissing {
+    /// The action for a request without this key: the one that its extractor asks for, then the one that was chosen for
+    /// the limit of this name.
+    pub(crate) fn action(&self, missing: &MissingKey, name: impl FnOnce() -> String) -> OnMissingKey {
+        if let Some(status) = missing.reject() {
+            return OnMissingKey::Reject(status);
+        }
+        if let Some(chosen) = self.chosen {
+            return chosen;
+        }
+        // Relaxed: at worst two threads log.
+        let is_first = !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed);
+        if missing.is_mistake() {
+            if is_first {
+                tracing::error!(limit = name(), "requests are refused with 500: {missing}");
+            }
+            return OnMissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        if is_first {
+            tracing::warn!(
+                limit = name(),
+                "requests without a key share one bucket of this limit: {missing}"
+            );
+        }
+        OnMissingKey::Share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_of_a_release_build_are_not_told_how_the_server_is_built() {
+        let mistake = MissingKey::mistake("serve with connect info");
+        assert_eq!(mistake.told(true), "serve with connect info");
+        assert_eq!(mistake.told(false), "this server does not know who is asking");
+        assert_eq!(MissingKey::new("the header x-key is missing").told(false), "the header x-key is missing");
+    }
+}

@@ -1,0 +1,68 @@
+//! A request without its body, looked at and not taken apart: [`RequestView`].
+
+use http::request::Parts;
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
+
+/// The head of a request, by reference: for extractors, conditions, costs and responders.
+///
+/// Made from a `&Request<B>` or a `&Parts`, at the cost of a few pointers.
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_tower::key::RequestView;
+///
+/// fn is_search(request: RequestView<'_>) -> bool {
+///     request.uri.path() == "/search"
+/// }
+///
+/// let request = Request::get("/search?q=sluice").body("no part of the view")?;
+/// assert!(is_search(RequestView::from(&request)));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RequestView<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The URI, as the server that received the request made it.
+    pub uri: &'a Uri,
+    /// The version of HTTP.
+    pub version: Version,
+    /// The header fields.
+    pub headers: &'a HeaderMap,
+    /// What servers and middleware in front have left for those behind them.
+    pub extensions: &'a Extensions,
+}
+
+impl RequestView<'_> {
+    /// A copy that can be kept, for code that wants [`Parts`]: it clones the header fields and the extensions.
+    pub fn to_parts(self) -> Parts {
+        let mut parts = Request::new(()).into_parts().0;
+        parts.method = self.method.clone();
+        parts.uri = self.uri.clone();
+        parts.version = self.version;
+        parts.headers = self.headers.clone();
+        parts.extensions = self.extensions.clone();
+        parts
+    }
+}
+
+impl<'a, B> From<&'a Request<B>> for RequestView<'a> {
+    #[inline]
+    fn from(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
+
+impl<'a> From<&'a Parts> for RequestView<'a> {
+    #[inline]
+    fn from(Parts { method, uri, version, headers, extensions, .. }: &'a Parts) -> Self {
+        Self { method, uri, version: *version, headers, extensions }
+    }
+}
