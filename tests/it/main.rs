@@ -7,6 +7,7 @@ mod examples;
 mod manifest;
 mod migration;
 mod nginx;
+mod pages;
 mod proxy;
 mod quickstart;
 #[path = "../servers/mod.rs"]

@@ -1,4 +1,48 @@
+//! [examples]: https://github.com/sluicegate/sluicegate/tree/main/examples
+//! [migration]: docs::migration
+//! [outages]: docs::outages
+//! [threats]: docs::threats
+//!
 #![doc = include_str!("../README.md")]
+//! # Modules
+//!
+//! An application writes first what stands at the root. The rest is in modules, by idea:
+//!
+//! | module | for |
+//! |---|---|
+//! | [`policy`] | how much in how long, and what happens to the rest: waiting, shadow, outages, several quotas |
+//! | [`algorithm`] | the settings of the algorithms; the rules themselves, for authors of stores |
+//! | [`limiter`] | the handle of a policy on a store: turns, receipts, replacing a policy while it serves |
+//! | [`key`] | whose bucket: addresses, headers, secrets, tokens, routes, axum's extractors, your own |
+//! | [`limits`] | which requests a limit applies to, at what cost, in which plan |
+//! | [`rate_limit`] | the layer, its settings, and the meter for what is known only afterwards |
+//! | [`respond`] | header fields and bodies of responses, gRPC |
+//! | [`attribute`] | the store of `#[rate_limited]` handlers |
+//! | [`in_flight`] | how many requests of a key are under way at once |
+//! | [`call`] | limits for services that are not HTTP |
+//! | [`outgoing`] | calls to other servers, at the pace that they and we allow |
+//! | [`memory`] | the store in this process: size, clock, numbers |
+//! | [`redis`] | the store that all instances share |
+//! | [`resilient`] | a breaker and a local fallback around a store |
+//! | [`store`] | for authors of stores |
+//! | [`clock`] | time as a parameter: tests turn it by hand |
+//! | [`error`] | what can be wrong with a configuration, and why a store gave no answer |
+//! | [`docs`] | pages to read: migration, outages, threats |
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `axum`, on by default | `.rate_limit(..)` on routes and routers, [`Decided`] for handlers; `tower` with it |
+//! | `macros`, on by default | [`rate_limited`] on handlers, checked by the compiler; `axum` with it |
+//! | `tower` | [`RateLimitLayer`] and key extractors for any `http` service |
+//! | `jwt` | [`BearerJwt`](key::BearerJwt): verified JSON Web Tokens; the application chooses the crypto backend of jsonwebtoken |
+//! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
+//! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
+//! | `redis` | [`RedisStore`]: limits that all instances of a service share |
+//! | `redis-tls` | `rediss://` URLs; the application installs a rustls crypto provider |
+//! | `redis-deadpool` | Redis stores on a pool of deadpool-redis that the application has already |
+//! | `full` | all but `redis-tls` and `redis-deadpool` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 /// Pages to read: no code.
@@ -25,7 +69,7 @@ pub use sluicegate_core::{
     Algorithm, ConfigError, Decision, Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy, Quota,
     RateLimiter, Resilient, Store, StoreError,
 };
-pub use sluicegate_core::{clock, error, memory, policy, resilient};
+pub use sluicegate_core::{algorithm, clock, error, memory, policy, resilient};
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::RedisStore;
 #[cfg(feature = "outgoing")]
@@ -36,9 +80,28 @@ pub use sluicegate_tower::{ClientIp, KeyExtractor, Limit, Meter, PeerIp, RateLim
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{call, limits, rate_limit};
 
-pub use sluicegate_core::algorithm;
-
-/// What `#[rate_limited]` needs besides itself: the store that it finds its limits on.
+/// The store of `#[rate_limited]` handlers, and what it needs.
+///
+/// [`with_rate_limits(&store)`](crate::RateLimitExt::with_rate_limits) on the router is enough for most. A [`RateLimitStore`](attribute::RateLimitStore) in
+/// its place opens the limits when the router is built, so that a wrong variable or a name that is taken is an error
+/// there, and has each limiter by its name.
+///
+/// ```
+/// use axum::{Router, routing::post};
+/// use sluicegate::attribute::RateLimitStore;
+/// use sluicegate::{MemoryStore, rate_limited};
+///
+/// #[rate_limited("5/min", name = "login")]
+/// async fn login() -> &'static str {
+///     "welcome"
+/// }
+///
+/// let limits = RateLimitStore::new(&MemoryStore::new()).open(login)?;
+/// let limiter = limits.limiter("login")?;
+/// let app: Router = Router::new().route("/login", post(login)).layer(limits);
+/// assert_eq!(limiter.policy().to_string(), "login: 5/min (gcra)");
+/// # Ok::<(), sluicegate::ConfigError>(())
+/// ```
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub mod attribute {
@@ -46,6 +109,22 @@ pub mod attribute {
 }
 
 /// How many requests of a key are under way at once.
+///
+/// A rate limits how often something begins; this limits how much of it goes on, for downloads, streams and long queries.
+/// It counts in one process: N instances let N times as many through.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use sluicegate::in_flight::{InFlight, InFlightLayer};
+///
+/// let downloads = InFlight::new("downloads", 2)?;
+/// let app: Router = Router::new()
+///     .route("/file", get(|| async { "a long file" }))
+///     // Of each peer address two at once; a permit is held until the last byte is sent.
+///     .layer(InFlightLayer::new(downloads.clone()));
+/// assert_eq!(downloads.in_use("ada"), 0);
+/// # Ok::<(), sluicegate::ConfigError>(())
+/// ```
 pub mod in_flight {
     pub use sluicegate_core::in_flight::{
         Acquire, InFlight, InFlightBuilder, NoPermit, NoPermitKind, Permit,
@@ -57,6 +136,30 @@ pub mod in_flight {
 }
 
 /// Whose bucket it is: keys, and the extractors that find them in requests.
+///
+/// | key | for |
+/// |---|---|
+/// | [`PeerIp`] | clients that connect to this server themselves; the default |
+/// | [`ClientIp`] | clients behind proxies, which are named |
+/// | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer), [`Cookie`](key::Cookie) | secrets; kept as a digest only |
+/// | [`BearerJwt`](key::BearerJwt) | the subject of a verified token |
+/// | [`key_from_extractor`](key::key_from_extractor), [`FromExtension`](key::FromExtension), [`key_fn`](key::key_fn) | users, sessions, tenants that the application knows |
+/// | [`Route`](key::Route), [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | what a request is for |
+/// | [`HeaderKey`](key::HeaderKey) | what a trusted proxy says about the client |
+///
+/// A tuple of extractors has a bucket per combination, and [`or`](key::KeyExtractor::or) asks the next one where one
+/// finds nothing. Nothing that a client writes is trusted unless an extractor is told to.
+///
+/// ```
+/// use sluicegate::key::{ApiKey, RequestMethod};
+/// use sluicegate::{ClientIp, KeyExtractor, Limit, MemoryStore, Policy};
+///
+/// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
+/// // Each API key has a bucket for each method; without a key, the client behind our proxies has one.
+/// let caller = (ApiKey::header("x-api-key")?, RequestMethod).or(ClientIp::behind(["10.0.0.0/8"])?);
+/// let limit = Limit::new(api).key(caller);
+/// # Ok::<(), sluicegate::ConfigError>(())
+/// ```
 pub mod key {
     #[cfg(feature = "axum")]
     pub use sluicegate_axum::{KeyFromExtractor, key_from_extractor};
@@ -74,11 +177,44 @@ pub mod key {
 }
 
 /// The handle of a policy on a store, and what it gives out.
+///
+/// It limits whatever has a key, without HTTP: jobs, messages, logins in a terminal.
+///
+/// ```
+/// use sluicegate::limiter::Inherit;
+/// use sluicegate::{MemoryStore, Policy};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mail = Policy::gcra("mail", "3/h").on(&MemoryStore::new())?;
+/// assert_eq!(mail.check("ada").await?.remaining(), 2);
+///
+/// // Ten an hour from now on, for every handle of this policy. The one that was spent stays spent.
+/// mail.replace(Policy::gcra("mail", "10/h").build()?, Inherit::Spent)?;
+/// assert_eq!(mail.peek("ada").await?.remaining(), 9);
+/// # Ok(())
+/// # }
+/// ```
 pub mod limiter {
     pub use sluicegate_core::limiter::{Change, Inherit, RateLimiter, Receipt, Turn};
 }
 
-/// Stores that this crate does not know of are made of these.
+/// For authors of stores, and of stores around stores; services need none of it.
+///
+/// A store answers asks: data that name a prepared policy, a key, a cost and a mode. `sluicegate-core` has a suite that
+/// every store has to pass, behind its feature `conformance`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate::{MemoryStore, Policy, Store};
+///
+/// // All stores are this one type to limiters and layers, so that a service may choose one by its configuration.
+/// let store: Arc<dyn Store> = MemoryStore::new().into();
+/// let api = Policy::gcra("api", "10/s").on(Arc::clone(&store))?;
+/// let names: Vec<_> = store.limiters().all().iter().map(|open| open.policy().name().to_owned()).collect();
+/// assert_eq!(names, ["api"]);
+/// # Ok::<(), sluicegate::ConfigError>(())
+/// ```
 pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
@@ -86,7 +222,22 @@ pub mod store {
     };
 }
 
-/// The Redis store's settings.
+/// The Redis store's settings: servers, deadline, TLS, pools, names of keys.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use sluicegate::redis::RedisStore;
+/// use sluicegate::{Policy, Resilient};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), sluicegate::ConfigError> {
+/// let redis = RedisStore::builder().deadline(Duration::from_millis(20)).connect("redis://127.0.0.1:6379")?;
+/// // What an outage means is said by a store around it, and by each policy.
+/// let store = Resilient::builder(redis).replicas(4).build()?;
+/// let api = Policy::gcra("api", "100/min").on(&store)?;
+/// # Ok(())
+/// # }
+/// ```
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis {
@@ -97,6 +248,24 @@ pub mod redis {
 }
 
 /// What a client is told: the header fields of every response, and the response to a request that is refused.
+///
+/// The defaults are both families of header fields and problem details (RFC 9457). Anything else is a closure:
+///
+/// ```
+/// use axum::{Router, response::{Html, IntoResponse}, routing::get};
+/// use sluicegate::respond::{HeaderFields, Refusal};
+/// use sluicegate::{MemoryStore, Policy, RateLimitExt, RateLimitLayer};
+///
+/// let limiter = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
+/// let limit = RateLimitLayer::builder(limiter)
+///     .headers(HeaderFields::Ietf)
+///     .respond(|refusal: &Refusal| (refusal.status(), Html("<h1>A moment, please</h1>")).into_response())
+///     .build()?;
+/// let app: Router = Router::new().route("/", get(|| async { "hello" })).rate_limit(limit);
+/// # Ok::<(), sluicegate::ConfigError>(())
+/// ```
+///
+/// `Retry-After` and `Cache-Control: no-store` are added to whatever a closure returns.
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub mod respond {

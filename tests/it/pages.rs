@@ -1,0 +1,106 @@
+//! The pages as a reader sees them: each block of code is pasted into a fresh crate, and compiles there.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The pages, from the root of the repository.
+const PAGES: [&str; 3] =
+    ["README.md", "crates/sluicegate/docs/migration.md", "crates/sluicegate/docs/outages.md"];
+
+/// The packages that the pages tell a reader to add, with the features that they name.
+const MANIFEST: &str = r#"[package]
+name = "pasted"
+version = "0.0.0"
+edition = "2024"
+
+[dependencies]
+axum = "0.8"
+sluicegate = { path = "ROOT/crates/sluicegate" }
+tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
+
+[workspace]
+"#;
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The blocks of Rust code on a page, as they are rendered, each with the number of its first line.
+fn blocks(page: &str) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(root().join(page)).expect("the page is there");
+    let (mut blocks, mut block) = (Vec::new(), None);
+    for (number, line) in text.lines().enumerate() {
+        block = match block.take() {
+            None if line.starts_with("```rust") => Some((number + 2, String::new())),
+            None => None,
+            Some(whole) if line.starts_with("```") => {
+                blocks.push(whole);
+                None
+            }
+            Some((first, text)) => Some((first, text + line + "\n")),
+        };
+    }
+    assert!(!blocks.is_empty(), "{page} has no code");
+    blocks
+}
+
+fn write(path: PathBuf, text: &str) {
+    fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder is made");
+    // A file that stays as it was is not compiled again.
+    if fs::read_to_string(&path).is_ok_and(|before| before == text) {
+        return;
+    }
+    fs::write(path, text).expect("the file is written");
+}
+
+#[test]
+fn no_block_has_a_line_that_only_rustdoc_hides() {
+    for page in PAGES {
+        for (first, block) in blocks(page) {
+            let shown = block.lines().position(|line| line == "#" || line.starts_with("# "));
+            assert_eq!(shown, None, "{page}:{first}: a reader who pastes this gets the line, too");
+        }
+    }
+}
+
+#[test]
+fn the_program_on_the_first_screen_of_the_readme_has_ten_lines_or_so() {
+    let (first, program) = blocks("README.md").swap_remove(0);
+    assert!(first < 45, "it begins in line {first}, below the first screen");
+    assert!(program.lines().count() <= 12, "{program}");
+    assert!(program.contains("fn main"), "it is no program:\n{program}");
+}
+
+#[test]
+fn every_block_compiles_when_it_is_pasted_into_a_fresh_crate() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pasted");
+    // Blocks of a former run, of a page that has fewer now.
+    fs::remove_dir_all(folder.join("src")).ok();
+    let mut modules = String::new();
+    for page in PAGES {
+        let name = Path::new(page).file_stem().and_then(|stem| stem.to_str()).expect("pages have names");
+        for (first, block) in blocks(page) {
+            let name = format!("{}_{first}", name.to_lowercase());
+            if block.contains("fn main()") {
+                write(folder.join(format!("src/bin/{name}.rs")), &block);
+            } else {
+                write(folder.join(format!("src/{name}.rs")), &block);
+                writeln!(modules, "mod {name};").expect("text takes text");
+            }
+        }
+    }
+    write(folder.join("src/lib.rs"), &format!("#![allow(dead_code)]\n{modules}"));
+    let root = root().canonicalize().expect("it is there");
+    write(folder.join("Cargo.toml"), &MANIFEST.replace("ROOT", &root.display().to_string()));
+    // The versions that everything else is tested with, so that nothing has to be looked up.
+    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).expect("the lock file is there");
+    let output = Command::new(env!("CARGO"))
+        .args(["check", "--offline", "--all-targets"])
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .current_dir(&folder)
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
