@@ -48,6 +48,7 @@ pub mod resilient;
 pub mod store;
 #[cfg(feature = "tokio")]
 mod wait;
+pub mod wrap;
 
 #[doc(inline)]
 pub use self::algorithm::Algorithm;

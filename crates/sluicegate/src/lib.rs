@@ -218,8 +218,10 @@ pub mod limiter {
 pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
-        Ask, DecidedBy, DecisionFuture, Limiters, Mode, PreparedPolicy, QuotaStatus, Registry, Store, Trace,
+        Ask, DecidedBy, DecisionFuture, Event, Limiters, Listener, Listeners, Mode, PreparedPolicy,
+        QuotaStatus, Registry, Store, Subject, Trace, Undecided,
     };
+    pub use sluicegate_core::wrap::{Within, Wrap};
 }
 
 /// The Redis store's settings: servers, deadline, TLS, pools, names of keys.

@@ -1,6 +1,7 @@
 //! The user's handle: [`RateLimiter`].
 
 mod handles;
+mod open;
 #[cfg(feature = "tokio")]
 #[cfg(test)]
 mod tests;
@@ -63,6 +64,20 @@ struct Handle {
     replacing: Mutex<()>,
     #[cfg(feature = "tokio")]
     queues: crate::wait::Queues,
+}
+
+impl Handle {
+    fn new(store: Arc<dyn Store>, first: PreparedPolicy) -> Self {
+        Self {
+            store,
+            current: ArcSwap::from_pointee(first.clone()),
+            first,
+            replacements: AtomicU64::new(0),
+            replacing: Mutex::new(()),
+            #[cfg(feature = "tokio")]
+            queues: crate::wait::Queues::default(),
+        }
+    }
 }
 
 impl RateLimiter {

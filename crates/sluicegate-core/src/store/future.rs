@@ -59,6 +59,23 @@ impl DecisionFuture {
     }
 }
 
+impl DecisionFuture {
+    /// The answer after `change`: at once if it is known, otherwise when it comes. For stores around stores, to look at an
+    /// answer or to make it another one.
+    ///
+    /// # Cancel safety
+    /// `change` never sees the answer of a future that is dropped before it came.
+    pub fn map(
+        self,
+        change: impl FnOnce(Result<Decision, StoreError>) -> Result<Decision, StoreError> + Send + 'static,
+    ) -> Self {
+        match self.now() {
+            Ok(result) => Self::ready(change(result)),
+            Err(pending) => Self::pending(async { change(pending.await) }),
+        }
+    }
+}
+
 impl Future for DecisionFuture {
     type Output = Result<Decision, StoreError>;
 

@@ -1,6 +1,7 @@
 //! Where state lives, and who decides: the [`Store`] trait, for authors of stores and of wrappers around them.
 
 mod ask;
+mod event;
 mod future;
 mod limiters;
 mod prepared;
@@ -9,6 +10,7 @@ mod registry;
 use std::sync::Arc;
 
 pub use self::ask::{Ask, Mode};
+pub use self::event::{Event, Listener, Listeners, Subject, Undecided};
 pub use self::future::DecisionFuture;
 pub use self::limiters::Limiters;
 pub use self::prepared::PreparedPolicy;
@@ -30,6 +32,9 @@ pub use crate::receipt::Trace;
 /// - Several asks for one bucket in one call see each other, in their order.
 /// - A decision that spends says how much took effect, by [`QuotaStatus::spending`](crate::store::QuotaStatus::spending).
 /// - A request's future may be dropped at any time, so nothing may be held between `decide` and the answer.
+/// - What `open` prepares and nobody ever asks for changes nothing: so several policies can be opened, all or none.
+///
+/// A store around a store is best written as a [`Wrap`](crate::wrap::Wrap), which forwards all of this.
 pub trait Store: Send + Sync + 'static {
     /// Prepares a policy: checks that this store can keep it exactly, and compiles what can be compiled once.
     ///
@@ -52,6 +57,24 @@ pub trait Store: Send + Sync + 'static {
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         _ = asks;
         1
+    }
+
+    /// A policy that was opened with `replaces` is in force now, and the old one is not: the second step, which a policy that
+    /// is opened and then dropped never takes. What `open` has prepared takes effect by being asked for, so there is nothing to
+    /// do here for most stores.
+    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        _ = (old, new, inherit);
+    }
+
+    /// Takes note of what never reaches [`decide`](Self::decide). By default it does not.
+    fn notice(&self, event: &Event<'_>) {
+        _ = event;
+    }
+
+    /// From now on this listener hears of the events that arise in this store: a store that is put around it hands its own
+    /// listener inward. By default no events arise.
+    fn listen(&self, listener: Arc<dyn Listener>) {
+        drop(listener);
     }
 
     /// The handles of this store, one per name: a field that starts as its default.

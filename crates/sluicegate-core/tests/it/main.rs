@@ -8,3 +8,4 @@ mod policy;
 mod resilient;
 mod support;
 mod wait;
+mod wrap;

@@ -3,4 +3,5 @@
 mod handles;
 mod refunds;
 mod replace;
+mod several;
 mod spent;

@@ -1,0 +1,218 @@
+//! Putting policies on a store, and replacing them there: one or several, all or none.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use super::handles::{find, insert};
+use super::{Handle, RateLimiter};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::policy::Policy;
+use crate::store::{Event, Inherit, PreparedPolicy, Store};
+
+impl RateLimiter {
+    /// Puts a policy on a store, or finds it there: a name that is open gives the handle that is open, with its buckets,
+    /// its queues, and the policy that has replaced this one since.
+    ///
+    /// # Errors
+    /// When the store cannot keep the policy exactly, or its name is in use there for a different one.
+    pub fn new(store: impl Into<Arc<dyn Store>>, policy: Policy) -> Result<Self, ConfigError> {
+        let all = put(&store.into(), vec![policy], None)?;
+        Ok(all.into_iter().next().expect("each policy has a handle"))
+    }
+
+    /// Puts several policies on a store, as [`new`](Self::new) does, all or none of them. The handles come in the order of the
+    /// policies.
+    ///
+    /// # Errors
+    /// When one of them cannot be opened, or two have the same name. Then none was opened.
+    pub fn open_all(
+        store: impl Into<Arc<dyn Store>>,
+        policies: impl IntoIterator<Item = Policy>,
+    ) -> Result<Vec<Self>, ConfigError> {
+        put(&store.into(), policies.into_iter().collect(), None)
+    }
+
+    /// Puts several policies on a store, all or none of them: a name that is not open is opened, and the policy of one that is
+    /// open is replaced, as [`replace`](Self::replace) does. For a file of rules that is read again.
+    ///
+    /// ```
+    /// use sluicegate_core::limiter::Inherit;
+    /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+    ///
+    /// let store = MemoryStore::new();
+    /// let login = Policy::gcra("login", "5/min").on(&store)?;
+    ///
+    /// let rules = [Policy::gcra("login", "9/min").build()?, Policy::gcra("search", "100/min").build()?];
+    /// let limiters = RateLimiter::replace_all(&store, rules, Inherit::Spent)?;
+    /// assert!(limiters[0].is(&login));
+    /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
+    ///
+    /// // A log is bounded on this store, so neither of these takes effect.
+    /// let rules = [Policy::gcra("login", "1/min").build()?, Policy::sliding_log("log", "999999/min").build()?];
+    /// assert!(RateLimiter::replace_all(&store, rules, Inherit::Spent).is_err());
+    /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the store cannot keep one of them, or two have the same name. Then nothing has changed.
+    pub fn replace_all(
+        store: impl Into<Arc<dyn Store>>,
+        policies: impl IntoIterator<Item = Policy>,
+        inherit: Inherit,
+    ) -> Result<Vec<Self>, ConfigError> {
+        put(&store.into(), policies.into_iter().collect(), Some(inherit))
+    }
+
+    /// Replaces the policy for everybody who names it on this store; `inherit` says how keys start under the new one. By an
+    /// equal policy it changes nothing, unless everybody is to start afresh. Accounts that are
+    /// [kept](Self::keep_accounts) stay kept.
+    ///
+    /// # Errors
+    /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.
+    pub fn replace(&self, policy: Policy, inherit: Inherit) -> Result<(), ConfigError> {
+        if let Some(replacement) = self.replacement(policy, inherit)? {
+            replacement.commit().tell(self.store());
+        }
+        Ok(())
+    }
+
+    /// From now on the store keeps account of what is given back, so that a refund is exact; see
+    /// [`PolicyBuilder::refunds`](crate::policy::PolicyBuilder::refunds).
+    ///
+    /// # Errors
+    /// When the store cannot keep it.
+    pub fn keep_accounts(&self) -> Result<(), ConfigError> {
+        if self.policy().gives_back() {
+            return Ok(());
+        }
+        let guard = self.replacing();
+        let policy = self.policy().with_refunds();
+        if let Some(replacement) = self.replacement_under(guard, policy, Inherit::Spent)? {
+            replacement.commit().tell(self.store());
+        }
+        Ok(())
+    }
+
+    fn replacing(&self) -> MutexGuard<'_, ()> {
+        self.0.replacing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prepares a replacement, of which nobody sees anything before it is committed. None if there is nothing to replace.
+    fn replacement(&self, policy: Policy, inherit: Inherit) -> Result<Option<Replacement<'_>>, ConfigError> {
+        self.replacement_under(self.replacing(), policy, inherit)
+    }
+
+    fn replacement_under<'a>(
+        &'a self,
+        one_at_a_time: MutexGuard<'a, ()>,
+        policy: Policy,
+        inherit: Inherit,
+    ) -> Result<Option<Replacement<'a>>, ConfigError> {
+        let old = self.0.current.load_full();
+        let loses_accounts = old.policy().gives_back() && !policy.gives_back();
+        let policy = if loses_accounts { policy.with_refunds() } else { policy };
+        if policy == **old.policy() && inherit != Inherit::Reset {
+            return Ok(None);
+        }
+        let new = self.0.store.open(Arc::new(policy), Some((&old, inherit)))?;
+        Ok(Some(Replacement { limiter: self, old, new, inherit, _one_at_a_time: one_at_a_time }))
+    }
+
+    /// What has to be replaced so that this handle serves whoever puts this policy on the store: nothing if it was opened by
+    /// that policy, or is replaced by it.
+    fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
+        let current = self.policy();
+        if !policy.is_like(self.0.first.policy()) && !policy.is_like(&current) {
+            return Err(crate::store::name_taken(&policy, &current));
+        }
+        if !policy.gives_back() || current.gives_back() {
+            return Ok(None);
+        }
+        let guard = self.replacing();
+        self.replacement_under(guard, self.policy().with_refunds(), Inherit::Spent)
+    }
+}
+
+/// A policy that is prepared to replace that of a handle, while no other replacement can.
+struct Replacement<'a> {
+    limiter: &'a RateLimiter,
+    old: Arc<PreparedPolicy>,
+    new: PreparedPolicy,
+    inherit: Inherit,
+    _one_at_a_time: MutexGuard<'a, ()>,
+}
+
+/// A replacement that has taken effect.
+struct Replaced {
+    old: Arc<PreparedPolicy>,
+    new: PreparedPolicy,
+    inherit: Inherit,
+}
+
+impl Replacement<'_> {
+    /// Puts it in force.
+    fn commit(self) -> Replaced {
+        let Self { limiter, old, new, inherit, .. } = self;
+        limiter.0.current.store(Arc::new(new.clone()));
+        // Release: whoever sees the count also sees the new policy.
+        limiter.0.replacements.fetch_add(1, Ordering::Release);
+        limiter.0.store.replaced(&old, &new, inherit);
+        Replaced { old, new, inherit }
+    }
+}
+
+impl Replaced {
+    /// To be called outside of all locks.
+    fn tell(&self, store: &Arc<dyn Store>) {
+        let (old, new) = (self.old.policy(), self.new.policy());
+        if !old.is_like(new) || self.inherit == Inherit::Reset {
+            store.notice(&Event::PolicyReplaced { old, new, inherit: self.inherit });
+        }
+    }
+}
+
+/// How one of several policies gets its handle.
+enum Step<'a> {
+    Open(PreparedPolicy),
+    Join(&'a RateLimiter, Option<Replacement<'a>>),
+}
+
+/// Puts policies on a store, all or none: first all that can fail, then what takes effect. With a way to inherit, a policy that
+/// is open under one of their names is replaced.
+fn put(
+    store: &Arc<dyn Store>,
+    policies: Vec<Policy>,
+    replace: Option<Inherit>,
+) -> Result<Vec<RateLimiter>, ConfigError> {
+    let mut names = HashSet::new();
+    if let Some(twice) = policies.iter().find(|policy| !names.insert(policy.name())) {
+        let problem = format!("two policies named {:?}: give each a name of its own", twice.name());
+        return Err(ConfigError::new(ConfigErrorKind::NameTaken, problem));
+    }
+    let mut open = store.limiters().lock();
+    let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
+    let steps = policies.into_iter().zip(&found).map(|(policy, found)| match (found, replace) {
+        (None, _) => store.open(Arc::new(policy), None).map(Step::Open),
+        (Some(handle), None) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
+        (Some(handle), Some(inherit)) => Ok(Step::Join(handle, handle.replacement(policy, inherit)?)),
+    });
+    let steps = steps.collect::<Result<Vec<Step<'_>>, ConfigError>>()?;
+    let mut news = Vec::new();
+    let limiters = steps.into_iter().map(|step| match step {
+        Step::Open(first) => {
+            let limiter = RateLimiter(Arc::new(Handle::new(Arc::clone(store), first)));
+            insert(&mut open, &limiter);
+            limiter
+        }
+        Step::Join(limiter, replacement) => {
+            news.extend(replacement.map(Replacement::commit));
+            limiter.clone()
+        }
+    });
+    let limiters = limiters.collect();
+    drop(open);
+    news.iter().for_each(|replaced| replaced.tell(store));
+    Ok(limiters)
+}

@@ -1,0 +1,159 @@
+//! What happens around decisions, and inside of stores: [`Event`], and the [`Listener`] that hears of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+
+use super::Inherit;
+use crate::error::StoreError;
+use crate::key::KeyRef;
+use crate::policy::Policy;
+
+/// Something that is worth a count or a line in a log, and is no decision.
+///
+/// Events go two ways. [`Store::notice`](crate::Store::notice) carries inward what never reaches
+/// [`Store::decide`](crate::Store::decide): a layer tells it once, to the store of its first limit. A [`Listener`] hears what
+/// arises inside of a store, such as a breaker that opens.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A request was let through or refused without asking a store.
+    Undecided(Subject<'a>, Undecided),
+    /// A request that waited for its turn has left.
+    TurnGivenUp(Subject<'a>),
+    /// A server has asked that calls to it pause for this long.
+    Paused(Subject<'a>, Duration),
+    /// A header that proxies write could not be used; the text names the fault.
+    ForwardedFault(&'a str),
+    /// A policy is in force in the place of an older one.
+    PolicyReplaced {
+        /// The policy that was in force before.
+        old: &'a Arc<Policy>,
+        /// The policy that is in force now.
+        new: &'a Arc<Policy>,
+        /// How the keys of the old one start under the new one.
+        inherit: Inherit,
+    },
+    /// A part of a store is left alone, for it has failed too often.
+    BreakerOpened {
+        /// The bit of [`Store::parts`](crate::Store::parts).
+        part: usize,
+        /// How long it is left alone.
+        pause: Duration,
+        /// The last failure.
+        error: &'a StoreError,
+    },
+    /// A part of a store is asked again.
+    BreakerClosed {
+        /// The bit of [`Store::parts`](crate::Store::parts).
+        part: usize,
+    },
+    /// All parts of a store were asked until now; from now on policies decide by what they say of an outage.
+    FallbackBegan,
+    /// All parts of a store are asked again.
+    FallbackEnded {
+        /// How long at least one of them was left alone.
+        lasted: Duration,
+    },
+    /// What was spent without the store was charged to it.
+    Settled {
+        /// How many debts were charged: one for each key and policy.
+        charged: usize,
+        /// How many are still owed.
+        left: usize,
+    },
+}
+
+/// Why no store was asked about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Undecided {
+    /// It is exempt from all limits.
+    Exempt,
+    /// It is refused whatever the limits say.
+    Blocked,
+    /// It has no key.
+    MissingKey,
+    /// Its tier is not known.
+    UnknownTier,
+    /// As many requests wait as may wait.
+    QueueFull,
+}
+
+/// What an [`Event`] is about, as far as that is known.
+///
+/// ```
+/// use sluicegate_core::Key;
+/// use sluicegate_core::store::{Event, Subject, Undecided};
+///
+/// let ada = Key::from("ada");
+/// let event = Event::Undecided(Subject::of("login").with_key(ada.as_ref()), Undecided::QueueFull);
+/// assert!(matches!(event, Event::Undecided(Subject { policy: Some("login"), .. }, Undecided::QueueFull)));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Subject<'a> {
+    /// The name of the policy.
+    pub policy: Option<&'a str>,
+    /// The key. It may be a secret: what is shown or kept of it is a digest, unless its kind is known.
+    pub key: Option<KeyRef<'a>>,
+}
+
+impl<'a> Subject<'a> {
+    /// The policy of this name.
+    pub fn of(policy: &'a str) -> Self {
+        Self { policy: Some(policy), key: None }
+    }
+
+    /// The same policy, and this key of it.
+    #[must_use]
+    pub fn with_key(self, key: KeyRef<'a>) -> Self {
+        Self { key: Some(key), ..self }
+    }
+}
+
+/// Hears of the events that arise inside of a store; see [`Store::listen`](crate::Store::listen).
+///
+/// # Contract
+/// It is called outside of all locks, by whichever thread meets the event, often in the middle of a request: so it must not
+/// block, and it counts rather than keeps what it cannot take at once.
+pub trait Listener: Send + Sync + 'static {
+    /// Something has happened.
+    fn event(&self, event: &Event<'_>);
+}
+
+impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Listener for F {
+    fn event(&self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
+/// The listeners of a store, for authors of stores in which events arise.
+#[derive(Default)]
+pub struct Listeners(ArcSwapOption<Vec<Arc<dyn Listener>>>);
+
+impl Listeners {
+    /// Adds one.
+    pub fn add(&self, listener: Arc<dyn Listener>) {
+        self.0.rcu(|all| {
+            let mut all = all.as_deref().cloned().unwrap_or_default();
+            all.push(Arc::clone(&listener));
+            Some(Arc::new(all))
+        });
+    }
+
+    /// Tells all of them, in the order in which they were added. To be called outside of all locks.
+    pub fn tell(&self, event: &Event<'_>) {
+        for listener in self.0.load_full().iter().flat_map(|all| all.iter()) {
+            listener.event(event);
+        }
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listeners").field(&self.0.load().as_ref().map_or(0, |all| all.len())).finish()
+    }
+}

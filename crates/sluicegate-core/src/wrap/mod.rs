@@ -1,0 +1,157 @@
+//! Stores around stores: a [`Wrap`] does one thing of its own, and the rest of a [`Store`] is done for it.
+//!
+//! A policy is prepared by every store that stands between its handle and the store that decides, so a store around a store
+//! has to open each policy within, to turn each ask into one of the store within, and to forward what it does not care
+//! about. A [`Wrap`] is spared all that: what it leaves out, the parts of a cluster, costs of each quota, receipts, events,
+//! listeners, replacements, goes through it unchanged.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//!
+//! use sluicegate_core::limiter::Inherit;
+//! use sluicegate_core::store::{Ask, DecisionFuture};
+//! use sluicegate_core::wrap::{Within, Wrap};
+//! use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter, Store};
+//!
+//! /// Counts what the store within refuses.
+//! struct CountsDenials {
+//!     within: Within,
+//!     denied: Arc<AtomicU64>,
+//! }
+//!
+//! impl Wrap for CountsDenials {
+//!     type Own = (); // it keeps nothing of a policy
+//!
+//!     fn within(&self) -> &Within {
+//!         &self.within
+//!     }
+//!
+//!     fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+//!         Ok(())
+//!     }
+//!
+//!     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+//!         let denied = Arc::clone(&self.denied);
+//!         self.within.decide(asks).map(move |result| {
+//!             if result.as_ref().is_ok_and(|decision| !decision.is_allowed()) {
+//!                 denied.fetch_add(1, Ordering::Relaxed);
+//!             }
+//!             result
+//!         })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let denied = Arc::new(AtomicU64::new(0));
+//! let store = CountsDenials { within: Within::new(MemoryStore::new()), denied: Arc::clone(&denied) };
+//! let login = RateLimiter::new(Arc::new(store) as Arc<dyn Store>, Policy::gcra("login", "5/min").build()?)?;
+//! for _ in 0..7 {
+//!     login.check("ada").await?;
+//! }
+//! assert_eq!(denied.load(Ordering::Relaxed), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When not to use it
+//! For a store that has a place of its own for its state, and for one that decides by several others: they implement
+//! [`Store`] itself.
+
+mod within;
+
+use std::sync::Arc;
+
+use self::within::Layered;
+pub use self::within::Within;
+use crate::error::ConfigError;
+use crate::limiter::Limiters;
+use crate::policy::Policy;
+use crate::store::{Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, Store};
+
+/// A store around a store. Whatever implements this is a [`Store`].
+pub trait Wrap: Send + Sync + 'static {
+    /// What it keeps of each policy itself: a cache, counters; `()` if it keeps nothing.
+    type Own: Send + Sync + 'static;
+
+    /// The store within.
+    fn within(&self) -> &Within<Self::Own>;
+
+    /// Makes what it keeps of a policy, before the store within opens it. With the one that the policy replaces, if it does.
+    ///
+    /// It must not change what is in force: when the store within refuses the policy, what was made here is dropped.
+    ///
+    /// # Errors
+    /// When it cannot keep the policy.
+    fn prepare(
+        &self,
+        policy: &Arc<Policy>,
+        replaces: Option<(&Self::Own, Inherit)>,
+    ) -> Result<Self::Own, ConfigError>;
+
+    /// Decides, as [`Store::decide`] does: by default the store within does.
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        self.within().decide(asks)
+    }
+
+    /// A policy is in force in the place of another one. The store within is told afterwards. By default there is nothing to do.
+    fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        _ = (old, new, inherit);
+    }
+
+    /// Takes note of an event that comes from outside. The store within is told afterwards. By default it does not.
+    fn observe(&self, event: &Event<'_>) {
+        _ = event;
+    }
+
+    /// From now on this listener hears of events that arise here. It is handed on to the store within. By default none arise.
+    fn tell(&self, listener: &Arc<dyn Listener>) {
+        _ = listener;
+    }
+}
+
+impl<W: Wrap> Store for W {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        let (old, how) = replaces.unzip();
+        let old = old.map(PreparedPolicy::replaced::<Layered<W::Own>>).transpose()?;
+        let old = old.as_deref().zip(how);
+        let own = self.prepare(&policy, old.map(|(old, how)| (&old.own, how)))?;
+        let inner = self.within().store().open(policy, old.map(|(old, how)| (&old.inner, how)))?;
+        Ok(PreparedPolicy::new(Arc::clone(inner.policy()), Arc::new(Layered { inner, own })))
+    }
+
+    #[inline]
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        self.ask(asks)
+    }
+
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        self.within().parts(asks)
+    }
+
+    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        self.hand_over(old, new, inherit);
+        if let (Ok(old), Ok(new)) = (self.within().inner(old), self.within().inner(new)) {
+            self.within().store().replaced(old, new, inherit);
+        }
+    }
+
+    fn notice(&self, event: &Event<'_>) {
+        self.observe(event);
+        self.within().store().notice(event);
+    }
+
+    fn listen(&self, listener: Arc<dyn Listener>) {
+        self.tell(&listener);
+        self.within().store().listen(listener);
+    }
+
+    fn limiters(&self) -> &Limiters {
+        self.within().limiters()
+    }
+}

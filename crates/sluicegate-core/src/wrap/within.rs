@@ -1,0 +1,103 @@
+//! The store that another one is around: [`Within`].
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::limiter::Limiters;
+use crate::store::{Ask, DecisionFuture, PreparedPolicy, Store};
+
+/// The store within another one, which keeps an `Own` of each policy.
+///
+/// It takes policies and asks of the outer store, and hands on those of the store within.
+pub struct Within<Own = ()> {
+    store: Arc<dyn Store>,
+    limiters: Limiters,
+    own: PhantomData<fn() -> Own>,
+}
+
+/// A policy as the outer store has prepared it.
+pub(super) struct Layered<Own> {
+    pub(super) inner: PreparedPolicy,
+    pub(super) own: Own,
+}
+
+impl<Own: Send + Sync + 'static> Within<Own> {
+    /// This store, as the one within another.
+    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+        Self { store: store.into(), limiters: Limiters::default(), own: PhantomData }
+    }
+
+    /// The store within.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Decides these asks of the outer store by the store within.
+    #[inline]
+    pub fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        if let [ask] = asks {
+            // Almost always it is one; it needs no list.
+            return match self.ask(*ask) {
+                Ok(ask) => self.store.decide(&[ask]),
+                Err(error) => DecisionFuture::ready(Err(error)),
+            };
+        }
+        match self.asks(asks) {
+            Ok(asks) => self.store.decide(&asks),
+            Err(error) => DecisionFuture::ready(Err(error)),
+        }
+    }
+
+    /// The parts of the store within that would decide these asks of the outer store.
+    pub fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        self.asks(asks).map_or(1, |asks| self.store.parts(&asks))
+    }
+
+    /// The ask of the outer store as one of the store within: with its key, its costs, its mode and its receipt.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::ForeignPolicy`] when its policy was opened on another store.
+    #[inline]
+    pub fn ask<'a>(&self, ask: Ask<'a>) -> Result<Ask<'a>, StoreError> {
+        self.inner(ask.policy()).map(|inner| ask.on(inner))
+    }
+
+    /// What is kept of this policy.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.
+    pub fn own<'a>(&self, policy: &'a PreparedPolicy) -> Result<&'a Own, StoreError> {
+        self.layered(policy).map(|layered| &layered.own)
+    }
+
+    /// The policy of the outer store as the store within has prepared it.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.
+    pub fn inner<'a>(&self, policy: &'a PreparedPolicy) -> Result<&'a PreparedPolicy, StoreError> {
+        self.layered(policy).map(|layered| &layered.inner)
+    }
+
+    pub(super) fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
+    fn asks<'a>(&self, asks: &[Ask<'a>]) -> Result<SmallVec<[Ask<'a>; 4]>, StoreError> {
+        asks.iter().map(|ask| self.ask(*ask)).collect()
+    }
+
+    #[expect(clippy::unused_self, reason = "the type says what the policy is layered with")]
+    fn layered<'a>(&self, policy: &'a PreparedPolicy) -> Result<&'a Layered<Own>, StoreError> {
+        policy.prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
+    }
+}
+
+impl<Own> fmt::Debug for Within<Own> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Within").finish_non_exhaustive()
+    }
+}
