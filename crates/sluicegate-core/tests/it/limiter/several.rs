@@ -100,7 +100,7 @@ fn two_that_open_and_replace_at_once_each_do_it_whole() {
                 let policies = five(limit + round % 2, round % 5 == 4);
                 RateLimiter::replace_all(Arc::clone(&store), policies, Inherit::Spent).ok()
             });
-            rounds.last().unwrap()
+            rounds.collect::<Vec<_>>().pop().unwrap()
         };
         let (one, other) = thread::scope(|scope| {
             let other = scope.spawn(|| put(20));
