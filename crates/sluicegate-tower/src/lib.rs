@@ -67,7 +67,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod call;
-mod guard;
+pub mod guard;
 pub mod in_flight;
 pub mod key;
 pub mod limits;

@@ -78,7 +78,7 @@ pub use sluicegate_tower::outgoing;
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{ClientIp, KeyExtractor, Limit, Meter, PeerIp, RateLimitLayer};
 #[cfg(feature = "tower")]
-pub use sluicegate_tower::{call, limits, rate_limit};
+pub use sluicegate_tower::{call, guard, limits, rate_limit};
 
 /// The store of `#[rate_limited]` handlers, and what it needs.
 ///

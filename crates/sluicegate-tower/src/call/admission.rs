@@ -1,4 +1,5 @@
-//! The way of a call to its turn: verdict, wait, and what the policy says when there is no verdict.
+//! The way of a call to its turn: decision, wait, and what the policy says when there is no decision.
+#![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,148 +10,131 @@ use std::time::Duration;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::{DecidedBy, DecisionFuture};
-use sluicegate_core::{Decision, Key, OnOutage, RateLimiter, StoreError};
+use sluicegate_core::{Decision, Key, OnExceeded, OnOutage, Outcome, RateLimiter, StoreError};
 
-use crate::call::error::CallError;
-use crate::guard::queue::{Place, Queue};
+use crate::call::CallError;
+use crate::guard::queue::Queue;
+use crate::guard::{Place, Step};
 use crate::rate_limit::shared::OnceASecond;
 
-/// What a limiter's answer means for a call.
-pub(crate) enum Admitted {
-    /// It goes on, having spent what the decision says, if there is one.
-    Go(Option<Decision>),
-    Refuse(Refused),
-    /// In a box, for it is large and rare.
-    Wait(Box<Admission>),
-}
-
-/// Why a call does not go on.
-pub(crate) enum Refused {
-    Limited(Box<Decision>),
-    Store(StoreError),
-    /// Its turn would come after this long.
-    QueueFull(Duration),
-}
-
-impl<E> From<Refused> for CallError<E> {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Limited(decision) => Self::Limited(decision),
-            Refused::Store(error) => Self::Store(error),
-            Refused::QueueFull(wait) => Self::QueueFull(wait),
-        }
-    }
-}
-
-/// A call whose verdict or turn has not come.
-pub(crate) struct Admission {
-    limiter: RateLimiter,
-    key: Key,
-    cost: u64,
-    step: Step,
-}
-
-enum Step {
-    Decision(DecisionFuture),
+/// A call whose decision or turn has not come.
+#[derive(Debug)]
+pub enum Admission {
+    /// In a box, for it is large.
+    Decision(Ask, Box<DecisionFuture>),
     Turn(Turn),
 }
 
-impl Admission {
-    /// Asks the limiter, and goes as far as it can without waiting. With a longest wait, the call waits for up to that;
-    /// without, as its policy says. It waits in this queue, where it may have a place already.
-    pub(crate) fn begin(
-        limiter: &RateLimiter,
-        key: Key,
-        cost: u64,
-        longest: Option<Duration>,
-        queue: &Queue,
-        place: &mut Option<Place>,
-    ) -> Admitted {
-        if cost == 0 {
+/// What a call asks of a limiter.
+#[derive(Debug)]
+pub struct Ask {
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
+    /// How long it waits for its turn, if not as its policy says.
+    pub(crate) longest: Option<Duration>,
+}
+
+/// The limiter that calls ask, and the queue that they wait in.
+#[derive(Clone, Copy)]
+pub(crate) struct Under<'a> {
+    pub(crate) limiter: &'a RateLimiter,
+    pub(crate) queue: &'a Queue,
+}
+
+/// What a call goes on with: what it has spent, if anything was decided.
+type Next<Res, E> = Step<Option<Decision>, Admission, Result<Res, CallError<E>>>;
+
+impl Under<'_> {
+    /// Asks the limiter, and goes as far as it can without waiting.
+    pub(crate) fn begin<Res, E>(self, ask: Ask, place: &mut Place) -> Next<Res, E> {
+        if ask.cost == 0 {
             // A key in debt has no room even for nothing.
-            return Admitted::Go(None);
+            return Step::Go(None);
         }
-        let verdict = match longest {
-            Some(longest) => limiter.reserve(&key, cost, longest),
-            None => limiter.check_cost(&key, cost),
+        let decision = match ask.longest {
+            Some(longest) => self.limiter.reserve(&ask.key, ask.cost, longest),
+            None => self.limiter.check_cost(&ask.key, ask.cost),
         };
-        match verdict.now() {
-            Ok(result) => judge(limiter, key, cost, result, queue, place),
-            Err(verdict) => {
-                let limiter = limiter.clone();
-                Admitted::Wait(Box::new(Self { limiter, key, cost, step: Step::Decision(verdict) }))
-            }
+        match decision.now() {
+            Ok(result) => self.decided(&ask, result, place),
+            Err(pending) => Step::Wait(Admission::Decision(ask, Box::new(pending))),
         }
     }
 
-    /// Waits for the verdict, and then for the turn.
-    pub(crate) fn poll(
-        &mut self,
+    /// Waits for the decision, and then for the turn.
+    pub(crate) fn poll<Res, E>(
+        self,
+        admission: &mut Admission,
+        place: &mut Place,
         cx: &mut Context<'_>,
-        queue: &Queue,
-        place: &mut Option<Place>,
-    ) -> Poll<Result<Option<Decision>, Refused>> {
-        loop {
-            match &mut self.step {
-                Step::Decision(verdict) => {
-                    let result = ready!(Pin::new(verdict).poll(cx));
-                    match judge(&self.limiter, self.key.clone(), self.cost, result, queue, place) {
-                        Admitted::Go(decision) => return Poll::Ready(Ok(decision)),
-                        Admitted::Refuse(refused) => return Poll::Ready(Err(refused)),
-                        Admitted::Wait(waiting) => self.step = waiting.step,
-                    }
-                }
-                Step::Turn(turn) => return Pin::new(turn).poll(cx).map(|decision| Ok(Some(decision))),
+    ) -> Poll<Next<Res, E>> {
+        match admission {
+            Admission::Decision(ask, decision) => {
+                let result = ready!(Pin::new(decision).poll(cx));
+                Poll::Ready(self.decided(ask, result, place))
             }
+            Admission::Turn(turn) => Pin::new(turn).poll(cx).map(|decision| Step::Go(Some(decision))),
         }
     }
-}
 
-fn judge(
-    limiter: &RateLimiter,
-    key: Key,
-    cost: u64,
-    result: Result<Decision, StoreError>,
-    queue: &Queue,
-    place: &mut Option<Place>,
-) -> Admitted {
-    let decision = match result {
-        Ok(decision) if decision.decided_by() == DecidedBy::Outage => {
-            let error = StoreError::new(StoreErrorKind::Unavailable);
-            return outage(limiter, error, !decision.is_allowed());
+    fn decided<Res, E>(
+        self,
+        ask: &Ask,
+        result: Result<Decision, StoreError>,
+        place: &mut Place,
+    ) -> Next<Res, E> {
+        let decision = match result {
+            Ok(decision) if decision.decided_by() == DecidedBy::Outage => {
+                let error = StoreError::new(StoreErrorKind::Unavailable);
+                return self.outage(error, !decision.is_allowed());
+            }
+            Ok(decision) => decision,
+            Err(error) => return self.outage(error, false),
+        };
+        if decision.is_allowed() && decision.delay().is_zero() {
+            return Step::Go(Some(decision));
         }
-        Ok(decision) => decision,
-        Err(error) => return outage(limiter, error, false),
-    };
-    if decision.is_allowed() && decision.delay().is_zero() {
-        return Admitted::Go(Some(decision));
-    }
-    let policy = limiter.policy();
-    if policy.is_shadow() {
-        tracing::debug!(policy = policy.name(), "a policy in shadow would have held a call back");
-        return Admitted::Go(None);
-    }
-    if !decision.is_allowed() {
-        return Admitted::Refuse(Refused::Limited(Box::new(decision)));
-    }
-    let delay = decision.delay();
-    let turn = Turn::new(decision, [(limiter.clone(), key.clone(), cost)]);
-    if !queue.enter(place) {
+        let policy = self.limiter.policy();
+        if policy.is_shadow() {
+            tracing::debug!(policy = policy.name(), "a policy in shadow would have held a call back");
+            return Step::Go(None);
+        }
+        let limits = [(self.limiter.clone(), ask.key.clone(), ask.cost)];
+        let longest = ask.longest.or_else(|| match policy.on_exceeded() {
+            OnExceeded::Wait { longest } => Some(longest),
+            _ => None,
+        });
+        let (turn, delay) = match (decision.outcome(), longest) {
+            (Outcome::Allowed, _) => {
+                let delay = decision.delay();
+                (Turn::new(decision, limits), delay)
+            }
+            (Outcome::Denied, Some(longest)) => match Turn::left(limits, longest) {
+                Some(turn) => (turn, decision.retry_after().unwrap_or_default()),
+                None => return refuse(CallError::Limited(Box::new(decision))),
+            },
+            _ => return refuse(CallError::Limited(Box::new(decision))),
+        };
+        if self.queue.enter(place) {
+            return Step::Wait(Admission::Turn(turn));
+        }
         // A turn that is dropped is given back.
-        return Admitted::Refuse(Refused::QueueFull(delay));
+        refuse(CallError::QueueFull(delay))
     }
-    let limiter = limiter.clone();
-    Admitted::Wait(Box::new(Admission { limiter, key, cost, step: Step::Turn(turn) }))
+
+    /// Nobody has decided: the policy says what happens then, unless the store has said so for it.
+    fn outage<Res, E>(self, error: StoreError, is_denied: bool) -> Next<Res, E> {
+        let policy = self.limiter.policy();
+        if !policy.is_shadow() && (is_denied || policy.on_outage() == OnOutage::Deny) {
+            return refuse(CallError::Store(error));
+        }
+        report(policy.name(), &error);
+        Step::Go(None)
+    }
 }
 
-/// Nobody has decided: the policy says what happens then, unless the store has said so for it.
-fn outage(limiter: &RateLimiter, error: StoreError, is_denied: bool) -> Admitted {
-    let policy = limiter.policy();
-    if !policy.is_shadow() && (is_denied || policy.on_outage() == OnOutage::Deny) {
-        return Admitted::Refuse(Refused::Store(error));
-    }
-    report(policy.name(), &error);
-    Admitted::Go(None)
+fn refuse<Res, E>(error: CallError<E>) -> Next<Res, E> {
+    Step::Refuse(Err(error))
 }
 
 /// Logs at most once a second that calls pass uncounted: an outage must not fill the disk as well.

@@ -100,20 +100,6 @@ impl<E> CallError<E> {
     }
 }
 
-#[cfg(feature = "outgoing")]
-impl CallError<Infallible> {
-    /// A refusal as that of any service.
-    pub(crate) fn of_call<E>(self) -> CallError<E> {
-        match self {
-            Self::Limited(decision) => CallError::Limited(decision),
-            Self::Store(error) => CallError::Store(error),
-            Self::HeldOff(wait) => CallError::HeldOff(wait),
-            Self::QueueFull(wait) => CallError::QueueFull(wait),
-            Self::Inner(never) => match never {},
-        }
-    }
-}
-
 impl<E: fmt::Display> fmt::Display for CallError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

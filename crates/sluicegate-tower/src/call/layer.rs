@@ -1,4 +1,4 @@
-//! The layer and the service: [`CallLimitLayer`] and [`CallLimit`].
+//! The layer: [`CallLimitLayer`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
-use tower_service::Service;
 
-use crate::call::future::Waiting;
-use crate::call::{Admission, Admitted, CallError, CallFuture, CallKey, WithCost};
-use crate::guard::inner::{for_later, inner_accessors};
+use crate::call::admission::{Admission, Ask, Under};
+use crate::call::key::WithCost;
+use crate::call::{CallError, CallKey};
 use crate::guard::queue::Queue;
+use crate::guard::{Gate, Guarded, Next, Place, sealed};
 
 /// Puts a limit in front of any service: jobs, database queries, messages. For HTTP, [`RateLimitLayer`] answers
 /// refused requests with a response; here a refusal is a [`CallError`].
@@ -44,25 +44,26 @@ use crate::guard::queue::Queue;
 /// ```
 ///
 /// [`RateLimitLayer`]: crate::RateLimitLayer
-pub struct CallLimitLayer<M> {
+pub struct CallLimitLayer<K> {
     limiter: RateLimiter,
-    meter: Arc<M>,
+    key: Arc<K>,
     queue: Queue,
 }
 
-impl<M> CallLimitLayer<M> {
-    /// A limit with buckets by the keys of `meter`: a closure from a request to its key, or a [`CallKey`].
-    pub fn new(limiter: RateLimiter, meter: M) -> Self {
-        Self { limiter, meter: Arc::new(meter), queue: Queue::default() }
+impl<K> CallLimitLayer<K> {
+    /// A limit with buckets by the keys of `key`: a closure from a request to its key, or a [`CallKey`].
+    pub fn new(limiter: RateLimiter, key: K) -> Self {
+        Self { limiter, key: Arc::new(key), queue: Queue::default() }
     }
 
     /// How many units a call spends. Default: what the [`CallKey`] says, which for a closure is 1.
-    pub fn cost<C, Req>(self, cost: C) -> CallLimitLayer<WithCost<M, C>>
+    pub fn cost<C, Req>(self, cost: C) -> CallLimitLayer<impl CallKey<Req>>
     where
+        K: CallKey<Req>,
         C: Fn(&Req) -> u64 + Send + Sync + 'static,
     {
-        let Self { limiter, meter, queue } = self;
-        CallLimitLayer { limiter, meter: Arc::new(WithCost { meter, cost }), queue }
+        let Self { limiter, key, queue } = self;
+        CallLimitLayer { limiter, key: Arc::new(WithCost { key, cost }), queue }
     }
 
     /// How many calls may wait for their turn at once, in all services of this layer together. One that comes when this
@@ -77,83 +78,60 @@ impl<M> CallLimitLayer<M> {
     pub fn waiting(&self) -> usize {
         self.queue.waiting()
     }
-}
 
-impl<M> Clone for CallLimitLayer<M> {
-    fn clone(&self) -> Self {
-        Self { limiter: self.limiter.clone(), meter: Arc::clone(&self.meter), queue: self.queue.clone() }
+    fn under(&self) -> Under<'_> {
+        Under { limiter: &self.limiter, queue: &self.queue }
     }
 }
 
-impl<S, M> Layer<S> for CallLimitLayer<M> {
-    type Service = CallLimit<S, M>;
+impl<K> Clone for CallLimitLayer<K> {
+    fn clone(&self) -> Self {
+        Self { limiter: self.limiter.clone(), key: Arc::clone(&self.key), queue: self.queue.clone() }
+    }
+}
+
+impl<S, K> Layer<S> for CallLimitLayer<K> {
+    type Service = Guarded<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Self { limiter, meter, queue } = self.clone();
-        CallLimit { inner, limiter, meter, queue }
+        Guarded::new(inner, self.clone())
     }
 }
 
-impl<M> fmt::Debug for CallLimitLayer<M> {
+impl<K> fmt::Debug for CallLimitLayer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallLimitLayer").field("limiter", &self.limiter).finish_non_exhaustive()
     }
 }
 
-/// A service behind a limit; made by [`CallLimitLayer`].
-///
-/// It is ready when the inner service is. Waiting for a turn happens in the future of the call, which gives up that
-/// readiness for as long as it waits.
-pub struct CallLimit<S, M> {
-    inner: S,
-    limiter: RateLimiter,
-    meter: Arc<M>,
-    queue: Queue,
-}
+impl<K> sealed::Sealed for CallLimitLayer<K> {}
 
-impl<S, M> CallLimit<S, M> {
-    inner_accessors!("The service behind the limit.");
-}
+impl<Req, Res, E, K: CallKey<Req>> Gate<Req, Res, E> for CallLimitLayer<K> {
+    type Response = Res;
+    type Error = CallError<E>;
+    type Wait = Admission;
+    type Pass = ();
 
-impl<S, M, Req> Service<Req> for CallLimit<S, M>
-where
-    S: Service<Req> + Clone,
-    M: CallKey<Req>,
-{
-    type Response = S::Response;
-    type Error = CallError<S::Error>;
-    type Future = CallFuture<S, Req>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx).map_err(CallError::Inner)
+    fn begin(&self, request: &Req, place: &mut Place) -> Next<Self, Req, Res, E> {
+        let ask = Ask { key: self.key.key(request), cost: self.key.cost(request), longest: None };
+        self.under().begin(ask, place).map(drop)
     }
 
-    fn call(&mut self, request: Req) -> Self::Future {
-        let (key, cost) = (self.meter.key(&request), self.meter.cost(&request));
-        let mut place = None;
-        match Admission::begin(&self.limiter, key, cost, None, &self.queue, &mut place) {
-            // Decided at once, so the value that was polled ready is called here, and nothing is cloned.
-            Admitted::Go(_) => CallFuture::calling(self.inner.call(request)),
-            Admitted::Refuse(refused) => CallFuture::refused(refused.into()),
-            Admitted::Wait(admission) => {
-                let waiting = Waiting { admission: Some(admission), place, queue: self.queue.clone() };
-                CallFuture::waiting(waiting, for_later(&mut self.inner), request)
-            }
-        }
+    fn poll(
+        &self,
+        wait: &mut Admission,
+        _: &Req,
+        place: &mut Place,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next<Self, Req, Res, E>> {
+        self.under().poll(wait, place, cx).map(|next| next.map(drop))
     }
-}
 
-impl<S: Clone, M> Clone for CallLimit<S, M> {
-    fn clone(&self) -> Self {
-        let Self { inner, limiter, meter, queue } = self;
-        let (inner, limiter, meter) = (inner.clone(), limiter.clone(), Arc::clone(meter));
-        Self { inner, limiter, meter, queue: queue.clone() }
+    fn after((): (), response: Res) -> Res {
+        response
     }
-}
 
-impl<S: fmt::Debug, M> fmt::Debug for CallLimit<S, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { inner, limiter, .. } = self;
-        f.debug_struct("CallLimit").field("inner", inner).field("limiter", limiter).finish_non_exhaustive()
+    fn failed(error: E) -> CallError<E> {
+        CallError::Inner(error)
     }
 }

@@ -2,12 +2,11 @@
 
 mod admission;
 mod error;
-mod future;
+mod key;
 mod layer;
-mod meter;
 
-pub(crate) use self::admission::{Admission, Admitted, Refused};
+#[cfg(feature = "outgoing")]
+pub(crate) use self::admission::{Admission, Ask, Under};
 pub use self::error::CallError;
-pub use self::future::CallFuture;
-pub use self::layer::{CallLimit, CallLimitLayer};
-pub use self::meter::{CallKey, WithCost};
+pub use self::key::CallKey;
+pub use self::layer::CallLimitLayer;

@@ -42,7 +42,7 @@ impl<F: Future + Unpin> Lookup<F> {
         &mut self,
         cx: &mut Context<'_>,
         waits: &Waits,
-        place: &mut Option<Place>,
+        place: &mut Place,
     ) -> Poll<Result<F::Output, RefusalReason<'static>>> {
         if let Poll::Ready(found) = Pin::new(&mut self.found).poll(cx) {
             return Poll::Ready(Ok(found));

@@ -1,5 +1,47 @@
-//! What all middleware of this crate has in common: the inner service, the bounded queue, lookups that end in time.
+//! What all layers of this crate have in common: the service and the future of a call that may have to wait.
+//!
+//! Each layer says what a call waits for, when it is refused, and what follows from its response. The rest stands here,
+//! once: only the service that was polled ready is called, a call that waits keeps no readiness from others and takes one
+//! of a bounded number of places, and one that is dropped gives back what it holds.
+//!
+//! ```
+//! use sluicegate_core::{MemoryStore, Policy};
+//! use sluicegate_tower::call::CallLimitLayer;
+//! use sluicegate_tower::guard::Guarded;
+//! use tower::{Layer, Service, ServiceExt};
+//!
+//! struct Job {
+//!     tenant: u64,
+//! }
+//!
+//! /// A service behind a layer has a name that can be written into a field: no box is needed.
+//! struct Office<S> {
+//!     printer: Guarded<S, CallLimitLayer<fn(&Job) -> u64>>,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pages = Policy::gcra("pages", "100/h").on(&MemoryStore::new())?;
+//! let layer = CallLimitLayer::new(pages, (|job: &Job| job.tenant) as fn(&Job) -> u64);
+//! let print = tower::service_fn(|_: Job| async { Ok::<_, std::io::Error>("printed") });
+//! let mut office = Office { printer: layer.layer(print) };
+//! assert_eq!(office.printer.ready().await?.call(Job { tenant: 7 }).await?, "printed");
+//! # Ok(())
+//! # }
+//! ```
 
+mod future;
+mod gate;
 pub(crate) mod inner;
 pub(crate) mod lookup;
 pub(crate) mod queue;
+mod service;
+
+pub use self::future::ResponseFuture;
+pub use self::gate::Gate;
+pub(crate) use self::gate::sealed;
+#[doc(hidden)]
+pub use self::gate::{Answer, Next, Step};
+#[doc(hidden)]
+pub use self::queue::Place;
+pub use self::service::Guarded;

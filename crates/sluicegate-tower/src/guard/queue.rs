@@ -1,18 +1,18 @@
-//! How many requests may wait at once.
+//! How many calls may wait at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The waiting requests of a layer, counted. Clones count together.
+/// The waiting calls of a layer, counted. Clones count together.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     longest: usize,
     waiting: Arc<AtomicUsize>,
 }
 
-/// A place in the queue; it is free again when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+/// The place in the queue of a call that has to wait, if it has one; it is free again when this is dropped.
+#[derive(Debug, Default)]
+pub struct Place(Option<Arc<AtomicUsize>>);
 
 impl Default for Queue {
     fn default() -> Self {
@@ -25,15 +25,15 @@ impl Queue {
         Self { longest, waiting: Arc::default() }
     }
 
-    /// Takes a place for a request that has none yet. Says whether it has one now.
-    pub(crate) fn enter(&self, place: &mut Option<Place>) -> bool {
-        if place.is_none() {
+    /// Takes a place for a call that has none yet. Says whether it has one now.
+    pub(crate) fn enter(&self, place: &mut Place) -> bool {
+        if place.0.is_none() {
             let one_more = |waiting| (waiting < self.longest).then_some(waiting + 1);
             // Relaxed: it is a count and guards nothing else.
             let entered = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-            *place = entered.ok().map(|_| Place(Arc::clone(&self.waiting)));
+            place.0 = entered.ok().map(|_| Arc::clone(&self.waiting));
         }
-        place.is_some()
+        place.0.is_some()
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -44,7 +44,9 @@ impl Queue {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Relaxed: as above.
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        if let Some(waiting) = &self.0 {
+            // Relaxed: as above.
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

@@ -13,8 +13,8 @@ use sluicegate_core::in_flight::{Acquire, NoPermit, Permit};
 use tokio::time::Sleep;
 use tower_service::Service;
 
+use crate::guard::Place;
 use crate::guard::lookup::Lookup;
-use crate::guard::queue::Place;
 use crate::in_flight::layer::Shared;
 use crate::in_flight::service::carry;
 use crate::in_flight::{HeldPermit, PermitBody};
@@ -25,7 +25,7 @@ use crate::respond::refusal::Respond;
 /// What a request has to wait for.
 pub(crate) enum Entry {
     /// With the place of a request that waits for its key.
-    Key(Lookup<Extraction>, Option<Place>),
+    Key(Lookup<Extraction>, Place),
     Permit(Acquire, Pin<Box<Sleep>>),
 }
 
@@ -43,7 +43,7 @@ impl Entry {
     pub(crate) fn begin<R: Respond<B>, B>(shared: &Shared<R>, request: RequestView<'_>) -> Next<B> {
         match shared.key.extract(request).now() {
             Ok(found) => found_key(shared, request, found),
-            Err(pending) => Next::Wait(Box::new(Self::Key(Lookup::new(pending), None))),
+            Err(pending) => Next::Wait(Box::new(Self::Key(Lookup::new(pending), Place::default()))),
         }
     }
 

@@ -10,10 +10,13 @@ use sluicegate_core::{Key, RateLimiter};
 use tokio::time::Instant;
 use tower_layer::Layer;
 
+use crate::call::Under;
+use crate::guard::Guarded;
 use crate::guard::queue::Queue;
 use crate::outgoing::advice::asked_wait;
 use crate::outgoing::holds::Holds;
-use crate::outgoing::{HttpWire, Outgoing, Wire, WireFn};
+use crate::outgoing::wire::WireFn;
+use crate::outgoing::{HttpWire, Wire};
 
 /// Makes a client wait: for its turn under a limit of ours, and for as long as a server asks to be left alone.
 ///
@@ -66,8 +69,13 @@ use crate::outgoing::{HttpWire, Outgoing, Wire, WireFn};
 /// Clients with types of the `http` crate work as they are. For those with types of their own, such as reqwest, see
 /// [`reading`](Self::reading). A client that follows redirects by itself is seen as one call, to the host that it was
 /// sent to first.
+///
+/// # Cancel safety
+/// A call that is dropped while it waits is not made, and its turn is given back. Dropped when the turn has come and the
+/// client is not ready, what was spent stays spent. Dropped later, what the server says about its limits is lost with the
+/// response.
 pub struct OutgoingLayer<W = HttpWire> {
-    shared: Shared<W>,
+    pub(crate) shared: Arc<Shared<W>>,
 }
 
 /// What all services of a layer share.
@@ -86,15 +94,7 @@ impl OutgoingLayer {
     pub fn new() -> Self {
         Self::with_wire(HttpWire)
     }
-}
 
-impl Default for OutgoingLayer {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<K, H> OutgoingLayer<WireFn<K, H>> {
     /// A layer for a client with types of its own: `key` says whom a request goes to, `head` reads a response.
     ///
     /// ```
@@ -107,44 +107,50 @@ impl<K, H> OutgoingLayer<WireFn<K, H>> {
     /// );
     /// let client = ServiceBuilder::new().layer(layer).service(reqwest::Client::new());
     /// ```
-    pub fn reading<Req, Res, Q>(key: K, head: H) -> Self
+    pub fn reading<Req, Res, Q>(
+        key: impl Fn(&Req) -> Q + Send + Sync + 'static,
+        head: impl Fn(&Res) -> (StatusCode, &HeaderMap) + Send + Sync + 'static,
+    ) -> OutgoingLayer<impl Wire<Req, Res>>
     where
-        K: Fn(&Req) -> Q + Send + Sync + 'static,
         Q: Into<Key>,
-        H: Fn(&Res) -> (StatusCode, &HeaderMap) + Send + Sync + 'static,
     {
-        Self::with_wire(WireFn { key, head })
+        OutgoingLayer::with_wire(WireFn { key, head })
+    }
+}
+
+impl Default for OutgoingLayer {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl<W> OutgoingLayer<W> {
     /// A layer that reads requests and responses with `wire`.
     pub fn with_wire(wire: W) -> Self {
-        Self {
-            shared: Shared {
-                wire: Arc::new(wire),
-                limiter: None,
-                longest: Duration::from_secs(30),
-                queue: Queue::default(),
-                heeded: Duration::from_secs(3_600),
-                clock: Arc::new(SystemClock::new()),
-                holds: Arc::default(),
-            },
-        }
+        let shared = Shared {
+            wire: Arc::new(wire),
+            limiter: None,
+            longest: Duration::from_secs(30),
+            queue: Queue::default(),
+            heeded: Duration::from_secs(3_600),
+            clock: Arc::new(SystemClock::new()),
+            holds: Arc::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// A limit of ours, with a bucket for each host: calls wait their turn, first come, first served, whatever the policy
     /// does with what exceeds it. Default: none.
     #[must_use]
     pub fn limit(mut self, limiter: RateLimiter) -> Self {
-        self.shared.limiter = Some(limiter);
+        Arc::make_mut(&mut self.shared).limiter = Some(limiter);
         self
     }
 
     /// How long a call may wait in all before it is made; one that would have to wait longer fails at once. Default: 30 s.
     #[must_use]
     pub fn longest_wait(mut self, longest: Duration) -> Self {
-        self.shared.longest = longest;
+        Arc::make_mut(&mut self.shared).longest = longest;
         self
     }
 
@@ -153,14 +159,14 @@ impl<W> OutgoingLayer<W> {
     /// Default: 10,000.
     #[must_use]
     pub fn longest_queue(mut self, calls: usize) -> Self {
-        self.shared.queue = Queue::up_to(calls);
+        Arc::make_mut(&mut self.shared).queue = Queue::up_to(calls);
         self
     }
 
     /// How long the word of a server counts, for some ask to be left alone for years. Default: an hour.
     #[must_use]
     pub fn heed_up_to(mut self, longest: Duration) -> Self {
-        self.shared.heeded = longest;
+        Arc::make_mut(&mut self.shared).heeded = longest;
         self
     }
 
@@ -168,7 +174,7 @@ impl<W> OutgoingLayer<W> {
     /// count from the Unix epoch. Default: [`SystemClock`].
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.shared.clock = Arc::new(clock);
+        Arc::make_mut(&mut self.shared).clock = Arc::new(clock);
         self
     }
 
@@ -180,15 +186,15 @@ impl<W> OutgoingLayer<W> {
 
 impl<W> Clone for OutgoingLayer<W> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<S, W> Layer<S> for OutgoingLayer<W> {
-    type Service = Outgoing<S, W>;
+    type Service = Guarded<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Outgoing::new(inner, Arc::new(self.shared.clone()))
+        Guarded::new(inner, self.clone())
     }
 }
 
@@ -199,6 +205,11 @@ impl<W> fmt::Debug for OutgoingLayer<W> {
 }
 
 impl<W> Shared<W> {
+    /// The limit of ours, if there is one.
+    pub(crate) fn under(&self) -> Option<Under<'_>> {
+        self.limiter.as_ref().map(|limiter| Under { limiter, queue: &self.queue })
+    }
+
     /// Takes note of what a response says.
     pub(crate) fn heed<Req, Res>(&self, key: &Key, response: &Res)
     where

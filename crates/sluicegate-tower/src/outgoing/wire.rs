@@ -1,7 +1,5 @@
 //! What the layer reads of requests and responses: [`Wire`].
 
-use std::fmt;
-
 use http::header::HOST;
 use http::{HeaderMap, Request, Response, StatusCode};
 use sluicegate_core::Key;
@@ -45,9 +43,8 @@ impl<B, ResB> Wire<Request<B>, Response<ResB>> for HttpWire {
     }
 }
 
-/// Two closures that read requests and responses; see [`OutgoingLayer::reading`](crate::outgoing::OutgoingLayer::reading).
-#[derive(Clone, Copy)]
-pub struct WireFn<K, H> {
+/// Two closures that read requests and responses.
+pub(crate) struct WireFn<K, H> {
     pub(crate) key: K,
     pub(crate) head: H,
 }
@@ -64,11 +61,5 @@ where
 
     fn head<'a>(&self, response: &'a Res) -> (StatusCode, &'a HeaderMap) {
         (self.head)(response)
-    }
-}
-
-impl<K, H> fmt::Debug for WireFn<K, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WireFn").finish_non_exhaustive()
     }
 }

@@ -10,8 +10,8 @@ use sluicegate_core::Key;
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::DecisionFuture;
 
+use crate::guard::Place;
 use crate::guard::lookup::Lookup;
-use crate::guard::queue::Place;
 use crate::key::missing::OnMissingKey;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::limits::conditions::{Asking, Choice};
@@ -31,7 +31,7 @@ pub(crate) struct Gate {
     pub(crate) tried: Vec<Asked>,
     pub(crate) trials: Vec<Arc<Trial>>,
     /// The place of a request that has to wait, for as long as it is not called.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Place,
     /// The limit that comes next.
     next: usize,
 }

@@ -13,7 +13,8 @@ use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy, QuotaStatus};
 use sluicegate_core::{ConfigError, Decision, Key, OnOutage, Outcome, Policy, Store};
-use sluicegate_tower::call::{CallError, CallKey, CallLimit, CallLimitLayer};
+use sluicegate_tower::call::{CallError, CallKey, CallLimitLayer};
+use sluicegate_tower::guard::Guarded;
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -31,7 +32,7 @@ fn job(tenant: &'static str, pages: u64) -> Job {
 }
 
 /// A printer behind a limit on pages.
-fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl CallKey<Job>>, Strict) {
+fn printer(limiter: RateLimiter) -> (Guarded<Strict, CallLimitLayer<impl CallKey<Job>>>, Strict) {
     let printer = Strict::default();
     let layer = CallLimitLayer::new(limiter, |job: &Job| job.tenant).cost(|job: &Job| job.pages);
     (layer.layer(printer.clone()), printer)
@@ -39,7 +40,7 @@ fn printer(limiter: RateLimiter) -> (CallLimit<Strict, impl CallKey<Job>>, Stric
 
 type Outcomes = Result<http::Response<crate::support::Body>, CallError<Infallible>>;
 
-async fn print<M: CallKey<Job>>(printer: &CallLimit<Strict, M>, job: Job) -> Outcomes {
+async fn print<M: CallKey<Job>>(printer: &Guarded<Strict, CallLimitLayer<M>>, job: Job) -> Outcomes {
     printer.clone().oneshot(job).await
 }
 

@@ -1,6 +1,5 @@
 //! Whose bucket a call spends from, and how much: [`CallKey`].
 
-use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::Key;
@@ -48,28 +47,22 @@ where
     }
 }
 
-/// The keys of one meter with costs from a closure; see [`CallLimitLayer::cost`](crate::call::CallLimitLayer::cost).
-pub struct WithCost<M, C> {
-    pub(crate) meter: Arc<M>,
+/// The keys of one, with costs from a closure.
+pub(crate) struct WithCost<K, C> {
+    pub(crate) key: Arc<K>,
     pub(crate) cost: C,
 }
 
-impl<M, C, Req> CallKey<Req> for WithCost<M, C>
+impl<K, C, Req> CallKey<Req> for WithCost<K, C>
 where
-    M: CallKey<Req>,
+    K: CallKey<Req>,
     C: Fn(&Req) -> u64 + Send + Sync + 'static,
 {
     fn key(&self, request: &Req) -> Key {
-        self.meter.key(request)
+        self.key.key(request)
     }
 
     fn cost(&self, request: &Req) -> u64 {
         (self.cost)(request)
-    }
-}
-
-impl<M, C> fmt::Debug for WithCost<M, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WithCost").finish_non_exhaustive()
     }
 }

@@ -1,0 +1,91 @@
+//! What differs from layer to layer: [`Gate`].
+
+use std::task::{Context, Poll};
+
+use crate::guard::Place;
+
+/// What a layer of this crate does with a call: what has to happen before it is made, and what follows from its response.
+///
+/// All else is the same for all of them, and is that of [`Guarded`](crate::guard::Guarded) and
+/// [`ResponseFuture`](crate::guard::ResponseFuture).
+pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
+    /// What the caller gets of a response of the service inside, and of a call that is refused.
+    type Response;
+    /// What the caller gets of an error of the service inside.
+    type Error;
+    /// What a call has to wait for.
+    type Wait;
+    /// What a call that may be made keeps until its response.
+    type Pass;
+
+    /// Goes as far as it can without waiting. A call that has to wait takes a place in the layer's queue.
+    #[doc(hidden)]
+    fn begin(&self, request: &Req, place: &mut Place) -> Next<Self, Req, Res, E>;
+
+    /// Waits for one thing, and goes on from there as far as it can.
+    #[doc(hidden)]
+    fn poll(
+        &self,
+        wait: &mut Self::Wait,
+        request: &Req,
+        place: &mut Place,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next<Self, Req, Res, E>>;
+
+    /// A call that has waited is about to be made, for the service is ready. `Some` takes back that it may be.
+    #[doc(hidden)]
+    fn reconsider(&self, pass: &mut Self::Pass, place: &mut Place) -> Option<Next<Self, Req, Res, E>> {
+        _ = (pass, place);
+        None
+    }
+
+    /// The call is made now: the last moment to write something into the request.
+    #[doc(hidden)]
+    fn enter(&self, pass: &mut Self::Pass, request: &mut Req) {
+        _ = (pass, request);
+    }
+
+    /// The service has answered.
+    #[doc(hidden)]
+    fn after(pass: Self::Pass, response: Res) -> Self::Response;
+
+    /// The service has failed, before the call or at it.
+    #[doc(hidden)]
+    fn failed(error: E) -> Self::Error;
+}
+
+/// What a step of a call through a [`Gate`] leads to.
+pub type Next<G, Req, Res, E> =
+    Step<<G as Gate<Req, Res, E>>::Pass, <G as Gate<Req, Res, E>>::Wait, Answer<G, Req, Res, E>>;
+
+/// What the caller gets.
+pub type Answer<G, Req, Res, E> = Result<<G as Gate<Req, Res, E>>::Response, <G as Gate<Req, Res, E>>::Error>;
+
+/// What a step leads to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Step<P, W, A> {
+    /// On to the service.
+    Go(P),
+    /// Something has to be waited for.
+    Wait(W),
+    /// The service is not called, and this is what the caller gets.
+    Refuse(A),
+}
+
+impl<P, W, A> Step<P, W, A> {
+    /// The same step, with something else to keep of a call that may be made.
+    pub(crate) fn map<Q>(self, pass: impl FnOnce(P) -> Q) -> Step<Q, W, A> {
+        match self {
+            Self::Go(passed) => Step::Go(pass(passed)),
+            Self::Wait(wait) => Step::Wait(wait),
+            Self::Refuse(answer) => Step::Refuse(answer),
+        }
+    }
+}
+
+pub(crate) mod sealed {
+    /// The layers of this crate are the gates that there are.
+    #[expect(unnameable_types, reason = "so that there are no others")]
+    pub trait Sealed {}
+}

@@ -1,0 +1,142 @@
+//! The way of a call that goes out: until the server can be called, until its turn, and what its response says.
+#![expect(unnameable_types, reason = "they are parts of a future that has a name")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::{Decision, Key};
+use tokio::time::{Instant, Sleep};
+
+use crate::call::{Admission, Ask, CallError};
+use crate::guard::{Gate, Next, Place, Step, sealed};
+use crate::outgoing::layer::Shared;
+use crate::outgoing::{OutgoingLayer, Wire};
+
+/// A call before it is made.
+#[derive(Clone, Debug)]
+pub struct Departure {
+    key: Key,
+    /// The last moment at which it may be made.
+    latest: Instant,
+}
+
+/// What a call waits for.
+#[derive(Debug)]
+pub enum Wait {
+    /// The server wants to be left alone.
+    Hold(Departure, Pin<Box<Sleep>>),
+    /// Its turn under a limit of ours.
+    Turn(Departure, Admission),
+}
+
+/// A call that may be made.
+#[derive(Debug)]
+pub struct Departed<W> {
+    departure: Departure,
+    /// What it has spent under a limit of ours.
+    receipt: Option<Receipt>,
+    shared: Arc<Shared<W>>,
+}
+
+type Led<W, Res, E> = Step<Departed<W>, Wait, Result<Res, CallError<E>>>;
+
+impl Departure {
+    fn new(key: Key, longest: Duration) -> Self {
+        let now = Instant::now();
+        // What cannot be represented is a long time.
+        let latest = now.checked_add(longest).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30));
+        Self { key, latest }
+    }
+
+    /// Goes as far as it can without waiting: first until the server can be called, then for a turn, so that those who
+    /// waited for the same server do not all go at once.
+    fn depart<W, Res, E>(self, shared: &Arc<Shared<W>>, place: &mut Place) -> Led<W, Res, E> {
+        let now = Instant::now();
+        if let Some(until) = shared.holds.until(&self.key, now) {
+            return match until {
+                until if until > self.latest => Step::Refuse(Err(CallError::HeldOff(until - now))),
+                until if !shared.queue.enter(place) => Step::Refuse(Err(CallError::QueueFull(until - now))),
+                until => Step::Wait(Wait::Hold(self, Box::pin(tokio::time::sleep_until(until)))),
+            };
+        }
+        let Some(under) = shared.under() else { return Step::Go(self.departed(shared, None)) };
+        let longest = Some(self.latest.saturating_duration_since(now));
+        let next = under.begin(Ask { key: self.key.clone(), cost: 1, longest }, place);
+        self.turned(shared, next)
+    }
+
+    /// Goes on with the turn, or waits for it.
+    fn turned<W, Res, E>(
+        self,
+        shared: &Arc<Shared<W>>,
+        next: Step<Option<Decision>, Admission, Result<Res, CallError<E>>>,
+    ) -> Led<W, Res, E> {
+        match next {
+            Step::Go(decision) => Step::Go(self.departed(shared, decision)),
+            Step::Wait(admission) => Step::Wait(Wait::Turn(self, admission)),
+            Step::Refuse(answer) => Step::Refuse(answer),
+        }
+    }
+
+    fn departed<W>(self, shared: &Arc<Shared<W>>, decision: Option<Decision>) -> Departed<W> {
+        let receipt = decision.and_then(|mut decision| decision.take_receipt(0));
+        Departed { departure: self, receipt, shared: Arc::clone(shared) }
+    }
+}
+
+impl<W> sealed::Sealed for OutgoingLayer<W> {}
+
+impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
+    type Response = Res;
+    type Error = CallError<E>;
+    type Wait = Wait;
+    type Pass = Departed<W>;
+
+    fn begin(&self, request: &Req, place: &mut Place) -> Next<Self, Req, Res, E> {
+        Departure::new(self.shared.wire.key(request), self.shared.longest).depart(&self.shared, place)
+    }
+
+    fn poll(
+        &self,
+        wait: &mut Wait,
+        _: &Req,
+        place: &mut Place,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next<Self, Req, Res, E>> {
+        Poll::Ready(match wait {
+            Wait::Hold(departure, sleep) => {
+                ready!(sleep.as_mut().poll(cx));
+                departure.clone().depart(&self.shared, place)
+            }
+            Wait::Turn(departure, admission) => {
+                let Some(under) = self.shared.under() else { return Poll::Pending };
+                let next = ready!(under.poll(admission, place, cx));
+                departure.clone().turned(&self.shared, next)
+            }
+        })
+    }
+
+    fn reconsider(&self, pass: &mut Departed<W>, place: &mut Place) -> Option<Next<Self, Req, Res, E>> {
+        let Departed { departure, receipt, shared } = pass;
+        shared.holds.until(&departure.key, Instant::now())?;
+        // The server has had enough in the meantime: this turn is of no use.
+        if let (Some(limiter), Some(mut receipt)) = (&shared.limiter, receipt.take()) {
+            // The store begins with it at once; nobody has to wait for its answer.
+            drop(limiter.refund_of(&mut receipt, &departure.key, 1));
+        }
+        Some(departure.clone().depart(shared, place))
+    }
+
+    fn after(pass: Departed<W>, response: Res) -> Res {
+        pass.shared.heed::<Req, _>(&pass.departure.key, &response);
+        response
+    }
+
+    fn failed(error: E) -> CallError<E> {
+        CallError::Inner(error)
+    }
+}
