@@ -4,8 +4,6 @@
 //! One thread of ours asks, and a `redis-server` that is started for this answers; both on the same machine.
 
 mod harness;
-#[path = "../servers/mod.rs"]
-mod servers;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,11 +15,11 @@ use sluicegate::algorithm::{Anchor, Refill};
 use sluicegate::store::DecisionFuture;
 use sluicegate::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
+use sluicegate_tests::servers::{self, Server};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::harness::{Aim, Bench, Row};
-use crate::servers::Server;
 
 /// What a limiter has to do at least.
 const MINIMAL: &str = "local old = redis.call('GET', KEYS[1])

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use sluicegate_core::Policy;
 use sluicegate_core::store::DecidedBy;
+use sluicegate_tests::servers::run;
+use sluicegate_tests::servers::skewed::Skewed;
 
 use crate::harness::{Excuse, NOTHING, Setup};
 use crate::load::{KEYS, Kind, key};
 use crate::machine::turn;
-use crate::servers::run;
-use crate::skewed::Skewed;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use sluicegate_core::Policy;
 use sluicegate_core::store::DecidedBy;
+use sluicegate_tests::servers::deployments::Cluster;
+use sluicegate_tests::servers::{Server, eventually};
 
-use crate::deployments::Cluster;
 use crate::harness::{Excuse, Findings, NOTHING, Rig, Setup};
 use crate::load::{KEYS, Record, key};
 use crate::machine::turn;
-use crate::servers::{Server, eventually};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -23,41 +23,19 @@ const FAILOVER: Excuse =
 /// Nodes answer for their own slots, whatever has become of the others.
 const PARTIAL: [&str; 2] = ["--cluster-require-full-coverage", "no"];
 
-impl Cluster {
-    /// Whether a node sees three masters that work.
-    fn is_whole_for(node: &Server) -> bool {
-        let nodes: String = node.run("CLUSTER NODES");
-        let info: String = node.run("CLUSTER INFO");
-        let works = |line: &&str| line.contains("master") && !line.contains("fail");
-        nodes.lines().filter(works).count() == 3 && info.contains("cluster_slots_ok:16384")
-    }
-
-    fn id_of(node: &Server) -> String {
-        node.run("CLUSTER MYID")
-    }
-
-    /// The replica of one of the first three nodes.
-    fn replica_of(&self, master: usize) -> &Server {
-        let id = Self::id_of(&self.nodes[master]);
-        let nodes: String = self.nodes[master].run("CLUSTER NODES");
-        let line = nodes.lines().find(|line| line.contains("slave") && line.contains(&id)).unwrap();
-        self.nodes.iter().find(|node| line.contains(&format!(":{}@", node.port()))).unwrap()
-    }
-
-    /// On which of the first three nodes each key of the load lives.
-    fn homes(&self, rig: &Rig) -> Vec<usize> {
-        let limiter = Policy::gcra("home", "1000/day").on(rig.patient()).unwrap();
-        let count = |node: &Server| node.run::<Vec<String>>("KEYS *:home:*").len();
-        let mut counts: Vec<_> = self.nodes[..3].iter().map(count).collect();
-        let mut home = |index| {
-            rig.block_on(limiter.check(key(index))).expect("the store decides");
-            let grown =
-                (0..3).find(|node| count(&self.nodes[*node]) > counts[*node]).expect("some node has it");
-            counts[grown] += 1;
-            grown
-        };
-        (0..KEYS).map(&mut home).collect()
-    }
+/// On which of the first three nodes each key of the load lives.
+fn homes(cluster: &Cluster, rig: &Rig) -> Vec<usize> {
+    let limiter = Policy::gcra("home", "1000/day").on(rig.patient()).unwrap();
+    let count = |node: &Server| node.run::<Vec<String>>("KEYS *:home:*").len();
+    let mut counts: Vec<_> = cluster.nodes[..3].iter().map(count).collect();
+    let mut home = |index| {
+        rig.block_on(limiter.check(key(index))).expect("the store decides");
+        let grown =
+            (0..3).find(|node| count(&cluster.nodes[*node]) > counts[*node]).expect("some node has it");
+        counts[grown] += 1;
+        grown
+    };
+    (0..KEYS).map(&mut home).collect()
 }
 
 /// Of the requests for keys that live elsewhere than on the first node, from some time after the fault on for so long:
@@ -74,7 +52,7 @@ fn f40_a_killed_master_is_followed_by_its_replica() {
     let _turn = turn();
     let mut cluster = Cluster::start(&PARTIAL);
     let rig = Setup::at(cluster.url()).start();
-    let homes = cluster.homes(&rig);
+    let homes = homes(&cluster, &rig);
     rig.fault(|| cluster.nodes[0].stop());
     eventually("the replica is a master", || Cluster::is_whole_for(&cluster.nodes[1]));
     rig.heal(|| ());
@@ -164,7 +142,7 @@ fn f43_a_slot_that_moves_under_load_decides_as_before() {
 fn without_a_shard(options: &[&str], time: Duration) -> (Findings, Vec<usize>) {
     let cluster = Cluster::start(options);
     let rig = Setup::at(cluster.url()).start();
-    let homes = cluster.homes(&rig);
+    let homes = homes(&cluster, &rig);
     let replica = cluster.replica_of(0);
     rig.fault(|| {
         replica.signal("STOP");
@@ -230,7 +208,7 @@ fn f46_a_script_that_one_node_lost_is_sent_to_that_node_alone() {
     let _turn = turn();
     let cluster = Cluster::start(&[]);
     let rig = Setup::at(cluster.url()).start();
-    let homes = cluster.homes(&rig);
+    let homes = homes(&cluster, &rig);
     // Shorter than the time after which the others would miss it.
     rig.fault(|| {
         cluster.nodes[0].signal("STOP");

@@ -8,11 +8,11 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::servers::Server;
 
 use crate::harness::{Excuse, NOTHING, Rig, Setup};
 use crate::machine::{Turn, turn};
 use crate::proxy::{Door, Flow, Proxy};
-use crate::servers::Server;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

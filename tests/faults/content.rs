@@ -6,11 +6,11 @@ use std::time::Duration;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{MemoryStore, Policy, RateLimiter, Resilient};
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::servers::{Server, run};
 
 use crate::harness::{Excuse, NOTHING, Setup};
 use crate::machine::turn;
 use crate::proxy::{Flow, Proxy};
-use crate::servers::{Server, run};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -5,8 +5,6 @@ mod clocks;
 mod cluster;
 mod connection;
 mod content;
-#[path = "../servers/deployments.rs"]
-mod deployments;
 mod harness;
 mod load;
 mod logs;
@@ -18,8 +16,4 @@ mod proof;
 mod proxy;
 mod sentinel;
 mod server;
-#[path = "../servers/mod.rs"]
-mod servers;
-#[path = "../servers/skewed.rs"]
-mod skewed;
 mod tls;

@@ -3,9 +3,10 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use sluicegate_tests::servers::Server;
+
 use crate::harness::{Excuse, NOTHING, Setup};
 use crate::machine::turn;
-use crate::servers::Server;
 
 const HOSTS: &str = "/etc/hosts";
 

@@ -10,12 +10,12 @@ use sluicegate_core::resilient::BreakerState;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::servers::{Server, run};
 
 use crate::harness::{Excuse, Findings, NOTHING, Setup};
 use crate::load::{KEYS, Kind};
 use crate::machine::turn;
 use crate::oracle::Admission;
-use crate::servers::{Server, run};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

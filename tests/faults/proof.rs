@@ -4,10 +4,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use sluicegate_core::resilient::BreakerSettings;
+use sluicegate_tests::servers::Server;
 
 use crate::harness::{Excuse, NOTHING, Setup};
 use crate::machine::turn;
-use crate::servers::Server;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -78,7 +78,7 @@ impl Proxy {
         let (_ends, ended) = oneshot::channel();
         let accepted = Arc::new(Mutex::new(Vec::new()));
         // Below the ports that the kernel gives to clients: it is bound again after the door was closed.
-        let port = crate::servers::free_port();
+        let port = sluicegate_tests::servers::free_port();
         let log = Arc::clone(&accepted);
         let listener = std::net::TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
         listener.set_nonblocking(true).unwrap();

@@ -4,28 +4,17 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use sluicegate_core::store::DecidedBy;
+use sluicegate_tests::servers::deployments::Sentinels;
+use sluicegate_tests::servers::eventually;
 
-use crate::deployments::Sentinels;
 use crate::harness::{Excuse, NOTHING, Setup};
 use crate::machine::turn;
 use crate::proxy::{Flow, Proxy};
-use crate::servers::eventually;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What a failover costs: the writes that the replica had not seen, and the calls under way.
 const FAILOVER: Excuse = Excuse { losses: 1, lost_answers: 10, ..NOTHING };
-
-impl Sentinels {
-    /// Whether all sentinels name the replica that there was as the master.
-    fn has_switched(&self) -> bool {
-        let port = self.replica.port().to_string();
-        self.sentinels.iter().all(|sentinel| {
-            let address: Vec<String> = sentinel.run("SENTINEL GET-MASTER-ADDR-BY-NAME main");
-            address[1] == port
-        })
-    }
-}
 
 #[test]
 fn f36_the_promoted_replica_is_used_when_the_master_was_killed() {

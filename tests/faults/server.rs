@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use redis::Connection;
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::servers::{Server, eventually, run};
 
 use crate::harness::{Excuse, NOTHING, Setup};
 use crate::machine::turn;
-use crate::servers::{Server, eventually, run};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

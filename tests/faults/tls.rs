@@ -11,9 +11,9 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::servers::{Server, free_port};
 
 use crate::machine::{note_panics, panics_of, turn};
-use crate::servers::{Server, free_port};
 
 const CHILD: &str = "SLUICEGATE_FAULTS_TLS_PORTS";
 const NAME: &str = "tls::f56_tls_that_cannot_be_trusted_is_no_connection_and_no_panic";

@@ -10,8 +10,6 @@ mod nginx;
 mod pages;
 mod proxy;
 mod quickstart;
-#[path = "../servers/mod.rs"]
-mod servers;
 mod stores;
 mod support;
 mod threats;

@@ -13,8 +13,8 @@ use sluicegate::policy::PolicyBuilder;
 use sluicegate::{
     Limit, MemoryStore, Meter, Policy, RateLimitExt, RateLimitLayer, RateLimiter, RedisStore, Store,
 };
+use sluicegate_tests::servers::Server;
 
-use crate::servers::Server;
 use crate::support::{Client, serve};
 
 /// A store, and what has to live as long as it does.

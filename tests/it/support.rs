@@ -1,7 +1,6 @@
 //! A server on a port of its own, and clients that speak HTTP/1.1 to it over connections they keep.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Router;
 use bytes::Bytes;
@@ -11,17 +10,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use sluicegate::MemoryStore;
-use sluicegate::clock::ManualClock;
+pub(crate) use sluicegate_tests::memory::store;
 use tokio::net::{TcpListener, TcpSocket};
-
-/// A store on a clock that stands still on a whole hour, where windows of up to an hour begin.
-pub(crate) fn store() -> (MemoryStore, ManualClock) {
-    let clock = ManualClock::new();
-    clock.set(Duration::from_secs(1_700_000_000 - 800));
-    let store = MemoryStore::builder().capacity(1_000).clock(clock.clone()).build();
-    (store.expect("a store of a sensible size can be built"), clock)
-}
 
 /// Serves with the peer address in every request, as the documentation says, for as long as the runtime lives.
 pub(crate) async fn serve(app: Router) -> SocketAddr {

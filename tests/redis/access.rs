@@ -5,9 +5,8 @@ use std::time::Duration;
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Policy, RateLimiter, StoreError};
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::{Cluster, Sentinels};
-use crate::servers::Server;
+use sluicegate_tests::servers::Server;
+use sluicegate_tests::servers::deployments::{Cluster, Sentinels};
 
 /// The commands in the crate's documentation.
 const COMMANDS: [&str; 6] = ["eval", "evalsha", "time", "get", "set", "del"];

@@ -7,10 +7,9 @@ use sluicegate_core::clock::{Clock, ManualClock, SystemClock};
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::standalone;
-use crate::servers::Server;
-use crate::skewed::Skewed;
+use sluicegate_tests::servers::Server;
+use sluicegate_tests::servers::deployments::standalone;
+use sluicegate_tests::servers::skewed::Skewed;
 
 const HOUR_US: i64 = 3_600_000_000;
 

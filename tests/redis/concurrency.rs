@@ -8,10 +8,9 @@ use redis::aio::MultiplexedConnection;
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::servers::Server;
+use sluicegate_tests::servers::deployments::{Cluster, standalone};
 use tokio::task::JoinSet;
-
-use crate::deployments::{Cluster, standalone};
-use crate::servers::Server;
 
 const TASKS: usize = 16;
 const LIMIT: u64 = 40;

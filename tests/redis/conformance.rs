@@ -6,8 +6,7 @@ use sluicegate_core::MemoryStore;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::conformance::Conformance;
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::{Cluster, Sentinels, standalone};
+use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
 
 /// A connected suite, on a clock of its own.
 async fn suite(url: &str, prefix: &str) -> Conformance {

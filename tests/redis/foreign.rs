@@ -6,8 +6,7 @@ use redis::Connection;
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Algorithm, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::servers::{Server, run};
+use sluicegate_tests::servers::{Server, run};
 
 const TEXTS: [&str; 12] = [
     "abc",

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::{Cluster, Sentinels};
-use crate::servers::Server;
+use sluicegate_tests::servers::Server;
+use sluicegate_tests::servers::deployments::{Cluster, Sentinels};
 
 async fn limiter(url: &str) -> RateLimiter {
     let store = RedisStore::builder().deadline(Duration::from_millis(100)).connect(url).unwrap();

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::{Cluster, Sentinels};
-use crate::servers::{Server, eventually};
+use sluicegate_tests::servers::deployments::{Cluster, Sentinels};
+use sluicegate_tests::servers::{Server, eventually};
 
 async fn store(url: &str) -> RedisStore {
     let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect(url).unwrap();

@@ -6,8 +6,7 @@ use redis::Connection;
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::servers::{Server, eventually, run};
+use sluicegate_tests::servers::{Server, eventually, run};
 
 async fn store(server: &Server) -> RedisStore {
     let store = RedisStore::builder().deadline(Duration::from_secs(20)).connect(&server.url()).unwrap();

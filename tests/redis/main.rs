@@ -5,8 +5,6 @@ mod access;
 mod clocks;
 mod concurrency;
 mod conformance;
-#[path = "../servers/deployments.rs"]
-mod deployments;
 mod foreign;
 mod groups;
 mod idle;
@@ -17,10 +15,6 @@ mod promises;
 mod replace;
 mod rolling;
 mod scripts;
-#[path = "../servers/mod.rs"]
-mod servers;
-#[path = "../servers/skewed.rs"]
-mod skewed;
 mod slots;
 mod tls;
 mod trouble;

@@ -8,9 +8,8 @@ use sluicegate_core::clock::ManualClock;
 use sluicegate_core::conformance::Conformance;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_redis::{DeadPool, RedisStore};
-
-use crate::deployments::{Cluster, Sentinels, standalone};
-use crate::servers::Server;
+use sluicegate_tests::servers::Server;
+use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
 
 async fn decides_as_memory_does(pool: impl Into<DeadPool>, prefix: &str) {
     let clock = ManualClock::new();

@@ -7,8 +7,7 @@ use redis::{Cmd, Pipeline, RedisFuture, Value};
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Key, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::servers::{Server, eventually};
+use sluicegate_tests::servers::{Server, eventually};
 
 async fn connected(server: &Server) -> RedisStore {
     let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect(&server.url()).unwrap();

@@ -8,9 +8,8 @@ use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Key, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::{Cluster, standalone};
-use crate::servers::{Server, run};
+use sluicegate_tests::servers::deployments::{Cluster, standalone};
+use sluicegate_tests::servers::{Server, run};
 
 const START: Duration = Duration::from_secs(1_800_000_000);
 

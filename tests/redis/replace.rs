@@ -6,8 +6,7 @@ use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::standalone;
+use sluicegate_tests::servers::deployments::standalone;
 
 async fn store() -> RedisStore {
     let store = RedisStore::builder().prefix("replace").deadline(Duration::from_secs(20));

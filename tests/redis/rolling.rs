@@ -10,8 +10,8 @@ use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::servers::deployments::standalone;
 
-use crate::deployments::standalone;
 use crate::scripts::Random;
 
 const START: Duration = Duration::from_secs(1_800_000_000);

@@ -9,8 +9,7 @@ use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{Decision, Key, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::standalone;
+use sluicegate_tests::servers::deployments::standalone;
 
 const DAY_US: u64 = 86_400_000_000;
 

@@ -11,9 +11,8 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Key, Policy, Quota, RateLimiter, Store};
 use sluicegate_redis::RedisStore;
-
-use crate::deployments::Cluster;
-use crate::servers::{Server, eventually};
+use sluicegate_tests::servers::deployments::Cluster;
+use sluicegate_tests::servers::{Server, eventually};
 
 /// Nothing refills during a test, and no window ends.
 fn quota(limit: u64) -> Quota {

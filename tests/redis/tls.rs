@@ -6,8 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use sluicegate_core::Policy;
 use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
 use sluicegate_redis::RedisStore;
-
-use crate::servers::{Server, free_port};
+use sluicegate_tests::servers::{Server, free_port};
 
 /// A server that also speaks TLS, where, and the CA that vouches for it.
 struct Secured {

@@ -10,8 +10,7 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
-
-use crate::servers::Server;
+use sluicegate_tests::servers::Server;
 
 fn store(url: &str) -> RedisStore {
     RedisStore::builder().deadline(Duration::from_millis(500)).connect(url).expect("the URL can be read")

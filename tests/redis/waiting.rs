@@ -6,10 +6,9 @@ use std::time::Duration;
 use sluicegate_core::algorithm::Anchor;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::servers::deployments::standalone;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-
-use crate::deployments::standalone;
 
 const SPAN: Duration = Duration::from_secs(6);
 

@@ -1,1 +1,17 @@
-//! Nothing but a home for the tests in `it/` and the benchmarks in `benches/`.
+//! Support for the tests of all crates: whatever two test binaries need stands here, once.
+//!
+//! Tests inside of a crate's `src` cannot use it: it stands on the crate as others see it, not on the one under test.
+#![allow(
+    missing_debug_implementations,
+    clippy::exhaustive_structs,
+    clippy::unwrap_used,
+    reason = "nobody but tests calls this, and a test stops where it fails"
+)]
+
+pub mod around;
+pub mod log;
+pub mod memory;
+pub mod process;
+#[cfg(feature = "servers")]
+pub mod servers;
+pub mod time;

@@ -9,10 +9,10 @@ use axum::{Extension, Router};
 use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{MemoryStore, Policy};
+use sluicegate_tests::time::Paused;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{request, send, statuses, store, store_on};
-use crate::waiting::Paused;
 
 /// After how many milliseconds each request was handled.
 #[derive(Clone)]

@@ -7,8 +7,6 @@ mod connect_info;
 mod default_limit;
 mod doors;
 mod fallback;
-#[path = "../../../sluicegate-tower/tests/it/support/log.rs"]
-mod log;
 mod methods;
 mod mistakes;
 mod names;

@@ -4,9 +4,9 @@ use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::Policy;
+use sluicegate_tests::log::Log;
 use sluicegate_tower::key::HeaderKey;
 
-use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
 
 #[rate_limited("2/min", name = "login", crate = sluicegate_axum)]

@@ -4,8 +4,8 @@
 use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, RateLimitStore, rate_limited};
+use sluicegate_tests::log::Log;
 
-use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
 
 mod users {

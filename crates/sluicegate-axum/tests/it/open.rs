@@ -5,10 +5,10 @@ use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, RateLimitStore, rate_limited};
 use sluicegate_core::Policy;
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_tests::log::Log;
 use sluicegate_tower::key::HeaderKey;
 use sluicegate_tower::respond::HeaderFields;
 
-use crate::log::Log;
 use crate::support::{get as ask, statuses, store};
 
 #[rate_limited("2/min", name = "login", crate = sluicegate_axum)]

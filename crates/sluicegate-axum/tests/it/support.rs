@@ -7,7 +7,8 @@ use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
 use sluicegate_core::MemoryStore;
-use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::clock::ManualClock;
+pub(crate) use sluicegate_tests::memory::store_on;
 use tower::ServiceExt;
 
 /// All that a client sees of a response.
@@ -22,10 +23,6 @@ impl Seen {
     pub(crate) fn field(&self, name: &str) -> &str {
         self.headers[name].to_str().unwrap()
     }
-}
-
-pub(crate) fn store_on(clock: impl Clock) -> MemoryStore {
-    MemoryStore::builder().capacity(1_000).clock(clock).build().unwrap()
 }
 
 /// On a clock that stands still.

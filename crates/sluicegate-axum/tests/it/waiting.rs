@@ -6,21 +6,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
-use sluicegate_core::clock::Clock;
+use sluicegate_tests::time::Paused;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::support::{request, send, store_on};
-
-/// Tokio's time, so that a pause of one is a pause of both.
-pub(crate) struct Paused(pub(crate) Instant);
-
-impl Clock for Paused {
-    fn now_us(&self) -> u64 {
-        // Well after the clock's epoch, where nothing has been spent.
-        1_000_000_000_000 + u64::try_from(self.0.elapsed().as_micros()).unwrap()
-    }
-}
 
 static SEEN_MS: Mutex<Vec<u128>> = Mutex::new(Vec::new());
 

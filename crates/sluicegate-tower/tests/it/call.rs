@@ -4,15 +4,14 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 use std::future::ready;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::RateLimiter;
 use sluicegate_core::error::{BoxError, StoreErrorKind};
-use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy, QuotaStatus};
-use sluicegate_core::{ConfigError, Decision, Key, OnOutage, Outcome, Policy, Store};
+use sluicegate_core::store::{Ask, DecisionFuture, QuotaStatus};
+use sluicegate_core::{Decision, Key, MemoryStore, OnOutage, Outcome, Policy, Store};
+use sluicegate_tests::around;
 use sluicegate_tower::call::{CallError, CallKey, CallLimitLayer};
 use sluicegate_tower::guard::Guarded;
 use tokio::time::Instant;
@@ -118,28 +117,6 @@ async fn while_the_store_cannot_be_reached_the_policy_decides() {
     }
 }
 
-/// A store that says of every decision that nobody made it.
-struct Outage(Outcome, Limiters);
-
-impl Store for Outage {
-    fn limiters(&self) -> &Limiters {
-        &self.1
-    }
-
-    fn open(
-        &self,
-        policy: Arc<Policy>,
-        _: Option<(&PreparedPolicy, Inherit)>,
-    ) -> Result<PreparedPolicy, ConfigError> {
-        Ok(PreparedPolicy::new(policy, Arc::new(())))
-    }
-
-    fn decide(&self, _: &[Ask<'_>]) -> DecisionFuture {
-        let standing = QuotaStatus::new((0, 0), true, 1, 1, 0, 0);
-        DecisionFuture::ready(Ok(Decision::new(self.0, 0, 0, [standing]).by(DecidedBy::Outage)))
-    }
-}
-
 #[tokio::test]
 async fn a_decision_that_nobody_made_is_an_outage() {
     for (outcome, action, passes) in [
@@ -147,7 +124,11 @@ async fn a_decision_that_nobody_made_is_an_outage() {
         (Outcome::Allowed, OnOutage::Deny, false),
         (Outcome::Denied, OnOutage::Local, false),
     ] {
-        let store: Arc<dyn Store> = Arc::new(Outage(outcome, Limiters::default()));
+        // A store that says of every decision that nobody made it.
+        let store = around::around(MemoryStore::new(), move |_: &dyn Store, _: &[Ask<'_>]| {
+            let quota = QuotaStatus::new((0, 0), true, 1, 1, 0, 0);
+            DecisionFuture::ready(Ok(Decision::new(outcome, 0, 0, [quota]).by(DecidedBy::Outage)))
+        });
         let (service, _) = printer(Policy::gcra("pages", "1/h").on_outage(action).on(store).unwrap());
         match print(&service, job("ada", 1)).await {
             Ok(_) => assert!(passes, "{outcome:?} {action:?}"),

@@ -3,10 +3,9 @@
 //! Each flood runs in a process of its own, this binary started again for one test, so that no other test's memory is
 //! measured with it.
 
-use std::process::Command;
-
 use sluicegate_core::algorithm::Anchor;
 use sluicegate_core::{Algorithm, MemoryStore, Outcome, Quota};
+use sluicegate_tests::process::alone;
 
 use crate::support::{ALL, START, answer, limiter, secs, store_for, us};
 
@@ -14,13 +13,12 @@ const KEYS: u64 = 10_000_000;
 const CAPACITY: usize = 100_000;
 /// What malloc and the test harness may add; ten million keys of a byte each would show.
 const SLACK: usize = 8 << 20;
-const CHILD: &str = "SLUICEGATE_FLOOD";
 
 macro_rules! floods {
     ($($name:ident: $algorithm:expr, $keys:expr;)*) => {$(
         #[test]
         fn $name() {
-            alone(concat!("memory::bounded::", stringify!($name)), || flood($algorithm, $keys));
+            alone(|| flood($algorithm, $keys));
         }
     )*};
 }
@@ -30,22 +28,6 @@ floods! {
     half_a_million_keys_leave_the_sliding_counter_where_it_was: Algorithm::SlidingCounter, KEYS / 20;
     half_a_million_keys_leave_the_fixed_window_where_it_was: Algorithm::FixedWindow(Anchor::Epoch), KEYS / 20;
     half_a_million_keys_leave_the_sliding_log_where_it_was: Algorithm::SlidingLog, KEYS / 20;
-}
-
-/// Runs the work in a child process that runs nothing else.
-fn alone(test: &str, work: impl FnOnce()) {
-    if std::env::var_os(CHILD).is_some() {
-        return work();
-    }
-    let this = std::env::current_exe().expect("a test knows where it is");
-    let child = Command::new(this).args([test, "--exact", "--nocapture"]).env(CHILD, "1").output();
-    let output = child.expect("the test binary can be started again");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
 }
 
 fn flood(algorithm: Algorithm, keys: u64) {

@@ -7,15 +7,16 @@ use std::time::Duration;
 use sluicegate_core::limiter::{Inherit, Turn};
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Key, MemoryStore, Policy, RateLimiter};
+use sluicegate_tests::time::Paused;
 use tokio::time::Instant;
 
 use crate::support::secs;
-use crate::wait::waiting::{Paused, Random};
+use crate::wait::waiting::Random;
 
 const LONGEST: Duration = secs(600);
 
 fn store() -> MemoryStore {
-    MemoryStore::builder().capacity(64).clock(Paused(Instant::now())).build().unwrap()
+    MemoryStore::builder().capacity(64).clock(Paused::now()).build().unwrap()
 }
 
 fn one_a_second(store: &MemoryStore) -> RateLimiter {

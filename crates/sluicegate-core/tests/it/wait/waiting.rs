@@ -11,47 +11,14 @@ use std::time::Duration;
 use sluicegate_core::algorithm::{Anchor, Drain, Refill};
 use sluicegate_core::clock::Clock;
 use sluicegate_core::limiter::{Inherit, Receipt, Turn};
-use sluicegate_core::store::{Ask, DecisionFuture, Limiters, Mode, PreparedPolicy};
-use sluicegate_core::{
-    Algorithm, ConfigError, Decision, Key, MemoryStore, Policy, Quota, RateLimiter, Store,
-};
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Policy, Quota, RateLimiter, Store};
+use sluicegate_tests::around::instance;
+use sluicegate_tests::time::Paused;
 use tokio::time::Instant;
 
 use crate::algorithm::exact::exact;
-use crate::support::{ALL, START, is_queue, us};
-
-/// The time that tokio's paused clock shows.
-pub(crate) struct Paused(pub(crate) Instant);
-
-impl Clock for Paused {
-    fn now_us(&self) -> u64 {
-        u64::try_from((START + self.0.elapsed()).as_micros()).unwrap()
-    }
-}
-
-/// One of several services that share a store: it has handles, and queues, of its own.
-struct Instance {
-    shared: Arc<dyn Store>,
-    limiters: Limiters,
-}
-
-impl Store for Instance {
-    fn open(
-        &self,
-        policy: Arc<Policy>,
-        replaces: Option<(&PreparedPolicy, Inherit)>,
-    ) -> Result<PreparedPolicy, ConfigError> {
-        self.shared.open(policy, replaces)
-    }
-
-    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        self.shared.decide(asks)
-    }
-
-    fn limiters(&self) -> &Limiters {
-        &self.limiters
-    }
-}
+use crate::support::{ALL, is_queue, us};
 
 /// Numbers that are the same in each run.
 pub(crate) struct Random(pub(crate) u64);
@@ -100,8 +67,7 @@ impl World {
             MemoryStore::builder().capacity(64).clock(Paused(start)).build().unwrap().into();
         let quotas = [0, 1].map(|_| vec![quota(algorithm, &mut random)]);
         let limiters = (0..instances).map(|_| {
-            let store: Arc<dyn Store> =
-                Arc::new(Instance { shared: Arc::clone(&shared), limiters: Limiters::default() });
+            let store = instance(&shared);
             [0, 1].map(|limit| {
                 RateLimiter::new(Arc::clone(&store), policy(algorithm, limit, quotas[limit][0])).unwrap()
             })

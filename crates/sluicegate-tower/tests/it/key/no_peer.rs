@@ -3,12 +3,12 @@
 use http::StatusCode;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy};
+use sluicegate_tests::log::Log;
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::key::{Constant, HeaderKey, OnMissingKey, key_fn};
 use sluicegate_tower::{ClientIp, KeyExtractor, Limit, PeerIp, RateLimitLayer};
 use tower::{Layer, ServiceExt};
 
-use crate::support::log::Log;
 use crate::support::{
     Handler, anonymous, answer, by_header, fields, from, on, problem, send, service, store,
 };

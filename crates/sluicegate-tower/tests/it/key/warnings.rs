@@ -1,9 +1,9 @@
 //! What is worth a line in the log, and how many lines.
 
+use sluicegate_tests::log::Log;
 use sluicegate_tower::ClientIp;
 
 use super::parts::{PROXY, behind_ten, found, from};
-use crate::support::log::Log;
 
 fn lines_of(run: impl FnOnce()) -> Vec<String> {
     let log = Log::of_this_thread();

@@ -2,10 +2,10 @@
 
 use http::{Request, StatusCode};
 use sluicegate_core::{Key, Policy};
+use sluicegate_tests::log::Log;
 use sluicegate_tower::key::{Extraction, MissingKey, OnMissingKey, RequestView, key_fn};
 use sluicegate_tower::{KeyExtractor, Limit};
 
-use crate::support::log::Log;
 use crate::support::{anonymous, answer, by_header, fields, from, on, problem, send, service, store};
 
 #[tokio::test]

@@ -7,13 +7,13 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::{Policy, Store};
+use sluicegate_tests::around;
 use sluicegate_tower::limits::Tiers;
 use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::rate_limit::readiness::{Slow, passes_in_every_order};
-use crate::support::remote::Remote;
 use crate::support::strict::Strict;
 use crate::support::{Body, by_header, paused_store};
 
@@ -72,7 +72,7 @@ fn layer(store: &Arc<dyn Store>, which: &str, features: u32) -> RateLimitLayer {
 #[tokio::test(start_paused = true)]
 async fn in_no_combination_is_a_service_called_that_is_not_ready() {
     let near: Arc<dyn Store> = (&paused_store()).into();
-    let far = Remote::of(&paused_store(), None);
+    let far = around::late(&paused_store());
     for features in 0..1_u32 << FEATURES {
         let store = if features.count_ones() % 2 == 0 { &near } else { &far };
         passes_in_every_order(layer(store, "one", features).layer(Strict::default())).await;

@@ -9,11 +9,11 @@ use http::{Request, Response, StatusCode};
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{MemoryStore, Policy, RateLimiter, Store};
+use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+use sluicegate_tests::around::{self, Fault};
 use sluicegate_tower::{Meter, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::remote::Remote;
 use crate::support::{Body, answer, by_header, from, number, on, send, store};
 
 pub(crate) type Serving = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -183,21 +183,19 @@ async fn what_a_response_gives_back_is_what_was_settled() {
 #[tokio::test]
 async fn a_charge_that_failed_may_be_repeated_and_a_refund_is_not() {
     let (memory, _): (MemoryStore, _) = store();
-    let failing = Remote::breakable(&memory);
-    let limiter =
-        Policy::fixed_window("tokens", "100/min").on(Arc::clone(&failing) as Arc<dyn Store>).unwrap();
+    let fault = Fault::default();
+    let limiter = Policy::fixed_window("tokens", "100/min").on(around::remote(&memory, &fault)).unwrap();
     let layer =
         RateLimitLayer::builder(by_header(limiter.clone()).cost(10).unwrap()).meter().build().unwrap();
-    let broken = Arc::clone(&failing);
     let service = layer.layer(metered(move |meter| {
-        let store = Arc::clone(&broken);
+        let fault = fault.clone();
         async move {
-            store.fail(Some(StoreErrorKind::Unavailable));
+            fault.set(Some(StoreErrorKind::Unavailable));
             assert!(meter.settle(30).await.is_err());
             assert_eq!(meter.spent(), 10, "as before, so that it may be repeated");
             assert!(meter.refund(4).await.is_err());
             assert_eq!(meter.spent(), 6, "it may have been given back");
-            store.fail(None);
+            fault.set(None);
             meter.settle(30).await.unwrap();
         }
     }));

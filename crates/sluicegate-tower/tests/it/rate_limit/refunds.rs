@@ -5,10 +5,10 @@ use std::future::ready;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::{Decision, Policy, RateLimiter};
+use sluicegate_tests::around;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service, service_fn};
 
-use crate::support::remote::Remote;
 use crate::support::{
     Body, answer, assert_no_duplicates, by_header, described, fields, layer, number, on, send, store,
 };
@@ -105,7 +105,7 @@ async fn a_layer_that_shows_nothing_gives_back_as_well() {
 #[tokio::test]
 async fn a_store_that_answers_late_gives_back_without_making_the_response_wait() {
     let (memory, _) = store();
-    let login = Policy::gcra("login", "2/min").on(Remote::of(&memory, None)).unwrap();
+    let login = Policy::gcra("login", "2/min").on(around::late(&memory)).unwrap();
     let service = RateLimitLayer::new(failures(login.clone())).layer(echo());
     let response = send(&service, asking_for(200)).await;
     assert_eq!(number(&response, "x-ratelimit-remaining"), Some(1), "what is known when it is sent");

@@ -1,20 +1,19 @@
 //! Policies that are only tried out: they count and log, and nobody else notices them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Policy, RateLimiter, Store};
+use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_tests::around::{self, Fault};
+use sluicegate_tests::log::Log;
 use sluicegate_tower::key::{HeaderKey, OnMissingKey};
 use sluicegate_tower::limits::{ShadowCount, Tiers};
 use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::Layer;
 
-use crate::support::log::Log;
-use crate::support::remote::Remote;
 use crate::support::{
     Body, Handler, anonymous, answer, by_header, described, fields, from, layer, number, on, paused_store,
     send, store,
@@ -135,7 +134,9 @@ async fn a_shadow_becomes_a_limit_and_a_limit_a_shadow_at_run_time() {
 async fn a_shadow_on_a_store_that_answers_late_or_never_delays_nobody() {
     let (memory, _) = store();
     for (fails, expected) in [(None, [1, 0, 1, 0]), (Some(StoreErrorKind::Timeout), [0, 0, 0, 2])] {
-        let remote: Arc<dyn Store> = Remote::of(&memory, fails);
+        let fault = Fault::default();
+        fault.set(fails);
+        let remote = around::remote(&memory, &fault);
         let policy = Policy::gcra(if fails.is_some() { "dark" } else { "late" }, "1/min").shadow();
         let layer = RateLimitLayer::new(by_header(policy.on(remote).unwrap()));
         let mut service = layer.layer(Handler::default());
@@ -170,7 +171,7 @@ async fn the_log_names_the_policy_once_a_second_and_never_the_key() {
 #[tokio::test]
 async fn what_an_enforced_limit_would_give_back_a_shadow_gives_back_too() {
     let (memory, _) = store();
-    for (name, store) in [("near", (&memory).into()), ("far", Remote::of(&memory, None))] {
+    for (name, store) in [("near", (&memory).into()), ("far", around::late(&memory))] {
         let login: RateLimiter = Policy::gcra(name, "2/min").shadow().on(store).unwrap();
         let limit = by_header(login.clone()).refund_if(|head| head.status.is_success());
         let layer = RateLimitLayer::new(limit);

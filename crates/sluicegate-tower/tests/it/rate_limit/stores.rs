@@ -6,20 +6,20 @@ use http::StatusCode;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, PreparedPolicy};
-use sluicegate_core::{ConfigError, Decision, OnOutage, Outcome, Policy, Resilient, Store};
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
+use sluicegate_core::{Decision, OnOutage, Outcome, Policy, Resilient, Store};
+use sluicegate_tests::around;
 use sluicegate_tower::key::Constant;
 use sluicegate_tower::respond::{Refusal, RefusalReason};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
-use crate::support::remote::Remote;
 use crate::support::{Handler, answer, by_header, described, fields, from, number, on, problem, send, store};
 
 #[tokio::test]
 async fn when_the_store_fails_requests_pass_without_fields_by_default() {
     let (store, _) = store();
-    let failing = Policy::gcra("api", "1/min").on(Remote::of(&store, Some(StoreErrorKind::Timeout))).unwrap();
+    let failing = Policy::gcra("api", "1/min").on(around::lost(&store, StoreErrorKind::Timeout)).unwrap();
     let handler = Handler::default();
     let service = RateLimitLayer::new(by_header(failing)).layer(handler.clone());
     for _ in 0..3 {
@@ -34,7 +34,7 @@ async fn when_the_store_fails_requests_pass_without_fields_by_default() {
 #[tokio::test]
 async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides_the_cause() {
     let (store, _) = store();
-    let failing = Remote::of(&store, Some(StoreErrorKind::Unavailable));
+    let failing = around::lost(&store, StoreErrorKind::Unavailable);
     let open = Policy::gcra("open", "1/min").on(Arc::clone(&failing)).unwrap();
     let closed = Policy::gcra("closed", "1/min").on_outage(OnOutage::Deny).on(failing).unwrap();
     let handler = Handler::default();
@@ -56,34 +56,18 @@ async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides
 }
 
 /// A store whose every decision says that nobody could make it.
-struct Dark(Arc<dyn Store>, Limiters);
-
-impl Store for Dark {
-    fn limiters(&self) -> &Limiters {
-        &self.1
-    }
-
-    fn open(
-        &self,
-        policy: Arc<Policy>,
-        replaces: Option<(&PreparedPolicy, Inherit)>,
-    ) -> Result<PreparedPolicy, ConfigError> {
-        self.0.open(policy, replaces)
-    }
-
-    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+fn dark() -> Arc<dyn Store> {
+    around::around(&store().0, |memory: &dyn Store, asks: &[Ask<'_>]| {
         let denies = asks.iter().any(|ask| ask.policy().policy().on_outage() == OnOutage::Deny);
         let outcome = if denies { Outcome::Denied } else { Outcome::Allowed };
-        let verdict = self.0.decide(asks);
-        let rest = verdict.now().unwrap().unwrap();
-        let decision = Decision::new(outcome, 0, 0, rest.quotas().iter().copied());
+        let found = answer(memory.decide(asks));
+        let decision = Decision::new(outcome, 0, 0, found.quotas().iter().copied());
         DecisionFuture::ready(Ok(decision.by(DecidedBy::Outage)))
-    }
+    })
 }
 
 fn in_the_dark(policy: PolicyBuilder) -> Limit {
-    let (store, _) = store();
-    by_header(policy.on(Arc::new(Dark((&store).into(), Limiters::default())) as Arc<dyn Store>).unwrap())
+    by_header(policy.on(dark()).unwrap())
 }
 
 #[tokio::test]
@@ -105,35 +89,12 @@ async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
     assert_eq!(handler.calls(), 1);
 }
 
-/// A store that answers for this process alone.
-struct Alone(Arc<dyn Store>, Limiters);
-
-impl Store for Alone {
-    fn limiters(&self) -> &Limiters {
-        &self.1
-    }
-
-    fn open(
-        &self,
-        policy: Arc<Policy>,
-        replaces: Option<(&PreparedPolicy, Inherit)>,
-    ) -> Result<PreparedPolicy, ConfigError> {
-        self.0.open(policy, replaces)
-    }
-
-    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        DecisionFuture::ready(
-            self.0.decide(asks).now().unwrap().map(|decision| decision.by(DecidedBy::Fallback)),
-        )
-    }
-}
-
 #[tokio::test]
 async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
-    let (store, _) = store();
-    let alone = Policy::gcra("api", "1/min")
-        .on(Arc::new(Alone((&store).into(), Limiters::default())) as Arc<dyn Store>)
-        .unwrap();
+    let alone = around::around(&store().0, |memory: &dyn Store, asks: &[Ask<'_>]| {
+        DecisionFuture::ready(Ok(answer(memory.decide(asks)).by(DecidedBy::Fallback)))
+    });
+    let alone = Policy::gcra("api", "1/min").on(alone).unwrap();
     let service = RateLimitLayer::new(by_header(alone)).layer(Handler::default());
     assert_eq!(fields(&send(&service, from("ada")).await).len(), 5);
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -142,7 +103,7 @@ async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
 #[tokio::test]
 async fn behind_a_resilient_store_each_policy_says_what_an_outage_is_to_its_clients() {
     let (memory, _) = store();
-    let resilient = Resilient::new(Remote::of(&memory, Some(StoreErrorKind::Unavailable)));
+    let resilient = Resilient::new(around::lost(&memory, StoreErrorKind::Unavailable));
     for (action, statuses, lines) in [
         (OnOutage::Local, [200, 200, 429], 5),
         (OnOutage::Allow, [200, 200, 200], 0),
@@ -164,7 +125,7 @@ async fn behind_a_resilient_store_each_policy_says_what_an_outage_is_to_its_clie
 #[tokio::test]
 async fn a_store_that_answers_late_gives_the_same_responses_as_memory() {
     let ((near, _), (far, _)) = (store(), store());
-    let layers = [(&near).into(), Remote::of(&far, None)].map(|store: Arc<dyn Store>| {
+    let layers = [(&near).into(), around::late(&far)].map(|store: Arc<dyn Store>| {
         let window = Policy::fixed_window("window", "3/min").on(Arc::clone(&store)).unwrap();
         let bucket = Policy::gcra("bucket", "1/s burst 2").on(store).unwrap();
         let bucket = Limit::new(bucket).key(Constant::new("all"));

@@ -6,11 +6,11 @@ use std::time::Duration;
 use http::Response;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{Decision, Policy, RateLimiter};
+use sluicegate_tests::around;
 use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::Layer;
 
 use crate::rate_limit::meter::metered;
-use crate::support::remote::Remote;
 use crate::support::{Body, by_header, described, fields, from, layer, number, on, send, store};
 
 fn per_minute(name: &str) -> RateLimiter {
@@ -75,7 +75,7 @@ async fn a_charge_that_is_not_waited_for_is_in_the_fields_where_the_store_answer
 #[tokio::test]
 async fn a_store_far_away_is_believed_as_far_as_it_has_answered() {
     let far_away = || {
-        let store = Remote::of(&store().0, None);
+        let store = around::late(&store().0);
         by_header(Policy::fixed_window("tokens", "1000/min").on(Arc::clone(&store)).unwrap())
     };
     let awaited = served(far_away(), |meter| async move { drop(meter.settle(400).await.unwrap()) }).await;

@@ -1,8 +1,7 @@
 //! What all tests need: a store on a clock that stands still, a handler that remembers, and readers of what came back.
 
-pub(crate) mod log;
-pub(crate) mod remote;
 mod server;
+mod stores;
 pub(crate) mod strict;
 
 use std::collections::BTreeMap;
@@ -11,42 +10,24 @@ use std::fmt::Debug;
 use std::future::{Ready, ready};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use sfv::{BareItem, List, ListEntry, Parser};
-use sluicegate_core::clock::ManualClock;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, MemoryStore, Policy, RateLimiter};
+pub(crate) use sluicegate_tests::memory::{answer, paused_store, store};
+pub(crate) use sluicegate_tests::time::Paused;
 use sluicegate_tower::key::HeaderKey;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::{Limit, RateLimitLayer};
-use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt};
 
-pub(crate) use self::server::{Paused, Protocol, broken, limiter, serve, slow};
+pub(crate) use self::server::{Protocol, serve};
+pub(crate) use self::stores::{broken, limiter, slow};
 
 pub(crate) type Body = Full<Bytes>;
-
-/// A whole hour, so that aligned windows of up to an hour begin there.
-pub(crate) const START: Duration = Duration::from_secs(1_700_000_000 - 800);
-
-/// A store whose clock shows [`START`].
-pub(crate) fn store() -> (MemoryStore, ManualClock) {
-    let clock = ManualClock::new();
-    clock.set(START);
-    let store = MemoryStore::builder().capacity(1_000).clock(clock.clone()).build();
-    (store.expect("a store of a sensible size can be built"), clock)
-}
-
-/// A store whose time is tokio's.
-pub(crate) fn paused_store() -> MemoryStore {
-    let store = MemoryStore::builder().capacity(1_000).clock(Paused(Instant::now())).build();
-    store.expect("a store of a sensible size can be built")
-}
 
 /// The policy on a store, which must be able to keep it.
 pub(crate) fn on(store: &MemoryStore, policy: PolicyBuilder) -> RateLimiter {
@@ -113,11 +94,6 @@ where
     S::Error: Debug,
 {
     service.clone().oneshot(request).await.expect("a limit is never an error")
-}
-
-/// The answer of a memory store, which is there at once.
-pub(crate) fn answer(verdict: DecisionFuture) -> Decision {
-    verdict.now().expect("memory answers at once").expect("memory has an answer")
 }
 
 /// All fields that a limit sets, as lines in the order of their names.

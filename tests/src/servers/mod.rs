@@ -1,9 +1,7 @@
 //! Real servers on ports of their own, which end with the test process, however that ends.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    reason = "each program uses a part of this, and has to stop where it fails"
-)]
+
+pub mod deployments;
+pub mod skewed;
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -15,7 +13,7 @@ use std::time::{Duration, Instant};
 use redis::{Client, Connection, FromRedisValue};
 
 /// A server that belongs to one test, which may stop, freeze or kill it.
-pub(crate) struct Server {
+pub struct Server {
     port: u16,
     options: Vec<String>,
     environment: Vec<(&'static str, PathBuf)>,
@@ -30,18 +28,20 @@ struct Running {
 }
 
 impl Server {
-    pub(crate) fn start() -> Self {
+    /// A server with the options that all have.
+    pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    pub(crate) fn start_with(options: &[&str]) -> Self {
+    /// A server with further options.
+    pub fn start_with(options: &[&str]) -> Self {
         let mut server = Self::reserve(options);
         server.restart();
         server
     }
 
     /// A port where a server will be, but is not yet.
-    pub(crate) fn reserve(options: &[&str]) -> Self {
+    pub fn reserve(options: &[&str]) -> Self {
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("sluicegate-redis-{}-{port}", std::process::id()));
         let options = options.iter().map(|option| (*option).to_owned()).collect();
@@ -49,7 +49,7 @@ impl Server {
     }
 
     /// Starts it, on the same port as before if there was a before, and waits until it answers.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.stop();
         std::fs::create_dir_all(&self.folder).expect("there is room for a folder");
         let mut command = Command::new("redis-server");
@@ -84,7 +84,7 @@ impl Server {
     }
 
     /// Kills it at once; the port stays ours.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         if let Some(Running { mut server, mut guard }) = self.running.take() {
             drop(guard.stdin.take());
             let _ = guard.wait();
@@ -93,44 +93,47 @@ impl Server {
     }
 
     /// Sends a signal: `STOP` makes it hang, `CONT` go on.
-    pub(crate) fn signal(&self, signal: &str) {
+    pub fn signal(&self, signal: &str) {
         let server = &self.running.as_ref().expect("it runs").server;
         let status = Command::new("kill").arg(format!("-{signal}")).arg(server.id().to_string()).status();
         assert!(status.unwrap().success(), "kill -{signal}");
     }
 
     /// Where it works; gone when it ends.
-    pub(crate) fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &std::path::Path {
         &self.folder
     }
 
-    pub(crate) fn set_environment(&mut self, environment: [(&'static str, PathBuf); 2]) {
+    /// What is in its environment from its next start on.
+    pub fn set_environment(&mut self, environment: [(&'static str, PathBuf); 2]) {
         self.environment = environment.into();
     }
 
     /// Waits until it has its master's data, if it has a master.
-    pub(crate) fn is_synced(&self) {
+    pub fn is_synced(&self) {
         eventually("the replica is in sync", || {
             let state: String = self.run("INFO replication");
             state.contains("role:master") || state.contains("master_link_status:up")
         });
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Its URL for the store.
+    pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// A connection beside the store's.
-    pub(crate) fn admin(&self) -> Connection {
+    pub fn admin(&self) -> Connection {
         Client::open(("127.0.0.1", self.port)).unwrap().get_connection().expect("the server answers")
     }
 
     /// Runs one command, written as in a shell.
-    pub(crate) fn run<T: FromRedisValue>(&self, command: &str) -> T {
+    pub fn run<T: FromRedisValue>(&self, command: &str) -> T {
         run(&mut self.admin(), command)
     }
 }
@@ -153,7 +156,7 @@ fn known(options: &[String]) -> impl Iterator<Item = &String> {
 }
 
 /// Runs one command, written as in a shell.
-pub(crate) fn run<T: FromRedisValue>(connection: &mut Connection, command: &str) -> T {
+pub fn run<T: FromRedisValue>(connection: &mut Connection, command: &str) -> T {
     let mut words = command.split(' ');
     let mut built = redis::cmd(words.next().unwrap());
     built.arg(words.collect::<Vec<_>>());
@@ -162,7 +165,7 @@ pub(crate) fn run<T: FromRedisValue>(connection: &mut Connection, command: &str)
 
 /// A port below those that the kernel gives to clients, so that nobody else gets it while our server is down. The nodes of a
 /// cluster meet ten thousand above it: Redis 6.2 knows no other place.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let base = 10_000 + u16::try_from(std::process::id() % 33).unwrap() * 300;
     loop {
@@ -175,7 +178,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Waits for what another process does in its own time.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_so() {
         assert!(Instant::now() < deadline, "not within 20 seconds: {what}");

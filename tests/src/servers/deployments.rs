@@ -1,26 +1,29 @@
 //! What Redis is deployed as: one server, a Sentinel group, a Cluster. Most tests share one of each, and have a prefix.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::servers::{Server, eventually};
+use super::{Server, eventually};
 
 /// A server that all tests share; each has its own prefix.
-pub(crate) fn standalone() -> &'static Server {
+pub fn standalone() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(Server::start)
 }
 
 /// Three sentinels that watch a master called `main` and its replica.
-pub(crate) struct Sentinels {
-    pub(crate) master: Server,
-    pub(crate) replica: Server,
-    pub(crate) sentinels: Vec<Server>,
+pub struct Sentinels {
+    /// The master, as long as it is that.
+    pub master: Server,
+    /// Its replica.
+    pub replica: Server,
+    /// Those that watch both.
+    pub sentinels: Vec<Server>,
 }
 
 impl Sentinels {
-    pub(crate) fn start() -> Self {
+    /// A group of this test's own.
+    pub fn start() -> Self {
         let master = Server::start();
         let replica = Server::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
         let watch = format!(
@@ -41,25 +44,38 @@ impl Sentinels {
         group
     }
 
-    pub(crate) fn shared() -> &'static Self {
+    /// One that all tests of a binary share.
+    pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Sentinels> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Its URL for the store.
+    pub fn url(&self) -> String {
         let hosts: Vec<_> =
             self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
         format!("redis+sentinel://{}/main", hosts.join(","))
     }
+
+    /// Whether all sentinels name the replica that there was as the master.
+    pub fn has_switched(&self) -> bool {
+        let port = self.replica.port().to_string();
+        self.sentinels.iter().all(|sentinel| {
+            let address: Vec<String> = sentinel.run("SENTINEL GET-MASTER-ADDR-BY-NAME main");
+            address[1] == port
+        })
+    }
 }
 
 /// Three primaries, each with a replica.
-pub(crate) struct Cluster {
-    pub(crate) nodes: Vec<Server>,
+pub struct Cluster {
+    /// Primaries and replicas.
+    pub nodes: Vec<Server>,
 }
 
 impl Cluster {
-    pub(crate) fn start(options: &[&str]) -> Self {
+    /// A cluster of this test's own, whose servers have these options.
+    pub fn start(options: &[&str]) -> Self {
         let nodes: Vec<_> = (0..6)
             .map(|_| {
                 let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
@@ -84,13 +100,36 @@ impl Cluster {
         Self { nodes }
     }
 
-    pub(crate) fn shared() -> &'static Self {
+    /// One that all tests of a binary share.
+    pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Cluster> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(&[]))
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Its URL for the store.
+    pub fn url(&self) -> String {
         let hosts: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// Whether a node sees three masters that work.
+    pub fn is_whole_for(node: &Server) -> bool {
+        let nodes: String = node.run("CLUSTER NODES");
+        let info: String = node.run("CLUSTER INFO");
+        let works = |line: &&str| line.contains("master") && !line.contains("fail");
+        nodes.lines().filter(works).count() == 3 && info.contains("cluster_slots_ok:16384")
+    }
+
+    /// How the cluster calls a node.
+    pub fn id_of(node: &Server) -> String {
+        node.run("CLUSTER MYID")
+    }
+
+    /// The replica of one of the first three nodes.
+    pub fn replica_of(&self, master: usize) -> &Server {
+        let id = Self::id_of(&self.nodes[master]);
+        let nodes: String = self.nodes[master].run("CLUSTER NODES");
+        let line = nodes.lines().find(|line| line.contains("slave") && line.contains(&id)).unwrap();
+        self.nodes.iter().find(|node| line.contains(&format!(":{}@", node.port()))).unwrap()
     }
 }

@@ -10,7 +10,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 /// Keeps the text of every event.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
+pub struct Log(Arc<Mutex<Vec<String>>>);
 
 thread_local! {
     static OF_THIS_THREAD: RefCell<Option<Log>> = const { RefCell::new(None) };
@@ -22,7 +22,10 @@ struct Everybody;
 
 impl Log {
     /// What this thread logs from now on.
-    pub(crate) fn of_this_thread() -> Self {
+    ///
+    /// # Panics
+    /// When something else in this process hears all threads.
+    pub fn of_this_thread() -> Self {
         static HEARING: Once = Once::new();
         HEARING.call_once(|| {
             tracing::subscriber::set_global_default(Everybody).expect("nobody else hears all threads");
@@ -32,7 +35,8 @@ impl Log {
         log
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// The lines so far: level, target, and fields.
+    pub fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }

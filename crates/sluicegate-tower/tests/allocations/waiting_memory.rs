@@ -1,4 +1,4 @@
-//! What a request that waits keeps in memory. A binary of its own, for it counts all allocations of its process.
+//! What a request that waits keeps in memory.
 
 use std::alloc::System;
 use std::convert::Infallible;
@@ -10,13 +10,11 @@ use http::{Request, Response};
 use http_body_util::Full;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::{MemoryStore, Policy};
+use sluicegate_tests::process::alone;
 use sluicegate_tower::key::Constant;
 use sluicegate_tower::{Limit, RateLimitLayer};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::Region;
 use tower::{Layer, Service, service_fn};
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 type Served = Ready<Result<Response<Full<Bytes>>, Infallible>>;
 
@@ -30,8 +28,15 @@ fn held(region: &Region<'_, System>) -> usize {
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
 }
 
-#[tokio::test(start_paused = true)]
-async fn ten_thousand_waiting_requests_hold_bounded_memory_and_leave_nothing_behind() {
+#[test]
+fn ten_thousand_waiting_requests_hold_bounded_memory_and_leave_nothing_behind() {
+    alone(|| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(ten_thousand_wait());
+    });
+}
+
+async fn ten_thousand_wait() {
     // Tokio's time stands still, too.
     let store = MemoryStore::builder().capacity(1_000).clock(ManualClock::new()).build().unwrap();
     let policy = Policy::gcra("mail", "1000/s burst 1").wait_up_to(Duration::from_secs(60));
@@ -40,7 +45,7 @@ async fn ten_thousand_waiting_requests_hold_bounded_memory_and_leave_nothing_beh
     let serve = |_: Request<()>| -> Served { ready(Ok(Response::new(Full::new(Bytes::from_static(b"ok"))))) };
     let mut service = layer.layer(service_fn(serve));
     let mut requests: Vec<_> = Vec::with_capacity(WAITING + 1);
-    let region = Region::new(ALLOCATOR);
+    let region = Region::new(crate::ALLOCATOR);
     requests.extend((0..=WAITING).map(|_| service.call(Request::new(()))));
     let each = held(&region) / WAITING;
     assert_eq!(layer.waiting(), WAITING);

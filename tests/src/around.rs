@@ -1,0 +1,102 @@
+//! A store around a memory store, whose answers a test makes: late, lost, or other ones.
+
+use std::sync::{Arc, Mutex};
+
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy};
+use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
+
+/// How a store around another one answers.
+pub trait Answer: Fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture + Send + Sync + 'static {}
+
+impl<F: Fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture + Send + Sync + 'static> Answer for F {}
+
+/// The only store of ours that is not one: it opens what the inner one opens, and answers as a test says.
+struct Around<F> {
+    inner: Arc<dyn Store>,
+    answer: F,
+    limiters: Limiters,
+}
+
+impl<F: Answer> Store for Around<F> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        self.inner.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        (self.answer)(&*self.inner, asks)
+    }
+
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+}
+
+/// A store with handles of its own, whose answers are made from those of the inner one.
+pub fn around(inner: impl Into<Arc<dyn Store>>, answer: impl Answer) -> Arc<dyn Store> {
+    Arc::new(Around { inner: inner.into(), answer, limiters: Limiters::default() })
+}
+
+/// One of several services that share a store: it has handles, and queues, of its own.
+pub fn instance(shared: &Arc<dyn Store>) -> Arc<dyn Store> {
+    around(Arc::clone(shared), |shared: &dyn Store, asks: &[Ask<'_>]| shared.decide(asks))
+}
+
+/// A store that decides, and then loses its answers for as long as a test says.
+#[derive(Clone, Debug, Default)]
+pub struct Fault(Arc<Mutex<Option<StoreErrorKind>>>);
+
+impl Fault {
+    /// From now on answers are lost with this error, or arrive.
+    pub fn set(&self, kind: Option<StoreErrorKind>) {
+        *self.0.lock().unwrap() = kind;
+    }
+}
+
+/// A store far away: it decides at once, its answers take another poll, and are lost while there is a fault.
+#[must_use]
+pub fn remote(memory: &MemoryStore, fault: &Fault) -> Arc<dyn Store> {
+    let fault = fault.clone();
+    around(memory, move |inner: &dyn Store, asks: &[Ask<'_>]| {
+        let decision = inner.decide(asks);
+        let fails = *fault.0.lock().unwrap();
+        DecisionFuture::pending(async move {
+            tokio::task::yield_now().await;
+            fails.map_or(decision.await, |kind| Err(StoreError::new(kind)))
+        })
+    })
+}
+
+/// A store whose answers take another poll.
+#[must_use]
+pub fn late(memory: &MemoryStore) -> Arc<dyn Store> {
+    remote(memory, &Fault::default())
+}
+
+/// A store that decides, and loses its answers with this error.
+#[must_use]
+pub fn lost(memory: &MemoryStore, kind: StoreErrorKind) -> Arc<dyn Store> {
+    let fault = Fault::default();
+    fault.set(Some(kind));
+    remote(memory, &fault)
+}
+
+/// A store that cannot be reached, which is known at once or after another poll.
+#[must_use]
+pub fn broken(at_once: bool) -> Arc<dyn Store> {
+    around(MemoryStore::new(), move |_: &dyn Store, _: &[Ask<'_>]| {
+        let error = || Err(StoreError::new(StoreErrorKind::Unavailable));
+        if at_once {
+            return DecisionFuture::ready(error());
+        }
+        DecisionFuture::pending(async move {
+            tokio::task::yield_now().await;
+            error()
+        })
+    })
+}
