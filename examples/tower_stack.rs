@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let layer =
         RateLimitLayer::builder(Limit::new(per_client).key(HeaderKey::new("x-api-key")?.or(PeerIp::new())))
-            .and(Limit::new(everybody).key(sluicegate::key::Constant::new("all")))
+            .and(Limit::new(everybody).key(sluicegate::Key::from("all")))
             .respond(sorry)
             .build()?;
     let mut service = ServiceBuilder::new().layer(layer).service(service_fn(hello));

@@ -1,27 +1,19 @@
 //! axum's extractors as key extractors.
 
 use std::any::type_name;
-use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use sluicegate_core::Key;
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{Extraction, MissingKey, RequestView};
-
-/// One bucket per value that one of axum's extractors finds; see [`key_from_extractor`].
-pub struct KeyFromExtractor<E, S, F> {
-    state: S,
-    find: Arc<F>,
-    extractor: PhantomData<fn() -> E>,
-}
+use sluicegate_tower::key::{Extraction, MissingKey, extract_fn};
 
 /// A key extractor from whatever a handler could take: a session, a user, a path's parameters.
 ///
 /// `state` is the router's, or `()` for extractors that need none. It may wait, for a session store say; a request that `E`
-/// rejects has no key. `E` works on a copy of the request's head, made for every request, so what it puts into the
-/// extensions does not reach the handler.
+/// rejects has no key. `E` works on a copy of the request's head, made for every request (all header fields and extensions
+/// are cloned), so what it puts into the extensions does not reach the handler. Keys are
+/// [secrets](sluicegate_tower::key::KeyKind::Secret), unless [`of_kind`](KeyExtractor::of_kind) says otherwise.
 ///
 /// ```
 /// use axum::extract::{FromRef, FromRequestParts, Path};
@@ -58,25 +50,16 @@ pub struct KeyFromExtractor<E, S, F> {
 /// # check(by_project);
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
-pub fn key_from_extractor<E, S, F, K>(state: S, find: F) -> KeyFromExtractor<E, S, F>
+pub fn key_from_extractor<E, S, F, K>(state: S, find: F) -> impl KeyExtractor + Clone
 where
     E: FromRequestParts<S> + 'static,
     S: Clone + Send + Sync + 'static,
     F: Fn(E) -> K + Send + Sync + 'static,
     K: Into<Key>,
 {
-    KeyFromExtractor { state, find: Arc::new(find), extractor: PhantomData }
-}
-
-impl<E, S, F, K> KeyExtractor for KeyFromExtractor<E, S, F>
-where
-    E: FromRequestParts<S> + 'static,
-    S: Clone + Send + Sync + 'static,
-    F: Fn(E) -> K + Send + Sync + 'static,
-    K: Into<Key>,
-{
-    fn extract(&self, request: RequestView<'_>) -> Extraction {
-        let (mut parts, state, find) = (request.to_parts(), self.state.clone(), Arc::clone(&self.find));
+    let find = Arc::new(find);
+    extract_fn(move |request| {
+        let (mut parts, state, find) = (request.to_parts(), state.clone(), Arc::clone(&find));
         Extraction::pending(async move {
             // The rejection may say what the client sent, so it is not repeated.
             let found = E::from_request_parts(&mut parts, &state).await;
@@ -84,19 +67,7 @@ where
                 found.map_err(|_| MissingKey::new(format!("the request has no {}", type_name::<E>())))?;
             Ok(find(found).into())
         })
-    }
-}
-
-impl<E, S: Clone, F> Clone for KeyFromExtractor<E, S, F> {
-    fn clone(&self) -> Self {
-        Self { state: self.state.clone(), find: Arc::clone(&self.find), extractor: PhantomData }
-    }
-}
-
-impl<E, S, F> fmt::Debug for KeyFromExtractor<E, S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyFromExtractor({})", type_name::<E>())
-    }
+    })
 }
 
 #[cfg(test)]
@@ -111,7 +82,7 @@ mod tests {
     use axum::routing::get;
     use sluicegate_core::{MemoryStore, Policy, RateLimiter};
     use sluicegate_tower::Limit;
-    use sluicegate_tower::key::{Constant, OnMissingKey};
+    use sluicegate_tower::key::OnMissingKey;
     use tower::ServiceExt;
 
     use super::*;
@@ -164,7 +135,7 @@ mod tests {
         let app = App { sessions: Sessions(Arc::new([("s1", 7), ("s2", 7), ("s3", 8)].into())) };
         let by_user = key_from_extractor(app.clone(), |User(id): User| id);
         let limiter = limiter();
-        let limit = Limit::new(limiter.clone()).key(by_user.clone().or(Constant::new("nobody")));
+        let limit = Limit::new(limiter.clone()).key(by_user.clone().or(Key::from("nobody")));
         let router = Router::new().route("/", get(|| async {}).rate_limit(limit)).with_state(app);
         let mut statuses = Vec::new();
         for session in ["s1", "s2", "s1", "s3", "none"] {

@@ -45,7 +45,7 @@ pub use sluicegate_macros::rate_limited;
 pub use self::attribute::{Attributed, BoxRespond, RateLimitStore};
 pub use self::decided::{Decided, NotLimited};
 pub use self::ext::RateLimitExt;
-pub use self::from_parts::{KeyFromExtractor, key_from_extractor};
+pub use self::from_parts::key_from_extractor;
 
 /// For the expansion of [`rate_limited`] only: no part of the API.
 #[cfg(feature = "macros")]

@@ -48,10 +48,10 @@
 //! | [`ClientIp`] | clients behind proxies, which are named |
 //! | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer), [`Cookie`](key::Cookie) | who shows a secret; kept as a digest only |
 //! | `BearerJwt` | the subject of a verified token |
-//! | [`FromExtension`](key::FromExtension), [`key_fn`](key::key_fn) | what an authentication in front has found |
+//! | [`key_from_extension`](key::key_from_extension), [`key_fn`](key::key_fn), [`extract_fn`](key::extract_fn) | what an authentication in front has found |
 //! | `Route`, [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | what a request is for |
 //! | [`HeaderKey`](key::HeaderKey) | what a trusted proxy says about the client |
-//! | [`Constant`](key::Constant) | all together |
+//! | a [`Key`](sluicegate_core::Key) | all together |
 //!
 //! A tuple of them has a bucket per combination; [`or`](KeyExtractor::or) asks the next one where one finds nothing.
 //!

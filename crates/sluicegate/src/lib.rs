@@ -162,15 +162,15 @@ pub mod in_flight {
 /// ```
 pub mod key {
     #[cfg(feature = "axum")]
-    pub use sluicegate_axum::{KeyFromExtractor, key_from_extractor};
+    pub use sluicegate_axum::key_from_extractor;
     pub use sluicegate_core::key::{AsKey, Key, KeyRef};
     #[cfg(feature = "axum")]
     pub use sluicegate_tower::key::Route;
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::key::{
-        ApiKey, Bearer, ClientIp, Constant, Cookie, Extraction, ForwardedFaults, FromExtension, HeaderKey,
-        KeyExtractor, KeyFn, MissingKey, Networks, OnMalformed, OnMissingKey, Or, PeerAddr, PeerIp,
-        RequestMethod, RequestPath, RequestView, key_fn,
+        ApiKey, Bearer, ClientIp, Cookie, Extraction, ForwardedFaults, HeaderKey, KeyExtractor, KeyKind,
+        MissingKey, Networks, OnMalformed, OnMissingKey, PeerAddr, PeerIp, RequestMethod, RequestPath,
+        RequestView, extract_fn, key_fn, key_from_extension,
     };
     #[cfg(feature = "jwt")]
     pub use sluicegate_tower::key::{BearerJwt, Claims};

@@ -18,8 +18,8 @@
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
-use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 use sluicegate::key::HeaderKey;
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 
 /// Public, in a module that is not.
 mod handlers {

@@ -7,10 +7,10 @@ mod support;
 use axum::Router;
 use axum::http::{HeaderName, Request};
 use axum::routing::get;
-use sluicegate::{KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
-use sluicegate::key::{RequestView, Constant, Extraction, FromExtension, HeaderKey, key_fn};
+use sluicegate::key::{Extraction, HeaderKey, RequestView, key_fn, key_from_extension};
+use sluicegate::{Key, KeyExtractor, MemoryStore, PeerIp, RateLimitExt, rate_limited};
 
-const FOR_ALL: fn() -> Constant = || Constant::new("all");
+const FOR_ALL: fn() -> Key = || Key::from("all");
 
 struct ByLanguage;
 
@@ -35,7 +35,7 @@ async fn tuple() {}
 #[rate_limited("1/min", key = key_fn(|request| request.uri.query().map(str::to_owned)))]
 async fn closure() {}
 
-#[rate_limited("1/min", key = FromExtension::new(|id: &u64| *id))]
+#[rate_limited("1/min", key = key_from_extension(|id: &u64| *id))]
 async fn extension() {}
 
 #[rate_limited("1/min", key = FOR_ALL())]

@@ -16,8 +16,8 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 use sluicegate::attribute::RateLimitStore;
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 
 #[derive(Clone, Debug)]
 struct Api {

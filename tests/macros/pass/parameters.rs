@@ -7,8 +7,8 @@ mod support;
 use axum::Router;
 use axum::http::Request;
 use axum::routing::get;
-use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 use sluicegate::key::HeaderKey;
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 
 const COST: u64 = 2;
 

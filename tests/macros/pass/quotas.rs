@@ -6,8 +6,8 @@ mod support;
 
 use axum::Router;
 use axum::routing::get;
-use sluicegate::{MemoryStore, Quota, RateLimitExt, rate_limited};
 use sluicegate::attribute::RateLimitStore;
+use sluicegate::{MemoryStore, Quota, RateLimitExt, rate_limited};
 
 const TEXT: &str = "1/min";
 

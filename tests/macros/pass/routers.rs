@@ -8,8 +8,8 @@ use axum::Router;
 use axum::extract::{FromRef, State};
 use axum::handler::{Handler, HandlerWithoutStateExt};
 use axum::routing::{any, get};
-use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 use sluicegate::attribute::RateLimitStore;
+use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
 
 #[derive(Clone)]
 struct App {

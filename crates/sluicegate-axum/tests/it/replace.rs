@@ -14,7 +14,7 @@ use crate::support::{get as ask, statuses, store};
 async fn login() {}
 
 #[rate_limited("60/min", name = "search.address", crate = sluicegate_axum)]
-#[rate_limited("2/min", name = "search.all", key = sluicegate_tower::key::Constant::new("all"))]
+#[rate_limited("2/min", name = "search.all", key = sluicegate_core::Key::from("all"))]
 async fn search() {}
 
 #[tokio::test]

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use sluicegate_core::Key;
+
 use crate::key::extraction::Extraction;
+use crate::key::kind::KeyKind;
 use crate::key::view::RequestView;
 
 /// Finds out whose bucket a request spends from.
@@ -33,12 +36,38 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of a request, or why it has none.
     fn extract(&self, request: RequestView<'_>) -> Extraction;
 
-    /// This extractor, or another one for requests in which it finds nothing.
-    fn or<E: KeyExtractor>(self, other: E) -> Or<Self, E>
+    /// What its keys are, which says who may see them. Default: [`KeyKind::Secret`].
+    fn kind(&self) -> KeyKind {
+        KeyKind::Secret
+    }
+
+    /// This extractor, with keys of which its owner says what they are.
+    ///
+    /// ```
+    /// use sluicegate_tower::KeyExtractor;
+    /// use sluicegate_tower::key::{KeyKind, key_from_extension};
+    ///
+    /// #[derive(Clone)]
+    /// struct User { id: u64 }
+    ///
+    /// let by_user = key_from_extension(|user: &User| user.id).of_kind(KeyKind::Name);
+    /// assert_eq!(by_user.kind(), KeyKind::Name);
+    /// ```
+    fn of_kind(self, kind: KeyKind) -> impl KeyExtractor + Clone
     where
         Self: Sized,
     {
-        Or { first: self, second: other }
+        Closure::new(kind, move |request| self.extract(request))
+    }
+
+    /// This extractor, or another one for requests in which it finds nothing. Its [kind](Self::kind) is the more secret one
+    /// of both.
+    fn or<E: KeyExtractor>(self, other: E) -> impl KeyExtractor + Clone
+    where
+        Self: Sized,
+    {
+        let kind = self.kind().max(other.kind());
+        Closure::new(kind, move |request| either(&self, &other, request))
     }
 }
 
@@ -46,38 +75,30 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         (**self).extract(request)
     }
+
+    fn kind(&self) -> KeyKind {
+        (**self).kind()
+    }
 }
 
 impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         (**self).extract(request)
     }
+
+    fn kind(&self) -> KeyKind {
+        (**self).kind()
+    }
 }
 
-/// The first of two extractors that finds a key; see [`KeyExtractor::or`].
-#[derive(Clone, Debug)]
-pub struct Or<A, B> {
-    first: A,
-    second: B,
-}
+/// All requests together, in the bucket of this key.
+impl KeyExtractor for Key {
+    fn extract(&self, _request: RequestView<'_>) -> Extraction {
+        Extraction::found(self)
+    }
 
-impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Or<A, B> {
-    fn extract(&self, request: RequestView<'_>) -> Extraction {
-        match self.first.extract(request).now() {
-            Ok(Ok(key)) => Extraction::found(key),
-            Ok(Err(missing)) if missing.reject().is_some() => missing.into(),
-            Ok(Err(_)) => self.second.extract(request),
-            Err(pending) => {
-                // The request cannot be kept until the first is known, so the second looks at it now.
-                let second = self.second.extract(request);
-                Extraction::pending(async move {
-                    match pending.await {
-                        Err(missing) if missing.reject().is_none() => second.await,
-                        result => result,
-                    }
-                })
-            }
-        }
+    fn kind(&self) -> KeyKind {
+        KeyKind::Name
     }
 }
 
@@ -86,11 +107,67 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         self.0.extract(request).and(self.1.extract(request))
     }
+
+    fn kind(&self) -> KeyKind {
+        self.0.kind().max(self.1.kind())
+    }
 }
 
 /// All three keys as one: a bucket per combination.
 impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         self.0.extract(request).and(self.1.extract(request)).and(self.2.extract(request))
+    }
+
+    fn kind(&self) -> KeyKind {
+        self.0.kind().max(self.1.kind()).max(self.2.kind())
+    }
+}
+
+/// An extractor that is a closure, with what its keys are: all that are made by functions. Clones share the closure, which
+/// need not be `Clone` for that.
+pub(super) struct Closure<F> {
+    kind: KeyKind,
+    extract: Arc<F>,
+}
+
+impl<F: Fn(RequestView<'_>) -> Extraction + Send + Sync + 'static> Closure<F> {
+    pub(super) fn new(kind: KeyKind, extract: F) -> Self {
+        Self { kind, extract: Arc::new(extract) }
+    }
+}
+
+impl<F: Fn(RequestView<'_>) -> Extraction + Send + Sync + 'static> KeyExtractor for Closure<F> {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        (self.extract)(request)
+    }
+
+    fn kind(&self) -> KeyKind {
+        self.kind
+    }
+}
+
+impl<F> Clone for Closure<F> {
+    fn clone(&self) -> Self {
+        Self { kind: self.kind, extract: Arc::clone(&self.extract) }
+    }
+}
+
+/// The key that the first finds, or the second's.
+fn either(first: &impl KeyExtractor, second: &impl KeyExtractor, request: RequestView<'_>) -> Extraction {
+    match first.extract(request).now() {
+        Ok(Ok(key)) => Extraction::found(key),
+        Ok(Err(missing)) if missing.reject().is_some() => missing.into(),
+        Ok(Err(_)) => second.extract(request),
+        Err(pending) => {
+            // The request cannot be kept until the first is known, so the second looks at it now.
+            let second = second.extract(request);
+            Extraction::pending(async move {
+                match pending.await {
+                    Err(missing) if missing.reject().is_none() => second.await,
+                    result => result,
+                }
+            })
+        }
     }
 }

@@ -2,17 +2,23 @@
 
 mod extraction;
 mod extractor;
+mod function;
+mod header;
 mod ip;
+mod kind;
 pub(crate) mod missing;
 mod path;
 mod route;
 mod secret;
-mod simple;
 mod view;
 
 pub use self::extraction::Extraction;
-pub use self::extractor::{KeyExtractor, Or};
+pub use self::extractor::KeyExtractor;
+pub use self::function::{extract_fn, key_fn, key_from_extension};
+pub use self::header::HeaderKey;
+pub(crate) use self::header::header_name;
 pub use self::ip::{ClientIp, ForwardedFaults, Networks, OnMalformed, PeerAddr, PeerIp};
+pub use self::kind::KeyKind;
 pub use self::missing::{MissingKey, OnMissingKey};
 pub use self::path::RequestPath;
 pub(crate) use self::path::hex;
@@ -25,6 +31,4 @@ pub use self::secret::{ApiKey, Bearer, Cookie};
 #[cfg(feature = "jwt")]
 #[cfg_attr(docsrs, doc(cfg(feature = "jwt")))]
 pub use self::secret::{BearerJwt, Claims};
-pub(crate) use self::simple::header_name;
-pub use self::simple::{Constant, FromExtension, HeaderKey, KeyFn, key_fn};
 pub use self::view::RequestView;

@@ -18,7 +18,8 @@ use crate::key::{Extraction, KeyExtractor, RequestView};
 /// | `/LOGIN` | `/LOGIN`, unless [`lowercase`](Self::lowercase) |
 /// | `/login?x`, `http://host/login` | `/login`: query, scheme and host are no part of it |
 ///
-/// Clients choose paths, and so have as many buckets as they want: combine it with a limit that they cannot choose.
+/// Clients choose paths, and so have as many buckets as they want: combine it with a limit that they cannot choose. A path may hold a
+/// token, as links that reset a password do, so it counts as a [secret](crate::key::KeyKind::Secret).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestPath {
     lowercase: bool,

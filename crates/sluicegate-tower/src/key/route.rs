@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::key::{Extraction, KeyExtractor, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyKind, RequestView};
 
 /// One bucket per route of an axum router, such as `/users/{id}`: its name, not the path that the client wrote.
 ///
@@ -35,6 +35,10 @@ impl KeyExtractor for Route {
             }
         }
     }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Name
+    }
 }
 
 /// One bucket per method. `HEAD` counts as `GET`, which it costs as much as; methods that HTTP does not define all
@@ -56,5 +60,9 @@ impl KeyExtractor for RequestMethod {
             Method::TRACE => "TRACE",
             _ => "other",
         })
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Name
     }
 }

@@ -9,9 +9,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::{MemoryStore, Policy};
+use sluicegate_core::{Key, MemoryStore, Policy};
 use sluicegate_tests::process::alone;
-use sluicegate_tower::key::Constant;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use stats_alloc::Region;
 use tower::{Layer, Service, service_fn};
@@ -40,7 +39,7 @@ async fn ten_thousand_wait() {
     // Tokio's time stands still, too.
     let store = MemoryStore::builder().capacity(1_000).clock(ManualClock::new()).build().unwrap();
     let policy = Policy::gcra("mail", "1000/s burst 1").wait_up_to(Duration::from_secs(60));
-    let limit = Limit::new(policy.on(&store).unwrap()).key(Constant::new("all"));
+    let limit = Limit::new(policy.on(&store).unwrap()).key(Key::from("all"));
     let layer = RateLimitLayer::new(limit);
     let serve = |_: Request<()>| -> Served { ready(Ok(Response::new(Full::new(Bytes::from_static(b"ok"))))) };
     let mut service = layer.layer(service_fn(serve));

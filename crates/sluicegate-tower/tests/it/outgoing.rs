@@ -11,9 +11,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{OnOutage, Policy};
+use sluicegate_core::{Key, OnOutage, Policy};
 use sluicegate_tower::call::CallError;
-use sluicegate_tower::key::Constant;
 use sluicegate_tower::outgoing::OutgoingLayer;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::net::TcpListener;
@@ -270,7 +269,7 @@ async fn a_real_client_is_told_by_a_real_server() {
         let served = Arc::clone(&served);
         move || async move { served.fetch_add(1, Ordering::Relaxed).to_string() }
     };
-    let per_hour = Limit::new(limiter(Policy::fixed_window("api", "2/h"))).key(Constant::new("everybody"));
+    let per_hour = Limit::new(limiter(Policy::fixed_window("api", "2/h"))).key(Key::from("everybody"));
     let app = Router::new().route("/", get(handler)).layer(RateLimitLayer::new(per_hour));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

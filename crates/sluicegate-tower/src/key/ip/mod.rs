@@ -28,7 +28,7 @@ use self::peer::{NO_PEER, peer};
 pub use self::peer::{PeerAddr, PeerIp};
 use self::walk::{End, Proxies, single, walk};
 use crate::key::header_name;
-use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -275,6 +275,10 @@ impl KeyExtractor for ClientIp {
             (None, Some(fault)) => Extraction::missing(fault.describe()),
             (None, None) => MissingKey::mistake(NO_PEER).into(),
         }
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Address
     }
 }
 

@@ -6,7 +6,7 @@ use sluicegate_core::ConfigError;
 
 use super::address::Grouping;
 use super::hints;
-use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 
 /// The address that the connection came from, for servers that put it into the request's extensions.
 ///
@@ -74,6 +74,10 @@ impl KeyExtractor for PeerIp {
             }
             None => MissingKey::mistake(NO_PEER).into(),
         }
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Address
     }
 }
 

@@ -10,7 +10,7 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
 use super::{Digest, MAX_LENGTH, bearer};
-use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 
 /// Nothing is decoded of a longer token.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -172,6 +172,11 @@ impl KeyExtractor for BearerJwt {
         });
         key.into()
     }
+
+    fn kind(&self) -> KeyKind {
+        // The digest of a verified subject: it says whose the token is, and is no token.
+        KeyKind::Name
+    }
 }
 
 impl fmt::Debug for BearerJwt {
@@ -184,14 +189,19 @@ impl fmt::Debug for BearerJwt {
 }
 
 impl Claims {
-    /// A claim, whatever it is.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
-    }
-
     /// A claim that is a text.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.get(name)?.as_str()
+        self.0.get(name)?.as_str()
+    }
+
+    /// A claim that is a whole number, not negative.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.0.get(name)?.as_u64()
+    }
+
+    /// The texts in a claim that is a list, such as roles; none if it is anything else.
+    pub fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
     }
 }
 

@@ -13,10 +13,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use sluicegate_core::Policy;
 use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::{Key, Policy};
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::Constant;
 use sluicegate_tower::respond::Refusal;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::net::TcpStream;
@@ -74,9 +73,9 @@ fn no_body<B>(_: &Refusal<'_>) -> Response<B> {
 async fn large_bodies_go_both_ways_and_the_connection_stays_open() {
     for protocol in [Protocol::Http1, Protocol::Http2] {
         let in_flight = InFlight::new("requests", 1).unwrap();
-        let rate = Limit::new(limiter(Policy::fixed_window("api", "9/h"))).key(Constant::new("all"));
+        let rate = Limit::new(limiter(Policy::fixed_window("api", "9/h"))).key(Key::from("all"));
         let rate = RateLimitLayer::builder(rate).respond(no_body).build().unwrap();
-        let in_flight = InFlightLayer::new(in_flight).key(Constant::new("all")).respond(no_body);
+        let in_flight = InFlightLayer::new(in_flight).key(Key::from("all")).respond(no_body);
         let service = ServiceBuilder::new().layer(in_flight).layer(rate).service_fn(echo);
         let mut client = Client::connect(serve(protocol, service).await, protocol).await;
         for left in ["8", "7", "6"] {
@@ -92,9 +91,9 @@ async fn large_bodies_go_both_ways_and_the_connection_stays_open() {
 #[tokio::test]
 async fn refusals_leave_the_connection_open() {
     for protocol in [Protocol::Http1, Protocol::Http2] {
-        let rate = Limit::new(limiter(Policy::fixed_window("api", "2/h"))).key(Constant::new("all"));
+        let rate = Limit::new(limiter(Policy::fixed_window("api", "2/h"))).key(Key::from("all"));
         let service = ServiceBuilder::new()
-            .layer(InFlightLayer::new(InFlight::new("requests", 1).unwrap()).key(Constant::new("all")))
+            .layer(InFlightLayer::new(InFlight::new("requests", 1).unwrap()).key(Key::from("all")))
             .layer(RateLimitLayer::new(rate))
             .service_fn(|_: Request<Incoming>| ready(Ok(Response::new(Full::new(Bytes::from("ok"))))));
         let mut client = Client::connect(serve(protocol, service).await, protocol).await;
@@ -154,7 +153,7 @@ async fn streams_of_one_connection_count_until_they_end_or_are_reset() {
         *response.status_mut() = refusal.status();
         response
     };
-    let layer = InFlightLayer::new(in_flight.clone()).key(Constant::new("all")).respond(refuse);
+    let layer = InFlightLayer::new(in_flight.clone()).key(Key::from("all")).respond(refuse);
     let address = serve(Protocol::Http2, layer.layer(streams)).await;
     let mut client = Client::connect(address, Protocol::Http2).await;
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::in_flight::InFlight;
-use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_core::{Key, Policy, RateLimiter};
 use sluicegate_tower::call::{CallError, CallLimitLayer};
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::{Constant, Extraction, RequestView};
+use sluicegate_tower::key::{Extraction, RequestView};
 use sluicegate_tower::outgoing::OutgoingLayer;
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::{JoinSet, yield_now};
@@ -165,7 +165,7 @@ async fn a_request_in_flight_whose_key_does_not_come_is_answered_in_time() {
         }
         // What a limit around it has spent is given back.
         let rate = limiter(Policy::gcra("api", "9/h"));
-        let around = RateLimitLayer::new(Limit::new(rate.clone()).key(Constant::new("all")));
+        let around = RateLimitLayer::new(Limit::new(rate.clone()).key(Key::from("all")));
         let start = Instant::now();
         let refused = around.layer(layer.layer(hello())).oneshot(Request::new(())).await.unwrap();
         assert_eq!((refused.status(), start.elapsed().as_secs()), (StatusCode::SERVICE_UNAVAILABLE, waited));

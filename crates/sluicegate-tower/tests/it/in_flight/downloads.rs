@@ -10,9 +10,9 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
+use sluicegate_core::Key;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::Constant;
 use sluicegate_tower::respond::Refusal;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -32,7 +32,7 @@ async fn a_stalled_download_of_a_body_in_memory_is_under_way_until_its_bytes_hav
         let service = service_fn(move |_: Request<Incoming>| {
             ready(Ok::<_, Infallible>(Response::new(Full::new(file.clone()))))
         });
-        let layer = InFlightLayer::new(in_flight.clone()).key(Constant::new("all"));
+        let layer = InFlightLayer::new(in_flight.clone()).key(Key::from("all"));
         let address = serve(protocol, layer.layer(service)).await;
         let mut stalled = Vec::new();
         for _ in 0..12 {
@@ -67,7 +67,7 @@ where
 {
     let body = Arc::new(Mutex::new(Some(StreamBody::new(futures_util::stream::iter(frames)))));
     let nobody = |_: &Refusal<'_>| -> Response<_> { unreachable!("nothing is refused") };
-    let layer = InFlightLayer::new(in_flight.clone()).key(Constant::new("all")).respond(nobody);
+    let layer = InFlightLayer::new(in_flight.clone()).key(Key::from("all")).respond(nobody);
     let service = layer.layer(service_fn(move |_: Request<()>| {
         let body = body.lock().unwrap().take().expect("one request is made");
         ready(Ok::<_, Infallible>(Response::new(body)))
@@ -122,7 +122,7 @@ async fn a_large_piece_of_data_goes_out_in_small_ones_and_none_is_lost() {
 #[tokio::test]
 async fn the_size_of_a_body_counts_what_it_has_not_handed_out() {
     let in_flight = InFlight::new("downloads", 1).unwrap();
-    let layer = InFlightLayer::new(in_flight.clone()).key(Constant::new("all"));
+    let layer = InFlightLayer::new(in_flight.clone()).key(Key::from("all"));
     let service = layer.layer(service_fn(|_: Request<()>| {
         ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(vec![7; 100_000])))))
     }));

@@ -16,10 +16,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use sluicegate_core::Policy;
 use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::{Key, Policy};
 use sluicegate_tower::in_flight::{HeldPermit, InFlightLayer};
-use sluicegate_tower::key::Constant;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -91,9 +90,9 @@ async fn a_websocket_passes_and_counts_until_it_is_closed() {
     for keeps in [Keeps::Request, Keeps::Permit] {
         let (sender, mut closed) = mpsc::channel(4);
         let sockets = InFlight::new("sockets", 1).unwrap();
-        let rate = Limit::new(limiter(Policy::fixed_window("api", "9/h"))).key(Constant::new("all"));
+        let rate = Limit::new(limiter(Policy::fixed_window("api", "9/h"))).key(Key::from("all"));
         let service = ServiceBuilder::new()
-            .layer(InFlightLayer::new(sockets.clone()).key(Constant::new("all")))
+            .layer(InFlightLayer::new(sockets.clone()).key(Key::from("all")))
             .layer(RateLimitLayer::new(rate))
             .service_fn(move |request| accept(request, keeps, sender.clone()));
         let server = serve(Protocol::Http1, service).await;
@@ -117,7 +116,7 @@ async fn a_websocket_passes_and_counts_until_it_is_closed() {
 
 #[tokio::test]
 async fn only_requests_for_an_upgrade_carry_their_permit() {
-    let layer = InFlightLayer::new(InFlight::new("requests", 9).unwrap()).key(Constant::new("all"));
+    let layer = InFlightLayer::new(InFlight::new("requests", 9).unwrap()).key(Key::from("all"));
     let carries = tower::service_fn(|request: Request<()>| async move {
         let permit = request.extensions().get::<HeldPermit>();
         let text =
@@ -146,7 +145,7 @@ async fn an_axum_handler_can_keep_its_permit() {
     }
     let (kept, tunnels) = (Kept::default(), InFlight::new("tunnels", 1).unwrap());
     let app = Router::new().route("/", get(keep)).with_state(kept.clone());
-    let app = app.layer(InFlightLayer::new(tunnels.clone()).key(Constant::new("all")));
+    let app = app.layer(InFlightLayer::new(tunnels.clone()).key(Key::from("all")));
     let ask = || Request::get("/").header(UPGRADE, "tunnel").body(axum::body::Body::empty()).unwrap();
     for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
         assert_eq!(app.clone().oneshot(ask()).await.unwrap().status(), status);
@@ -169,7 +168,7 @@ async fn an_upgrade_behind_two_layers_keeps_both_permits() {
         *keeper.lock().unwrap() = request.extensions_mut().remove::<HeldPermit>();
         ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
     });
-    let layer = |in_flight: &InFlight| InFlightLayer::new(in_flight.clone()).key(Constant::new("all"));
+    let layer = |in_flight: &InFlight| InFlightLayer::new(in_flight.clone()).key(Key::from("all"));
     let in_use = || [outer.in_use("all"), inner.in_use("all")];
     let ask = || Request::get("/").header(UPGRADE, "tunnel").body(()).unwrap();
 

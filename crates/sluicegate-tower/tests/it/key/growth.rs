@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
-use sluicegate_core::Policy;
 use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::{Key, Policy};
 use sluicegate_tower::in_flight::InFlightLayer;
 #[cfg(feature = "jwt")]
 use sluicegate_tower::key::BearerJwt;
-use sluicegate_tower::key::{ApiKey, Bearer, Constant, Cookie, HeaderKey, PeerAddr, RequestPath};
+use sluicegate_tower::key::{ApiKey, Bearer, Cookie, HeaderKey, PeerAddr, RequestPath};
 use sluicegate_tower::limits::path_in;
 use sluicegate_tower::outgoing::OutgoingLayer;
 use sluicegate_tower::{ClientIp, KeyExtractor, Limit, RateLimitLayer};
@@ -254,9 +254,9 @@ fn adding_to_the_fields_of_a_service_takes_time_in_proportion() {
                 response.headers_mut().insert(name, (*value).clone());
                 ready(Ok::<_, Infallible>(response))
             });
-            let limit = |name| Limit::new(limiter(Policy::gcra(name, "9/h"))).key(Constant::new("all"));
+            let limit = |name| Limit::new(limiter(Policy::gcra(name, "9/h"))).key(Key::from("all"));
             let inner = RateLimitLayer::builder(limit("api")).expose_headers().build().unwrap();
-            let in_flight = InFlightLayer::new(InFlight::new("calls", 9).unwrap()).key(Constant::new("all"));
+            let in_flight = InFlightLayer::new(InFlight::new("calls", 9).unwrap()).key(Key::from("all"));
             let service = RateLimitLayer::new(limit("outer")).layer(in_flight.layer(inner.layer(service)));
             now(service.oneshot(Request::new(()))).unwrap();
         };

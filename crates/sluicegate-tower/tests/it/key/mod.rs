@@ -7,6 +7,7 @@ mod credentials;
 mod growth;
 mod jwt;
 mod jwt_without_backend;
+mod kinds;
 mod networks;
 mod no_peer;
 mod parts;

@@ -5,7 +5,7 @@ use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy};
 use sluicegate_tests::log::Log;
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::{Constant, HeaderKey, OnMissingKey, key_fn};
+use sluicegate_tower::key::{HeaderKey, OnMissingKey, key_fn};
 use sluicegate_tower::{ClientIp, KeyExtractor, Limit, PeerIp, RateLimitLayer};
 use tower::{Layer, ServiceExt};
 
@@ -79,8 +79,8 @@ async fn an_or_behind_the_peer_is_asked_and_a_tuple_with_it_is_not_shared() {
     let header = || HeaderKey::new("x-key").unwrap();
     let nobody = || key_fn(|_| None::<u64>);
     let behind = || ClientIp::behind(["10.0.0.0/8"]).unwrap();
-    assert_eq!(status(PeerIp::new().or(Constant::new("all"))).await, 200);
-    assert_eq!(status(behind().or(Constant::new("all"))).await, 200);
+    assert_eq!(status(PeerIp::new().or(Key::from("all"))).await, 200);
+    assert_eq!(status(behind().or(Key::from("all"))).await, 200);
     assert_eq!(status(behind()).await, 500);
     assert_eq!(status(header().or(PeerIp::new())).await, 500, "the last one that was asked");
     assert_eq!(status((PeerIp::new(), header())).await, 500);

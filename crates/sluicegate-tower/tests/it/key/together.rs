@@ -3,7 +3,7 @@
 use http::{Request, StatusCode};
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::key::{
-    Constant, Extraction, FromExtension, HeaderKey, MissingKey, OnMissingKey, RequestView, key_fn,
+    Extraction, HeaderKey, MissingKey, OnMissingKey, RequestView, key_fn, key_from_extension,
 };
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tower::Layer;
@@ -18,9 +18,9 @@ async fn extractors_combine_to_one_bucket_per_combination() {
     struct User(u64);
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "5/min"));
-    let by_user_or_key = FromExtension::new(|user: &User| user.0).or(HeaderKey::new("x-key").unwrap());
+    let by_user_or_key = key_from_extension(|user: &User| user.0).or(HeaderKey::new("x-key").unwrap());
     let by_path = key_fn(|request| Some(request.uri.path().to_owned()));
-    let limit = Limit::new(limiter.clone()).key((by_user_or_key, by_path, Constant::new("v1")));
+    let limit = Limit::new(limiter.clone()).key((by_user_or_key, by_path, Key::from("v1")));
     let (service, _) = service(limit.on_missing_key(OnMissingKey::Reject(StatusCode::BAD_REQUEST)));
     let mut known = from("ada");
     known.extensions_mut().insert(User(7));
@@ -65,7 +65,7 @@ async fn when_the_first_limit_is_skipped_the_fields_are_those_of_the_second() {
     // X-RateLimit-Limit was once looked up by the place among those asked in the list of all limits.
     let (store, _) = store();
     let first = by_header(on(&store, Policy::gcra("key", "100/min"))).on_missing_key(OnMissingKey::Skip);
-    let second = Limit::new(on(&store, Policy::gcra("all", "3/min"))).key(Constant::new("all"));
+    let second = Limit::new(on(&store, Policy::gcra("all", "3/min"))).key(Key::from("all"));
     let layer = RateLimitLayer::builder(first).and(second).build().unwrap();
     let service = layer.layer(Handler::default());
     let response = send(&service, anonymous()).await;

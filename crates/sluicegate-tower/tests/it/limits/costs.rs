@@ -2,9 +2,9 @@
 
 use http::{Request, StatusCode};
 use serde_json::json;
-use sluicegate_core::Policy;
+use sluicegate_core::{Key, Policy};
 use sluicegate_tower::Limit;
-use sluicegate_tower::key::{Constant, RequestView};
+use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::method_in;
 
 use crate::support::{answer, by_header, fields, from, number, on, problem, send, service, store};
@@ -67,7 +67,7 @@ async fn a_limit_applies_only_to_requests_that_meet_all_of_its_conditions() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("writes", "1/min"));
     let limit = Limit::new(limiter.clone())
-        .key(Constant::new("all"))
+        .key(Key::from("all"))
         .only_if(method_in([http::Method::POST, http::Method::PUT]))
         .only_if(|request| request.uri.path() != "/free");
     let (service, _) = service(limit);

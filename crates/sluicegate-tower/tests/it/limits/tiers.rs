@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use serde_json::json;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter};
-use sluicegate_tower::key::{Constant, RequestView};
+use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Tiers, TiersBuilder};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
@@ -44,7 +44,7 @@ fn on_plan(plan: &'static str) -> Request<()> {
 #[tokio::test]
 async fn each_request_is_asked_of_its_own_tier_and_shows_its_numbers() {
     let (store, _) = store();
-    let (service, handler) = service(Limit::tiered(plans(&store), plan).key(Constant::new("ada")));
+    let (service, handler) = service(Limit::tiered(plans(&store), plan).key(Key::from("ada")));
     let free = send(&service, on_plan("free")).await;
     assert_eq!(
         fields(&free),
@@ -71,7 +71,7 @@ async fn each_request_is_asked_of_its_own_tier_and_shows_its_numbers() {
 #[tokio::test]
 async fn an_unlimited_tier_is_not_asked_and_carries_no_fields() {
     let (store, _) = store();
-    let (service, handler) = service(Limit::tiered(plans(&store), plan).key(Constant::new("ada")));
+    let (service, handler) = service(Limit::tiered(plans(&store), plan).key(Key::from("ada")));
     for _ in 0..200 {
         let response = send(&service, on_plan("enterprise")).await;
         assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
@@ -82,7 +82,7 @@ async fn an_unlimited_tier_is_not_asked_and_carries_no_fields() {
 #[tokio::test]
 async fn whose_tier_is_not_known_is_in_the_default_one() {
     let (store, _) = store();
-    let (service, _) = service(Limit::tiered(plans(&store), plan).key(Constant::new("ada")));
+    let (service, _) = service(Limit::tiered(plans(&store), plan).key(Key::from("ada")));
     for request in [anonymous(), on_plan("Free"), on_plan("")] {
         assert!(described(&send(&service, request).await, "ratelimit").unwrap()[0].0 == "free");
     }
@@ -92,7 +92,7 @@ async fn whose_tier_is_not_known_is_in_the_default_one() {
 async fn whose_tier_is_not_known_is_refused_if_that_is_wanted() {
     let (store, _) = store();
     let tiers = builder(&store).reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
-    let (service, handler) = service(Limit::tiered(tiers, plan).key(Constant::new("ada")));
+    let (service, handler) = service(Limit::tiered(tiers, plan).key(Key::from("ada")));
     for request in [anonymous(), on_plan("gold")] {
         let refused = send(&service, request).await;
         assert_eq!(refused.status(), StatusCode::PAYMENT_REQUIRED);
@@ -112,7 +112,7 @@ async fn a_tier_may_be_looked_up() {
             name.map(|name| name.to_lowercase())
         }
     };
-    let limit = Limit::tiered_async(plans(&store), look_up).key(Constant::new("ada"));
+    let limit = Limit::tiered_async(plans(&store), look_up).key(Key::from("ada"));
     let everybody = by_header(on(&store, Policy::gcra("all", "100/min")));
     let layer = RateLimitLayer::builder(limit).and(everybody).build().unwrap();
     let service = layer.layer(Handler::default());
@@ -135,7 +135,7 @@ async fn a_share_is_a_part_of_each_tier_in_buckets_of_its_own() {
     let whole = plans(&store);
     let share = whole.share(1, 10, "ai").unwrap();
     let limits = [whole.clone(), share.clone()].map(|tiers| Limit::tiered(tiers, plan));
-    let [all, ai] = limits.map(|limit| service(limit.key(Constant::new("ada"))).0);
+    let [all, ai] = limits.map(|limit| service(limit.key(Key::from("ada"))).0);
     let pro = send(&ai, on_plan("pro")).await;
     assert_eq!(fields(&pro)[0], r#"ratelimit-policy: "pro.ai.1min";q=10;w=60, "pro.ai.1s";q=1;w=1"#);
     assert_eq!(number(&pro, "x-ratelimit-remaining"), Some(0));
@@ -150,7 +150,7 @@ async fn a_share_is_a_part_of_each_tier_in_buckets_of_its_own() {
 async fn a_tier_is_replaced_at_run_time() {
     let (store, _) = store();
     let tiers = plans(&store);
-    let (service, _) = service(Limit::tiered(tiers.clone(), plan).key(Constant::new("ada")));
+    let (service, _) = service(Limit::tiered(tiers.clone(), plan).key(Key::from("ada")));
     send(&service, on_plan("free")).await;
     let free = tiers.limiter("free").unwrap();
     free.replace(Policy::gcra("free", "20/min").build().unwrap(), Inherit::Reset).unwrap();

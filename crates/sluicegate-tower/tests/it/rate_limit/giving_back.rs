@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use serde_json::json;
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::key::{Constant, Extraction, OnMissingKey, RequestView};
+use sluicegate_tower::key::{Extraction, OnMissingKey, RequestView};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
@@ -68,7 +68,7 @@ async fn a_missing_key_inside_is_no_reason_to_give_back_outside() {
     // Otherwise those who guess keys would not be limited by the layer that counts their addresses.
     let (store, _) = store();
     let outer = on(&store, Policy::gcra("outer", "2/min"));
-    let everybody = Limit::new(outer).key(Constant::new("all"));
+    let everybody = Limit::new(outer).key(Key::from("all"));
     let inner = by_header(on(&store, Policy::gcra("inner", "5/min")));
     let inner = RateLimitLayer::new(inner.on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED)));
     let service = RateLimitLayer::new(everybody).layer(inner.layer(Handler::default()));
@@ -108,7 +108,7 @@ impl KeyExtractor for Slow {
 #[tokio::test(start_paused = true)]
 async fn what_is_given_back_after_a_window_has_ended_makes_no_room_in_the_next_one() {
     let store = paused_store();
-    let outer = Limit::new(on(&store, Policy::fixed_window("outer", "2/min"))).key(Constant::new("all"));
+    let outer = Limit::new(on(&store, Policy::fixed_window("outer", "2/min"))).key(Key::from("all"));
     let inner = Limit::new(on(&store, Policy::gcra("inner", "1/h"))).key(Slow);
     let service = RateLimitLayer::new(outer).layer(RateLimitLayer::new(inner).layer(Handler::default()));
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);

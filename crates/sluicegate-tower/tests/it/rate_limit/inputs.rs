@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::key::{Constant, Extraction, MissingKey, OnMissingKey, RequestView};
+use sluicegate_tower::key::{Extraction, MissingKey, OnMissingKey, RequestView};
 use sluicegate_tower::limits::{Tiers, method_in};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tower::{Layer, Service, service_fn};
@@ -190,8 +190,7 @@ async fn b60_a_limit_on_the_router_and_one_on_the_route_are_both_named_and_none_
 #[tokio::test]
 async fn what_clients_write_never_reaches_the_fields_or_bodies() {
     let (store, _) = store();
-    let (service, _) =
-        service(Limit::new(on(&store, Policy::gcra("api", "1/min"))).key(Constant::new("all")));
+    let (service, _) = service(Limit::new(on(&store, Policy::gcra("api", "1/min"))).key(Key::from("all")));
     send(&service, anonymous()).await;
     for accept in ["\"<script>", "text/html;q=\"1", "*/*;;;q=;,", "é", &"a,".repeat(4_000)] {
         let value = http::HeaderValue::from_bytes(accept.as_bytes()).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::key::{Constant, Extraction, PeerAddr, RequestView, key_fn};
+use sluicegate_tower::key::{Extraction, PeerAddr, RequestView, key_fn};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -157,9 +157,7 @@ async fn every_kind_of_limit_goes_into_one_service_builder_and_into_a_boxed_serv
     let (store, _) = store();
     let service = ServiceBuilder::new()
         .layer(RateLimitLayer::new(on(&store, Policy::gcra("peer", "9/s"))))
-        .layer(RateLimitLayer::new(
-            Limit::new(on(&store, Policy::gcra("all", "9/s"))).key(Constant::new("all")),
-        ))
+        .layer(RateLimitLayer::new(Limit::new(on(&store, Policy::gcra("all", "9/s"))).key(Key::from("all"))))
         .layer(RateLimitLayer::new(
             Limit::new(on(&store, Policy::gcra("path", "9/s")))
                 .key(key_fn(|request| Some(request.uri.path().to_owned()))),

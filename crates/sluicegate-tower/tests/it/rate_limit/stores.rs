@@ -7,9 +7,8 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
-use sluicegate_core::{Decision, OnOutage, Outcome, Policy, Resilient, Store};
+use sluicegate_core::{Decision, Key, OnOutage, Outcome, Policy, Resilient, Store};
 use sluicegate_tests::around;
-use sluicegate_tower::key::Constant;
 use sluicegate_tower::respond::{Refusal, RefusalReason};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
@@ -128,7 +127,7 @@ async fn a_store_that_answers_late_gives_the_same_responses_as_memory() {
     let layers = [(&near).into(), around::late(&far)].map(|store: Arc<dyn Store>| {
         let window = Policy::fixed_window("window", "3/min").on(Arc::clone(&store)).unwrap();
         let bucket = Policy::gcra("bucket", "1/s burst 2").on(store).unwrap();
-        let bucket = Limit::new(bucket).key(Constant::new("all"));
+        let bucket = Limit::new(bucket).key(Key::from("all"));
         let inner = RateLimitLayer::new(bucket).layer(Handler::default());
         RateLimitLayer::new(by_header(window)).layer(inner)
     });

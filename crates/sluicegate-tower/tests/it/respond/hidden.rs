@@ -2,9 +2,8 @@
 
 use http::StatusCode;
 use serde_json::json;
-use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_tower::key::Constant;
+use sluicegate_core::{Key, Policy};
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::Refusal;
 use sluicegate_tower::{Limit, RateLimitLayer};
@@ -15,7 +14,7 @@ use crate::support::{Body, Handler, answer, by_header, fields, from, layer, on, 
 /// A limit per key that shows itself, and one for everybody that does not.
 fn behind(shown: &str, hidden: PolicyBuilder) -> (RateLimit<Handler>, Handler) {
     let (store, _) = store();
-    let everybody = Limit::new(on(&store, hidden.hidden())).key(Constant::new("all"));
+    let everybody = Limit::new(on(&store, hidden.hidden())).key(Key::from("all"));
     let handler = Handler::default();
     let layer = RateLimitLayer::builder(everybody).and(by_header(on(&store, Policy::gcra("api", shown))));
     (layer.build().unwrap().layer(handler.clone()), handler)

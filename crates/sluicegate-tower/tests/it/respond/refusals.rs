@@ -11,8 +11,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Decision, Outcome, Policy};
-use sluicegate_tower::key::Constant;
+use sluicegate_core::{Decision, Key, Outcome, Policy};
 use sluicegate_tower::respond::{HeaderFields, Refusal, RefusalReason};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
@@ -156,7 +155,7 @@ async fn streaming_bodies_pass_through_untouched_also_after_a_wait() {
     let policy = Policy::gcra("api", "1/s").wait_up_to(Duration::from_secs(5));
     let echo =
         service_fn(|request: Request<Stream>| ready(Ok::<_, Infallible>(Response::new(request.into_body()))));
-    let everybody = Limit::new(on(&store, policy)).key(Constant::new("all"));
+    let everybody = Limit::new(on(&store, policy)).key(Key::from("all"));
     let respond = |_: &Refusal<'_>| Response::new(Stream(vec![], false));
     let layer = RateLimitLayer::builder(everybody).respond(respond).build().unwrap();
     for _ in 0..2 {
