@@ -130,9 +130,7 @@ pub mod in_flight {
         Acquire, InFlight, InFlightBuilder, NoPermit, NoPermitKind, Permit,
     };
     #[cfg(feature = "tower")]
-    pub use sluicegate_tower::in_flight::{
-        HeldPermit, InFlightFuture, InFlightLayer, InFlightProblem, LimitInFlight, PermitBody,
-    };
+    pub use sluicegate_tower::in_flight::{HeldPermit, InFlightLayer, PermitBody};
 }
 
 /// Whose bucket it is: keys, and the extractors that find them in requests.

@@ -1,4 +1,5 @@
 //! The wait for a key or a tier that has to be looked up: it takes a place in the queue, and comes to an end.
+#![expect(unnameable_types, reason = "it is part of a future that has a name")]
 
 use std::fmt;
 use std::future::Future;
@@ -26,7 +27,7 @@ impl Default for Waits {
 }
 
 /// A key or a tier that is being looked up.
-pub(crate) struct Lookup<F> {
+pub struct Lookup<F> {
     found: F,
     /// The last moment at which it may come; set when it turns out that it has to be waited for.
     latest: Option<Pin<Box<Sleep>>>,

@@ -4,22 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
 use sluicegate_core::in_flight::InFlight;
-use sluicegate_core::store::QuotaStatus;
-use sluicegate_core::{Decision, Outcome, Policy, Quota};
 use tower_layer::Layer;
 
+use crate::guard::Guarded;
 use crate::guard::lookup::Waits;
-use crate::in_flight::{InFlightProblem, LimitInFlight, PermitBody};
-use crate::key::PeerIp;
-use crate::key::missing::OnMissingKey;
-use crate::key::missing::WhenMissing;
-use crate::key::{KeyExtractor, MissingKey, RequestView};
-use crate::rate_limit::mark::Unserved;
-use crate::respond::headers::{HeaderFields, RATELIMIT, RATELIMIT_POLICY, forbid_caching};
-use crate::respond::refusal::{Refusal, RefusalReason, Respond};
+use crate::key::missing::{OnMissingKey, WhenMissing};
+use crate::key::{KeyExtractor, PeerIp};
+#[cfg(doc)]
+use crate::respond::RefusalReason;
+use crate::respond::{HeaderFields, ProblemJson};
 
 /// Limits how many requests of a key are under way at once.
 ///
@@ -70,39 +64,38 @@ use crate::respond::refusal::{Refusal, RefusalReason, Respond};
 /// `hyper::upgrade::on(&mut request)`, holds it without doing anything; an axum handler takes
 /// `Option<Extension<HeldPermit>>` and moves it into the closure for `on_upgrade`. Where nobody keeps one, the permit
 /// comes back with the response.
-pub struct InFlightLayer<R = InFlightProblem> {
-    shared: Shared<R>,
+///
+/// # Cancel safety
+/// A request that is dropped leaves the queue, or gives its permit back, whenever that is.
+pub struct InFlightLayer<R = ProblemJson> {
+    pub(crate) shared: Arc<Shared<R>>,
 }
 
-/// What all services of a layer share.
+/// What all clones of a layer share.
 pub(crate) struct Shared<R> {
     pub(crate) in_flight: InFlight,
     pub(crate) key: Arc<dyn KeyExtractor>,
     pub(crate) longest: Option<Duration>,
     /// For keys; permits are waited for in the queue of the `InFlight`.
     pub(crate) waits: Waits,
-    when_missing: WhenMissing,
-    respond: Arc<R>,
-    headers: HeaderFields,
-    /// The name, as the policy of the decisions that refuse.
-    policies: Option<Arc<[Arc<Policy>]>>,
+    pub(crate) when_missing: WhenMissing,
+    pub(crate) respond: Arc<R>,
+    pub(crate) headers: HeaderFields,
 }
 
 impl InFlightLayer {
-    /// A layer that counts per peer address, refuses at once, and says so with [`InFlightProblem`].
+    /// A layer that counts per peer address, refuses at once, and says so with [`ProblemJson`].
     pub fn new(in_flight: InFlight) -> Self {
-        let named = Policy::gcra(in_flight.name(), Quota::per_second(in_flight.permits())).build().ok();
         let shared = Shared {
             in_flight,
             key: Arc::new(PeerIp::new()),
             longest: None,
             waits: Waits::default(),
             when_missing: WhenMissing::default(),
-            respond: Arc::new(InFlightProblem::new()),
+            respond: Arc::new(ProblemJson::new()),
             headers: HeaderFields::Ietf,
-            policies: named.map(|policy| Arc::from([Arc::new(policy)])),
         };
-        Self { shared }
+        Self { shared: Arc::new(shared) }
     }
 }
 
@@ -110,14 +103,14 @@ impl<R> InFlightLayer<R> {
     /// Whose requests are counted together. Default: [`PeerIp`].
     #[must_use]
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
-        self.shared.key = Arc::new(key);
+        Arc::make_mut(&mut self.shared).key = Arc::new(key);
         self
     }
 
     /// What happens to a request whose key is missing. Default: as of [`Limit`](crate::Limit::on_missing_key).
     #[must_use]
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
-        self.shared.when_missing.chosen = Some(action);
+        Arc::make_mut(&mut self.shared).when_missing.chosen = Some(action);
         self
     }
 
@@ -125,7 +118,7 @@ impl<R> InFlightLayer<R> {
     /// queue of the [`InFlight`]. Default: it is refused at once.
     #[must_use]
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
-        self.shared.longest = Some(longest);
+        Arc::make_mut(&mut self.shared).longest = Some(longest);
         self
     }
 
@@ -134,40 +127,40 @@ impl<R> InFlightLayer<R> {
     /// 10,000 wait for their keys. Default: 5 s.
     #[must_use]
     pub fn longest_lookup(mut self, longest: Duration) -> Self {
-        self.shared.waits.longest_lookup = longest;
+        Arc::make_mut(&mut self.shared).waits.longest_lookup = longest;
         self
     }
 
     /// Whether responses carry the fields of the draft; there are no others for this. Default: [`HeaderFields::Ietf`].
     #[must_use]
     pub fn headers(mut self, headers: HeaderFields) -> Self {
-        self.shared.headers = headers;
+        Arc::make_mut(&mut self.shared).headers = headers;
         self
     }
 
-    /// Who makes the response to a refused request, which is told that it [exceeds](RefusalReason::Exceeded) a policy with the
-    /// name and the permits of the [`InFlight`]. Default: [`InFlightProblem`].
+    /// Who makes the response to a refused request, which is told that it
+    /// [has exceeded](RefusalReason::ConcurrencyExceeded) the [`InFlight`]. Default: [`ProblemJson`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
-        let Shared { in_flight, key, longest, waits, when_missing, respond: _, headers, policies } =
-            self.shared;
+        let Shared { in_flight, key, longest, waits, when_missing, respond: _, headers } =
+            Arc::unwrap_or_clone(self.shared);
         let respond = Arc::new(respond);
-        let shared = Shared { in_flight, key, longest, waits, when_missing, respond, headers, policies };
-        InFlightLayer { shared }
+        let shared = Shared { in_flight, key, longest, waits, when_missing, respond, headers };
+        InFlightLayer { shared: Arc::new(shared) }
     }
 }
 
 impl<R> Clone for InFlightLayer<R> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<S, R> Layer<S> for InFlightLayer<R> {
-    type Service = LimitInFlight<S, R>;
+    type Service = Guarded<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        LimitInFlight::new(inner, Arc::new(self.shared.clone()))
+        Guarded::new(inner, self.clone())
     }
 }
 
@@ -187,94 +180,6 @@ impl<R> Clone for Shared<R> {
             when_missing: self.when_missing.clone(),
             respond: Arc::clone(&self.respond),
             headers: self.headers,
-            policies: self.policies.clone(),
         }
-    }
-}
-
-impl<R> Shared<R> {
-    /// What the layer does with a request without a key.
-    pub(crate) fn on_missing_key(&self, missing: &MissingKey) -> OnMissingKey {
-        self.when_missing.action(missing, || self.in_flight.name().to_owned())
-    }
-
-    /// The refusal of a request that would be one too many.
-    pub(crate) fn too_many<B>(&self, request: RequestView<'_>) -> Response<PermitBody<B>>
-    where
-        R: Respond<B>,
-    {
-        // Nobody knows when a permit comes back; a second keeps clients from hammering.
-        let (limit, wait_us) = (self.in_flight.permits(), 1_000_000);
-        let standing = QuotaStatus::new((0, 0), false, limit, 0, wait_us, wait_us);
-        let mut decision = Decision::new(Outcome::Denied, 0, 0, [standing]);
-        if let Some(policies) = &self.policies {
-            decision.set_policies(Arc::clone(policies));
-        }
-        let mut response = self.unserved(RefusalReason::Exceeded(&decision), request);
-        self.mark(response.headers_mut(), 0);
-        response
-    }
-
-    /// The refusal of a request after which limits around this layer give back what they spent.
-    pub(crate) fn unserved<B>(
-        &self,
-        reason: RefusalReason<'_>,
-        request: RequestView<'_>,
-    ) -> Response<PermitBody<B>>
-    where
-        R: Respond<B>,
-    {
-        let mut response = self.answer(reason, request);
-        response.extensions_mut().insert(Unserved);
-        response
-    }
-
-    pub(crate) fn keyless<B>(
-        &self,
-        missing: &MissingKey,
-        status: StatusCode,
-        request: RequestView<'_>,
-    ) -> Response<PermitBody<B>>
-    where
-        R: Respond<B>,
-    {
-        self.answer(RefusalReason::MissingKey(missing, status), request)
-    }
-
-    fn answer<B>(&self, reason: RefusalReason<'_>, request: RequestView<'_>) -> Response<PermitBody<B>>
-    where
-        R: Respond<B>,
-    {
-        let refusal = Refusal::new(reason, request);
-        let mut response = self.respond.respond(&refusal).map(|body| PermitBody::new(body, None));
-        forbid_caching(response.headers_mut());
-        if let Some(seconds) = refusal.retry_after_seconds() {
-            response.headers_mut().insert(RETRY_AFTER, seconds.into());
-        }
-        response
-    }
-
-    /// Says where the key stands, behind what other layers have said.
-    pub(crate) fn mark(&self, headers: &mut HeaderMap, remaining: u64) {
-        if !matches!(self.headers, HeaderFields::All | HeaderFields::Ietf) {
-            return;
-        }
-        let (name, permits) = (self.in_flight.name(), self.in_flight.permits());
-        append(headers, RATELIMIT_POLICY, format!("\"{name}\";q={permits};qu=\"concurrent-requests\""));
-        append(headers, RATELIMIT, format!("\"{name}\";r={remaining}"));
-    }
-}
-
-/// Adds an item to a list in one line, for some readers take only the first.
-fn append(headers: &mut HeaderMap, name: HeaderName, item: String) {
-    let mut line = Vec::with_capacity(item.len());
-    for value in headers.get_all(&name) {
-        line.extend_from_slice(value.as_bytes());
-        line.extend_from_slice(b", ");
-    }
-    line.extend_from_slice(item.as_bytes());
-    // What was a valid value is one with more of the same behind it.
-    if let Ok(value) = HeaderValue::from_bytes(&line) {
-        headers.insert(name, value);
     }
 }

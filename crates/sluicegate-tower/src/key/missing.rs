@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::StatusCode;
+use sluicegate_core::Key;
 
 /// Why a request has no key: what was looked for, for logs and for the body of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +93,30 @@ pub(crate) struct WhenMissing {
     logged: Arc<AtomicBool>,
 }
 
+/// What comes of a key that was looked for.
+pub(crate) enum Keyed {
+    /// Whose bucket it is.
+    Key(Key),
+    /// The limit does not apply.
+    Skipped,
+    Rejected(MissingKey, StatusCode),
+}
+
 impl WhenMissing {
+    /// What the limit of this name makes of it.
+    #[inline]
+    pub(crate) fn read(&self, found: Result<Key, MissingKey>, name: impl FnOnce() -> String) -> Keyed {
+        let missing = match found {
+            Ok(key) => return Keyed::Key(key),
+            Err(missing) => missing,
+        };
+        match self.action(&missing, name) {
+            OnMissingKey::Share => Keyed::Key(Key::shared()),
+            OnMissingKey::Reject(status) => Keyed::Rejected(missing, status),
+            OnMissingKey::Skip => Keyed::Skipped,
+        }
+    }
+
     /// The action for a request without this key: the one that its extractor asks for, then the one that was chosen for
     /// the limit of this name.
     pub(crate) fn action(&self, missing: &MissingKey, name: impl FnOnce() -> String) -> OnMissingKey {

@@ -64,7 +64,7 @@ pub(crate) fn response<B: From<Bytes>>(
 }
 
 fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
-    if let RefusalReason::Exceeded(_) = refusal.reason() {
+    if let RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) = refusal.reason() {
         // Without `fmt`, here and in the numbers, for floods are refused by the million.
         body.push_str(r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#);
         detail(body, refusal.detail());
@@ -77,7 +77,7 @@ fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
         write!(body, r#","status":{},"detail":"#, status.as_u16())?;
         match refusal.detail() {
             Detail::Text(text) => quoted(body, text)?,
-            Detail::TryAgainIn(_) => body.push_str(r#""""#),
+            Detail::TryAgainIn(_) | Detail::AtOnce(_) => body.push_str(r#""""#),
         }
     }
     numbers(body, refusal);
@@ -97,8 +97,14 @@ fn numbers(body: &mut String, refusal: &Refusal<'_>) {
             push_number(body, number);
         }
     }
-    if refusal.decision().is_none() {
-        return;
+    match refusal.reason() {
+        RefusalReason::Exceeded(_) | RefusalReason::Impossible(_) => {}
+        RefusalReason::ConcurrencyExceeded(in_flight) => {
+            body.push_str(r#","limit":"#);
+            push_number(body, in_flight.permits());
+            body.push_str(r#","remaining":0"#);
+        }
+        _ => return,
     }
     body.push_str(r#","violated-policies":["#);
     for (index, name) in refusal.violated().enumerate() {
@@ -118,6 +124,11 @@ pub(crate) fn detail(body: &mut String, detail: Detail<'_>) {
             body.push_str("too many requests: try again in ");
             push_number(body, seconds);
             body.push_str(" s");
+        }
+        Detail::AtOnce(permits) => {
+            body.push_str("too many requests at once: at most ");
+            push_number(body, permits);
+            body.push_str(", so try again when one has ended");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::{Response, StatusCode};
+use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Decision, Outcome, StoreError};
 
@@ -42,6 +43,8 @@ pub enum RefusalReason<'a> {
     /// Its key or its tier was looked up, and did not come [within this time](crate::rate_limit::RateLimitLayerBuilder::longest_lookup):
     /// 503. It has spent nothing.
     LookupTimeout(Duration),
+    /// As many requests as its key may have under way at once are: 429. It waited in vain, if it was to wait.
+    ConcurrencyExceeded(&'a InFlight),
     /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403.
     Blocked,
 }
@@ -65,6 +68,7 @@ impl<'a> Refusal<'a> {
             | RefusalReason::Outage(_)
             | RefusalReason::QueueFull(_)
             | RefusalReason::LookupTimeout(_)
+            | RefusalReason::ConcurrencyExceeded(_)
             | RefusalReason::Blocked => None,
         }
     }
@@ -78,13 +82,19 @@ impl<'a> Refusal<'a> {
 
     /// The names of the quotas that refused, as header fields have them. Those of hidden policies are left out.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
-        self.decision().into_iter().flat_map(violated)
+        let at_once = match self.reason {
+            RefusalReason::ConcurrencyExceeded(in_flight) => Some(in_flight.name()),
+            _ => None,
+        };
+        self.decision().into_iter().flat_map(violated).chain(at_once)
     }
 
     /// The status that fits the reason.
     pub fn status(&self) -> StatusCode {
         match self.reason {
-            RefusalReason::Exceeded(_) => StatusCode::TOO_MANY_REQUESTS,
+            RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             RefusalReason::Impossible(_) | RefusalReason::Blocked => StatusCode::FORBIDDEN,
             RefusalReason::MissingKey(_, status) => status,
             RefusalReason::Outage(_) | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => {
@@ -98,8 +108,10 @@ impl<'a> Refusal<'a> {
     pub fn retry_after_seconds(&self) -> Option<u64> {
         let seconds = match self.reason {
             RefusalReason::Exceeded(decision) | RefusalReason::Impossible(decision) => retry_after(decision),
-            // An outage has no known end; a second keeps clients from hammering.
-            RefusalReason::Outage(_) | RefusalReason::LookupTimeout(_) => Some(1),
+            // No one knows when an outage ends or a permit comes back; a second keeps clients from hammering.
+            RefusalReason::Outage(_)
+            | RefusalReason::LookupTimeout(_)
+            | RefusalReason::ConcurrencyExceeded(_) => Some(1),
             RefusalReason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
             RefusalReason::MissingKey(..) | RefusalReason::Blocked => None,
         };
@@ -119,6 +131,7 @@ impl<'a> Refusal<'a> {
             RefusalReason::LookupTimeout(_) => {
                 Detail::Text("it could not be found out in time which limit applies")
             }
+            RefusalReason::ConcurrencyExceeded(in_flight) => Detail::AtOnce(in_flight.permits()),
             RefusalReason::Blocked => Detail::Text("requests like this one are not accepted"),
         }
     }
@@ -161,6 +174,8 @@ pub(crate) enum Detail<'a> {
     Text(&'a str),
     /// Too many requests, for so many seconds.
     TryAgainIn(u64),
+    /// Too many requests at once, of at most so many.
+    AtOnce(u64),
 }
 
 /// The response to a refused request, with the fields that every such response has.
@@ -177,7 +192,10 @@ pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>
     let is_no_clients_doing = match refusal.reason {
         RefusalReason::Outage(_) | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => true,
         RefusalReason::MissingKey(missing, _) => missing.is_mistake(),
-        RefusalReason::Exceeded(_) | RefusalReason::Impossible(_) | RefusalReason::Blocked => false,
+        RefusalReason::Exceeded(_)
+        | RefusalReason::Impossible(_)
+        | RefusalReason::ConcurrencyExceeded(_)
+        | RefusalReason::Blocked => false,
     };
     if shared.extensions && is_no_clients_doing {
         response.extensions_mut().insert(Unserved);

@@ -33,7 +33,7 @@ impl<B: From<Bytes>> Respond<B> for SimpleJson {
         let mut body = String::with_capacity(192);
         body.push_str(r#"{"code":""#);
         body.push_str(match refusal.reason() {
-            RefusalReason::Exceeded(_) => "RATE_LIMITED",
+            RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) => "RATE_LIMITED",
             RefusalReason::Impossible(_) => "COST_TOO_HIGH",
             RefusalReason::MissingKey(..) => "KEY_MISSING",
             RefusalReason::Outage(_) => "UNAVAILABLE",

@@ -1,5 +1,6 @@
 //! The header fields that tell a client where it stands.
 
+mod in_flight;
 mod join;
 pub(crate) mod lines;
 mod list;
@@ -12,6 +13,7 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Decision, Outcome};
 
+pub(crate) use crate::respond::headers::in_flight::say_in_flight;
 use crate::respond::headers::lines::{ceil_seconds, number};
 pub(crate) use crate::respond::headers::write::write;
 

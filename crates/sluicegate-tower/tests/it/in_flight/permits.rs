@@ -16,10 +16,11 @@ use sluicegate_core::Policy;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_tower::in_flight::{InFlightLayer, PermitBody};
 use sluicegate_tower::key::{OnMissingKey, RequestView, key_fn};
-use sluicegate_tower::respond::{GrpcStatus, HeaderFields, Refusal};
+use sluicegate_tower::respond::{GrpcStatus, HeaderFields, Refusal, RefusalReason};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tonic_types::StatusExt;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{Body, limiter};
@@ -214,6 +215,41 @@ async fn fields_and_answers_can_be_chosen() {
     let refused = send(&service, "ada").await;
     assert_eq!((refused.status(), field(&refused, "grpc-status")), (StatusCode::OK, "8"));
     assert_eq!(field(&refused, "grpc-retry-pushback-ms"), "1000");
+}
+
+/// It was once told as an exceeded policy of a made-up quota.
+#[tokio::test]
+async fn a_responder_is_told_that_too_many_are_under_way_at_once() {
+    let told = |refusal: &Refusal<'_>| {
+        let RefusalReason::ConcurrencyExceeded(in_flight) = refusal.reason() else { panic!("{refusal:?}") };
+        assert_eq!((in_flight.name(), in_flight.permits()), ("uploads", 1));
+        assert!(refusal.decision().is_none() && refusal.standing().is_none());
+        assert_eq!(refusal.violated().collect::<Vec<_>>(), ["uploads"]);
+        assert_eq!((refusal.status().as_u16(), refusal.retry_after_seconds()), (429, Some(1)));
+        Response::new(Body::from("one at a time"))
+    };
+    let uploads = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
+    let service = uploads.respond(told).layer(service_fn(hello));
+    let _first = send(&service, "ada").await;
+    let refused = send(&service, "ada").await.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(refused, "one at a time");
+}
+
+#[tokio::test]
+async fn whoever_prefers_text_or_speaks_grpc_is_told_in_the_same_words() {
+    let words = "oo many requests at once: at most 1, so try again when one has ended";
+    let uploads = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
+    let service = uploads.clone().layer(service_fn(hello));
+    let _first = send(&service, "ada").await;
+    let mut browser = from("ada");
+    browser.headers_mut().insert("accept", HeaderValue::from_static("text/html"));
+    let refused = service.clone().oneshot(browser).await.unwrap();
+    assert_eq!(field(&refused, "content-type"), "text/plain; charset=utf-8");
+    assert_eq!(refused.into_body().collect().await.unwrap().to_bytes(), format!("T{words}\n"));
+    let refused = send(&uploads.respond(GrpcStatus::new()).layer(service_fn(hello)), "ada").await;
+    let status = tonic::Status::from_header_map(refused.headers()).unwrap();
+    assert_eq!((status.code(), status.message()), (tonic::Code::ResourceExhausted, &*format!("t{words}")));
+    assert_eq!(status.get_details_quota_failure().unwrap().violations[0].subject, "uploads");
 }
 
 #[tokio::test]
