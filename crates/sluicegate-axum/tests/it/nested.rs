@@ -5,6 +5,9 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use sluicegate_axum::RateLimitExt;
 use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::key::RequestPath;
+use sluicegate_tower::limits::path_in;
+use sluicegate_tower::{Limit, RateLimitLayer};
 
 use crate::support::{statuses, store};
 
@@ -39,4 +42,29 @@ async fn a_fallback_of_the_nested_router_puts_them_under_its_limit() {
     assert_eq!(statuses(&app, "/api/nowhere", 2).await, [404, 404]);
     assert_eq!(statuses(&app, "/api/users", 1).await, [429], "they share the bucket of its routes");
     assert_eq!(statuses(&app, "/nowhere", 3).await, [404; 3]);
+}
+
+#[tokio::test]
+async fn conditions_of_a_nested_limit_see_the_whole_path() {
+    let layer = RateLimitLayer::builder(limiter(&store(), "api"))
+        .exempt(path_in(["/api/users"]).unwrap())
+        .exempt(path_in(["/open/*"]).unwrap())
+        .build()
+        .unwrap();
+    let nested = || Router::new().nest("/v1", routes()).merge(routes()).rate_limit(layer.clone());
+    let app = Router::new().nest("/api", nested()).nest("/open", nested()).nest("/other", nested());
+    assert_eq!(statuses(&app, "/api/users", 3).await, [200; 3]);
+    assert_eq!(statuses(&app, "/open/v1/users", 3).await, [200; 3]);
+    assert_eq!(statuses(&app, "/api/v1/users", 2).await, [200; 2]);
+    // It was stripped to "/users" on its way, which is nobody's exemption.
+    assert_eq!(statuses(&app, "/other/users", 1).await, [429]);
+}
+
+#[tokio::test]
+async fn a_nested_key_by_path_tells_the_routers_apart() {
+    let layer = RateLimitLayer::new(Limit::new(limiter(&store(), "api")).key(RequestPath::new()));
+    let nested = || routes().rate_limit(layer.clone());
+    let app = Router::new().nest("/one", nested()).nest("/two", nested());
+    assert_eq!(statuses(&app, "/one/users", 3).await, [200, 200, 429]);
+    assert_eq!(statuses(&app, "/two/users", 1).await, [200]);
 }

@@ -76,7 +76,7 @@ impl RequestPath {
 
 impl KeyExtractor for RequestPath {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
-        Extraction::found(bounded(&self.normal(request.uri.path())))
+        Extraction::found(bounded(&self.normal(request.path())))
     }
 }
 

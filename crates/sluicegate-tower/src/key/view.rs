@@ -24,7 +24,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 pub struct RequestView<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The URI, as the server that received the request made it.
+    /// The URI as it is at this place: a nested axum router has cut off its prefix; see [`path`](Self::path).
     pub uri: &'a Uri,
     /// The version of HTTP.
     pub version: Version,
@@ -34,7 +34,18 @@ pub struct RequestView<'a> {
     pub extensions: &'a Extensions,
 }
 
-impl RequestView<'_> {
+impl<'a> RequestView<'a> {
+    /// The path that the client asked for. In a nested axum router that is the whole path, with the prefix that the router has
+    /// cut off from its URI.
+    #[inline]
+    pub fn path(self) -> &'a str {
+        #[cfg(feature = "axum")]
+        if let Some(axum::extract::OriginalUri(uri)) = self.extensions.get() {
+            return uri.path();
+        }
+        self.uri.path()
+    }
+
     /// A copy that can be kept, for code that wants [`Parts`]: it clones the header fields and the extensions.
     pub fn to_parts(self) -> Parts {
         let mut parts = Request::new(()).into_parts().0;

@@ -69,41 +69,6 @@ impl Door {
     }
 }
 
-/// Whether the path of a request is one of these, or begins with one of these that ends in `*`.
-///
-/// Paths are compared as they came, byte by byte, without the query: `/health/` and `/Health` are not `/health`. A path
-/// with `..`, `%` or `//` never matches a pattern with `*`, so that nobody gets past a limit by writing
-/// `/public/../admin`. That is right for exempting; a path that is to be refused is better left out of the router.
-///
-/// Inside of a nested axum router the path is what is left of it there.
-///
-/// ```
-/// use http::Request;
-/// use sluicegate_tower::limits::path_in;
-///
-/// let open = path_in(["/health", "/metrics*"]);
-/// let asks = |path: &str| open((&Request::get(path).body(()).unwrap()).into());
-/// assert!(asks("/health?verbose=1") && asks("/metrics") && asks("/metrics/cpu"));
-/// assert!(!asks("/health/") && !asks("/metrics/../admin"));
-/// ```
-pub fn path_in<P: Into<String>>(
-    paths: impl IntoIterator<Item = P>,
-) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
-    let paths: Vec<String> = paths.into_iter().map(Into::into).collect();
-    move |request: RequestView<'_>| {
-        let path = request.uri.path();
-        paths.iter().any(|pattern| match pattern.strip_suffix('*') {
-            None => path == pattern,
-            Some(prefix) => path.starts_with(prefix) && is_plain(path),
-        })
-    }
-}
-
-/// Whether the path means what it says.
-fn is_plain(path: &str) -> bool {
-    !path.contains("..") && !path.contains('%') && !path.contains("//")
-}
-
 /// Whether the method of a request is one of these.
 pub fn method_in(
     methods: impl IntoIterator<Item = Method>,

@@ -68,7 +68,7 @@ impl<R> RateLimitLayerBuilder<R> {
     /// use sluicegate_tower::limits::{method_in, path_in, preflight};
     ///
     /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
-    ///     .exempt(path_in(["/health", "/metrics*"]))
+    ///     .exempt(path_in(["/health", "/metrics*"])?)
     ///     .exempt(preflight())
     ///     .deny(|request| request.headers.get("user-agent").is_some_and(|agent| agent == "scraper"))
     ///     .build()?;

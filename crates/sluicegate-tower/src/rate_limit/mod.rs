@@ -50,7 +50,7 @@ use crate::respond::problem::ProblemJson;
 /// use sluicegate_tower::limits::path_in;
 ///
 /// let store = MemoryStore::new();
-/// let login = Limit::new(Policy::sliding_counter("login", "5/min").on(&store)?).only_if(path_in(["/login"]));
+/// let login = Limit::new(Policy::sliding_counter("login", "5/min").on(&store)?).only_if(path_in(["/login"])?);
 /// let layer = RateLimitLayer::builder(Policy::gcra("api", "200/min").on(&store)?).and(login).build()?;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
