@@ -36,8 +36,8 @@ async fn upload() -> &'static str {
 
 /// A costly one: ten a minute for each API key, or for each address without one.
 #[rate_limited("100/min", key = HeaderKey::new("x-api-key")?.or(PeerIp::new()), cost = 10)]
-async fn report(Path(name): Path<String>, Decided(decision): Decided) -> String {
-    format!("the report on {name}; {} units left right now\n", decision.remaining())
+async fn report(Path(name): Path<String>, decided: Decided) -> String {
+    format!("the report on {name}; {} units left right now\n", decided.remaining())
 }
 
 /// Two limits with keys of their own; a request spends from both or from none.

@@ -34,8 +34,8 @@ fn app() -> Result<Router, Box<dyn Error>> {
 }
 
 /// Handlers can ask what was decided about their request.
-async fn find(Decided(decision): Decided) -> String {
-    format!("found nothing; {} searches left right now\n", decision.remaining())
+async fn find(decided: Decided) -> String {
+    format!("found nothing; {} searches left right now\n", decided.remaining())
 }
 
 fn guide(address: SocketAddr) -> String {

@@ -9,6 +9,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use sfv::{BareItem, List, ListEntry, Parser};
 use sluicegate::key::HeaderKey;
+use sluicegate::rate_limit::Decided;
 use sluicegate::{Limit, RateLimitLayer};
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::DecidedBy;
@@ -214,7 +215,7 @@ impl Load {
         if let Err(problem) = check_fields(&response) {
             self.misled.lock().unwrap().push(problem);
         }
-        let basis = response.extensions().get::<Decision>().map(Decision::decided_by);
+        let basis = response.extensions().get::<Decided>().map(|decided| decided.decided_by());
         (response.status().is_success(), basis.ok_or_else(|| response.status().to_string()))
     }
 }

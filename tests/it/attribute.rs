@@ -22,7 +22,7 @@ impl Api {
     }
 
     async fn later(State(api): State<Self>, decided: Decided, body: Bytes) -> (StatusCode, String) {
-        let left = decided.0.remaining();
+        let left = decided.remaining();
         (StatusCode::ACCEPTED, format!("{} {}, later, {left} left", api.greeting, body.len()))
     }
 

@@ -29,8 +29,8 @@ fn app(store: &MemoryStore) -> Router {
     let payment = Policy::sliding_counter("payment", "5/min").and("2/10s").on(store).unwrap();
     let report = Policy::token_bucket("report", "100/min").on(store).unwrap();
     let report = Limit::new(report).cost(10).unwrap();
-    async fn find(Decided(decision): Decided) -> String {
-        decision.remaining().to_string()
+    async fn find(decided: Decided) -> String {
+        decided.remaining().to_string()
     }
     Router::new()
         .route("/", get(|| async { "hello" }))

@@ -196,11 +196,15 @@ async fn of_two_versions_the_newer_one_decides_for_all() {
         };
         let old = RateLimiter::new(&old, policy("9/d", 1)).unwrap();
         let new = RateLimiter::new(&new, policy("4/d", 2)).unwrap();
-        assert_eq!(old.check("ada").await.unwrap().limit(), 9, "{algorithm}: nobody knows of the other yet");
+        assert_eq!(
+            old.check("ada").await.unwrap().capacity(),
+            9,
+            "{algorithm}: nobody knows of the other yet"
+        );
         assert_eq!(new.check("ada").await.unwrap().remaining(), 2, "{algorithm}: one was spent");
         let decision = old.check("ada").await.unwrap();
         assert_eq!(
-            (decision.limit(), decision.remaining()),
+            (decision.capacity(), decision.remaining()),
             (4, 1),
             "{algorithm}: by the rule that is in force"
         );
@@ -246,8 +250,8 @@ async fn one_who_waits_for_one_limit_does_not_lock_the_other() {
     assert_eq!(address.peek(&ip).await.unwrap().remaining(), 99, "what is held does not drain");
     clock.advance(Duration::from_millis(1_005));
     // It was due 5 ms ago, and was a spend then: half of a unit has drained.
-    let standing = address.peek(&ip).await.unwrap();
-    assert_eq!((standing.remaining(), standing.reset_after()), (99, Duration::from_millis(5)));
+    let status = address.peek(&ip).await.unwrap();
+    assert_eq!((status.remaining(), status.reset_after()), (99, Duration::from_millis(5)));
     let now_us = clock.now_us();
     assert!(held.at_us() < now_us);
 }

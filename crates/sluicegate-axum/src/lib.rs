@@ -9,8 +9,8 @@
 //! use sluicegate_core::{MemoryStore, Policy};
 //! use sluicegate_tower::Limit;
 //!
-//! async fn search(Decided(decision): Decided) -> String {
-//!     format!("{} searches left", decision.remaining())
+//! async fn search(decided: Decided) -> String {
+//!     format!("{} searches left", decided.remaining())
 //! }
 //!
 //! let store = MemoryStore::new();
@@ -34,7 +34,6 @@
 
 #[cfg(feature = "macros")]
 mod attribute;
-mod decided;
 mod ext;
 mod from_parts;
 
@@ -43,9 +42,10 @@ pub use sluicegate_macros::rate_limited;
 
 #[cfg(feature = "macros")]
 pub use self::attribute::{Attributed, BoxRespond, RateLimitStore};
-pub use self::decided::{Decided, NotLimited};
 pub use self::ext::RateLimitExt;
 pub use self::from_parts::key_from_extractor;
+#[doc(inline)]
+pub use sluicegate_tower::rate_limit::{Decided, NotLimited};
 
 /// For the expansion of [`rate_limited`] only: no part of the API.
 #[cfg(feature = "macros")]

@@ -270,7 +270,7 @@ impl Conformance {
                 let [ours, reference] = [step.ask(&limiters[0]).await, step.ask(&limiters[1]).await]
                     .map(|answer| answer.expect("the store answers"));
                 let ages = Duration::from_secs(86_400 * 365 * 15);
-                if reference.quotas().iter().any(|standing| standing.reset_after() > ages) {
+                if reference.quotas().iter().any(|status| status.reset_after() > ages) {
                     // How exact that is is for each store to say.
                     break;
                 }
@@ -403,9 +403,9 @@ impl fmt::Display for Step {
 /// All that two stores have to agree on.
 fn summary(decision: &Decision) -> String {
     let mut text = format!("{:?} after {:?}", decision.outcome(), decision.delay());
-    for standing in decision.quotas() {
+    for status in decision.quotas() {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {standing:?}");
+        let _ = write!(text, "\n  {status:?}");
     }
     text
 }

@@ -176,8 +176,8 @@ use proc_macro::TokenStream;
 ///     format!("{} fresh", prices.0)
 /// }
 ///
-/// async fn last_known(State(prices): State<Prices>, Decided(decision): Decided) -> (StatusCode, String) {
-///     let wait = decision.retry_after().unwrap_or_default().as_secs();
+/// async fn last_known(State(prices): State<Prices>, decided: Decided) -> (StatusCode, String) {
+///     let wait = decided.retry_after().unwrap_or_default().as_secs();
 ///     (StatusCode::OK, format!("{} stale, for {wait} s", prices.0))
 /// }
 /// # _ = axum::routing::get::<_, _, Prices>(prices);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::store::{Mode, QuotaStatus, Trace};
+use sluicegate_core::store::{Mode, QuotaStatus, Trace, judge};
 use sluicegate_core::{Decision, Outcome, StoreError};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -71,19 +71,16 @@ async fn attempt(caller: &Arc<Caller>, asking: &[Cell], deadline: Instant) -> Re
         return Ok(if granted { End::Granted(parts) } else { End::Refused(parts, false) });
     }
     let peeks = groups.iter().map(|cells| cells.iter().map(|cell| cell.with_mode(Mode::Peek)).collect());
-    let (mut looks, busy) = each_or_busy(caller, peeks.collect(), deadline).await?;
-    for (look, cells) in looks.iter_mut().zip(&groups) {
-        look.decision = as_asked(&look.decision, cells);
-    }
-    if looks.iter().any(|look| !look.decision.is_allowed()) {
+    let (looks, busy) = each_or_busy(caller, peeks.collect(), deadline).await?;
+    if looks.iter().zip(&groups).any(|(look, cells)| is_refused(&look.decision, cells)) {
         return Ok(End::Refused(looks, busy));
     }
     // Where it waits longest, or else least is left, comes first.
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|index| {
-        let standings = || looks[*index].decision.quotas().iter();
-        let wait = standings().filter(|standing| !standing.passed()).map(QuotaStatus::available_after).max();
-        (std::cmp::Reverse(wait), standings().map(QuotaStatus::remaining).min())
+        let statuses = || looks[*index].decision.quotas().iter();
+        let wait = statuses().filter(|status| !status.passed()).map(QuotaStatus::available_after).max();
+        (std::cmp::Reverse(wait), statuses().map(QuotaStatus::remaining).min())
     });
     let mut looks: Vec<Option<Part>> = looks.into_iter().map(Some).collect();
     let mut spent: Vec<Part> = Vec::with_capacity(groups.len());
@@ -120,21 +117,19 @@ async fn attempt(caller: &Arc<Caller>, asking: &[Cell], deadline: Instant) -> Re
     Ok(End::Granted(spent))
 }
 
-/// A look, as an answer to those who would wait.
-fn as_asked(look: &Decision, cells: &[Cell]) -> Decision {
-    if look.outcome() != Outcome::Denied {
-        return look.clone();
+/// Whether a look says that the request would be refused, if those who may wait do.
+fn is_refused(decision: &Decision, cells: &[Cell]) -> bool {
+    if decision.outcome() != Outcome::Denied {
+        return !decision.is_allowed();
     }
-    let waits = |standing: &QuotaStatus| {
+    let waits = |status: &QuotaStatus| {
         cells.iter().any(|cell| {
             let may_wait =
-                matches!(cell.mode, Mode::Reserve { longest } if standing.available_after() <= longest);
-            usize::from(cell.at) == standing.policy_index() && may_wait
+                matches!(cell.mode, Mode::Reserve { longest } if status.available_after() <= longest);
+            usize::from(cell.at) == status.policy_index() && may_wait
         })
     };
-    let refused = look.quotas().iter().any(|standing| !standing.passed() && !waits(standing));
-    let outcome = if refused { Outcome::Denied } else { Outcome::Allowed };
-    Decision::new(outcome, look.spent_us(), 0, look.quotas().iter().copied())
+    decision.quotas().iter().any(|status| !status.passed() && !waits(status))
 }
 
 pub(crate) fn by_slot(cells: Vec<Cell>) -> Vec<Vec<Cell>> {
@@ -200,36 +195,32 @@ fn give_back(caller: &Arc<Caller>, spent: Vec<Part>) {
     }
 }
 
-/// The parts as one decision; their standings already say which asks they belong to.
+/// The parts as one decision; their statuses already say which asks they belong to.
 pub(crate) fn joined(parts: Vec<Part>) -> Answer {
     let decisions = || parts.iter().map(|part| &part.decision);
-    let outcome = [Outcome::Impossible, Outcome::Denied]
-        .into_iter()
-        .find(|outcome| decisions().any(|decision| decision.outcome() == *outcome))
-        .unwrap_or(Outcome::Allowed);
     let delay = decisions().map(Decision::delay).max().unwrap_or_default();
     let Some(spent_us) = decisions().map(Decision::spent_us).max() else {
         return Err(StoreError::new(StoreErrorKind::NothingAsked));
     };
     let mut lines: Vec<(QuotaStatus, Trace)> = Vec::new();
     for Part { cells, mut decision } in parts {
-        let standings = decision.quotas().to_vec();
+        let statuses = decision.quotas().to_vec();
         let receipts: Vec<_> =
             cells.iter().map(|cell| (cell, decision.take_receipt(usize::from(cell.at)))).collect();
-        for standing in standings {
-            let of = receipts.iter().find(|(cell, _)| usize::from(cell.at) == standing.policy_index());
+        for status in statuses {
+            let of = receipts.iter().find(|(cell, _)| usize::from(cell.at) == status.policy_index());
             let trace = of.and_then(|(cell, receipt)| {
                 let is_kept = cell.bucket.gives_back || !delay.is_zero();
-                let quota = u8::try_from(standing.quota_index()).ok()?;
+                let quota = u8::try_from(status.quota_index()).ok()?;
                 receipt.as_ref().filter(|_| is_kept)?.trace(quota).copied()
             });
-            lines.push((standing, trace.unwrap_or_default()));
+            lines.push((status, trace.unwrap_or_default()));
         }
     }
-    lines.sort_by_key(|(standing, _)| (standing.policy_index(), standing.quota_index()));
+    lines.sort_by_key(|(status, _)| (status.policy_index(), status.quota_index()));
     let delay_us = crate::call::micros(delay);
-    let standings = lines.iter().map(|(standing, _)| *standing);
-    let decision = Decision::new(outcome, spent_us.saturating_sub(delay_us), delay_us, standings);
+    let statuses = lines.iter().map(|(status, _)| *status);
+    let decision = judge(spent_us.saturating_sub(delay_us), delay_us, statuses);
     let traces: Vec<Trace> = lines.into_iter().map(|(_, trace)| trace).collect();
     Ok(if traces.iter().any(|trace| trace.birth > 0) { decision.with_traces(traces) } else { decision })
 }

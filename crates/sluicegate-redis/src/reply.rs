@@ -1,9 +1,9 @@
 //! What comes out of the script, as decisions.
 
 use redis::Value;
-use sluicegate_core::algorithm::{NEVER, Rule, State};
-use sluicegate_core::store::{Mode, QuotaStatus, Trace};
-use sluicegate_core::{Decision, Outcome};
+use sluicegate_core::Decision;
+use sluicegate_core::algorithm::{NEVER, Rule, Slot, State};
+use sluicegate_core::store::{Balance, Judged, Mode, QuotaStatus, Trace, judge};
 use smallvec::SmallVec;
 
 use crate::cell::Cell;
@@ -20,9 +20,8 @@ pub(crate) struct Reply {
 /// Where the quotas of a request stand, and how their buckets were.
 #[derive(Default)]
 struct Told {
-    standings: SmallVec<[QuotaStatus; 4]>,
+    quotas: SmallVec<[QuotaStatus; 4]>,
     traces: Vec<Trace>,
-    is_never: bool,
 }
 
 impl Reply {
@@ -45,14 +44,7 @@ impl Reply {
             0 => (self.short(cells, &mut told)?, 0),
             _ => self.long(cells, &mut told)?,
         };
-        let outcome = if granted {
-            Outcome::Allowed
-        } else if told.is_never {
-            Outcome::Impossible
-        } else {
-            Outcome::Denied
-        };
-        let decision = Decision::new(outcome, self.now_us, delay_us, told.standings);
+        let decision = judge(self.now_us, delay_us, told.quotas);
         let keeps = |cell: &Cell| cell.bucket.gives_back || cell.apart.is_some();
         let is_kept = granted && (delay_us > 0 || cells.iter().any(keeps));
         Some(if is_kept { decision.with_traces(told.traces) } else { decision })
@@ -71,10 +63,9 @@ impl Reply {
         for cell in cells {
             for ((quota, rule), cost) in (0_u8..).zip(&cell.bucket.rules).zip(&cell.costs) {
                 let (found, mode) = (found.next()?, if granted { cell.mode } else { Mode::Peek });
-                let (standing, trace) = found.after((cell.at, quota), rule, mode, *cost, self.now_us);
-                told.standings.push(standing);
+                let (status, trace) = found.after((cell.at, quota), rule, mode, *cost, self.now_us);
+                told.quotas.push(status);
                 told.traces.push(trace);
-                told.is_never |= found.opens_us == NEVER;
             }
         }
         Some(granted)
@@ -107,21 +98,20 @@ impl Reply {
                     self.numbers()?;
                 let [birth, given, found] = self.numbers()?;
                 let (before, after) = (self.numbers()?, self.numbers()?);
-                let standing = QuotaStatus::new(
-                    (cell.at, quota),
-                    passed == 1,
-                    capacity,
-                    remaining,
-                    resets_us,
-                    available_us,
-                );
-                told.standings.push(standing.spending(took));
+                let status = QuotaStatus::at_rest((cell.at, quota), capacity)
+                    .with_remaining(remaining)
+                    .with_reset_after_us(resets_us);
+                let status = match (passed, never) {
+                    (1, _) => status.with_more_after_us(available_us),
+                    (0, 1) => status.impossible(),
+                    _ => status.refused_for_us(available_us),
+                };
+                told.quotas.push(status.spending(took));
                 let rule = cell.bucket.rules.get(usize::from(quota)).or_else(|| cell.bucket.rules.first())?;
                 let [before, after] = [before, after].map(|state| unpacked(rule, state));
                 told.traces.push(Trace { found, given, birth, before, after, held: held == 1 });
                 granted &= passed == 1;
                 self.is_busy |= passed == 2;
-                told.is_never |= never == 1 && passed == 0;
             }
         }
         Some((granted, delay_us))
@@ -167,77 +157,38 @@ struct Log {
 impl Found {
     /// Where a quota stands after this was asked; the script has done the same.
     fn after(&self, at: (u8, u8), rule: &Rule, mode: Mode, cost: u64, now_us: u64) -> (QuotaStatus, Trace) {
+        // Whether it passes is a question of when there is room, whatever was asked.
+        let judged = Judged::new(rule, Mode::Peek, Slot::at(self.opens_us), now_us);
+        let is_born = self.log.sum == 0 && self.state.until_us <= now_us;
+        let (birth, given) = if is_born { (now_us, 0) } else { (self.birth, self.given) };
+        let trace = Trace { given, birth, before: self.state, ..Trace::default() };
+        if let Rule::SlidingLog(rule) = rule {
+            let room = rule.ceiling().saturating_sub(self.log.sum);
+            let took = match mode {
+                Mode::Charge => cost.min(room),
+                mode if mode.spends() => cost,
+                _ => 0,
+            };
+            let (log, period_us) = (self.log.and(took, now_us), rule.period_us().get());
+            let rests_us = if log.sum > 0 { log.newest_us.saturating_add(period_us) } else { now_us };
+            let balance = Balance {
+                capacity: rule.limit(),
+                remaining: rule.limit().saturating_sub(log.sum),
+                reset_after_us: rests_us.saturating_sub(now_us),
+            };
+            let status = judged.status(at, balance, now_us, |_| log.oldest_us.saturating_add(period_us));
+            let trace = Trace { found: self.log.sum, after: State::new(log.newest_us, 0), ..trace };
+            return (status.spending(took), trace);
+        }
         let (after, took) = match mode {
             Mode::Charge => rule.charge(self.state, now_us, cost),
             mode if mode.spends() => (rule.spend(self.state, now_us, now_us, cost), cost),
             _ => (self.state, 0),
         };
-        let passed = self.opens_us <= now_us;
-        let read = match rule {
-            Rule::SlidingLog(rule) => {
-                let took = if mode == Mode::Charge {
-                    cost.min(rule.ceiling().saturating_sub(self.log.sum))
-                } else {
-                    took
-                };
-                let (log, period_us) = (self.log.and(took, now_us), rule.period_us().get());
-                Read {
-                    took,
-                    remaining: rule.limit().saturating_sub(log.sum),
-                    reset_us: if log.sum > 0 { log.newest_us.saturating_add(period_us) } else { now_us },
-                    more_us: log.oldest_us.saturating_add(period_us),
-                    level: self.log.sum,
-                    entered_us: log.newest_us,
-                }
-            }
-            _ => {
-                let remaining = rule.remaining(after, now_us);
-                let more_us = if passed && remaining < rule.capacity() {
-                    rule.slot(after, now_us, remaining.saturating_add(1)).opens_us
-                } else {
-                    now_us
-                };
-                let reset_us = now_us.saturating_add(rule.reset_after_us(after, now_us));
-                Read {
-                    took,
-                    remaining,
-                    reset_us,
-                    more_us,
-                    level: rule.level(self.state, now_us),
-                    entered_us: 0,
-                }
-            }
-        };
-        let available_us = match self.opens_us {
-            _ if passed && read.remaining < rule.capacity() => read.more_us,
-            NEVER => now_us,
-            opens_us => opens_us,
-        };
-        let standing = QuotaStatus::new(
-            at,
-            passed,
-            rule.capacity(),
-            read.remaining,
-            read.reset_us.saturating_sub(now_us),
-            available_us.saturating_sub(now_us),
-        );
-        let is_born = self.log.sum == 0 && self.state.until_us <= now_us;
-        let (birth, given) = if is_born { (now_us, 0) } else { (self.birth, self.given) };
-        let (before, found) = (self.state, read.level);
-        let after = if matches!(rule, Rule::SlidingLog(_)) { State::new(read.entered_us, 0) } else { after };
-        (standing.spending(read.took), Trace { found, given, birth, before, after, held: false })
+        let opens_us = |cost| rule.slot(after, now_us, cost).opens_us;
+        let status = judged.status(at, Balance::of(rule, after, now_us), now_us, opens_us);
+        (status.spending(took), Trace { found: rule.level(self.state, now_us), after, ..trace })
     }
-}
-
-/// The numbers of a bucket.
-struct Read {
-    took: u64,
-    remaining: u64,
-    reset_us: u64,
-    more_us: u64,
-    level: u64,
-    /// When a log's last entry is of.
-    entered_us: u64,
 }
 
 impl Log {

@@ -216,8 +216,8 @@ pub mod limiter {
 pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
-        Ask, DecidedBy, DecisionFuture, Event, Limiters, Listener, Listeners, Mode, PreparedPolicy,
-        QuotaStatus, Registry, Store, Subject, Trace, Undecided,
+        Ask, Balance, DecidedBy, DecisionFuture, Event, Judged, Limiters, Listener, Listeners, Mode,
+        PreparedPolicy, QuotaStatus, Registry, Store, Subject, Trace, Undecided, judge,
     };
     pub use sluicegate_core::wrap::{Within, Wrap};
 }

@@ -38,8 +38,8 @@ async fn whole(request: Request) -> String {
 }
 
 #[rate_limited("2/min")]
-async fn decided(Path(id): Path<u64>, Decided(decision): Decided) -> String {
-    format!("{id}: {} left", decision.remaining())
+async fn decided(Path(id): Path<u64>, decided: Decided) -> String {
+    format!("{id}: {} left", decided.remaining())
 }
 
 #[rate_limited("1/min")]

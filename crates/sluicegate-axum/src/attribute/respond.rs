@@ -37,9 +37,9 @@ pub(super) struct SetAside(pub(super) Parts);
 /// Leaves it to the fallback to answer what was decided against.
 pub(super) fn setting_aside(otherwise: BoxRespond) -> BoxRespond {
     BoxRespond::new(move |refusal: &Refusal<'_>| {
-        let Some(decision) = refusal.decision() else { return otherwise.respond(refusal) };
+        let Some(decided) = refusal.decided() else { return otherwise.respond(refusal) };
         let mut parts = refusal.request().to_parts();
-        parts.extensions.insert(decision.clone());
+        parts.extensions.insert(decided.clone());
         let mut response = refusal.status().into_response();
         response.extensions_mut().insert(SetAside(parts));
         response

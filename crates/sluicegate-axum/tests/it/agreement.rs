@@ -17,7 +17,7 @@ use crate::support::{Seen, request, send, store_on};
 
 /// The same answers, wherever the limit is written.
 async fn answer(number: u64, decided: Option<Decided>) -> Result<String, StatusCode> {
-    let left = decided.map(|Decided(decision)| decision.remaining());
+    let left = decided.map(|decided| decided.remaining());
     if number == 13 { Err(StatusCode::IM_A_TEAPOT) } else { Ok(format!("{number}, {left:?} left")) }
 }
 

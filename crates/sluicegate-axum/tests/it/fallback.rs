@@ -24,13 +24,13 @@ async fn stored(State(app): State<App>, Path(id): Path<u8>, body: String) -> Str
 /// Extractors of its own, the body and the decision among them.
 async fn stale(
     State(app): State<App>,
-    Decided(decision): Decided,
+    decided: Decided,
     headers: HeaderMap,
     Path(id): Path<u8>,
     body: String,
 ) -> ([(&'static str, &'static str); 1], String) {
     let key = headers["x-api-key"].to_str().unwrap().to_owned();
-    let wait = decision.retry_after().unwrap().as_secs();
+    let wait = decided.retry_after().unwrap().as_secs();
     ([("x-own", "1")], format!("stale {} {id} {body} for {key} in {wait}", app.0))
 }
 

@@ -4,6 +4,7 @@
 mod agreement;
 mod conditional;
 mod connect_info;
+mod decided;
 mod default_limit;
 mod doors;
 mod fallback;

@@ -62,8 +62,8 @@ impl Api {
         Ok(format!("{} {name}", self.greeting))
     }
 
-    async fn busy(State(api): State<Self>, Decided(decision): Decided) -> String {
-        format!("{}, later: {} left", api.greeting, decision.remaining())
+    async fn busy(State(api): State<Self>, decided: Decided) -> String {
+        format!("{}, later: {} left", api.greeting, decided.remaining())
     }
 
     #[rate_limited("2/min", crate = sluicegate_axum)]

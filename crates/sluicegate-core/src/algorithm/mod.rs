@@ -100,7 +100,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    const fn at(us: u64) -> Self {
+    /// It is let in at this moment, and may go on at once.
+    pub const fn at(us: u64) -> Self {
         Self { opens_us: us, departs_us: us }
     }
 }

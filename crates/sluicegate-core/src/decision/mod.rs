@@ -1,15 +1,18 @@
 //! The answer of a store: [`Decision`].
 
-use std::sync::Arc;
+mod status;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::policy::{Policy, PolicyQuota};
+pub use self::status::QuotaStatus;
 use crate::receipt::{Receipt, Trace};
 
 /// What a limiter decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
     /// It may go on, after [`Decision::delay`]; it has spent its cost.
@@ -42,152 +45,46 @@ pub enum DecidedBy {
 pub struct Decision {
     outcome: Outcome,
     deciding: u8,
-    basis: DecidedBy,
+    by: DecidedBy,
     /// A bit per ask whose receipt was not taken; none in a clone.
     receipts: u16,
-    /// One per standing, or none.
+    /// One per quota, or none.
     traces: Option<Box<SmallVec<[Trace; 1]>>>,
     at_us: u64,
     delay_us: u64,
-    standings: Statuses,
-    policies: Option<Arc<[Arc<Policy>]>>,
-}
-
-impl Clone for Decision {
-    fn clone(&self) -> Self {
-        Self {
-            receipts: 0,
-            traces: None,
-            standings: self.standings.clone(),
-            policies: self.policies.clone(),
-            ..*self
-        }
-    }
+    quotas: Quotas,
 }
 
 /// Four quotas fit without an allocation; a request with more of them costs one.
-type Statuses = SmallVec<[QuotaStatus; 4]>;
+type Quotas = SmallVec<[QuotaStatus; 4]>;
 
-/// Where one quota stands after a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaStatus {
-    limit: u64,
-    remaining: u64,
-    reset_after_us: u64,
-    available_after_us: u64,
-    spent: u32,
-    policy: u8,
-    quota: u8,
-    passed: bool,
-}
-
-impl QuotaStatus {
-    /// Where a quota stands: `policy` and `quota` are its place among the asks and in its policy, `passed` whether
-    /// it had room, `available_after_us` as [`available_after`](Self::available_after). For authors of stores.
-    #[inline]
-    pub fn new(
-        (policy, quota): (u8, u8),
-        passed: bool,
-        limit: u64,
-        remaining: u64,
-        reset_after_us: u64,
-        available_after_us: u64,
-    ) -> Self {
-        Self { limit, remaining, reset_after_us, available_after_us, spent: 0, policy, quota, passed }
-    }
-
-    /// The same, of a quota of which `cost` units were spent. For authors of stores.
-    #[inline]
-    #[must_use]
-    pub fn spending(mut self, cost: u64) -> Self {
-        // What is above that is spent, and is not given back.
-        self.spent = u32::try_from(cost).unwrap_or(u32::MAX);
-        self
-    }
-
-    /// Units that the decision has spent of it, as far as they took effect.
-    pub fn spent(&self) -> u64 {
-        self.spent.into()
-    }
-
-    /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// Units that would pass now.
-    pub fn remaining(&self) -> u64 {
-        self.remaining
-    }
-
-    /// How long until all of [`limit`](Self::limit) is back.
-    pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.reset_after_us)
-    }
-
-    /// If this quota refused, how long until the same cost could pass; otherwise how long until one unit more
-    /// remains. Zero if nothing is missing, and if the cost can never pass.
-    pub fn available_after(&self) -> Duration {
-        Duration::from_micros(self.available_after_us)
-    }
-
-    /// Whether this quota had room for the cost.
-    pub fn passed(&self) -> bool {
-        self.passed
-    }
-
-    /// The place of its policy among those that were asked.
-    pub fn policy_index(&self) -> usize {
-        usize::from(self.policy)
-    }
-
-    /// The place of the quota in its policy.
-    pub fn quota_index(&self) -> usize {
-        usize::from(self.quota)
+impl Clone for Decision {
+    fn clone(&self) -> Self {
+        Self { receipts: 0, traces: None, quotas: self.quotas.clone(), ..*self }
     }
 }
 
 impl Decision {
-    /// A decision over these quotas, of which there must be at least one, made at `at_us` of the store's clock. For
-    /// authors of stores.
-    ///
-    /// `delay_us` counts for an allowed decision only.
-    #[inline]
-    pub fn new(
-        outcome: Outcome,
-        at_us: u64,
-        delay_us: u64,
-        standings: impl IntoIterator<Item = QuotaStatus>,
-    ) -> Self {
-        Self::of(outcome, at_us, delay_us, standings.into_iter().collect())
+    /// What follows from where these quotas stand.
+    pub(crate) fn of(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaStatus>) -> Self {
+        let quotas: Quotas = quotas.into_iter().collect();
+        assert!(!quotas.is_empty(), "a decision is about at least one quota");
+        let outcome = quotas.iter().map(outcome).max().unwrap_or(Outcome::Allowed);
+        let deciding = deciding(outcome, &quotas);
+        let (by, receipts) = (DecidedBy::Store, u16::MAX);
+        Self { outcome, deciding, by, receipts, traces: None, at_us, delay_us, quotas }
     }
 
     /// A decision over a single quota, without a loop.
     #[inline]
-    pub(crate) fn single(outcome: Outcome, at_us: u64, delay_us: u64, standing: QuotaStatus) -> Self {
-        let mut standings = SmallVec::new();
-        standings.push(standing);
-        let (basis, receipts) = (DecidedBy::Store, u16::MAX);
-        Self {
-            outcome,
-            deciding: 0,
-            basis,
-            receipts,
-            traces: None,
-            at_us,
-            delay_us,
-            standings,
-            policies: None,
-        }
+    pub(crate) fn single(at_us: u64, status: QuotaStatus) -> Self {
+        let mut quotas = SmallVec::new();
+        quotas.push(status);
+        let (outcome, by, receipts) = (outcome(&status), DecidedBy::Store, u16::MAX);
+        Self { outcome, deciding: 0, by, receipts, traces: None, at_us, delay_us: 0, quotas }
     }
 
-    fn of(outcome: Outcome, at_us: u64, delay_us: u64, standings: Statuses) -> Self {
-        let deciding = deciding(outcome, &standings);
-        let (basis, receipts) = (DecidedBy::Store, u16::MAX);
-        Self { outcome, deciding, basis, receipts, traces: None, at_us, delay_us, standings, policies: None }
-    }
-
-    /// The same, with what each quota's bucket was like before: one trace per standing. For authors of stores.
+    /// The same, with what each quota's bucket was like before: one trace per quota. For authors of stores.
     #[must_use]
     pub fn with_traces(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
         self.traces = Some(Box::new(traces.into_iter().collect()));
@@ -207,15 +104,15 @@ impl Decision {
         if !self.is_allowed() || self.receipts & receipt_bit(ask) == 0 {
             return None;
         }
-        let own = || self.standings.iter().enumerate().filter(|(_, standing)| standing.policy_index() == ask);
-        if own().all(|(_, standing)| standing.spent == 0) {
+        let own = || self.quotas.iter().enumerate().filter(|(_, status)| status.policy_index() == ask);
+        if own().all(|(_, status)| status.spent == 0) {
             return None;
         }
         let traces = self.traces.as_deref().map_or(&[][..], |traces| traces);
         Some(Receipt::new(
-            self.basis,
+            self.by,
             self.spent_us(),
-            own().map(|(_, standing)| standing.spent()),
+            own().map(|(_, status)| status.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
         ))
     }
@@ -224,23 +121,23 @@ impl Decision {
     #[must_use]
     pub fn later(mut self, by: Duration) -> Self {
         let by = crate::clock::micros(by);
-        for standing in &mut self.standings {
-            standing.reset_after_us = standing.reset_after_us.saturating_sub(by);
-            standing.available_after_us = standing.available_after_us.saturating_sub(by);
+        for status in &mut self.quotas {
+            status.reset_after_us = status.reset_after_us.saturating_sub(by);
+            status.available_after_us = status.available_after_us.saturating_sub(by);
         }
         self
     }
 
     /// This decision, made by another than the store. For authors of stores.
     #[must_use]
-    pub fn by(mut self, basis: DecidedBy) -> Self {
-        self.basis = basis;
+    pub fn by(mut self, by: DecidedBy) -> Self {
+        self.by = by;
         self
     }
 
     /// Who made it.
     pub fn decided_by(&self) -> DecidedBy {
-        self.basis
+        self.by
     }
 
     /// This decision, if its asks had stood at these places among others.
@@ -248,8 +145,8 @@ impl Decision {
     pub(crate) fn of_asks(mut self, places: &[u8]) -> Self {
         // A decision of one ask may be shown as one of many.
         self.receipts = u16::MAX;
-        for standing in &mut self.standings {
-            standing.policy = places.get(standing.policy_index()).copied().unwrap_or(standing.policy);
+        for status in &mut self.quotas {
+            status.policy = places.get(status.policy_index()).copied().unwrap_or(status.policy);
         }
         self
     }
@@ -258,46 +155,25 @@ impl Decision {
     /// buckets.
     #[must_use]
     pub fn of_first(mut self, count: usize) -> Self {
-        if self.standings.iter().all(|standing| standing.policy_index() < count) {
+        if self.quotas.iter().all(|status| status.policy_index() < count) {
             return self;
         }
         // Traces are in the same order: those of the others come last, and nothing names them any more.
-        self.standings.retain(|standing| standing.policy_index() < count);
-        self.deciding = deciding(self.outcome, &self.standings);
+        self.quotas.retain(|status| status.policy_index() < count);
+        self.deciding = deciding(self.outcome, &self.quotas);
         self
     }
 
-    /// Sets the policies that its standings refer to, one per ask.
-    pub fn set_policies(&mut self, policies: Arc<[Arc<Policy>]>) {
-        self.policies = Some(policies);
-    }
-
-    /// This decision and that of another limiter on the same request, as one: allowed if both allow, with the quotas
-    /// of both, and the tightest of them deciding.
+    /// This decision, of so many `asks`, and that of another limiter on the same request, as one: allowed if both allow,
+    /// with the quotas of both, and the tightest of them deciding. The asks of `inner` count from there on.
     #[must_use]
-    pub fn merge(&self, inner: &Self) -> Self {
-        let outcome = match (self.outcome, inner.outcome) {
-            (Outcome::Impossible, _) | (_, Outcome::Impossible) => Outcome::Impossible,
-            (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,
-            (Outcome::Allowed, Outcome::Allowed) => Outcome::Allowed,
-        };
-        let own = self.policies.as_deref().unwrap_or_default();
-        let offset = own.len().max(self.standings.iter().map(|s| s.policy_index() + 1).max().unwrap_or(0));
-        let shifted = inner.standings.iter().map(|standing| QuotaStatus {
-            policy: u8::try_from(standing.policy_index() + offset).unwrap_or(u8::MAX),
-            ..*standing
-        });
-        let mut merged = Self::of(
-            outcome,
-            self.at_us,
-            self.delay_us.saturating_add(inner.delay_us),
-            self.standings.iter().copied().chain(shifted).collect(),
-        );
+    pub fn merge(&self, asks: usize, inner: &Self) -> Self {
+        let place = |status: &QuotaStatus| u8::try_from(status.policy_index() + asks).unwrap_or(u8::MAX);
+        let shifted = inner.quotas.iter().map(|status| status.of_ask(place(status)));
+        let delay_us = self.delay_us.saturating_add(inner.delay_us);
+        let mut merged = Self::of(self.at_us, delay_us, self.quotas.iter().copied().chain(shifted));
         merged.receipts = 0;
-        merged.basis = if self.basis == DecidedBy::Store { inner.basis } else { self.basis };
-        if let (Some(outer), Some(inner)) = (&self.policies, &inner.policies) {
-            merged.set_policies(outer.iter().chain(inner.iter()).cloned().collect());
-        }
+        merged.by = if self.by == DecidedBy::Store { inner.by } else { self.by };
         merged
     }
 
@@ -317,6 +193,11 @@ impl Decision {
         Duration::from_micros(if self.is_allowed() { self.delay_us } else { 0 })
     }
 
+    /// When it was made, in microseconds of the store's clock.
+    pub fn at_us(&self) -> u64 {
+        self.at_us
+    }
+
     /// When what an allowed request spent began to count, in microseconds of the store's clock.
     pub fn spent_us(&self) -> u64 {
         self.at_us.saturating_add(self.delay_us)
@@ -324,17 +205,17 @@ impl Decision {
 
     /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
     #[inline]
-    pub fn limit(&self) -> u64 {
-        self.deciding().limit
+    pub fn capacity(&self) -> u64 {
+        self.deciding().capacity()
     }
 
     /// Units that would pass now.
     #[inline]
     pub fn remaining(&self) -> u64 {
-        self.deciding().remaining
+        self.deciding().remaining()
     }
 
-    /// How long until the whole [`limit`](Self::limit) is back.
+    /// How long until the whole [`capacity`](Self::capacity) is back.
     #[inline]
     pub fn reset_after(&self) -> Duration {
         self.deciding().reset_after()
@@ -345,56 +226,39 @@ impl Decision {
         (self.outcome == Outcome::Denied).then(|| self.deciding().available_after())
     }
 
-    /// The standing of the quota that decided, whose numbers the decision shows.
+    /// Where the quota stands that decided, whose numbers the decision shows.
     #[inline]
     pub fn deciding(&self) -> &QuotaStatus {
-        &self.standings[usize::from(self.deciding)]
+        &self.quotas[usize::from(self.deciding)]
     }
 
     /// Where every quota stands, in the order of the asks and of the quotas in their policies.
     pub fn quotas(&self) -> &[QuotaStatus] {
-        &self.standings
+        &self.quotas
     }
+}
 
-    /// The policies that the standings refer to, one per ask, where middleware made the decision.
-    pub fn policies(&self) -> Option<&Arc<[Arc<Policy>]>> {
-        self.policies.as_ref()
-    }
-
-    /// The policy that decided. Known where middleware made the decision; [`RateLimiter::check`] leaves it out, for
-    /// there it is the limiter's own.
-    ///
-    /// [`RateLimiter::check`]: crate::RateLimiter::check
-    pub fn policy(&self) -> Option<&Policy> {
-        self.policy_of(self.deciding())
-    }
-
-    /// The policy that a standing belongs to, where middleware made the decision.
-    pub fn policy_of(&self, standing: &QuotaStatus) -> Option<&Policy> {
-        self.policies.as_deref()?.get(standing.policy_index()).map(Arc::as_ref)
-    }
-
-    /// The quota that a standing belongs to, where middleware made the decision.
-    pub fn quota_of(&self, standing: &QuotaStatus) -> Option<&PolicyQuota> {
-        self.policy_of(standing)?.quotas().get(standing.quota_index())
+/// What one quota alone would come to.
+#[inline]
+fn outcome(status: &QuotaStatus) -> Outcome {
+    match (status.passed(), status.is_impossible()) {
+        (true, _) => Outcome::Allowed,
+        (false, false) => Outcome::Denied,
+        (false, true) => Outcome::Impossible,
     }
 }
 
 /// The place of the tightest quota, which speaks for a decision.
-fn deciding(outcome: Outcome, standings: &[QuotaStatus]) -> u8 {
-    assert!(!standings.is_empty(), "a decision is about at least one quota");
-    let strictness = |standing: &QuotaStatus| match outcome {
-        Outcome::Allowed => (true, standing.remaining, u64::MAX - standing.reset_after_us),
-        Outcome::Denied => (standing.passed, u64::MAX - standing.available_after_us, standing.remaining),
-        Outcome::Impossible => (standing.passed || standing.available_after_us > 0, standing.limit, 0),
+fn deciding(outcome: Outcome, quotas: &[QuotaStatus]) -> u8 {
+    let strictness = |status: &QuotaStatus| match outcome {
+        Outcome::Allowed => (true, status.remaining(), u64::MAX - status.reset_after_us),
+        Outcome::Denied => (status.passed(), u64::MAX - status.available_after_us, status.remaining()),
+        Outcome::Impossible => (!status.is_impossible(), status.capacity(), 0),
     };
-    let deciding = (0_u8..).zip(standings).min_by_key(|(_, standing)| strictness(standing));
+    let deciding = (0_u8..).zip(quotas).min_by_key(|(_, status)| strictness(status));
     deciding.map_or(0, |(index, _)| index)
 }
 
 fn receipt_bit(ask: usize) -> u16 {
     u32::try_from(ask).ok().and_then(|ask| 1_u16.checked_shl(ask)).unwrap_or(0)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,24 +1,30 @@
 use super::*;
+use crate::store::judge;
 
-fn standing(policy: u8, passed: bool, remaining: u64, available_after_us: u64) -> QuotaStatus {
-    QuotaStatus::new((policy, 0), passed, 10, remaining, 1_000_000, available_after_us)
+fn status(policy: u8, passed: bool, remaining: u64, available_after_us: u64) -> QuotaStatus {
+    let status =
+        QuotaStatus::at_rest((policy, 0), 10).with_remaining(remaining).with_reset_after_us(1_000_000);
+    if passed {
+        status.with_more_after_us(available_after_us)
+    } else {
+        status.refused_for_us(available_after_us)
+    }
 }
 
 #[test]
 fn the_tightest_quota_speaks_for_the_decision() {
-    let roomy = standing(0, true, 9, 5);
-    let allowed = Decision::new(Outcome::Allowed, 0, 0, [roomy, standing(1, true, 2, 5)]);
+    let roomy = status(0, true, 9, 5);
+    let allowed = judge(0, 0, [roomy, status(1, true, 2, 5)]);
     assert_eq!((allowed.remaining(), allowed.retry_after()), (2, None));
-    let denied =
-        Decision::new(Outcome::Denied, 0, 0, [standing(0, false, 0, 30), roomy, standing(1, false, 1, 70)]);
+    let denied = judge(0, 0, [status(0, false, 0, 30), roomy, status(1, false, 1, 70)]);
     assert_eq!((denied.remaining(), denied.retry_after()), (1, Some(Duration::from_micros(70))));
 }
 
 #[test]
 fn merged_decisions_keep_every_quota() {
-    let outer = Decision::new(Outcome::Allowed, 0, 0, [standing(0, true, 7, 1)]);
-    let inner = Decision::new(Outcome::Denied, 0, 0, [standing(0, false, 0, 9)]);
-    let merged = outer.merge(&inner);
+    let outer = judge(0, 0, [status(0, true, 7, 1)]);
+    let inner = judge(0, 0, [status(0, false, 0, 9)]);
+    let merged = outer.merge(1, &inner);
     assert_eq!(merged.outcome(), Outcome::Denied);
     assert_eq!(merged.quotas().len(), 2);
     assert_eq!(merged.deciding().policy_index(), 1);
@@ -27,8 +33,8 @@ fn merged_decisions_keep_every_quota() {
 /// A receipt that was taken came back with the decision of fewer asks, and could give the same units back again.
 #[test]
 fn a_decision_of_its_first_asks_has_only_the_receipts_that_were_not_taken() {
-    let spent = |policy, cost| standing(policy, true, 7, 1).spending(cost);
-    let decision = Decision::new(Outcome::Allowed, 5, 0, [spent(0, 2), spent(1, 3), spent(2, 4)]);
+    let spent = |policy, cost| status(policy, true, 7, 1).spending(cost);
+    let decision = judge(5, 0, [spent(0, 2), spent(1, 3), spent(2, 4)]);
     let mut decision = decision
         .by(DecidedBy::Fallback)
         .with_traces([1, 2, 3].map(|birth| Trace { birth, ..Trace::default() }));

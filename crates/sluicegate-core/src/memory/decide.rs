@@ -10,15 +10,14 @@ use super::change::{Effect, trace};
 use super::handover::Handover;
 use super::holds::{Held, Hold};
 use super::home::{Copied, Home};
-use super::judge::{Judged, Reading, delay, standing};
 use super::place::{Cell, Places, Spot};
 use super::table::{Kept, Table, state_words};
 use crate::algorithm::Rule;
-use crate::decision::{Decision, Outcome, QuotaStatus};
+use crate::decision::{Decision, QuotaStatus};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::MAX_QUOTAS;
 use crate::receipt::Trace;
-use crate::store::{Ask, DecisionFuture, Mode};
+use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode, judge};
 
 impl Inner {
     #[inline]
@@ -90,17 +89,21 @@ impl Inner {
                 let (remaining, available_after_us) = gcra.after(&spent, now_us);
                 let reset_after_us = rule.reset_after_us(spent.state, now_us);
                 let (capacity, passed) = (gcra.burst(), spent.passed);
-                let standing =
-                    QuotaStatus::new((0, 0), passed, capacity, remaining, reset_after_us, available_after_us)
-                        .spending(if passed { cost } else { 0 });
-                let outcome = if spent.passed { Outcome::Allowed } else { Outcome::Denied };
-                let decision = Decision::single(outcome, now_us, 0, standing);
+                let status = QuotaStatus::at_rest((0, 0), capacity)
+                    .with_remaining(remaining)
+                    .with_reset_after_us(reset_after_us);
+                let status = if passed {
+                    status.with_more_after_us(available_after_us).spending(cost)
+                } else {
+                    status.refused_for_us(available_after_us)
+                };
+                let decision = Decision::single(now_us, status);
                 return DecisionFuture::ready(Ok(told(decision, after)));
             }
         }
-        let judged = Judged::new(bucket, mode, rule.slot(state, now_us, cost), now_us);
-        let spends = judged.passed && mode.spends();
-        if spends && judged.slot.departs_us > now_us {
+        let judged = Judged::new(rule, mode, rule.slot(state, now_us, cost), now_us);
+        let spends = judged.passed() && mode.spends();
+        if spends && judged.departs_us() > now_us {
             drop(set);
             return in_general();
         }
@@ -110,14 +113,9 @@ impl Inner {
         }
         drop(set);
         let state = after.map_or(state, |after| after.state);
-        let reading = Reading {
-            remaining: rule.remaining(state, now_us),
-            reset_after_us: rule.reset_after_us(state, now_us),
-        };
-        let slot_of = |cost| rule.slot(state, now_us, cost);
-        let standing = standing((0, 0), bucket, judged, &reading, now_us, slot_of);
-        let standing = standing.spending(if spends { cost } else { 0 });
-        let decision = Decision::single(judged.outcome(), now_us, 0, standing);
+        let opens_us = |cost| rule.slot(state, now_us, cost).opens_us;
+        let status = judged.status((0, 0), Balance::of(rule, state, now_us), now_us, opens_us);
+        let decision = Decision::single(now_us, status.spending(if spends { cost } else { 0 }));
         DecisionFuture::ready(Ok(told(decision, after)))
     }
 
@@ -133,15 +131,14 @@ impl Inner {
         let now_us = self.clock.now_us();
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
         cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
-        let mut judged = judge(&cells, &mut places, now_us);
+        let mut judged = judge_each(&cells, &mut places, now_us);
         // All of a request goes on together, when the last of its turns has come.
-        let delays =
-            cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged.slot, now_us));
+        let delays = cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged, now_us));
         let departs_us = now_us.saturating_add(delays.max().unwrap_or(0));
         if departs_us > now_us && !has_room_to_hold(&cells, &judged, departs_us) {
             refuse_waits(&cells, &mut judged, now_us);
         }
-        let granted = judged.iter().all(|judged| judged.passed);
+        let granted = judged.iter().all(Judged::passed);
         let waits = departs_us > now_us;
         let is_told = waits || cells.iter().any(|cell| cell.bucket.accounts);
         let mut traces = Vec::with_capacity(if is_told { cells.len() } else { 0 });
@@ -160,16 +157,13 @@ impl Inner {
                 spent
             })
             .collect();
-        let standings = cells.iter().zip(&judged).zip(&spent).map(|((cell, judged), spent)| {
+        let statuses = cells.iter().zip(&judged).zip(&spent).map(|((cell, judged), spent)| {
             let place = &mut places[cell.place];
-            let reading = place.reading(cell, now_us);
-            let slot_of = |cost| place.slot(cell, now_us, cost);
-            standing(cell.at, cell.bucket, *judged, &reading, now_us, slot_of).spending(*spent)
+            let balance = place.balance(cell, now_us);
+            let opens_us = |cost| place.slot(cell, now_us, cost).opens_us;
+            judged.status(cell.at, balance, now_us, opens_us).spending(*spent)
         });
-        let standings: SmallVec<[QuotaStatus; 4]> = standings.collect();
-        let refused = judged.iter().filter(|judged| !judged.passed).max_by_key(|judged| judged.slot.opens_us);
-        let outcome = refused.map_or(Outcome::Allowed, Judged::outcome);
-        let decision = Decision::new(outcome, now_us, departs_us - now_us, standings);
+        let decision = judge(now_us, departs_us - now_us, statuses);
         Ok(if spent.iter().any(|spent| *spent > 0) && is_told {
             decision.with_traces(traces)
         } else {
@@ -230,7 +224,7 @@ fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Place
 }
 
 /// Judges each ask as if those before it had been carried out.
-fn judge(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
+fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
     let mut undo: SmallVec<[(&Cell<'_>, Copied, Held); 1]> = SmallVec::new();
     let judged = cells.iter().enumerate().map(|(index, cell)| {
         let twins = |of: &'_ [Cell<'_>], is: fn(Mode) -> bool| {
@@ -242,13 +236,13 @@ fn judge(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[
         let is_tried = cells.len() > 1 && twins(cells, |mode| !mode.asks()).is_some();
         let ahead = if is_tried || !mode.asks() { None } else { twins(&cells[..index], Mode::spends) };
         let cost = cell.ask.cost().saturating_add(ahead.unwrap_or(0));
-        let mut judged = Judged::new(cell.bucket, mode, place.slot(cell, now_us, cost), now_us);
+        let mut judged = Judged::new(&cell.bucket.rule, mode, place.slot(cell, now_us, cost), now_us);
         if mode == Mode::Return && !place.can_return(cell, now_us) {
             judged = Judged::refused_until(now_us);
         }
-        if is_tried && judged.passed && twins(&cells[index + 1..], |_| true).is_some() {
+        if is_tried && judged.passed() && twins(&cells[index + 1..], |_| true).is_some() {
             undo.push((cell, place.copy(cell.hash, now_us), cell.bucket.holds.of(cell.hash)));
-            let delay_us = delay(mode, judged.slot, now_us);
+            let delay_us = delay(mode, &judged, now_us);
             place.change(cell, now_us, now_us.saturating_add(delay_us));
         }
         judged
@@ -261,13 +255,18 @@ fn judge(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[
     judged
 }
 
+/// How long a spend waits for its turn.
+fn delay(mode: Mode, judged: &Judged, now_us: u64) -> u64 {
+    if mode.spends() { judged.departs_us().saturating_sub(now_us) } else { 0 }
+}
+
 /// Whether an ask holds its units until the request departs, rather than spend them at that moment already: if all quotas
 /// of its policy could go sooner. Otherwise one waiting request would lock a bucket that others share. A queue holds
 /// nothing: it lets go in the order of arrival, and spaces exactly when.
 fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, departs_us: u64) -> bool {
     let waits = |cell: &Cell<'_>| matches!(cell.ask.mode(), Mode::Reserve { .. });
     let of_same_ask = cells.iter().zip(judged).filter(|(other, _)| other.at.0 == cell.at.0);
-    let is_sooner = || of_same_ask.clone().all(|(_, judged)| judged.slot.departs_us < departs_us);
+    let is_sooner = || of_same_ask.clone().all(|(_, judged)| judged.departs_us() < departs_us);
     let may_hold = cell.ask.mode().spends() && cell.ask.cost() > 0 && !cell.bucket.rule.is_queue();
     may_hold && cells.iter().any(waits) && is_sooner()
 }
@@ -288,7 +287,7 @@ fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], departs_us: u64) -> b
 /// Nothing can be waited for, so an ask passes when it does not have to wait.
 fn refuse_waits(cells: &[Cell<'_>], judged: &mut [Judged], now_us: u64) {
     for (cell, judged) in cells.iter().zip(judged) {
-        let departs_us = judged.slot.departs_us;
+        let departs_us = judged.departs_us();
         if cell.ask.mode().spends() && departs_us > now_us {
             *judged = Judged::refused_until(departs_us);
         }

@@ -8,7 +8,6 @@ mod decide;
 mod handover;
 mod holds;
 mod home;
-mod judge;
 mod logs;
 mod place;
 mod table;

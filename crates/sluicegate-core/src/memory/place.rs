@@ -5,9 +5,8 @@ use smallvec::SmallVec;
 use super::bucket::Bucket;
 use super::holds::{Hold, units};
 use super::home::Place;
-use super::judge::Reading;
 use crate::algorithm::{NEVER, Rule, Slot, State};
-use crate::store::Ask;
+use crate::store::{Ask, Balance};
 
 /// A set or shard: the number of its bucket, and which one it is there. Several are locked in this order.
 pub(super) type Spot = (u64, usize);
@@ -49,7 +48,8 @@ impl Place<'_> {
         }
     }
 
-    pub(super) fn reading(&mut self, cell: &Cell<'_>, now_us: u64) -> Reading {
+    /// What is left of the key's bucket.
+    pub(super) fn balance(&mut self, cell: &Cell<'_>, now_us: u64) -> Balance {
         let (held, Cell { bucket, hash, .. }) = (cell.bucket.holds.of(cell.hash), *cell);
         let (remaining, reset_after_us) = match (self, &bucket.rule) {
             (Place::Log(shard), Rule::SlidingLog(rule)) => {
@@ -66,7 +66,8 @@ impl Place<'_> {
                 (rule.remaining(state, now_us), rule.reset_after_us(after, now_us))
             }
         };
-        Reading { remaining: remaining.saturating_sub(units(&held)), reset_after_us }
+        let remaining = remaining.saturating_sub(units(&held));
+        Balance { capacity: bucket.capacity, remaining, reset_after_us }
     }
 
     /// Spends what was held until now for requests that have departed, or are gone, as of the moment of each departure.

@@ -9,7 +9,7 @@ use crate::clock::micros;
 use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
 use crate::error::StoreError;
 use crate::policy::OnOutage;
-use crate::store::{Ask, Mode};
+use crate::store::{Ask, Mode, judge};
 
 /// The shortest wait that a request is told that is refused because the store cannot be reached.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
@@ -61,16 +61,16 @@ impl State {
     /// A decision that nobody counted: refused by the policies that `refuses` names, if there are any.
     fn assumed(&self, asks: &[Ask<'_>], refuses: impl Fn(&Ask<'_>) -> bool) -> Decision {
         let wait_us = micros(self.longest_pause().max(SHORTEST_WAIT));
-        let standings = (0_u8..).zip(asks).flat_map(|(policy, ask)| {
+        let statuses = (0_u8..).zip(asks).flat_map(|(policy, ask)| {
             let refused = refuses(ask);
             (0_u8..).zip(ask.policy().policy().quotas()).map(move |(quota, of)| {
-                let capacity = of.rule().capacity();
-                let (remaining, wait_us) = if refused { (0, wait_us) } else { (capacity, 0) };
-                QuotaStatus::new((policy, quota), !refused, capacity, remaining, wait_us, wait_us)
+                let status = QuotaStatus::at_rest((policy, quota), of.rule().capacity());
+                let refusal =
+                    || status.with_remaining(0).with_reset_after_us(wait_us).refused_for_us(wait_us);
+                if refused { refusal() } else { status }
             })
         });
-        let outcome = if asks.iter().any(&refuses) { Outcome::Denied } else { Outcome::Allowed };
-        Decision::new(outcome, self.now_us(), 0, standings).by(DecidedBy::Outage)
+        judge(self.now_us(), 0, statuses).by(DecidedBy::Outage)
     }
 
     /// Remembers what was spent without the store, to be debited when it is back.

@@ -62,18 +62,18 @@ impl State {
         let verdict = self.fallback.decide(&[Ask::new(share, key.as_ref(), 1, Mode::Peek)]);
         let Ok(Ok(decision)) = verdict.now() else { return quotas.iter().map(|_| 0).collect() };
         let share = share.policy().quotas().iter().zip(decision.quotas());
-        share.map(|(quota, standing)| debt.units.min(used(quota, standing))).collect()
+        share.map(|(quota, status)| debt.units.min(used(quota, status))).collect()
     }
 }
 
 /// How much of a quota is used, and more than all of it if it was charged so much.
-fn used(quota: &PolicyQuota, standing: &QuotaStatus) -> u64 {
-    let used = standing.limit().saturating_sub(standing.remaining());
+fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
+    let used = status.capacity().saturating_sub(status.remaining());
     match quota.rule() {
         // The further it is to rest, the more was charged; not so where the past fades by itself.
         Rule::Gcra(_) | Rule::FixedWindow(_) => {
             let quota = quota.quota();
-            let units = standing.reset_after().as_micros() * u128::from(quota.limit());
+            let units = status.reset_after().as_micros() * u128::from(quota.limit());
             let units = units / quota.period().as_micros().max(1);
             used.max(u64::try_from(units).unwrap_or(u64::MAX))
         }

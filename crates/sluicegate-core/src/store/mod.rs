@@ -3,6 +3,7 @@
 mod ask;
 mod event;
 mod future;
+mod judge;
 mod limiters;
 mod prepared;
 mod registry;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub use self::ask::{Ask, Mode};
 pub use self::event::{Event, Listener, Listeners, Subject, Undecided};
 pub use self::future::DecisionFuture;
+pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
 pub use self::prepared::PreparedPolicy;
 pub use self::registry::Registry;

@@ -114,11 +114,11 @@ impl Class {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::{Outcome, QuotaStatus};
+    use crate::store::{QuotaStatus, judge};
 
     fn slot(number: u64, at: Instant, spent_ms: u64) -> Slot {
-        let standing = QuotaStatus::new((0, 0), true, 1, 0, 0, 0).spending(1);
-        let decision = Decision::new(Outcome::Allowed, 0, spent_ms * 1_000, [standing]);
+        let status = QuotaStatus::at_rest((0, 0), 1).with_remaining(0).spending(1);
+        let decision = judge(0, spent_ms * 1_000, [status]);
         Slot::new(at, number, Box::new(decision))
     }
 

@@ -107,7 +107,7 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
                 (Outcome::Impossible, _) => write!(
                     f,
                     "the call costs more than the {} units that its limit ever lets pass at once",
-                    decision.limit()
+                    decision.capacity()
                 ),
                 (_, Some(wait)) => write!(f, "the rate limit is exceeded: try again in {wait:?}"),
                 (_, None) => f.write_str("the rate limit is exceeded"),

@@ -7,6 +7,7 @@ use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, OnExceeded, OnOutage, RateLimiter};
 use smallvec::SmallVec;
 
+use crate::rate_limit::decided::Decided;
 use crate::rate_limit::plan::Slot;
 use crate::rate_limit::shared::Shared;
 
@@ -65,14 +66,16 @@ impl Asks {
         self.0.iter().map(|asked| (slots[asked.slot].limiter.clone(), asked.key.clone(), asked.cost))
     }
 
-    /// The decision with the names of its policies.
-    pub(crate) fn label<R>(&self, shared: &Shared<R>, decision: &mut Decision) {
+    /// The decision with its policies.
+    pub(crate) fn label<R>(&self, shared: &Shared<R>, decision: Decision) -> Decided {
         let plan = shared.plan();
         // A limit asks one of its slots at most: as many asks as slots are all of them, in order.
-        if self.0.len() == plan.policies.len() {
-            return decision.set_policies(Arc::clone(&plan.policies));
-        }
-        decision.set_policies(self.0.iter().map(|asked| Arc::clone(&plan.policies[asked.slot])).collect());
+        let policies = if self.0.len() == plan.policies.len() {
+            Arc::clone(&plan.policies)
+        } else {
+            self.0.iter().map(|asked| Arc::clone(&plan.policies[asked.slot])).collect()
+        };
+        Decided::new(decision, policies)
     }
 
     /// Whether one of the policies refuses while the store cannot be reached. A store that hands its errors on decides
@@ -89,7 +92,7 @@ impl Asks {
         shared: &Shared<R>,
         decision: &mut Decision,
         is_given_back: impl Fn(usize) -> bool,
-    ) -> Option<Decision> {
+    ) -> Option<Decided> {
         let mut receipts: SmallVec<[Option<Receipt>; 1]> = (0..self.0.len())
             .map(|index| is_given_back(index).then(|| decision.take_receipt(index)).flatten())
             .collect();
@@ -102,8 +105,7 @@ impl Asks {
             (&shared.slots[asked.slot].limiter, &asked.key, change)
         });
         // The store begins with it at once; nobody has to wait for its answer.
-        let mut decision = RateLimiter::change_all(changes).now().ok()?.ok()?;
-        self.label(shared, &mut decision);
-        Some(decision)
+        let decision = RateLimiter::change_all(changes).now().ok()?.ok()?;
+        Some(self.label(shared, decision))
     }
 }

@@ -9,6 +9,7 @@ use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Decision, RateLimiter, StoreError};
 
 use crate::key::RequestView;
+use crate::rate_limit::decided::Decided;
 use crate::rate_limit::gate::{Gate, Next, Step};
 use crate::rate_limit::mark::Marked;
 use crate::rate_limit::meter::Meter;
@@ -51,7 +52,7 @@ impl Gate {
         request: RequestView<'_>,
         result: Result<Decision, StoreError>,
     ) -> Next<B> {
-        let mut decision = match result {
+        let decision = match result {
             Ok(decision) => decision,
             Err(error) => {
                 let denies = self.asks.denies_in_an_outage(shared);
@@ -74,10 +75,10 @@ impl Gate {
             if let Some(turn) = self.asks.turn_left(shared, &decision) {
                 return self.wait(shared, request, turn, decision.retry_after().unwrap_or_default());
             }
-            self.asks.label(shared, &mut decision);
-            let mut response = answer(shared, &Refusal::of(&decision, request));
+            let decided = self.asks.label(shared, decision);
+            let mut response = answer(shared, &Refusal::of(&decided, request));
             if shared.extensions {
-                response.extensions_mut().insert(decision);
+                response.extensions_mut().insert(decided);
             }
             return Next::Refuse(response);
         }
@@ -106,18 +107,19 @@ impl Gate {
     }
 
     /// On to the inner service. A layer that shows nothing does not even hold on to what was decided.
-    pub(crate) fn pass<R, B>(&mut self, shared: &Shared<R>, mut decision: Decision) -> Next<B> {
+    pub(crate) fn pass<R, B>(&mut self, shared: &Shared<R>, decision: Decision) -> Next<B> {
         if !shared.marks_responses() {
             return Next::Go(None);
         }
-        self.asks.label(shared, &mut decision);
-        self.go(shared, Some(decision))
+        let decided = self.asks.label(shared, decision);
+        self.go(shared, Some(decided))
     }
 
-    fn go<R, B>(&mut self, shared: &Shared<R>, mut decision: Option<Decision>) -> Next<B> {
+    fn go<R, B>(&mut self, shared: &Shared<R>, mut decided: Option<Decided>) -> Next<B> {
         let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
-        let meter = shared.meters.then(|| Meter::of_request(shared, &asks, decision.as_mut(), &trials));
-        Next::Go(Some(Box::new(Marked { asks, decision, trials, meter })))
+        let decision = decided.as_mut().map(|decided| &mut decided.decision);
+        let meter = shared.meters.then(|| Meter::of_request(shared, &asks, decision, &trials));
+        Next::Go(Some(Box::new(Marked { asks, decided, trials, meter })))
     }
 
     /// Asks each policy that is only tried out on its own, as if it stood behind the others.

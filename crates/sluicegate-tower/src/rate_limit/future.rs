@@ -110,9 +110,9 @@ impl<R> Passed<R> {
         }
         let marked = marked?;
         if shared.extensions
-            && let Some(decision) = &marked.decision
+            && let Some(decided) = &marked.decided
         {
-            request.extensions_mut().insert(decision.clone());
+            request.extensions_mut().insert(decided.clone());
         }
         Some(Self { marked, shared: Arc::clone(shared) })
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use http::{Extensions, Response};
-use sluicegate_core::Decision;
 use smallvec::SmallVec;
 
 use crate::rate_limit::asks::Asks;
+use crate::rate_limit::decided::Decided;
 use crate::rate_limit::meter::Meter;
 use crate::rate_limit::restate::restate;
 use crate::rate_limit::shared::Shared;
@@ -18,7 +18,7 @@ use crate::respond::headers::{self, Already};
 pub(crate) struct Marked {
     pub(crate) asks: Asks,
     /// What was decided, if any policy is enforced.
-    pub(crate) decision: Option<Decision>,
+    pub(crate) decided: Option<Decided>,
     /// What was asked of policies in shadow.
     pub(crate) trials: Vec<Arc<Trial>>,
     /// What the request has spent, if that may change while it is served.
@@ -50,22 +50,22 @@ impl Marked {
             // This layer has let nothing through, so it has nothing to charge for.
             self.give_back(shared, |_| true);
         }
-        let Some(mut decision) = self.decision else { return };
+        let Some(mut decided) = self.decided else { return };
         if let Some(meter) = &self.meter {
-            restate(&mut decision, meter);
+            restate(&mut decided, meter);
         }
-        let inner = response.extensions_mut().remove::<Decision>();
+        let inner = response.extensions_mut().remove::<Decided>();
         let shown = match &inner {
-            None => decision,
-            Some(inner) => decision.merge(inner),
+            None => decided,
+            Some(inner) => decided.merge(inner),
         };
         let already = if inner.is_some() { Already::Both } else { Already::Theirs };
         let refused_for = headers::retry_after(&shown);
         headers::write(response.headers_mut(), shared.style, &shown, refused_for, &shared.plan(), already);
         // For layers further out: what all of them know together, or what was there before.
         let left = if shared.extensions { Some(shown) } else { inner };
-        if let Some(decision) = left {
-            response.extensions_mut().insert(decision);
+        if let Some(decided) = left {
+            response.extensions_mut().insert(decided);
         }
     }
 
@@ -74,23 +74,22 @@ impl Marked {
     fn give_back<R>(&mut self, shared: &Shared<R>, is_given_back: impl Fn(usize) -> bool) {
         let asked = self.asks.iter().map(|asked| asked.slot);
         let slots: SmallVec<[usize; 4]> = asked.chain(self.trials.iter().map(|trial| trial.slot)).collect();
-        let after = match (&self.meter, &mut self.decision) {
+        let after = match (&self.meter, &mut self.decided) {
             // What the handler has settled is what there is to give back.
             (Some(meter), _) => {
                 meter.give_back(|index| is_given_back(slots[index]));
                 None
             }
-            (None, Some(decision)) => {
-                self.asks.give_back(shared, decision, |index| is_given_back(slots[index]))
+            (None, Some(decided)) => {
+                self.asks.give_back(shared, &mut decided.decision, |index| is_given_back(slots[index]))
             }
             (None, None) => None,
         };
         for trial in self.trials.iter().filter(|trial| is_given_back(trial.slot)) {
             trial.give_back();
         }
-        if let (Some(decision), Some(mut after)) = (&mut self.decision, after) {
-            self.asks.label(shared, &mut after);
-            *decision = after;
+        if let (Some(decided), Some(after)) = (&mut self.decided, after) {
+            *decided = after;
         }
     }
 }
@@ -98,6 +97,6 @@ impl Marked {
 /// Whether a layer behind this one refused the request: the next one, as its decision says, or one behind it, for a
 /// reason that is in no decision.
 fn was_refused(extensions: &Extensions) -> bool {
-    extensions.get::<Decision>().is_some_and(|inner| !inner.is_allowed())
+    extensions.get::<Decided>().is_some_and(|inner| !inner.is_allowed())
         || extensions.get::<Unserved>().is_some()
 }

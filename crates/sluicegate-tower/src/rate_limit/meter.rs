@@ -11,6 +11,7 @@ use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
 use smallvec::SmallVec;
 
 use crate::rate_limit::asks::Asks;
+use crate::rate_limit::decided::Decided;
 use crate::rate_limit::restate::Now;
 use crate::rate_limit::shared::Shared;
 use crate::rate_limit::trial::Trial;
@@ -101,7 +102,7 @@ impl Meter {
     pub fn charge(
         &self,
         units: u64,
-    ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Decided>, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.charge(units)).collect())
     }
 
@@ -113,7 +114,7 @@ impl Meter {
     pub fn refund(
         &self,
         units: u64,
-    ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Decided>, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.refund(units)).collect())
     }
 
@@ -125,7 +126,7 @@ impl Meter {
     pub fn settle(
         &self,
         actual: u64,
-    ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Decided>, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.settle(actual)).collect())
     }
 
@@ -197,7 +198,7 @@ impl Meter {
     fn change(
         &self,
         changes: Vec<Entry>,
-    ) -> impl Future<Output = Result<Option<Decision>, StoreError>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Decided>, StoreError>> + Send + use<> {
         let (mut verdict, enforced) = self.ask(changes);
         // Those that decide now, which may have replaced those that the request was checked against.
         let policies: Arc<[_]> = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
@@ -218,11 +219,7 @@ impl Meter {
                 }
             };
             match answer {
-                Ok(decision) => {
-                    let mut decision = decision.of_first(enforced.len());
-                    decision.set_policies(policies);
-                    Ok(Some(decision))
-                }
+                Ok(decision) => Ok(Some(Decided::new(decision.of_first(enforced.len()), policies))),
                 Err(error) => {
                     for (account, charged) in enforced {
                         // A refund that was given and is given again would let more pass than the policy allows.

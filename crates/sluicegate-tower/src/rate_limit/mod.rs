@@ -4,6 +4,7 @@ mod asks;
 mod builder;
 mod check;
 mod decide;
+pub(crate) mod decided;
 mod future;
 mod gate;
 pub(crate) mod mark;
@@ -22,6 +23,10 @@ use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
 pub use self::builder::RateLimitLayerBuilder;
+pub use self::decided::Decided;
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use self::decided::NotLimited;
 pub use self::future::ResponseFuture;
 pub use self::meter::Meter;
 pub use self::service::RateLimit;

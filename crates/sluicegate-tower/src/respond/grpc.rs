@@ -161,7 +161,7 @@ fn status(refusal: &Refusal<'_>) -> (Code, String) {
 fn wait_ms(refusal: &Refusal<'_>) -> Option<u64> {
     let seconds = refusal.retry_after_seconds()?;
     let whole = seconds.saturating_mul(1_000);
-    let exact = refusal.decision().and_then(|decision| decision.retry_after());
+    let exact = refusal.decided().and_then(|decided| decided.retry_after());
     let exact = exact.map(|wait| u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX));
     let exact = exact.map(|exact| exact.saturating_add(refusal.extra.saturating_mul(1_000)));
     // The field in seconds is the same wait rounded up, unless a responder was told another.

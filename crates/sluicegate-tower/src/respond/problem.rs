@@ -89,7 +89,7 @@ fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
 fn numbers(body: &mut String, refusal: &Refusal<'_>) {
     if let Some(standing) = refusal.standing() {
         for (name, number) in [
-            (r#","limit":"#, standing.limit()),
+            (r#","limit":"#, standing.capacity()),
             (r#","remaining":"#, standing.remaining()),
             (r#","reset":"#, ceil_seconds(standing.reset_after())),
         ] {

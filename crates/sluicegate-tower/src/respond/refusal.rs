@@ -5,10 +5,11 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::QuotaStatus;
-use sluicegate_core::{Decision, Outcome, StoreError};
+use sluicegate_core::{Outcome, StoreError};
 
 use crate::key::MissingKey;
 use crate::key::RequestView;
+use crate::rate_limit::decided::Decided;
 use crate::rate_limit::mark::Unserved;
 use crate::rate_limit::shared::Shared;
 use crate::respond::headers::lines::ceil_seconds;
@@ -28,9 +29,9 @@ pub struct Refusal<'a> {
 #[non_exhaustive]
 pub enum RefusalReason<'a> {
     /// It exceeds a quota: 429, with the wait in `Retry-After`.
-    Exceeded(&'a Decision),
+    Exceeded(&'a Decided),
     /// Its cost is above what a quota ever lets pass at once: 403, and no wait helps.
-    Impossible(&'a Decision),
+    Impossible(&'a Decided),
     /// It has no key, and the limit rejects such requests with this status; with 500, if this server does not say who
     /// connects.
     MissingKey(&'a MissingKey, StatusCode),
@@ -60,10 +61,10 @@ impl<'a> Refusal<'a> {
         self.request
     }
 
-    /// What the limiter decided, if it came to that.
-    pub fn decision(&self) -> Option<&'a Decision> {
+    /// What the layer decided, if it came to that.
+    pub fn decided(&self) -> Option<&'a Decided> {
         match self.reason {
-            RefusalReason::Exceeded(decision) | RefusalReason::Impossible(decision) => Some(decision),
+            RefusalReason::Exceeded(decided) | RefusalReason::Impossible(decided) => Some(decided),
             RefusalReason::MissingKey(..)
             | RefusalReason::Outage(_)
             | RefusalReason::QueueFull(_)
@@ -77,7 +78,7 @@ impl<'a> Refusal<'a> {
     /// unless its policy is [hidden](sluicegate_core::policy::PolicyBuilder::hidden). `None` if nothing was decided, and if all
     /// policies are hidden.
     pub fn standing(&self) -> Option<&'a QuotaStatus> {
-        self.decision().and_then(headers::shown)
+        self.decided().and_then(headers::shown)
     }
 
     /// The names of the quotas that refused, as header fields have them. Those of hidden policies are left out.
@@ -86,7 +87,7 @@ impl<'a> Refusal<'a> {
             RefusalReason::ConcurrencyExceeded(in_flight) => Some(in_flight.name()),
             _ => None,
         };
-        self.decision().into_iter().flat_map(violated).chain(at_once)
+        self.decided().into_iter().flat_map(violated).chain(at_once)
     }
 
     /// The status that fits the reason.
@@ -107,7 +108,7 @@ impl<'a> Refusal<'a> {
     /// [added](crate::rate_limit::RateLimitLayerBuilder::spread_retry_after); the same number as in `Retry-After`.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         let seconds = match self.reason {
-            RefusalReason::Exceeded(decision) | RefusalReason::Impossible(decision) => retry_after(decision),
+            RefusalReason::Exceeded(decided) | RefusalReason::Impossible(decided) => retry_after(decided),
             // No one knows when an outage ends or a permit comes back; a second keeps clients from hammering.
             RefusalReason::Outage(_)
             | RefusalReason::LookupTimeout(_)
@@ -140,11 +141,11 @@ impl<'a> Refusal<'a> {
         Self { reason, request, extra: 0 }
     }
 
-    pub(crate) fn of(decision: &'a Decision, request: RequestView<'a>) -> Self {
+    pub(crate) fn of(decided: &'a Decided, request: RequestView<'a>) -> Self {
         Self::new(
-            match decision.outcome() {
-                Outcome::Impossible => RefusalReason::Impossible(decision),
-                _ => RefusalReason::Exceeded(decision),
+            match decided.outcome() {
+                Outcome::Impossible => RefusalReason::Impossible(decided),
+                _ => RefusalReason::Exceeded(decided),
             },
             request,
         )
@@ -183,9 +184,9 @@ pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>
     let refusal = &Refusal { extra: crate::respond::spread::seconds(shared.spread.as_ref()), ..*refusal };
     let mut response = shared.respond.respond(refusal);
     forbid_caching(response.headers_mut());
-    if let Some(decision) = refusal.decision() {
+    if let Some(decided) = refusal.decided() {
         let (style, seconds) = (shared.style, refusal.retry_after_seconds());
-        headers::write(response.headers_mut(), style, decision, seconds, &shared.plan(), Already::Replaced);
+        headers::write(response.headers_mut(), style, decided, seconds, &shared.plan(), Already::Replaced);
     } else if let Some(seconds) = refusal.retry_after_seconds() {
         come_back_after(response.headers_mut(), seconds);
     }

@@ -55,7 +55,7 @@ impl<B: From<Bytes>> Respond<B> for SimpleJson {
         }
         if let Some(standing) = refusal.standing() {
             body.push_str(r#","limit":"#);
-            push_number(&mut body, standing.limit());
+            push_number(&mut body, standing.capacity());
             body.push_str(r#","remaining":"#);
             push_number(&mut body, standing.remaining());
             let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

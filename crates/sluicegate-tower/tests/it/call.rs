@@ -9,8 +9,8 @@ use std::time::Duration;
 use sluicegate_core::RateLimiter;
 use sluicegate_core::error::{BoxError, StoreErrorKind};
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::store::{Ask, DecisionFuture, QuotaStatus};
-use sluicegate_core::{Decision, Key, MemoryStore, OnOutage, Outcome, Policy, Store};
+use sluicegate_core::store::{Ask, DecisionFuture, QuotaStatus, judge};
+use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, Store};
 use sluicegate_tests::around;
 use sluicegate_tower::call::{CallError, CallKey, CallLimitLayer};
 use sluicegate_tower::guard::Guarded;
@@ -126,8 +126,9 @@ async fn a_decision_that_nobody_made_is_an_outage() {
     ] {
         // A store that says of every decision that nobody made it.
         let store = around::around(MemoryStore::new(), move |_: &dyn Store, _: &[Ask<'_>]| {
-            let quota = QuotaStatus::new((0, 0), true, 1, 1, 0, 0);
-            DecisionFuture::ready(Ok(Decision::new(outcome, 0, 0, [quota]).by(DecidedBy::Outage)))
+            let rest = QuotaStatus::at_rest((0, 0), 1);
+            let status = if outcome == Outcome::Allowed { rest } else { rest.refused_for_us(0) };
+            DecisionFuture::ready(Ok(judge(0, 0, [status]).by(DecidedBy::Outage)))
         });
         let (service, _) = printer(Policy::gcra("pages", "1/h").on_outage(action).on(store).unwrap());
         match print(&service, job("ada", 1)).await {

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::limiter::Limiters;
 use crate::limiter::{Inherit, Turn};
-use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, Trace};
-use crate::{Decision, Key, Outcome, Policy, RateLimiter, Store};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, Trace, judge};
+use crate::{Decision, Key, Policy, RateLimiter, Store};
 
 /// What the store says to a turn that is given up.
 pub(super) enum Says {
@@ -114,17 +114,19 @@ impl Store for Scripted {
         };
         let at = script.turns.pop_front().unwrap_or(script.now);
         let held = (0..asks.len()).map(|ask| script.holds && ask == 0);
-        let standings = asks.iter().map(Ask::cost).zip(held).collect::<Vec<_>>();
-        DecisionFuture::ready(Ok(decision(passed, script.now, at - script.now, standings)))
+        let costs = asks.iter().map(Ask::cost).zip(held).collect::<Vec<_>>();
+        DecisionFuture::ready(Ok(decision(passed, script.now, at - script.now, costs)))
     }
 }
 
 fn decision(passed: bool, now: u64, delay: u64, asks: impl IntoIterator<Item = (u64, bool)>) -> Decision {
-    let outcome = if passed { Outcome::Allowed } else { Outcome::Denied };
     let (costs, held): (Vec<_>, Vec<_>) = asks.into_iter().unzip();
-    let standing =
-        |(ask, cost)| QuotaStatus::new((ask, 0), passed, 1, 0, 1_000_000, 1_000_000).spending(cost);
+    let status = |(ask, cost)| {
+        let status = QuotaStatus::at_rest((ask, 0), 1).with_remaining(0).with_reset_after_us(1_000_000);
+        let wait_us = 1_000_000;
+        let status = if passed { status.with_more_after_us(wait_us) } else { status.refused_for_us(wait_us) };
+        status.spending(cost)
+    };
     let traces: Box<[_]> = held.into_iter().map(|held| Trace { held, ..Trace::default() }).collect();
-    Decision::new(outcome, now * 1_000_000, delay * 1_000_000, (0..).zip(costs).map(standing))
-        .with_traces(traces)
+    judge(now * 1_000_000, delay * 1_000_000, (0..).zip(costs).map(status)).with_traces(traces)
 }

@@ -275,14 +275,14 @@ impl Trace {
 
     fn stands(&self, decision: &Decision) {
         let now = self.now();
-        let (standing, full) = (decision.deciding(), self.quota.burst_size());
-        assert_eq!(standing.limit(), full);
-        assert_eq!(standing.remaining(), self.model.remaining(now), "{decision:?}");
-        let reset = u64::try_from(standing.reset_after().as_micros()).expect("a wait fits");
+        let (status, full) = (decision.deciding(), self.quota.burst_size());
+        assert_eq!(status.capacity(), full);
+        assert_eq!(status.remaining(), self.model.remaining(now), "{decision:?}");
+        let reset = u64::try_from(status.reset_after().as_micros()).expect("a wait fits");
         assert_eq!(self.model.remaining(now + reset), full, "{decision:?}");
         assert!(reset == 0 || self.model.remaining(now + reset - 1) < full, "{decision:?}");
-        if decision.is_allowed() && standing.remaining() < full {
-            self.comes_true(standing.available_after(), standing.remaining() + 1);
+        if decision.is_allowed() && status.remaining() < full {
+            self.comes_true(status.available_after(), status.remaining() + 1);
         }
     }
 

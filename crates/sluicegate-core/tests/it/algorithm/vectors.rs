@@ -184,7 +184,7 @@ fn check(step: &Value, decision: &Decision, place: &str) {
         assert_eq!(decision.is_allowed(), allowed, "{place}: {decision:?}");
     }
     if let Some(remaining) = step["remaining"].as_i64() {
-        let least = decision.quotas().iter().map(|standing| standing.remaining()).min();
+        let least = decision.quotas().iter().map(|status| status.remaining()).min();
         assert_eq!(least, u64::try_from(remaining.max(0)).ok(), "{place}: {decision:?}");
     }
     match &step["retry_after_ms"] {
@@ -197,7 +197,7 @@ fn check(step: &Value, decision: &Decision, place: &str) {
         assert_eq!(decision.reset_after(), ms(reset), "{place}: {decision:?}");
     }
     if let Some(full) = step["full_refill_ms"].as_u64() {
-        let longest = decision.quotas().iter().map(|standing| standing.reset_after()).max();
+        let longest = decision.quotas().iter().map(|status| status.reset_after()).max();
         assert_eq!(longest, Some(ms(full)), "{place}: {decision:?}");
     }
     if let Some(wait) = step["wait_ms"].as_u64() {

@@ -217,7 +217,7 @@ fn quotas_of_one_policy_spend_together_or_not_at_all() {
         let policy = Policy::builder("two", algorithm, "5/min").and("2/10s").on(&store).expect("it fits");
         let remaining = || {
             let decision = answer(policy.peek("k"));
-            decision.quotas().iter().map(|standing| standing.remaining()).collect::<Vec<_>>()
+            decision.quotas().iter().map(|status| status.remaining()).collect::<Vec<_>>()
         };
         let _ = answer(policy.check_cost("k", 2));
         let before = remaining();

@@ -119,7 +119,7 @@ fn windows_of_the_same_period_and_counters_and_logs_go_on_where_they_are() {
         replace(&replaced, algorithm, Quota::per_hour(20));
         for _ in 0..8 {
             let [replaced, left] = [&replaced, &left].map(|limiter| answer(limiter.peek("k")));
-            let used = |decision: &Decision| decision.limit() - decision.remaining();
+            let used = |decision: &Decision| decision.capacity() - decision.remaining();
             assert_eq!(used(&replaced), used(&left), "{algorithm}");
             assert_eq!(replaced.reset_after(), left.reset_after(), "{algorithm}");
             clock.advance(secs(700));
@@ -146,7 +146,7 @@ fn a_quota_whose_rule_stays_keeps_its_keys_whatever_becomes_of_the_others() {
             Policy::builder("p", algorithm, "50/d").and("10/h").and("8/30s"),
             Inherit::Spent,
         );
-        let with_new: Vec<_> = quotas(&limiter).iter().map(|standing| standing.0).collect();
+        let with_new: Vec<_> = quotas(&limiter).iter().map(|status| status.0).collect();
         assert_eq!(with_new[..2], [new_day.0, new_hour.0], "{algorithm}");
         // A log goes on with the times of its entries: they are more than thirty seconds old.
         let new = if algorithm == Algorithm::SlidingLog { 8 } else { 1 };
@@ -159,7 +159,7 @@ fn a_quota_whose_rule_stays_keeps_its_keys_whatever_becomes_of_the_others() {
 
 fn quotas(limiter: &RateLimiter) -> Vec<(u64, std::time::Duration)> {
     let decision = answer(limiter.peek("k"));
-    decision.quotas().iter().map(|standing| (standing.remaining(), standing.reset_after())).collect()
+    decision.quotas().iter().map(|status| (status.remaining(), status.reset_after())).collect()
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -106,14 +106,13 @@ fn quotas_of_one_policy_are_spent_together_by_all_threads() {
         let (store, _) = store();
         let policy = Policy::builder("two", algorithm, "700/h").and("250/min").on(&store).expect("it fits");
         let one = || admitted(&answer(policy.check("k")), 1);
-        let standings = || {
-            answer(policy.peek("k")).quotas().iter().map(|standing| standing.remaining()).collect::<Vec<_>>()
-        };
+        let statuses =
+            || answer(policy.peek("k")).quotas().iter().map(|status| status.remaining()).collect::<Vec<_>>();
         let alone: u64 = (0..480).map(|_| one()).sum();
-        let left = standings();
+        let left = statuses();
         let _ = answer(policy.reset("k"));
         assert_eq!(on_all_threads(|_| (0..60).map(|_| one()).sum()), alone, "{algorithm}");
-        assert_eq!(standings(), left, "{algorithm}");
+        assert_eq!(statuses(), left, "{algorithm}");
     }
 }
 

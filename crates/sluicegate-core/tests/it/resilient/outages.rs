@@ -348,7 +348,7 @@ fn a_policy_can_be_replaced_on_both() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);
     limiter.replace(Policy::fixed_window("api", "8/h").build().unwrap(), Inherit::Reset).unwrap();
-    assert_eq!(now(limiter.peek("ada")).limit(), 8);
+    assert_eq!(now(limiter.peek("ada")).capacity(), 8);
     scene.mood(FAILS);
     assert_eq!(admitted(&limiter, "bob", 8), 2);
 }
@@ -431,10 +431,10 @@ async fn each_quota_is_charged_what_still_counts_under_it() {
     scene.mood(WORKS);
     assert_eq!(admitted(&limiter, "bob", 3), 3);
     tokio::task::yield_now().await;
-    let standing = now(limiter.peek("ada"));
-    let left: Vec<_> = standing.quotas().iter().map(|standing| standing.remaining()).collect();
+    let status = now(limiter.peek("ada"));
+    let left: Vec<_> = status.quotas().iter().map(|status| status.remaining()).collect();
     assert_eq!(left, [10, 534], "500 of the day, of which 34 have leaked since");
-    assert!(standing.is_allowed());
+    assert!(status.is_allowed());
 }
 
 /// What a request turned out to cost is known only when it is over, and may be more than this process' share.
@@ -606,7 +606,7 @@ fn a_cost_of_its_own_for_each_quota_reaches_the_fallback() {
     now(limiter.store().decide(&[ask(&[2, 5])]));
     scene.mood(FAILS);
     now(limiter.store().decide(&[ask(&[1, 3])]));
-    let standing = now(limiter.peek("ada"));
-    let left: Vec<_> = standing.quotas().iter().map(|standing| standing.remaining()).collect();
+    let status = now(limiter.peek("ada"));
+    let left: Vec<_> = status.quotas().iter().map(|status| status.remaining()).collect();
     assert_eq!(left, [7, 92]);
 }

@@ -194,8 +194,8 @@ fn one_who_waits_for_a_limit_of_its_own_does_not_lock_one_that_others_share() {
         assert!(desk.both([&ip, &user], WAIT).is_allowed());
         let waits = desk.both([&ip, &user], WAIT);
         assert_eq!(waits.delay(), secs(60), "{shared}");
-        let standings: Vec<_> = waits.quotas().iter().map(|standing| standing.remaining()).collect();
-        assert_eq!(standings, [98, 0], "{shared}: what is held counts in full");
+        let statuses: Vec<_> = waits.quotas().iter().map(|status| status.remaining()).collect();
+        assert_eq!(statuses, [98, 0], "{shared}: what is held counts in full");
         desk.clock.advance(secs(10));
         assert_eq!(desk.remaining(&ip), 99, "{shared}: and does not drain");
         assert!(desk.ask(&ip, 99, Mode::Spend).is_allowed(), "{shared}");

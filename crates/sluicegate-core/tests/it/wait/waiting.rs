@@ -49,8 +49,8 @@ struct World {
     /// The quotas that each limit had.
     quotas: [Vec<Quota>; 2],
     lives: HashMap<Bucket, usize>,
-    /// The lives of the buckets that each decision has spent from; it carries its place here as the name of a policy.
-    spent: Vec<Vec<Life>>,
+    /// The lives of the buckets that each decision has spent from, by the moment of the decision: no two have the same.
+    spent: HashMap<u64, Vec<Life>>,
     waiting: Vec<Turn>,
     gone: HashMap<Life, Vec<(u64, u64)>>,
     receipts: Vec<(Life, u64, Receipt)>,
@@ -79,7 +79,7 @@ impl World {
             quotas,
             random,
             lives: HashMap::new(),
-            spent: Vec::new(),
+            spent: HashMap::new(),
             waiting: Vec::new(),
             gone: HashMap::new(),
             receipts: Vec::new(),
@@ -119,18 +119,17 @@ impl World {
         let limiters = &self.limiters[instance];
         let k = Key::from(key);
         let asks = limits.iter().zip(&costs).map(|(limit, cost)| (&limiters[*limit], &k, *cost, Some(mode)));
-        let mut decision = RateLimiter::decide_all(asks).await.unwrap();
+        tokio::time::advance(us(1)).await;
+        let decision = RateLimiter::decide_all(asks).await.unwrap();
         let under =
             limits.iter().zip(&costs).map(|(limit, cost)| (limiters[*limit].clone(), k.clone(), *cost));
         if !decision.is_allowed() {
             let left = Turn::left(under, longest);
             return self.waiting.extend(left);
         }
-        let name = Policy::gcra(self.spent.len().to_string(), "1/s").build().unwrap();
-        decision.set_policies(Arc::new([Arc::new(name)]));
         let lives = limits.iter().map(|limit| (*limit, key));
-        self.spent
-            .push(lives.map(|bucket| (bucket, self.lives.get(&bucket).copied().unwrap_or(0))).collect());
+        let lives = lives.map(|bucket| (bucket, self.lives.get(&bucket).copied().unwrap_or(0))).collect();
+        assert!(self.spent.insert(decision.at_us(), lives).is_none());
         if decision.delay().is_zero() {
             self.goes(decision);
         } else {
@@ -161,9 +160,7 @@ impl World {
     }
 
     fn goes(&mut self, mut decision: Decision) {
-        let place: usize = decision.policies().unwrap()[0].name().parse().unwrap();
-        let lives = std::mem::take(&mut self.spent[place]);
-        assert!(!lives.is_empty(), "two went at one turn");
+        let lives = self.spent.remove(&decision.at_us()).expect("no two go at one turn");
         for (ask, life) in lives.into_iter().enumerate() {
             let at = decision.spent_us();
             self.gone.entry(life).or_default().push((at, decision.quotas()[ask].spent()));

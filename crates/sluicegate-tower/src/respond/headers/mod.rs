@@ -13,6 +13,7 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Decision, Outcome};
 
+use crate::rate_limit::decided::Decided;
 pub(crate) use crate::respond::headers::in_flight::say_in_flight;
 use crate::respond::headers::lines::{ceil_seconds, number};
 pub(crate) use crate::respond::headers::write::write;
@@ -127,38 +128,38 @@ pub(crate) fn retry_after(decision: &Decision) -> Option<u64> {
     decision.retry_after().map(|wait| ceil_seconds(wait).max(1))
 }
 
-/// The standing whose numbers clients see: that of the quota that decided, if its policy is not hidden; otherwise the
+/// Where the quota stands whose numbers clients see: the one that decided, if its policy is not hidden; otherwise the
 /// tightest of those that are not.
-pub(crate) fn shown(decision: &Decision) -> Option<&QuotaStatus> {
-    if !hides(decision) {
-        return Some(decision.deciding());
+pub(crate) fn shown(decided: &Decided) -> Option<&QuotaStatus> {
+    if !hides(decided) {
+        return Some(decided.deciding());
     }
-    let strictness = |standing: &&QuotaStatus| match decision.outcome() {
-        Outcome::Allowed => (true, 0, standing.remaining(), Reverse(standing.reset_after())),
+    let strictness = |status: &&QuotaStatus| match decided.outcome() {
+        Outcome::Allowed => (true, 0, status.remaining(), Reverse(status.reset_after())),
         _ => {
-            let wait = standing.available_after().as_micros();
-            (standing.passed(), u128::MAX - wait, standing.remaining(), Reverse(standing.reset_after()))
+            let wait = status.available_after().as_micros();
+            (status.passed(), u128::MAX - wait, status.remaining(), Reverse(status.reset_after()))
         }
     };
-    let visible = decision.quotas().iter().filter(|standing| !is_hidden(decision, standing));
+    let visible = decided.quotas().iter().filter(|status| !is_hidden(decided, status));
     visible.min_by_key(strictness)
 }
 
 /// The names of the quotas that refused, for the body.
-pub(crate) fn violated(decision: &Decision) -> impl Iterator<Item = &str> {
-    let refused = decision.quotas().iter().filter(|standing| !standing.passed());
+pub(crate) fn violated(decided: &Decided) -> impl Iterator<Item = &str> {
+    let refused = decided.quotas().iter().filter(|status| !status.passed());
     refused
-        .filter(|standing| decision.outcome() != Outcome::Allowed && !is_hidden(decision, standing))
-        .filter_map(|standing| decision.quota_of(standing))
+        .filter(|status| decided.outcome() != Outcome::Allowed && !is_hidden(decided, status))
+        .filter_map(|status| decided.quota_of(status))
         .map(PolicyQuota::label)
 }
 
-fn hides(decision: &Decision) -> bool {
-    decision.policies().is_some_and(|policies| policies.iter().any(|policy| policy.is_hidden()))
+fn hides(decided: &Decided) -> bool {
+    decided.policies.iter().any(|policy| policy.is_hidden())
 }
 
-fn is_hidden(decision: &Decision, standing: &QuotaStatus) -> bool {
-    decision.policy_of(standing).is_some_and(|policy| policy.is_hidden())
+fn is_hidden(decided: &Decided, status: &QuotaStatus) -> bool {
+    decided.policy_of(status).is_some_and(|policy| policy.is_hidden())
 }
 
 fn whole_number(value: &HeaderValue) -> Option<u64> {

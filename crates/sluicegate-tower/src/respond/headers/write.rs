@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use sluicegate_core::Decision;
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 
+use crate::rate_limit::decided::Decided;
 use crate::rate_limit::plan::Plan;
 use crate::respond::headers::join::{Left, Lines, expose};
 use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
@@ -21,12 +21,12 @@ use crate::respond::headers::{
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: Style,
-    decision: &Decision,
+    decided: &Decided,
     refused_for: Option<u64>,
     plan: &Plan,
     already: Already,
 ) {
-    let is_planned = decision.policies().is_some_and(|policies| Arc::ptr_eq(policies, &plan.policies));
+    let is_planned = Arc::ptr_eq(&decided.policies, &plan.policies);
     if !style.shows() && refused_for.is_none() {
         return;
     }
@@ -38,11 +38,11 @@ pub(crate) fn write(
     if refused_for.is_some() && style.tells_envoy {
         headers.insert(ENVOY, HeaderValue::from_static("true"));
     }
-    let hides = if is_planned { plan.has_hidden } else { hides(decision) };
+    let hides = if is_planned { plan.has_hidden } else { hides(decided) };
     let described = || {
-        let standings = decision.quotas().iter();
-        let standings = standings.filter(move |standing| !hides || !is_hidden(decision, standing));
-        standings.filter_map(|standing| Some((standing, decision.quota_of(standing)?)))
+        let standings = decided.quotas().iter();
+        let standings = standings.filter(move |standing| !hides || !is_hidden(decided, standing));
+        standings.filter_map(|standing| Some((standing, decided.quota_of(standing)?)))
     };
     let theirs_are_there = if style.ietf() {
         let policies =
@@ -52,7 +52,7 @@ pub(crate) fn write(
         style.legacy() && already != Already::Replaced && headers.contains_key(RATELIMIT)
     };
     let theirs = theirs_are_there.then(|| join_lists(headers, style, described, refused_for)).flatten();
-    let deciding = if hides { shown(decision) } else { Some(decision.deciding()) };
+    let deciding = if hides { shown(decided) } else { Some(decided.deciding()) };
     if let Some(standing) = deciding.filter(|_| style.legacy()) {
         let planned = || plan.limits.get(standing.policy_index())?.get(standing.quota_index());
         let limit = || if is_planned { planned().cloned() } else { None };
@@ -63,7 +63,7 @@ pub(crate) fn write(
                 reset_after: available_after.map(Duration::from_secs),
             },
             None => Numbers {
-                limit: Some(limit().unwrap_or_else(|| number(standing.limit()))),
+                limit: Some(limit().unwrap_or_else(|| number(standing.capacity()))),
                 remaining: standing.remaining(),
                 reset_after: Some(standing.reset_after()),
             },

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use sluicegate_core::{Decision, Policy};
+use sluicegate_core::Policy;
 use sluicegate_tower::key::{Extraction, RequestView};
 use sluicegate_tower::limits::Tiers;
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::{RateLimit, RateLimitLayerBuilder};
 use sluicegate_tower::respond::{Refusal, RefusalReason, SimpleJson};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
@@ -59,7 +60,7 @@ async fn a_request_whose_key_or_tier_does_not_come_is_answered_after_five_second
         assert_eq!((start.elapsed(), layer.waiting()), (Duration::from_secs(5), 0));
         assert_eq!((refused.status(), handler.calls()), (StatusCode::SERVICE_UNAVAILABLE, 0));
         assert_eq!(fields(&refused), ["cache-control: no-store", "retry-after: 1"]);
-        assert!(refused.extensions().get::<Decision>().is_none());
+        assert!(refused.extensions().get::<Decided>().is_none());
         assert_eq!(
             problem(refused).await,
             json!({

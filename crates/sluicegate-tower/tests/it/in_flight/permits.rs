@@ -223,7 +223,7 @@ async fn a_responder_is_told_that_too_many_are_under_way_at_once() {
     let told = |refusal: &Refusal<'_>| {
         let RefusalReason::ConcurrencyExceeded(in_flight) = refusal.reason() else { panic!("{refusal:?}") };
         assert_eq!((in_flight.name(), in_flight.permits()), ("uploads", 1));
-        assert!(refusal.decision().is_none() && refusal.standing().is_none());
+        assert!(refusal.decided().is_none() && refusal.standing().is_none());
         assert_eq!(refusal.violated().collect::<Vec<_>>(), ["uploads"]);
         assert_eq!((refusal.status().as_u16(), refusal.retry_after_seconds()), (429, Some(1)));
         Response::new(Body::from("one at a time"))

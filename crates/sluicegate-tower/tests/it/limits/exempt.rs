@@ -110,7 +110,7 @@ async fn a_responder_is_told_that_it_was_the_list() {
     let (store, _) = store();
     let respond = |refusal: &Refusal<'_>| {
         assert!(matches!(refusal.reason(), RefusalReason::Blocked));
-        assert!(refusal.decision().is_none() && refusal.retry_after_seconds().is_none());
+        assert!(refusal.decided().is_none() && refusal.retry_after_seconds().is_none());
         http::Response::builder().status(404).body(Body::from("who?")).unwrap()
     };
     let limit = by_header(on(&store, Policy::gcra("api", "5/min")));

@@ -213,7 +213,7 @@ async fn after_a_replacement_a_meter_names_the_policy_whose_numbers_it_shows() {
         async move {
             let decision = meter.charge(5).await.unwrap().unwrap();
             let quota = decision.quota_of(decision.deciding()).unwrap();
-            assert_eq!((decision.limit(), quota.quota().limit()), (1_000, 1_000));
+            assert_eq!((decision.capacity(), quota.quota().limit()), (1_000, 1_000));
         }
     }));
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);

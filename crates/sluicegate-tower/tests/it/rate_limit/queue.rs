@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use sluicegate_core::{Decision, Policy, RateLimiter};
+use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::{Refusal, RefusalReason};
 use tokio::task::{JoinSet, yield_now};
@@ -41,7 +42,7 @@ async fn when_the_queue_is_full_the_answer_is_a_503_at_once_that_names_the_wait(
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     // The turn that it would have had came in four seconds.
     assert_eq!(fields(&refused), ["cache-control: no-store", "retry-after: 4"]);
-    assert!(refused.extensions().get::<Decision>().is_none());
+    assert!(refused.extensions().get::<Decided>().is_none());
     assert_eq!(
         problem(refused).await,
         json!({

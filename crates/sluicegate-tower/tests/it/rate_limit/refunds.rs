@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::future::ready;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{Decision, Policy, RateLimiter};
+use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tests::around;
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service, service_fn};
 
@@ -64,7 +65,7 @@ async fn what_is_given_back_shows_at_once_in_fields_and_extensions() {
             "x-ratelimit-reset: 0",
         ]
     );
-    assert_eq!(response.extensions().get::<Decision>().unwrap().remaining(), 10);
+    assert_eq!(response.extensions().get::<Decided>().unwrap().remaining(), 10);
 }
 
 #[tokio::test]

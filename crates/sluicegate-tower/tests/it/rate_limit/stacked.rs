@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::{Decision, Outcome, Policy};
+use sluicegate_core::{Outcome, Policy};
 use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, RateLimitLayer};
@@ -55,7 +56,7 @@ async fn three_layers_look_like_one() {
             "x-ratelimit-reset: 20",
         ]
     );
-    let decision: &Decision = response.extensions().get().expect("the merged decision");
+    let decision: &Decided = response.extensions().get().expect("the merged decision");
     assert_eq!((decision.quotas().len(), decision.policy().map(Policy::name)), (3, Some("c")));
 }
 
@@ -68,7 +69,7 @@ async fn handlers_see_the_innermost_decision_and_clients_of_the_stack_the_merged
     let response = send(&service, from("ada")).await;
     let seen = handler.last_seen().expect("the request carried a decision");
     assert_eq!((seen.remaining(), seen.policy().map(Policy::name)), (19, Some("inner")));
-    let merged: &Decision = response.extensions().get().expect("the response carries a decision");
+    let merged: &Decided = response.extensions().get().expect("the response carries a decision");
     assert_eq!((merged.outcome(), merged.quotas().len(), merged.remaining()), (Outcome::Allowed, 2, 9));
     let labels = merged.quotas().iter().map(|standing| merged.quota_of(standing).unwrap().label());
     assert_eq!(labels.collect::<Vec<_>>(), ["outer", "inner"]);
@@ -82,7 +83,7 @@ async fn without_extensions_nobody_sees_the_decision_and_the_fields_are_all_ther
     let service = RateLimitLayer::builder(limit).without_extensions().build().unwrap().layer(handler.clone());
     for expected in [5, 7] {
         let response = send(&service, from("ada")).await;
-        assert!(response.extensions().get::<Decision>().is_none());
+        assert!(response.extensions().get::<Decided>().is_none());
         assert_eq!(fields(&response).len(), expected);
     }
     assert!(handler.last_seen().is_none());

@@ -6,9 +6,10 @@ use http::StatusCode;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
-use sluicegate_core::{Decision, Key, OnOutage, Outcome, Policy, Resilient, Store};
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, QuotaStatus, judge};
+use sluicegate_core::{Key, OnOutage, Policy, Resilient, Store};
 use sluicegate_tests::around;
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::{Refusal, RefusalReason};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
@@ -24,7 +25,7 @@ async fn when_the_store_fails_requests_pass_without_fields_by_default() {
     for _ in 0..3 {
         let response = send(&service, from("ada")).await;
         assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
-        assert!(response.extensions().get::<Decision>().is_none());
+        assert!(response.extensions().get::<Decided>().is_none());
     }
     assert_eq!(handler.calls(), 3);
     assert!(handler.last_seen().is_none());
@@ -58,9 +59,9 @@ async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides
 fn dark() -> Arc<dyn Store> {
     around::around(&store().0, |memory: &dyn Store, asks: &[Ask<'_>]| {
         let denies = asks.iter().any(|ask| ask.policy().policy().on_outage() == OnOutage::Deny);
-        let outcome = if denies { Outcome::Denied } else { Outcome::Allowed };
         let found = answer(memory.decide(asks));
-        let decision = Decision::new(outcome, 0, 0, found.quotas().iter().copied());
+        let refused = |status: &QuotaStatus| if denies { status.refused_for_us(0) } else { *status };
+        let decision = judge(0, 0, found.quotas().iter().map(refused));
         DecisionFuture::ready(Ok(decision.by(DecidedBy::Outage)))
     })
 }
@@ -75,9 +76,9 @@ async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
     let service = RateLimitLayer::new(in_the_dark(Policy::gcra("api", "1/min"))).layer(handler.clone());
     let passed = send(&service, from("ada")).await;
     assert_eq!((passed.status(), fields(&passed)), (StatusCode::OK, vec![]));
-    assert!(passed.extensions().get::<Decision>().is_none() && handler.last_seen().is_none());
+    assert!(passed.extensions().get::<Decided>().is_none() && handler.last_seen().is_none());
     let respond = |refusal: &Refusal<'_>| {
-        assert!(matches!(refusal.reason(), RefusalReason::Outage(None)) && refusal.decision().is_none());
+        assert!(matches!(refusal.reason(), RefusalReason::Outage(None)) && refusal.decided().is_none());
         http::Response::builder().status(refusal.status()).body("closed".into()).unwrap()
     };
     let closed = in_the_dark(Policy::gcra("api", "1/min").on_outage(OnOutage::Deny));

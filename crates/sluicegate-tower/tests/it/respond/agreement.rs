@@ -9,7 +9,8 @@ use proptest::test_runner::TestCaseResult;
 use sluicegate_core::algorithm::Drain;
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::{Algorithm, Decision, Outcome, Policy, Quota};
+use sluicegate_core::{Algorithm, Outcome, Policy, Quota};
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
@@ -62,11 +63,11 @@ fn policy(index: usize, limit: &AnyLimit) -> PolicyBuilder {
 
 /// Fields, body and extensions say the same of a response; says how long a refused client has to wait.
 async fn says_one_thing(response: Response<Body>) -> Result<Option<u64>, TestCaseError> {
-    let decision: Decision = response.extensions().get().cloned().expect("the decision is in the extensions");
+    let decision: Decided = response.extensions().get().cloned().expect("the decision is in the extensions");
     let [limit, remaining, reset] =
         ["limit", "remaining", "reset"].map(|name| number(&response, &format!("x-ratelimit-{name}")));
     let seconds = |wait: Duration| wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    prop_assert_eq!(limit, Some(decision.limit()));
+    prop_assert_eq!(limit, Some(decision.capacity()));
     prop_assert_eq!(remaining, Some(decision.remaining()));
     prop_assert_eq!(reset, Some(seconds(decision.reset_after())));
     let policies = described(&response, "ratelimit-policy").expect("a field of the draft");
@@ -78,7 +79,7 @@ async fn says_one_thing(response: Response<Body>) -> Result<Option<u64>, TestCas
     {
         prop_assert_eq!(name, same_name);
         prop_assert_eq!(name, decision.quota_of(standing).expect("it is labelled").label());
-        prop_assert_eq!(policy["q"], standing.limit());
+        prop_assert_eq!(policy["q"], standing.capacity());
         prop_assert!(policy.get("w") != Some(&0));
         prop_assert_eq!(shown["r"], standing.remaining());
         // A quota that still has room would keep a refused client away for longer than it has to wait.
@@ -96,7 +97,7 @@ async fn says_one_thing(response: Response<Body>) -> Result<Option<u64>, TestCas
     let problem = problem(response).await;
     prop_assert!(wait >= 1);
     prop_assert_eq!(&problem["retry_after"], wait);
-    prop_assert_eq!(&problem["limit"], decision.limit());
+    prop_assert_eq!(&problem["limit"], decision.capacity());
     prop_assert_eq!(&problem["remaining"], decision.remaining());
     prop_assert_eq!(&problem["reset"], seconds(decision.reset_after()));
     let violated = problem["violated-policies"].as_array().expect("a list of names");

@@ -106,7 +106,7 @@ async fn responders_are_told_what_may_be_shown() {
     let (store, _) = store();
     let respond = |refusal: &Refusal<'_>| {
         assert!(refusal.standing().is_none() && refusal.violated().next().is_none());
-        assert_eq!(refusal.decision().unwrap().limit(), 1);
+        assert_eq!(refusal.decided().unwrap().capacity(), 1);
         http::Response::new(Body::from("no"))
     };
     let limit = by_header(on(&store, Policy::gcra("api", "1/min").hidden()));

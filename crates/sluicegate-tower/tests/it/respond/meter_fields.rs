@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use http::Response;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Decision, Policy, RateLimiter};
+use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tests::around;
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::Layer;
 
@@ -30,7 +31,7 @@ fn remaining(response: &Response<Body>) -> u64 {
     let left = number(response, "x-ratelimit-remaining").unwrap();
     let listed = &described(response, "ratelimit").unwrap()[0].1;
     assert_eq!(listed["r"], left);
-    let decision: &Decision = response.extensions().get().expect("layers further out see the same");
+    let decision: &Decided = response.extensions().get().expect("layers further out see the same");
     assert_eq!(decision.remaining(), left);
     left
 }
@@ -170,7 +171,7 @@ async fn a_request_that_waited_says_so_after_it_was_settled() {
     let layer = RateLimitLayer::builder(by_header(limiter)).meter().build().unwrap();
     let service = layer.layer(metered(|meter| async move { drop(meter.settle(0).await.unwrap()) }));
     let response = send(&service, from("ada")).await;
-    let decision: &Decision = response.extensions().get().unwrap();
+    let decision: &Decided = response.extensions().get().unwrap();
     assert!(decision.is_allowed() && decision.delay() == Duration::from_millis(500));
     assert_eq!(number(&response, "x-ratelimit-remaining"), Some(1));
 }

@@ -11,7 +11,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Decision, Key, Outcome, Policy};
+use sluicegate_core::{Key, Outcome, Policy};
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::{HeaderFields, Refusal, RefusalReason};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
@@ -42,7 +43,7 @@ async fn a_cost_that_no_longer_fits_is_forbidden_and_no_wait_is_named() {
             "x-ratelimit-reset: 0",
         ]
     );
-    let decision: &Decision = refused.extensions().get().unwrap();
+    let decision: &Decided = refused.extensions().get().unwrap();
     assert_eq!((decision.outcome(), decision.retry_after()), (Outcome::Impossible, None));
     let problem = problem(refused).await;
     assert_eq!(

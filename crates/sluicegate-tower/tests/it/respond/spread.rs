@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use http::Response;
 use serde_json::json;
-use sluicegate_core::{Decision, Policy};
+use sluicegate_core::Policy;
 use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
 use sluicegate_tower::respond::{HeaderFields, SimpleJson};
 use tower::Layer;
@@ -41,7 +42,7 @@ async fn each_refusal_adds_what_is_drawn_for_it_and_says_it_everywhere() {
         // The truth stays where it is: when there is room again.
         assert_eq!(described(&refused, "ratelimit").unwrap()[0].1["t"], 60);
         assert_eq!(number(&refused, "x-ratelimit-reset"), Some(60));
-        let wait = refused.extensions().get::<Decision>().unwrap().retry_after();
+        let wait = refused.extensions().get::<Decided>().unwrap().retry_after();
         assert_eq!(wait, Some(Duration::from_secs(60)));
         let problem = problem(refused).await;
         assert_eq!(problem["retry_after"], expected);

@@ -16,10 +16,11 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use sfv::{BareItem, List, ListEntry, Parser};
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::{Decision, MemoryStore, Policy, RateLimiter};
+use sluicegate_core::{MemoryStore, Policy, RateLimiter};
 pub(crate) use sluicegate_tests::memory::{answer, paused_store, store};
 pub(crate) use sluicegate_tests::time::Paused;
 use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt};
@@ -58,7 +59,7 @@ pub(crate) fn service(limit: Limit) -> (RateLimit<Handler>, Handler) {
 /// Answers `ok` and remembers which decision each request carried.
 #[derive(Clone, Default)]
 pub(crate) struct Handler {
-    seen: Arc<Mutex<Vec<Option<Decision>>>>,
+    seen: Arc<Mutex<Vec<Option<Decided>>>>,
 }
 
 impl Handler {
@@ -67,7 +68,7 @@ impl Handler {
     }
 
     /// The decision that the last request carried.
-    pub(crate) fn last_seen(&self) -> Option<Decision> {
+    pub(crate) fn last_seen(&self) -> Option<Decided> {
         self.seen.lock().unwrap().last().cloned().flatten()
     }
 }

@@ -1,0 +1,157 @@
+//! Where one quota stands: [`QuotaStatus`].
+
+use std::time::Duration;
+
+/// Where one quota stands after a decision.
+///
+/// # For authors of stores
+/// A status starts as that of a quota at rest, and each call says one thing that is otherwise. Of the statuses of all
+/// quotas, [`judge`](crate::store::judge) makes a decision.
+///
+/// ```
+/// use sluicegate_core::Outcome;
+/// use sluicegate_core::store::{QuotaStatus, judge};
+///
+/// // The only quota of the only policy: of 5 units 1 remains, 2 were asked for, and they fit in 7 s.
+/// let status = QuotaStatus::at_rest((0, 0), 5)
+///     .with_remaining(1)
+///     .with_reset_after_us(28_000_000)
+///     .refused_for_us(7_000_000);
+/// let decision = judge(0, 0, [status]);
+/// assert_eq!((decision.outcome(), decision.remaining()), (Outcome::Denied, 1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaStatus {
+    capacity: u64,
+    remaining: u64,
+    pub(super) reset_after_us: u64,
+    pub(super) available_after_us: u64,
+    pub(super) spent: u32,
+    pub(super) policy: u8,
+    quota: u8,
+    room: Room,
+}
+
+/// Whether a quota has room for a cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Now,
+    Later,
+    Never,
+}
+
+impl QuotaStatus {
+    /// A quota that has all of its `capacity` and lets the ask pass: the units that pass at once from rest. `policy` is
+    /// the place of its policy among the asks, and `quota` its own place in the policy.
+    #[inline]
+    pub fn at_rest((policy, quota): (u8, u8), capacity: u64) -> Self {
+        Self {
+            capacity,
+            remaining: capacity,
+            reset_after_us: 0,
+            available_after_us: 0,
+            spent: 0,
+            policy,
+            quota,
+            room: Room::Now,
+        }
+    }
+
+    /// So many units would pass now.
+    #[inline]
+    #[must_use]
+    pub fn with_remaining(self, remaining: u64) -> Self {
+        Self { remaining, ..self }
+    }
+
+    /// It takes this long, in microseconds, until all of its capacity is back.
+    #[inline]
+    #[must_use]
+    pub fn with_reset_after_us(self, reset_after_us: u64) -> Self {
+        Self { reset_after_us, ..self }
+    }
+
+    /// The ask passes, and it takes this long, in microseconds, until one unit more remains.
+    #[inline]
+    #[must_use]
+    pub fn with_more_after_us(self, available_after_us: u64) -> Self {
+        Self { available_after_us, room: Room::Now, ..self }
+    }
+
+    /// The ask does not pass, and it takes this long, in microseconds, until the same cost could.
+    #[inline]
+    #[must_use]
+    pub fn refused_for_us(self, available_after_us: u64) -> Self {
+        Self { available_after_us, room: Room::Later, ..self }
+    }
+
+    /// The ask does not pass: its cost is above what the quota ever lets pass at once.
+    #[inline]
+    #[must_use]
+    pub fn impossible(self) -> Self {
+        Self { available_after_us: 0, room: Room::Never, ..self }
+    }
+
+    /// The decision has spent `cost` units of it.
+    #[inline]
+    #[must_use]
+    pub fn spending(mut self, cost: u64) -> Self {
+        // What is above that is spent, and is not given back.
+        self.spent = u32::try_from(cost).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// The same quota, where its policy has this place among the asks.
+    #[inline]
+    #[must_use]
+    pub fn of_ask(self, policy: u8) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Units that the decision has spent of it, as far as they took effect.
+    pub fn spent(&self) -> u64 {
+        self.spent.into()
+    }
+
+    /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Units that would pass now.
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// How long until all of the [`capacity`](Self::capacity) is back.
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.reset_after_us)
+    }
+
+    /// If this quota refused, how long until the same cost could pass; otherwise how long until one unit more
+    /// remains. Zero if nothing is missing, and if the cost can never pass.
+    pub fn available_after(&self) -> Duration {
+        Duration::from_micros(self.available_after_us)
+    }
+
+    /// Whether this quota had room for the cost.
+    #[inline]
+    pub fn passed(&self) -> bool {
+        self.room == Room::Now
+    }
+
+    /// Whether the cost is above what this quota ever lets pass at once.
+    pub fn is_impossible(&self) -> bool {
+        self.room == Room::Never
+    }
+
+    /// The place of its policy among those that were asked.
+    pub fn policy_index(&self) -> usize {
+        usize::from(self.policy)
+    }
+
+    /// The place of the quota in its policy.
+    pub fn quota_index(&self) -> usize {
+        usize::from(self.quota)
+    }
+}

@@ -1,0 +1,146 @@
+//! From where quotas stand to a decision, in one way for all stores: [`Judged`] for each quota, [`judge`] for all of them.
+
+use crate::algorithm::{NEVER, Rule, Slot, State};
+use crate::clock::micros;
+use crate::decision::{Decision, QuotaStatus};
+use crate::store::Mode;
+
+/// Makes one decision of where all quotas of a request stand: allowed if each of them lets it pass, and impossible if one of
+/// them never would. For authors of stores.
+///
+/// `at_us` is the moment of the decision, and `delay_us` how long after it an allowed request goes on, both in microseconds of
+/// the store's clock. The statuses come in the order of the asks and of the quotas in their policies, and say what was spent
+/// ([`QuotaStatus::spending`]); the decision carries what is needed to give it back ([`Decision::with_traces`]).
+///
+/// # Panics
+/// When there is no quota.
+///
+/// # Example
+/// Spends from the states of one key, one per quota of its policy, or from none of them:
+///
+/// ```
+/// use sluicegate_core::algorithm::State;
+/// use sluicegate_core::store::{Balance, Judged, Mode, judge};
+/// use sluicegate_core::{Decision, Policy};
+///
+/// fn spend(policy: &Policy, states: &mut [State], cost: u64, now_us: u64) -> Decision {
+///     let quotas = policy.quotas().iter().map(|quota| quota.rule());
+///     let slots = quotas.clone().zip(&*states).map(|(rule, state)| (rule, rule.slot(*state, now_us, cost)));
+///     let judged: Vec<_> = slots.map(|(rule, slot)| Judged::new(rule, Mode::Spend, slot, now_us)).collect();
+///     // All quotas spend, or none does.
+///     let spent = if judged.iter().all(Judged::passed) { cost } else { 0 };
+///     let statuses = (0..).zip(quotas).zip(states).zip(judged).map(|(((quota, rule), state), judged)| {
+///         if spent > 0 {
+///             *state = rule.spend(*state, now_us, now_us, spent);
+///         }
+///         let opens_us = |cost| rule.slot(*state, now_us, cost).opens_us;
+///         judged.status((0, quota), Balance::of(rule, *state, now_us), now_us, opens_us).spending(spent)
+///     });
+///     judge(now_us, 0, statuses)
+/// }
+///
+/// let policy = Policy::gcra("search", "5/min").and("2/s").build()?;
+/// let mut states = [State::REST; 2];
+/// assert!(spend(&policy, &mut states, 2, 0).is_allowed());
+/// let refused = spend(&policy, &mut states, 1, 0);
+/// assert_eq!((refused.capacity(), refused.retry_after().map(|wait| wait.as_millis())), (2, Some(500)));
+/// assert_eq!(refused.quotas()[0].remaining(), 3, "a refusal spends nothing anywhere");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[inline]
+pub fn judge(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaStatus>) -> Decision {
+    Decision::of(at_us, delay_us, quotas)
+}
+
+/// Whether one quota lets an ask pass, and when it would. For authors of stores.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    slot: Slot,
+    passed: bool,
+    /// When the same ask would pass.
+    passes_us: u64,
+}
+
+/// What is left of a quota. For authors of stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "stores put it together")]
+pub struct Balance {
+    /// Units that pass at once from rest.
+    pub capacity: u64,
+    /// Units that would pass now.
+    pub remaining: u64,
+    /// How long until all of the capacity is back, in microseconds.
+    pub reset_after_us: u64,
+}
+
+impl Balance {
+    /// What this state leaves, of any rule but a sliding log.
+    #[inline]
+    pub fn of(rule: &Rule, state: State, now_us: u64) -> Self {
+        Self {
+            capacity: rule.capacity(),
+            remaining: rule.remaining(state, now_us),
+            reset_after_us: rule.reset_after_us(state, now_us),
+        }
+    }
+}
+
+impl Judged {
+    /// Judges an ask whose cost could pass at this slot, by what it [asks](Mode::asks) for: a spend passes now or not at
+    /// all, a reservation may wait, and a report of what has happened always passes.
+    #[inline]
+    pub fn new(rule: &Rule, mode: Mode, slot: Slot, now_us: u64) -> Self {
+        let (passed, passes_us) = match mode {
+            Mode::Spend | Mode::Peek => (slot.opens_us <= now_us, slot.opens_us),
+            Mode::Reserve { longest } => {
+                let soonest_us = slot.departs_us.saturating_sub(micros(longest));
+                // A full queue lets nobody wait outside of it.
+                let passes_us = if rule.is_queue() { soonest_us.max(slot.opens_us) } else { soonest_us };
+                (slot.opens_us != NEVER && passes_us <= now_us, passes_us)
+            }
+            Mode::Refund | Mode::Return | Mode::Depart | Mode::Charge | Mode::Reset => (true, now_us),
+        };
+        Self { slot, passed, passes_us }
+    }
+
+    /// An ask that passes at `passes_us`, and not before.
+    pub fn refused_until(passes_us: u64) -> Self {
+        Self { slot: Slot::at(passes_us), passed: false, passes_us }
+    }
+
+    /// Whether the ask passes.
+    #[inline]
+    pub fn passed(&self) -> bool {
+        self.passed
+    }
+
+    /// When a spend that passes goes on, in microseconds of the store's clock.
+    #[inline]
+    pub fn departs_us(&self) -> u64 {
+        self.slot.departs_us
+    }
+
+    /// Where the quota stands after the ask; `opens_us` says when a cost would pass now ([`Slot::opens_us`]). `place` is that of
+    /// the policy among the asks, and that of the quota in the policy.
+    #[inline]
+    pub fn status(
+        &self,
+        place: (u8, u8),
+        balance: Balance,
+        now_us: u64,
+        opens_us: impl FnOnce(u64) -> u64,
+    ) -> QuotaStatus {
+        let Balance { capacity, remaining, reset_after_us } = balance;
+        let status = QuotaStatus::at_rest(place, capacity)
+            .with_remaining(remaining)
+            .with_reset_after_us(reset_after_us);
+        match self.slot.opens_us {
+            _ if self.passed && remaining < capacity => {
+                status.with_more_after_us(opens_us(remaining.saturating_add(1)).saturating_sub(now_us))
+            }
+            _ if self.passed => status,
+            NEVER => status.impossible(),
+            _ => status.refused_for_us(self.passes_us.saturating_sub(now_us)),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a layer decided, and by which policies: [`Decided`].
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use sluicegate_core::policy::PolicyQuota;
+use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::{Decision, Policy};
+
+/// What a layer decided about a request, and the policies that it decided by.
+///
+/// Handlers find it in the extensions of their request, where it is that of the innermost layer; with the feature `axum` it
+/// is an extractor. A response carries that of all layers together, for layers of ours further out and for middleware.
+/// It is a [`Decision`], and names the policies and quotas that the numbers are of:
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_tower::rate_limit::Decided;
+///
+/// fn left(request: &Request<()>) -> Option<String> {
+///     let decided: &Decided = request.extensions().get()?;
+///     Some(format!("{} of {} left by {}", decided.remaining(), decided.capacity(), decided.policy()?.name()))
+/// }
+/// # assert_eq!(left(&Request::new(())), None);
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Decided {
+    /// The outcome, and where the quotas stand.
+    pub decision: Decision,
+    /// The policies that were asked, in the order of the limits; of stacked layers, those of the outer one first.
+    pub policies: Arc<[Arc<Policy>]>,
+}
+
+impl Decided {
+    /// A decision by these policies, one per ask.
+    pub fn new(decision: Decision, policies: Arc<[Arc<Policy>]>) -> Self {
+        Self { decision, policies }
+    }
+
+    /// The policy that decided.
+    pub fn policy(&self) -> Option<&Policy> {
+        self.policy_of(self.deciding())
+    }
+
+    /// The policy that a quota of this decision belongs to.
+    pub fn policy_of(&self, status: &QuotaStatus) -> Option<&Policy> {
+        self.policies.get(status.policy_index()).map(Arc::as_ref)
+    }
+
+    /// The quota that a status of this decision is about.
+    pub fn quota_of(&self, status: &QuotaStatus) -> Option<&PolicyQuota> {
+        self.policy_of(status)?.quotas().get(status.quota_index())
+    }
+
+    /// This, and what a layer further in decided about the same request, as one.
+    #[must_use]
+    pub fn merge(&self, inner: &Self) -> Self {
+        let decision = self.decision.merge(self.policies.len(), &inner.decision);
+        Self::new(decision, self.policies.iter().chain(&*inner.policies).cloned().collect())
+    }
+}
+
+/// As other extractors are what they extract.
+impl Deref for Decided {
+    type Target = Decision;
+
+    fn deref(&self) -> &Decision {
+        &self.decision
+    }
+}
+
+#[cfg(feature = "axum")]
+mod extractor {
+    use std::convert::Infallible;
+    use std::fmt;
+
+    use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+    use axum::response::{IntoResponse, Response};
+    use http::StatusCode;
+    use http::request::Parts;
+
+    use super::Decided;
+
+    /// A handler asks for its [`Decided`], and no limit applied to the request: 500.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct NotLimited;
+
+    impl fmt::Display for NotLimited {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(
+                "no rate limit applied to this request: put `.rate_limit(..)` on the route, or take an `Option<Decided>`",
+            )
+        }
+    }
+
+    impl std::error::Error for NotLimited {}
+
+    impl IntoResponse for NotLimited {
+        fn into_response(self) -> Response {
+            (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
+        }
+    }
+
+    /// As `Option<Decided>` it serves handlers that may run without a limit.
+    impl<S: Sync> FromRequestParts<S> for Decided {
+        type Rejection = NotLimited;
+
+        async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, NotLimited> {
+            parts.extensions.get().cloned().ok_or(NotLimited)
+        }
+    }
+
+    impl<S: Sync> OptionalFromRequestParts<S> for Decided {
+        type Rejection = Infallible;
+
+        async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<Self>, Infallible> {
+            Ok(parts.extensions.get().cloned())
+        }
+    }
+}
+
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use self::extractor::NotLimited;
