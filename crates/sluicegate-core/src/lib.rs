@@ -23,42 +23,58 @@
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
+//! | `limiter`, on by default | all that decides; without it there are [`policy`], [`algorithm`] and [`error`] only |
 //! | `tokio` | `RateLimiter::acquire` and `Turn`, which wait on tokio's timer |
 //! | `resilient` | `Resilient`: a store that survives the failures of the one it is around; needs `tokio` |
 //! | `conformance` | [`conformance`], the suite that every store has to pass |
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// What only a limiter calls is no mistake where there is none.
+#![cfg_attr(not(feature = "limiter"), allow(dead_code, unused_imports))]
 
 pub mod algorithm;
+#[cfg(feature = "limiter")]
 pub mod clock;
 #[cfg(feature = "conformance")]
 #[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
 pub mod conformance;
+#[cfg(feature = "limiter")]
 mod decision;
 pub mod error;
+#[cfg(feature = "limiter")]
 pub mod in_flight;
+#[cfg(feature = "limiter")]
 pub mod key;
+#[cfg(feature = "limiter")]
 pub mod limiter;
+#[cfg(feature = "limiter")]
 pub mod memory;
 pub mod policy;
 mod quota;
+#[cfg(feature = "limiter")]
 mod receipt;
 #[cfg(feature = "resilient")]
 #[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
 pub mod resilient;
+#[cfg(feature = "limiter")]
 pub mod store;
 #[cfg(feature = "tokio")]
 mod wait;
+#[cfg(feature = "limiter")]
 pub mod wrap;
 
 #[doc(inline)]
 pub use self::algorithm::Algorithm;
+#[cfg(feature = "limiter")]
 pub use self::decision::{Decision, Outcome};
 #[doc(inline)]
 pub use self::error::{ConfigError, StoreError};
+#[cfg(feature = "limiter")]
 #[doc(inline)]
 pub use self::key::Key;
+#[cfg(feature = "limiter")]
 #[doc(inline)]
 pub use self::limiter::RateLimiter;
+#[cfg(feature = "limiter")]
 #[doc(inline)]
 pub use self::memory::MemoryStore;
 #[doc(inline)]
@@ -67,5 +83,6 @@ pub use self::quota::Quota;
 #[cfg(feature = "resilient")]
 #[doc(inline)]
 pub use self::resilient::Resilient;
+#[cfg(feature = "limiter")]
 #[doc(inline)]
 pub use self::store::Store;

@@ -46,7 +46,7 @@
 //! |---|---|
 //! | [`PeerIp`] | clients that connect to this server themselves; the default |
 //! | [`ClientIp`] | clients behind proxies, which are named |
-//! | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer), [`Cookie`](key::Cookie) | who shows a secret; kept as a digest only |
+//! | `ApiKey`, `Bearer`, `Cookie` | who shows a secret; kept as a digest only |
 //! | `BearerJwt` | the subject of a verified token |
 //! | [`key_from_extension`](key::key_from_extension), [`key_fn`](key::key_fn), [`extract_fn`](key::extract_fn) | what an authentication in front has found |
 //! | `Route`, [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | what a request is for |
@@ -59,6 +59,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `axum` | [`PeerIp`] and [`ClientIp`] see axum's `ConnectInfo<SocketAddr>`; `Route` |
+//! | `secrets` | `ApiKey`, `Bearer`, `Cookie`: keys from secrets, of which only a digest is kept |
 //! | `jwt` | `BearerJwt`: verified JSON Web Tokens |
 //! | `grpc` | `GrpcStatus` and `GrpcOr`, refusals that gRPC clients understand |
 //! | `outgoing` | `OutgoingLayer`, calls to other servers at the pace that they and we allow |

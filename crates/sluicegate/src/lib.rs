@@ -36,6 +36,7 @@
 //! | `axum`, on by default | `.rate_limit(..)` on routes and routers, [`Decided`] for handlers; `tower` with it |
 //! | `macros`, on by default | [`rate_limited`] on handlers, checked by the compiler; `axum` with it |
 //! | `tower` | [`RateLimitLayer`] and key extractors for any `http` service |
+//! | `secrets` | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer) and [`Cookie`](key::Cookie): keys from secrets, of which only a digest is kept |
 //! | `jwt` | [`BearerJwt`](key::BearerJwt): verified JSON Web Tokens; the application chooses the crypto backend of jsonwebtoken |
 //! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
 //! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
@@ -141,7 +142,7 @@ pub mod in_flight {
 /// | [`ClientIp`] | clients behind proxies, which are named |
 /// | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer), [`Cookie`](key::Cookie) | secrets; kept as a digest only |
 /// | [`BearerJwt`](key::BearerJwt) | the subject of a verified token |
-/// | [`key_from_extractor`](key::key_from_extractor), [`FromExtension`](key::FromExtension), [`key_fn`](key::key_fn) | users, sessions, tenants that the application knows |
+/// | [`key_from_extractor`](key::key_from_extractor), [`key_from_extension`](key::key_from_extension), [`key_fn`](key::key_fn) | users, sessions, tenants that the application knows |
 /// | [`Route`](key::Route), [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | what a request is for |
 /// | [`HeaderKey`](key::HeaderKey) | what a trusted proxy says about the client |
 ///
@@ -164,14 +165,17 @@ pub mod key {
     pub use sluicegate_core::key::{AsKey, Key, KeyRef};
     #[cfg(feature = "axum")]
     pub use sluicegate_tower::key::Route;
-    #[cfg(feature = "tower")]
-    pub use sluicegate_tower::key::{
-        ApiKey, Bearer, ClientIp, Cookie, Extraction, ForwardedFaults, HeaderKey, KeyExtractor, KeyKind,
-        MissingKey, Networks, OnMalformed, OnMissingKey, PeerAddr, PeerIp, RequestMethod, RequestPath,
-        RequestView, extract_fn, key_fn, key_from_extension,
-    };
+    #[cfg(feature = "secrets")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "secrets")))]
+    pub use sluicegate_tower::key::{ApiKey, Bearer, Cookie};
     #[cfg(feature = "jwt")]
     pub use sluicegate_tower::key::{BearerJwt, Claims};
+    #[cfg(feature = "tower")]
+    pub use sluicegate_tower::key::{
+        ClientIp, Extraction, ForwardedFaults, HeaderKey, KeyExtractor, KeyKind, MissingKey, Networks,
+        OnMalformed, OnMissingKey, PeerAddr, PeerIp, RequestMethod, RequestPath, RequestView, extract_fn,
+        key_fn, key_from_extension,
+    };
 }
 
 /// The handle of a policy on a store, and what it gives out.

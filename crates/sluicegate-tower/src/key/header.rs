@@ -2,9 +2,8 @@
 
 use http::header::{HeaderMap, HeaderName};
 use sluicegate_core::ConfigError;
-use sluicegate_core::error::ConfigErrorKind;
 
-use crate::key::bounded;
+use crate::key::text::{bounded, header_name};
 use crate::key::{Extraction, KeyExtractor, RequestView};
 
 /// One bucket per value of a header. Clients choose what they send: see [`KeyExtractor`].
@@ -35,19 +34,6 @@ impl KeyExtractor for HeaderKey {
             None => Extraction::missing(format!("the header {} is missing", self.0)),
         }
     }
-}
-
-/// The name of a header, checked.
-pub(crate) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
-    name.parse().map_err(|_| {
-        let shown: String = name.chars().take(64).collect();
-        ConfigError::new(
-            ConfigErrorKind::Layer,
-            format!(
-                "{shown:?} cannot be the name of a header: use letters, digits and '-', like \"x-api-key\""
-            ),
-        )
-    })
 }
 
 #[cfg(test)]

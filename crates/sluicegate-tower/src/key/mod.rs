@@ -9,24 +9,25 @@ mod kind;
 pub(crate) mod missing;
 mod path;
 mod route;
+#[cfg(feature = "secrets")]
 mod secret;
+mod text;
 mod view;
 
 pub use self::extraction::Extraction;
 pub use self::extractor::KeyExtractor;
 pub use self::function::{extract_fn, key_fn, key_from_extension};
 pub use self::header::HeaderKey;
-pub(crate) use self::header::header_name;
 pub use self::ip::{ClientIp, ForwardedFaults, Networks, OnMalformed, PeerAddr, PeerIp};
 pub use self::kind::KeyKind;
 pub use self::missing::{MissingKey, OnMissingKey};
 pub use self::path::RequestPath;
-pub(crate) use self::path::hex;
 pub use self::route::RequestMethod;
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::route::Route;
-pub(crate) use self::secret::bounded;
+#[cfg(feature = "secrets")]
+#[cfg_attr(docsrs, doc(cfg(feature = "secrets")))]
 pub use self::secret::{ApiKey, Bearer, Cookie};
 #[cfg(feature = "jwt")]
 #[cfg_attr(docsrs, doc(cfg(feature = "jwt")))]

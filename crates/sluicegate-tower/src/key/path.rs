@@ -1,6 +1,6 @@
 //! The path that a client wrote, in one of its many spellings: [`RequestPath`].
 
-use crate::key::bounded;
+use crate::key::text::{bounded, hex};
 use crate::key::{Extraction, KeyExtractor, RequestView};
 
 /// One bucket per path, for services without a router that names its routes. Where there is one, use `Route`.
@@ -103,15 +103,6 @@ fn decode_unreserved(segment: &str, into: &mut Vec<u8>) {
             into.extend([b'%', after[0].to_ascii_uppercase(), after[1].to_ascii_uppercase()]);
         }
         rest = &after[2..];
-    }
-}
-
-pub(crate) fn hex(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
     }
 }
 

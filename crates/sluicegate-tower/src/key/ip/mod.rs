@@ -27,7 +27,7 @@ pub use self::networks::Networks;
 use self::peer::{NO_PEER, peer};
 pub use self::peer::{PeerAddr, PeerIp};
 use self::walk::{End, Proxies, single, walk};
-use crate::key::header_name;
+use crate::key::text::header_name;
 use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

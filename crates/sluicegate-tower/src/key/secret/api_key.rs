@@ -6,7 +6,7 @@ use http::header::HeaderName;
 use sluicegate_core::{ConfigError, Key};
 
 use super::{Digest, one_of, only};
-use crate::key::header_name;
+use crate::key::text::header_name;
 use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 /// One bucket per API key in a header.

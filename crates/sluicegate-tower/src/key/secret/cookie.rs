@@ -9,7 +9,7 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
 use super::{Digest, one_of};
-use crate::key::hex;
+use crate::key::text::hex;
 use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 /// Browsers keep less than 200 for a site.

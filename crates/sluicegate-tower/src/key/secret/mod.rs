@@ -17,19 +17,11 @@ pub use self::bearer::Bearer;
 pub use self::cookie::Cookie;
 #[cfg(feature = "jwt")]
 pub use self::jwt::{BearerJwt, Claims};
-use crate::key::MissingKey;
-use crate::key::RequestView;
-
-/// Longer values are not worth a bucket of their own: they all share one.
-const MAX_LENGTH: usize = 8 * 1024;
+use crate::key::text::{MAX_LENGTH, bounded};
+use crate::key::{MissingKey, RequestView};
 
 /// What API keys and bearer tokens have in common: who may show a secret in either place has one bucket for both.
 const TOKEN: &str = "token";
-
-/// Text that a client chose, as a key. Never cut off, for then two of them would meet.
-pub(crate) fn bounded(value: &[u8]) -> Key {
-    if value.len() > MAX_LENGTH { Key::shared().and("oversize") } else { value.into() }
-}
 
 /// Makes keys of secrets: 128 bits, from which nothing can be read back.
 ///

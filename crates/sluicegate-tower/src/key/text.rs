@@ -1,0 +1,36 @@
+//! Text that clients and operators write: bounded, decoded, checked.
+
+use http::header::HeaderName;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, Key};
+
+/// Longer values are not worth a bucket of their own: they all share one.
+pub(super) const MAX_LENGTH: usize = 8 * 1024;
+
+/// Text that a client chose, as a key. Never cut off, for then two of them would meet.
+pub(super) fn bounded(value: &[u8]) -> Key {
+    if value.len() > MAX_LENGTH { Key::shared().and("oversize") } else { value.into() }
+}
+
+/// The number that a hexadecimal digit stands for.
+pub(super) fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// The name of a header, checked.
+pub(super) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
+    name.parse().map_err(|_| {
+        let shown: String = name.chars().take(64).collect();
+        ConfigError::new(
+            ConfigErrorKind::Layer,
+            format!(
+                "{shown:?} cannot be the name of a header: use letters, digits and '-', like \"x-api-key\""
+            ),
+        )
+    })
+}
