@@ -51,6 +51,14 @@ async fn one_server_decides_every_trace_as_memory_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_server_decides_as_memory_does_when_the_clock_is_set_back() {
+    let suite = suite(&standalone().url(), "back").await;
+    for seed in 1..=10 {
+        suite.same_decisions_when_the_clock_is_set_back(Duration::from_secs(10), seed, 15).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_server_replaces_policies_as_memory_does() {
     let suite = suite(&standalone().url(), "replacements").await;
     for seed in 1..=30 {

@@ -136,6 +136,19 @@ impl Conformance {
     /// # Panics
     /// At the first difference, with the trace that led to it.
     pub async fn same_decisions_as_memory(&self, seed: u64, traces: usize) {
+        self.compare_decisions(seed, traces, Duration::ZERO).await;
+    }
+
+    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), by a clock that is set back again and again, up to this far
+    /// behind the latest time that it has shown.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_decisions_when_the_clock_is_set_back(&self, by: Duration, seed: u64, traces: usize) {
+        self.compare_decisions(seed, traces, by).await;
+    }
+
+    async fn compare_decisions(&self, seed: u64, traces: usize, back: Duration) {
         let memory = MemoryStore::builder().clock(self.clock.clone()).log_entries(1 << 22).build();
         let memory = memory.expect("the settings are possible");
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -144,8 +157,19 @@ impl Conformance {
             let (ours, reference) = (self.open(&policy), RateLimiter::new(&memory, policy.clone()));
             let reference = reference.expect("the store can keep it");
             let mut trace = format!("seed {seed}, {policy}");
+            let mut latest = Duration::ZERO;
             for _ in 0..40 {
                 let step = Step::random(&mut random, &policy, &self.clock, &mut trace);
+                if !back.is_zero() {
+                    let now = Duration::from_micros(self.clock.now_us());
+                    latest = latest.max(now);
+                    let is_set = random.below(10) == 0;
+                    self.clock.set((latest - back).max(if is_set { Duration::ZERO } else { now }));
+                    if is_set {
+                        // Writing to a string cannot fail.
+                        let _ = write!(trace, ", at {back:?} before the latest time");
+                    }
+                }
                 let (ours, reference) = (step.ask(&ours).await, step.ask(&reference).await);
                 let (ours, reference) =
                     (ours.expect("the store answers"), reference.expect("memory answers"));
