@@ -4,47 +4,44 @@ use std::sync::{Arc, Mutex};
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy};
+use sluicegate_core::store::{Ask, DecisionFuture};
+use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
 
 /// How a store around another one answers.
-pub trait Answer: Fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture + Send + Sync + 'static {}
+pub trait Answer: Fn(&Within, &[Ask<'_>]) -> DecisionFuture + Send + Sync + 'static {}
 
-impl<F: Fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture + Send + Sync + 'static> Answer for F {}
+impl<F: Fn(&Within, &[Ask<'_>]) -> DecisionFuture + Send + Sync + 'static> Answer for F {}
 
-/// The only store of ours that is not one: it opens what the inner one opens, and answers as a test says.
 struct Around<F> {
-    inner: Arc<dyn Store>,
+    within: Within,
     answer: F,
-    limiters: Limiters,
 }
 
-impl<F: Answer> Store for Around<F> {
-    fn open(
-        &self,
-        policy: Arc<Policy>,
-        replaces: Option<(&PreparedPolicy, Inherit)>,
-    ) -> Result<PreparedPolicy, ConfigError> {
-        self.inner.open(policy, replaces)
+impl<F: Answer> Wrap for Around<F> {
+    type Own = ();
+
+    fn within(&self) -> &Within {
+        &self.within
     }
 
-    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        (self.answer)(&*self.inner, asks)
+    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+        Ok(())
     }
 
-    fn limiters(&self) -> &Limiters {
-        &self.limiters
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        (self.answer)(&self.within, asks)
     }
 }
 
 /// A store with handles of its own, whose answers are made from those of the inner one.
 pub fn around(inner: impl Into<Arc<dyn Store>>, answer: impl Answer) -> Arc<dyn Store> {
-    Arc::new(Around { inner: inner.into(), answer, limiters: Limiters::default() })
+    Arc::new(Around { within: Within::new(inner), answer })
 }
 
 /// One of several services that share a store: it has handles, and queues, of its own.
 pub fn instance(shared: &Arc<dyn Store>) -> Arc<dyn Store> {
-    around(Arc::clone(shared), |shared: &dyn Store, asks: &[Ask<'_>]| shared.decide(asks))
+    around(Arc::clone(shared), |shared: &Within, asks: &[Ask<'_>]| shared.decide(asks))
 }
 
 /// A store that decides, and then loses its answers for as long as a test says.
@@ -62,7 +59,7 @@ impl Fault {
 #[must_use]
 pub fn remote(memory: &MemoryStore, fault: &Fault) -> Arc<dyn Store> {
     let fault = fault.clone();
-    around(memory, move |inner: &dyn Store, asks: &[Ask<'_>]| {
+    around(memory, move |inner: &Within, asks: &[Ask<'_>]| {
         let decision = inner.decide(asks);
         let fails = *fault.0.lock().unwrap();
         DecisionFuture::pending(async move {
@@ -89,7 +86,7 @@ pub fn lost(memory: &MemoryStore, kind: StoreErrorKind) -> Arc<dyn Store> {
 /// A store that cannot be reached, which is known at once or after another poll.
 #[must_use]
 pub fn broken(at_once: bool) -> Arc<dyn Store> {
-    around(MemoryStore::new(), move |_: &dyn Store, _: &[Ask<'_>]| {
+    around(MemoryStore::new(), move |_: &Within, _: &[Ask<'_>]| {
         let error = || Err(StoreError::new(StoreErrorKind::Unavailable));
         if at_once {
             return DecisionFuture::ready(error());

@@ -10,7 +10,8 @@ use sluicegate_core::RateLimiter;
 use sluicegate_core::error::{BoxError, StoreErrorKind};
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::store::{Ask, DecisionFuture, QuotaStatus, judge};
-use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, Store};
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy};
 use sluicegate_tests::around;
 use sluicegate_tower::call::{CallError, CallKey, CallLimitLayer};
 use sluicegate_tower::guard::Guarded;
@@ -125,7 +126,7 @@ async fn a_decision_that_nobody_made_is_an_outage() {
         (Outcome::Denied, OnOutage::Local, false),
     ] {
         // A store that says of every decision that nobody made it.
-        let store = around::around(MemoryStore::new(), move |_: &dyn Store, _: &[Ask<'_>]| {
+        let store = around::around(MemoryStore::new(), move |_: &Within, _: &[Ask<'_>]| {
             let rest = QuotaStatus::at_rest((0, 0), 1);
             let status = if outcome == Outcome::Allowed { rest } else { rest.refused_for_us(0) };
             DecisionFuture::ready(Ok(judge(0, 0, [status]).by(DecidedBy::Outage)))

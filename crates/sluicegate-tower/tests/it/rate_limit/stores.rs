@@ -7,6 +7,7 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, QuotaStatus, judge};
+use sluicegate_core::wrap::Within;
 use sluicegate_core::{Key, OnOutage, Policy, Resilient, Store};
 use sluicegate_tests::around;
 use sluicegate_tower::rate_limit::Decided;
@@ -57,7 +58,7 @@ async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides
 
 /// A store whose every decision says that nobody could make it.
 fn dark() -> Arc<dyn Store> {
-    around::around(&store().0, |memory: &dyn Store, asks: &[Ask<'_>]| {
+    around::around(&store().0, |memory: &Within, asks: &[Ask<'_>]| {
         let denies = asks.iter().any(|ask| ask.policy().policy().on_outage() == OnOutage::Deny);
         let found = answer(memory.decide(asks));
         let refused = |status: &QuotaStatus| if denies { status.refused_for_us(0) } else { *status };
@@ -91,7 +92,7 @@ async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
 
 #[tokio::test]
 async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
-    let alone = around::around(&store().0, |memory: &dyn Store, asks: &[Ask<'_>]| {
+    let alone = around::around(&store().0, |memory: &Within, asks: &[Ask<'_>]| {
         DecisionFuture::ready(Ok(answer(memory.decide(asks)).by(DecidedBy::Fallback)))
     });
     let alone = Policy::gcra("api", "1/min").on(alone).unwrap();
