@@ -1,26 +1,24 @@
 //! While a request waits, the service inside is there for others: waiting comes first, and being ready after it.
 
 use std::convert::Infallible;
-use std::fmt::Debug;
-use std::future::{Ready, ready};
+use std::future::{Pending, Ready, pending, ready};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::Either;
 use http::{Request, Response, StatusCode};
-use sluicegate_core::Policy;
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_tower::call::{CallError, CallLimitLayer};
-use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::{Extraction, RequestView, key_fn};
+use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tower::outgoing::OutgoingLayer;
-use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
+use crate::guard::gates::{Gate, KINDS, Kind, WAIT, by_host, gate, host, to, waits};
 use crate::support::strict::Strict;
 use crate::support::{Body, limiter, slow};
 
@@ -29,31 +27,10 @@ fn for_two() -> ConcurrencyLimit<Strict> {
     ConcurrencyLimit::new(Strict::default(), 2)
 }
 
-fn to(host: &str) -> Request<()> {
-    Request::get(format!("https://{host}/")).body(()).unwrap()
-}
-
-fn host(request: &Request<()>) -> String {
-    request.uri().host().unwrap_or_default().to_owned()
-}
-
-fn by_host() -> impl KeyExtractor {
-    key_fn(|request: RequestView<'_>| Some(request.uri.host()?.to_owned()))
-}
-
-fn waits() -> PolicyBuilder {
-    Policy::gcra("waits", "1/s").wait_up_to(Duration::from_secs(60))
-}
-
 /// As many requests for one key wait as the service inside takes at once. One for another key then passes at once, and
 /// those that wait go when their turn comes. With one request to `a` gone, the next have to wait.
-async fn others_pass<S>(service: S, name: &str)
-where
-    S: Service<Request<()>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Response: Send,
-    S::Error: Debug + Send,
-{
+async fn others_pass(kind: Kind, limiter: fn(PolicyBuilder) -> RateLimiter) {
+    let Gate { service, .. } = gate(kind, limiter, for_two()).await;
     let send = |host: &'static str| {
         let service = service.clone();
         tokio::spawn(async move { service.oneshot(to(host)).await.is_ok() })
@@ -63,66 +40,23 @@ where
     for _ in 0..4 {
         yield_now().await;
     }
-    assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "{name}: nobody had to wait");
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "{kind:?}: nobody had to wait");
     assert!(send("b").await.unwrap());
-    assert_eq!(start.elapsed(), Duration::ZERO, "{name}: a request that need not wait waited");
+    assert_eq!(start.elapsed(), Duration::ZERO, "{kind:?}: a call that need not wait waited");
     for waiting in waiting {
-        assert!(waiting.await.unwrap(), "{name}");
+        assert!(waiting.await.unwrap(), "{kind:?}");
     }
-    assert!(start.elapsed() >= Duration::from_secs(1), "{name}");
+    assert!(start.elapsed() >= WAIT, "{kind:?}");
 }
 
 /// A `ConcurrencyLimit(2)` inside once kept everybody out for as long as two requests waited.
 #[tokio::test(start_paused = true)]
-async fn a_turn_is_waited_for_without_the_service() {
-    for (limiter, store) in [(limiter(waits()), "at once"), (slow(waits()), "after a poll")] {
-        assert!(limiter.check("a").await.unwrap().is_allowed());
-        let limit = Limit::new(limiter.clone()).key(by_host());
-        others_pass(RateLimitLayer::new(limit).layer(for_two()), store).await;
+async fn whatever_a_call_waits_for_it_waits_without_the_service() {
+    for kind in KINDS {
+        for limiter in [limiter, slow] {
+            others_pass(kind, limiter).await;
+        }
     }
-    for (limiter, store) in [(limiter(waits()), "at once"), (slow(waits()), "after a poll")] {
-        assert!(limiter.check("a").await.unwrap().is_allowed());
-        others_pass(CallLimitLayer::new(limiter, host).layer(for_two()), store).await;
-    }
-    for (limiter, store) in [(limiter(waits()), "at once"), (slow(waits()), "after a poll")] {
-        assert!(limiter.check(("a", 443)).await.unwrap().is_allowed());
-        others_pass(OutgoingLayer::new().limit(limiter).layer(for_two()), store).await;
-    }
-}
-
-/// The host as the key, after a second for `a`.
-struct SlowForA;
-
-impl KeyExtractor for SlowForA {
-    fn extract(&self, request: RequestView<'_>) -> Extraction {
-        let host = request.uri.host().unwrap_or_default().to_owned();
-        Extraction::pending(async move {
-            if host == "a" {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            Ok(host.into())
-        })
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_is_waited_for_without_the_service() {
-    let limit = Limit::new(limiter(Policy::gcra("free", "100/s"))).key(SlowForA);
-    others_pass(RateLimitLayer::new(limit).layer(for_two()), "rate").await;
-    let in_flight = InFlightLayer::new(InFlight::new("free", 100).unwrap()).key(SlowForA);
-    others_pass(in_flight.layer(for_two()), "in flight").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_permit_is_waited_for_without_the_service() {
-    let in_flight = InFlight::new("uploads", 1).unwrap();
-    let held = in_flight.try_acquire("a").unwrap();
-    tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        drop(held);
-    });
-    let layer = InFlightLayer::new(in_flight).key(by_host()).wait_up_to(Duration::from_secs(60));
-    others_pass(layer.layer(for_two()), "in flight").await;
 }
 
 /// Answers the first request that it shall wait for three seconds, and takes two seconds for each answer.
@@ -190,23 +124,31 @@ async fn a_call_that_waited_for_the_client_heeds_what_the_server_said_meanwhile(
     assert_eq!(start.elapsed().as_secs(), 7);
 }
 
-/// A service whose clones say that they are ready only when the test lets them.
+/// A service whose clones say that they are ready, and answer, only when the test lets them.
 #[derive(Clone, Default)]
-struct Gated(Arc<Mutex<Option<Result<(), &'static str>>>>);
+struct Gated {
+    ready: Arc<Mutex<Option<Result<(), &'static str>>>>,
+    hangs: Arc<AtomicBool>,
+}
 
 impl Gated {
     fn is(&self, ready: Option<Result<(), &'static str>>) {
-        *self.0.lock().unwrap() = ready;
+        *self.ready.lock().unwrap() = ready;
+    }
+
+    fn hangs(&self, hangs: bool) {
+        self.hangs.store(hangs, Ordering::Relaxed);
     }
 }
 
 impl Service<Request<()>> for Gated {
     type Response = Response<Body>;
     type Error = &'static str;
-    type Future = Ready<Result<Response<Body>, &'static str>>;
+    type Future =
+        Either<Ready<Result<Response<Body>, &'static str>>, Pending<Result<Response<Body>, &'static str>>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
-        match *self.0.lock().unwrap() {
+        match *self.ready.lock().unwrap() {
             Some(ready) => Poll::Ready(ready),
             None => {
                 cx.waker().wake_by_ref();
@@ -216,51 +158,78 @@ impl Service<Request<()>> for Gated {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        ready(Ok(Response::new(Body::from("ok"))))
+        match self.hangs.load(Ordering::Relaxed) {
+            true => Either::Right(pending()),
+            false => Either::Left(ready(Ok(Response::new(Body::from("ok"))))),
+        }
     }
 }
 
-/// What a request comes to that waits for its turn while the service inside fails to be ready.
-async fn fails_after_its_wait<S: Service<Request<()>>>(mut service: S, gated: &Gated) -> Option<S::Error> {
-    gated.is(Some(Ok(())));
-    let request = service.ready().await.ok().expect("the service is ready").call(to("a"));
-    gated.is(Some(Err("the service is gone")));
-    request.await.err()
+#[tokio::test(start_paused = true)]
+async fn a_service_that_fails_to_be_ready_after_the_wait_fails_the_call() {
+    for kind in KINDS {
+        let gated = Gated::default();
+        let Gate { mut service, waiting } = gate(kind, limiter, gated.clone()).await;
+        let start = Instant::now();
+        gated.is(Some(Ok(())));
+        let call = service.ready().await.unwrap().call(to("a"));
+        gated.is(Some(Err("the service is gone")));
+        assert_eq!((call.await.unwrap_err().as_str(), start.elapsed()), ("the service is gone", WAIT));
+        assert_eq!(waiting().unwrap_or(0), 0);
+    }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_service_that_fails_to_be_ready_after_the_wait_fails_the_request() {
-    let (gated, start) = (Gated::default(), Instant::now());
-    let waits = limiter(waits());
-    assert!(waits.check("a").await.unwrap().is_allowed());
-    let rate = RateLimitLayer::new(Limit::new(waits.clone()).key(by_host())).layer(gated.clone());
-    assert_eq!(fails_after_its_wait(rate, &gated).await, Some("the service is gone"));
-    assert_eq!(start.elapsed().as_secs(), 1);
-    let inner = |error: Option<CallError<&'static str>>| error.and_then(CallError::into_inner);
-    let calls = CallLimitLayer::new(waits.clone(), host).layer(gated.clone());
-    assert_eq!(inner(fails_after_its_wait(calls, &gated).await), Some("the service is gone"));
-    assert!(waits.check(("a", 443)).await.unwrap().is_allowed());
-    let outgoing = OutgoingLayer::new().limit(waits).layer(gated.clone().map_response(|_| Response::new(())));
-    assert_eq!(inner(fails_after_its_wait(outgoing, &gated).await), Some("the service is gone"));
-    let in_flight = InFlightLayer::new(InFlight::new("free", 9).unwrap()).key(SlowForA).layer(gated.clone());
-    assert_eq!(fails_after_its_wait(in_flight, &gated).await, Some("the service is gone"));
+/// Where a call is dropped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum At {
+    ItsWait,
+    TheServicesReadiness,
+    TheResponse,
 }
 
-/// Otherwise a client would have a turn for nothing whenever the service is busy.
+async fn settle() {
+    for _ in 0..8 {
+        yield_now().await;
+    }
+}
+
+/// What was spent stays spent once the turn has come: otherwise a client would have a turn for nothing whenever the service
+/// is busy. All else is there for the next call.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_when_its_turn_has_come_has_spent_whether_the_service_is_ready_or_not() {
-    let gated = Gated::default();
-    let waits = limiter(waits());
-    assert!(waits.check("a").await.unwrap().is_allowed());
-    let layer = RateLimitLayer::new(Limit::new(waits.clone()).key(by_host()));
-    let mut service = layer.layer(gated.clone());
-    gated.is(Some(Ok(())));
-    let mut request = Box::pin(service.ready().await.unwrap().call(to("a")));
-    gated.is(None);
-    tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    drop(request);
-    assert_eq!((layer.waiting(), waits.peek("a").await.unwrap().remaining()), (0, 0));
+async fn a_call_that_is_dropped_at_any_await_point_gives_back_what_it_holds() {
+    for kind in KINDS {
+        for limiter in [limiter, slow] {
+            for at in [At::ItsWait, At::TheServicesReadiness, At::TheResponse] {
+                let gated = Gated::default();
+                let Gate { mut service, waiting } = gate(kind, limiter, gated.clone()).await;
+                let start = Instant::now();
+                gated.is(Some(Ok(())));
+                let call = tokio::spawn(service.ready().await.unwrap().call(to("a")));
+                gated.is(None);
+                settle().await;
+                assert_eq!(waiting().unwrap_or(1), 1, "{kind:?} {at:?}");
+                if at != At::ItsWait {
+                    tokio::time::advance(WAIT).await;
+                    settle().await;
+                }
+                if at == At::TheResponse {
+                    gated.hangs(true);
+                    gated.is(Some(Ok(())));
+                    settle().await;
+                    assert_eq!(waiting().unwrap_or(0), 0, "{kind:?}: a call that is made waits no longer");
+                }
+                assert!(!call.is_finished(), "{kind:?} {at:?}");
+                call.abort();
+                assert!(call.await.unwrap_err().is_cancelled());
+                assert_eq!(waiting().unwrap_or(0), 0, "{kind:?} {at:?}");
+                gated.hangs(false);
+                gated.is(Some(Ok(())));
+                service.ready().await.unwrap().call(to("a")).await.unwrap();
+                let expected = if at == At::ItsWait { WAIT } else { WAIT + kind.again() };
+                assert_eq!(start.elapsed(), expected, "{kind:?} {at:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
