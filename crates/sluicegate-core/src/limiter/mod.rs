@@ -91,6 +91,12 @@ impl RateLimiter {
         self.with_opened(|opened| Arc::clone(opened.policy()))
     }
 
+    /// Reads the policy in force where it is: cheaper than a [`policy`](Self::policy) of one's own.
+    #[inline]
+    pub fn with_policy<T>(&self, read: impl FnOnce(&Policy) -> T) -> T {
+        self.with_opened(|opened| read(opened.policy()))
+    }
+
     /// The store that decides.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
