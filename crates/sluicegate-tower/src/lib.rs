@@ -67,6 +67,7 @@
 //! [tower]: https://docs.rs/tower
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod admission;
 pub mod call;
 pub mod guard;
 pub mod in_flight;

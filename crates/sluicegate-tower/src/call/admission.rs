@@ -13,9 +13,9 @@ use sluicegate_core::store::{DecidedBy, DecisionFuture};
 use sluicegate_core::{Decision, Key, OnExceeded, OnOutage, Outcome, RateLimiter, StoreError};
 
 use crate::call::CallError;
+use crate::guard::once::OnceASecond;
 use crate::guard::queue::Queue;
 use crate::guard::{Place, Step};
-use crate::rate_limit::shared::OnceASecond;
 
 /// A call whose decision or turn has not come.
 #[derive(Debug)]

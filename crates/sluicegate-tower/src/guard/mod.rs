@@ -34,6 +34,7 @@ mod future;
 mod gate;
 pub(crate) mod inner;
 pub(crate) mod lookup;
+pub(crate) mod once;
 pub(crate) mod queue;
 mod service;
 

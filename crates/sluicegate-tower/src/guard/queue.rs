@@ -25,6 +25,11 @@ impl Queue {
         Self { longest, waiting: Arc::default() }
     }
 
+    /// A queue of this length, in which those count that wait in the other one.
+    pub(crate) fn counted_with(&self, other: &Self) -> Self {
+        Self { longest: self.longest, waiting: Arc::clone(&other.waiting) }
+    }
+
     /// Takes a place for a call that has none yet. Says whether it has one now.
     pub(crate) fn enter(&self, place: &mut Place) -> bool {
         if place.0.is_none() {

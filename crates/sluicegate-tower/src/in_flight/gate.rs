@@ -17,8 +17,8 @@ use crate::in_flight::layer::Shared;
 use crate::in_flight::{HeldPermit, InFlightLayer, PermitBody};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
-use crate::rate_limit::mark::Unserved;
 use crate::respond::headers::{come_back_after, forbid_caching, say_in_flight};
+use crate::respond::refusal::Unserved;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond};
 
 /// What a request waits for.
@@ -44,7 +44,7 @@ impl<R> Shared<R> {
     {
         let key = match self.when_missing.read(found, || self.in_flight.name().to_owned()) {
             Keyed::Key(key) => key,
-            Keyed::Skipped => return self.go(None),
+            Keyed::Skipped(_) => return self.go(None),
             Keyed::Rejected(missing, status) => {
                 return self.refuse(RefusalReason::MissingKey(&missing, status), request);
             }

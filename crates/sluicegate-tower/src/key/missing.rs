@@ -97,8 +97,8 @@ pub(crate) struct WhenMissing {
 pub(crate) enum Keyed {
     /// Whose bucket it is.
     Key(Key),
-    /// The limit does not apply.
-    Skipped,
+    /// The limit does not apply, because the key is missing.
+    Skipped(MissingKey),
     Rejected(MissingKey, StatusCode),
 }
 
@@ -113,13 +113,13 @@ impl WhenMissing {
         match self.action(&missing, name) {
             OnMissingKey::Share => Keyed::Key(Key::shared()),
             OnMissingKey::Reject(status) => Keyed::Rejected(missing, status),
-            OnMissingKey::Skip => Keyed::Skipped,
+            OnMissingKey::Skip => Keyed::Skipped(missing),
         }
     }
 
     /// The action for a request without this key: the one that its extractor asks for, then the one that was chosen for
     /// the limit of this name.
-    pub(crate) fn action(&self, missing: &MissingKey, name: impl FnOnce() -> String) -> OnMissingKey {
+    fn action(&self, missing: &MissingKey, name: impl FnOnce() -> String) -> OnMissingKey {
         if let Some(status) = missing.reject() {
             return OnMissingKey::Reject(status);
         }

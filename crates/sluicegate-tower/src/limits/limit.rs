@@ -1,17 +1,19 @@
 //! One limit of a layer: a limiter, whose bucket, and how much a request costs.
 
 use std::fmt;
-use std::slice;
+use std::future::Future;
 use std::sync::Arc;
 
 use http::response;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::{ConfigError, RateLimiter};
+use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
 use crate::key::PeerIp;
 use crate::key::missing::{OnMissingKey, WhenMissing};
-use crate::key::{KeyExtractor, MissingKey, RequestView};
-use crate::limits::conditions::{Asking, Conditions};
+use crate::key::{KeyExtractor, RequestView};
+use crate::limits::chosen::{Chosen, OpenPolicies};
+use crate::limits::predicate::Predicate;
+use crate::limits::source::{Source, Which};
 use crate::limits::tiers::Tiers;
 
 /// A limiter with the key that it is asked about and the cost of a request.
@@ -31,43 +33,141 @@ use crate::limits::tiers::Tiers;
 /// ```
 #[must_use = "a limit does nothing until it is put into a layer"]
 pub struct Limit {
-    limiters: Limiters,
+    pub(crate) source: Source,
     pub(crate) key: Box<dyn KeyExtractor>,
     cost: u64,
-    when_missing: WhenMissing,
-    /// What decides per request whether, in which tier and at what cost the limit applies. Most limits have none.
-    conditions: Option<Box<Conditions>>,
+    /// Finds the cost of a request, if it is not the same for all.
+    cost_of: Option<CostOf>,
+    /// All must hold.
+    only_if: Vec<Predicate>,
+    pub(crate) when_missing: WhenMissing,
     pub(crate) refund_if: Option<RefundIf>,
     pub(crate) name: Option<Arc<str>>,
-    /// The place of its first limiter among all of the layer; set when the layer is made.
-    pub(crate) first_slot: usize,
 }
+
+type CostOf = Box<dyn Fn(RequestView<'_>) -> u64 + Send + Sync>;
 
 /// Says by the head of a response whether a request gets its units back.
 pub(crate) type RefundIf = Box<dyn Fn(&response::Parts) -> bool + Send + Sync>;
 
-/// The limiters that a request may be asked of; it is asked of one of them.
-pub(crate) enum Limiters {
-    One(RateLimiter),
-    Tiers(Tiers),
-}
-
 impl Limit {
     /// The limiter, with one unit per request from the bucket of its peer address.
     pub fn new(limiter: RateLimiter) -> Self {
-        Self::of(Limiters::One(limiter))
+        Self::of(Source::one(limiter))
     }
 
-    pub(crate) fn of(limiters: Limiters) -> Self {
+    /// One of several limiters, chosen per request by the name of its tier; see [`Tiers`].
+    ///
+    /// A request that `choose` names no tier for, or one that is not among the tiers, gets what the tiers say of such
+    /// requests.
+    ///
+    /// `choose` is a function, or a closure that is written in its place here: only there the compiler sees that the name
+    /// may be borrowed from the request.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::limits::Tiers;
+    ///
+    /// /// What authentication found out.
+    /// #[derive(Clone)]
+    /// struct Plan(String);
+    ///
+    /// let plans = Tiers::builder(&MemoryStore::new())
+    ///     .tier(Policy::gcra("free", "100/min"))
+    ///     .tier(Policy::gcra("pro", "1000/min"))
+    ///     .unlimited("enterprise")
+    ///     .default_tier("free")
+    ///     .build()?;
+    /// let limit = Limit::tiered(plans, |request| request.extensions.get::<Plan>().map(|plan| &*plan.0));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn tiered<F>(tiers: Tiers, choose: F) -> Self
+    where
+        F: for<'a> Fn(RequestView<'a>) -> Option<&'a str> + Send + Sync + 'static,
+    {
+        Self::of(Source::tiers(tiers, choose))
+    }
+
+    /// As [`tiered`](Self::tiered), where the tier has to be looked up: `choose` takes what it needs from the request
+    /// and returns a future. The request waits for it, for as long as
+    /// [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup) says.
+    pub fn tiered_async<F, T, N>(tiers: Tiers, choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
+        T: Future<Output = Option<N>> + Send + 'static,
+        N: AsRef<str>,
+    {
+        Self::of(Source::tiers_later(tiers, choose))
+    }
+
+    /// A limit whose policy is chosen per request: out of a database, a file, a token. `choose` returns a [`Chosen`] or
+    /// whatever is turned into one: a policy, its builder, a limiter on this store, or a `Result` of these.
+    ///
+    /// # Which policies are open
+    /// A policy is opened when it is first chosen. The 100 that were chosen last stay open, or
+    /// [as many as you say](Self::open_at_most); the one that was not chosen for longest is closed for a new one. A
+    /// [`MemoryStore`](sluicegate_core::MemoryStore) has a table for each open policy, of the policy's
+    /// [capacity](sluicegate_core::policy::PolicyBuilder::capacity), and forgets it with the policy; Redis forgets nothing.
+    /// So let no client choose among more policies than stay open.
+    ///
+    /// A policy's name belongs to its quotas. One with the name of an open one and other quotas replaces it for all keys,
+    /// and what was spent counts: a plan that grows in the database grows here with the next request. Two customers
+    /// whose quotas differ need two names.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    ///
+    /// /// What authentication has read from the database.
+    /// #[derive(Clone)]
+    /// struct Plan {
+    ///     name: String,
+    ///     per_minute: u64,
+    /// }
+    ///
+    /// let limit = Limit::by(&MemoryStore::new(), |request| match request.extensions.get::<Plan>() {
+    ///     Some(plan) => Policy::gcra(&*plan.name, format!("{}/min", plan.per_minute)).capacity(1_000),
+    ///     None => Policy::gcra("visitors", "10/min"),
+    /// });
+    /// # let _ = limit;
+    /// ```
+    pub fn by<F, C>(store: impl Into<Arc<dyn Store>>, choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> C + Send + Sync + 'static,
+        C: Into<Chosen>,
+    {
+        Self::of(Source::chosen(store.into(), choose))
+    }
+
+    /// As [`by`](Self::by), where the policy has to be looked up: `choose` takes what it needs from the request and returns
+    /// a future. The request waits for it, for as long as [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup)
+    /// says.
+    pub fn by_async<F, T, C>(store: impl Into<Arc<dyn Store>>, choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
+        T: Future<Output = C> + Send + 'static,
+        C: Into<Chosen>,
+    {
+        Self::of(Source::chosen_later(store.into(), choose))
+    }
+
+    /// How many policies of [`by`](Self::by) stay open; at least one does. Default: 100. Other limits ignore it.
+    pub fn open_at_most(self, policies: usize) -> Self {
+        self.source.open().into_iter().for_each(|open: &OpenPolicies| open.set_at_most(policies));
+        self
+    }
+
+    fn of(source: Source) -> Self {
         Self {
-            limiters,
+            source,
             key: Box::new(PeerIp::new()),
             cost: 1,
+            cost_of: None,
+            only_if: Vec::new(),
             when_missing: WhenMissing::default(),
-            conditions: None,
             refund_if: None,
             name: None,
-            first_slot: 0,
         }
     }
 
@@ -78,7 +178,7 @@ impl Limit {
 
     /// From now on what this limit gives back is exact.
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
-        self.limiters().iter().try_for_each(RateLimiter::keep_accounts)
+        self.source.keep_accounts()
     }
 
     /// Whose bucket a request spends from. Default: [`PeerIp`].
@@ -93,7 +193,7 @@ impl Limit {
     /// When the cost is 0, which would limit nothing, or above what a quota of the policy ever lets pass at once: such a limit would refuse everything.
     pub fn cost(mut self, cost: u64) -> Result<Self, ConfigError> {
         let fail = |message: String| Err(ConfigError::new(ConfigErrorKind::Layer, message));
-        for limiter in self.limiters() {
+        for limiter in self.source.known() {
             let policy = limiter.policy();
             let name = policy.name();
             if cost == 0 {
@@ -111,6 +211,35 @@ impl Limit {
         }
         self.cost = cost;
         Ok(self)
+    }
+
+    /// Units that a request spends, found out from the request. A cost of 0 means that this limit does not apply to
+    /// it. A cost above what a quota ever lets pass at once is refused with 403, for no wait helps.
+    ///
+    /// What a client writes chooses the cost here, so a closure that reads a header should have a bound of its own.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    ///
+    /// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
+    /// let limit = Limit::new(api).cost_fn(|request| match (request.method, request.uri.path()) {
+    ///     (&Method::OPTIONS, _) => 0,
+    ///     (_, "/report") => 10,
+    ///     _ => 1,
+    /// });
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn cost_fn(mut self, cost: impl Fn(RequestView<'_>) -> u64 + Send + Sync + 'static) -> Self {
+        self.cost_of = Some(Box::new(cost));
+        self
+    }
+
+    /// Applies this limit only to requests of which `applies` is true. With several such conditions, all must hold.
+    pub fn only_if(mut self, applies: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.only_if.push(Box::new(applies));
+        self
     }
 
     /// Gives a request its units back when the head of its response is such that `refund` is true: a login that went
@@ -146,33 +275,35 @@ impl Limit {
         self
     }
 
-    /// What depends on the request, to be added to.
-    pub(crate) fn conditions(&mut self) -> &mut Conditions {
-        self.conditions.get_or_insert_default()
-    }
-
-    /// All limiters that a request may be asked of.
-    pub(crate) fn limiters(&self) -> &[RateLimiter] {
-        match &self.limiters {
-            Limiters::One(limiter) => slice::from_ref(limiter),
-            Limiters::Tiers(tiers) => tiers.limiters(),
-        }
-    }
-
-    /// What the limit asks for this request, as far as that is known at once.
+    /// Whether all conditions hold for this request.
     #[inline]
-    pub(crate) fn asking(&self, request: RequestView<'_>) -> Asking {
-        match &self.conditions {
-            None => Asking::For { limiter: 0, cost: self.cost },
-            Some(conditions) => conditions.asking(self.cost, request),
+    pub(crate) fn applies_to(&self, request: RequestView<'_>) -> bool {
+        self.only_if.iter().all(|applies| applies(request))
+    }
+
+    pub(crate) fn is_unconditional(&self) -> bool {
+        self.only_if.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn cost_of(&self, request: RequestView<'_>) -> u64 {
+        self.cost_of.as_ref().map_or(self.cost, |cost_of| cost_of(request))
+    }
+
+    /// Whether this limiter of it, or every one that it has, is only tried out.
+    pub(crate) fn is_shadow(&self, which: Option<&Which>) -> bool {
+        let is_shadow = |limiter: &RateLimiter| limiter.with_policy(Policy::is_shadow);
+        match which {
+            Some(which) => is_shadow(self.source.limiter(which)),
+            None => !self.source.known().is_empty() && self.source.known().iter().all(is_shadow),
         }
     }
 
-    /// The action for a request without this key.
-    pub(crate) fn missing(&self, missing: &MissingKey) -> OnMissingKey {
-        let name =
-            || self.limiters().first().map_or_else(String::new, |limiter| limiter.policy().name().to_owned());
-        self.when_missing.action(missing, name)
+    /// A name for logs and errors: its own, or that of its first policy.
+    pub(crate) fn title(&self) -> String {
+        let of_policy = || self.source.known().first().map(|limiter| limiter.policy().name().to_owned());
+        let own = self.name.as_deref().map(str::to_owned);
+        own.or_else(of_policy).unwrap_or_else(|| "chosen per request".to_owned())
     }
 }
 
@@ -185,7 +316,7 @@ impl From<RateLimiter> for Limit {
 impl fmt::Debug for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limit")
-            .field("limiters", &self.limiters())
+            .field("limiters", &self.source)
             .field("cost", &self.cost)
             .field("on_missing_key", &self.when_missing.chosen)
             .finish_non_exhaustive()

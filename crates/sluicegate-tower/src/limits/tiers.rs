@@ -8,6 +8,8 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
+use crate::limits::source::{Pick, Which};
+
 /// Named sizes of one limit, such as the plans of a service: for each tier a policy, or none.
 ///
 /// Which tier a request is in is said by [`Limit::tiered`](crate::Limit::tiered). Cheap to clone; clones share the same
@@ -30,16 +32,6 @@ enum Unknown {
     /// The tier in this place.
     Is(usize),
     Refused(StatusCode),
-}
-
-/// The tier of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// The limiter in this place.
-    Limited(usize),
-    Unlimited,
-    /// Not known, and to be refused with this status.
-    Unknown(StatusCode),
 }
 
 impl Tiers {
@@ -82,15 +74,20 @@ impl Tiers {
         &self.0.limiters
     }
 
-    /// The tier of this name, or what is said of unknown ones.
-    pub(crate) fn find(&self, name: Option<&str>) -> Tier {
+    /// The name of the tier that has the limiter in this place.
+    pub(crate) fn name_of(&self, place: usize) -> Option<&str> {
+        self.0.tiers.iter().find(|(_, limiter)| *limiter == Some(place)).map(|(name, _)| &**name)
+    }
+
+    /// The limiter of the tier of this name, or what is said of unknown ones.
+    pub(crate) fn find(&self, name: Option<&str>) -> Pick {
         let Inner { tiers, unknown, .. } = &*self.0;
         let found = name.and_then(|name| tiers.iter().position(|(tier, _)| tier == name));
         match (found, *unknown) {
             (Some(index), _) | (None, Unknown::Is(index)) => {
-                tiers[index].1.map_or(Tier::Unlimited, Tier::Limited)
+                tiers[index].1.map_or(Pick::Unlimited, |place| Pick::Limiter(Which::Known(place)))
             }
-            (None, Unknown::Refused(status)) => Tier::Unknown(status),
+            (None, Unknown::Refused(status)) => Pick::Refused(status),
         }
     }
 }

@@ -1,167 +1,20 @@
-//! The layer: [`RateLimitLayer`].
+//! Limits in front of a service: [`RateLimitLayer`].
 
-mod asks;
 mod builder;
-mod check;
-mod decide;
 pub(crate) mod decided;
-mod future;
 mod gate;
-pub(crate) mod mark;
-mod meter;
-pub(crate) mod plan;
-mod restate;
-mod service;
-mod shadow;
-pub(crate) mod shared;
-mod trial;
+mod layer;
 
-use std::fmt;
-use std::sync::Arc;
-
-use sluicegate_core::RateLimiter;
-use tower_layer::Layer;
-
-pub use self::builder::RateLimitLayerBuilder;
+pub use self::builder::{RateLimitLayerBuilder, Responding};
 pub use self::decided::Decided;
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 pub use self::decided::NotLimited;
-pub use self::future::ResponseFuture;
-pub use self::meter::Meter;
-pub use self::service::RateLimit;
-pub use self::shadow::ShadowCount;
-use crate::limits::limit::Limit;
-use crate::rate_limit::shared::Shared;
-use crate::respond::problem::ProblemJson;
+pub use self::layer::RateLimitLayer;
+pub use crate::admission::meter::Meter;
 
-/// Puts limits in front of a service: see the [crate's example](crate).
+/// A service behind a [`RateLimitLayer`].
 ///
-/// Cheap to clone; all clones, and all services made by them, share the same buckets.
-///
-/// # Several limits: one layer, or layers around each other
-/// The limits of one layer are decided together, and a client that waits as long as its `Retry-After` says has room in all of
-/// them. Put limits into one layer where that matters, with [`and`](RateLimitLayerBuilder::and), and with
-/// [`only_if`](Limit::only_if) for those of some paths.
-///
-/// Layers around each other show one set of fields, and give back what they spent when one further in refuses. But an
-/// outer layer that refuses knows only of itself: the service inside is not called, and a layer of ours may be anywhere in
-/// it, or nowhere. So its `Retry-After` is for its own limits, and after that wait a layer further in may name one of its
-/// own. What an inner layer tells suffices for those around it.
-///
-/// ```
-/// use sluicegate_core::{MemoryStore, Policy};
-/// use sluicegate_tower::{Limit, RateLimitLayer};
-/// use sluicegate_tower::limits::path_in;
-///
-/// let store = MemoryStore::new();
-/// let login = Limit::new(Policy::sliding_counter("login", "5/min").on(&store)?).only_if(path_in(["/login"])?);
-/// let layer = RateLimitLayer::builder(Policy::gcra("api", "200/min").on(&store)?).and(login).build()?;
-/// # Ok::<(), sluicegate_core::ConfigError>(())
-/// ```
-pub struct RateLimitLayer<R = ProblemJson> {
-    shared: Arc<Shared<R>>,
-}
-
-impl RateLimitLayer {
-    /// A layer with one limit. A [`RateLimiter`] alone counts peer addresses.
-    pub fn new(limit: impl Into<Limit>) -> Self {
-        let limit = limit.into();
-        if limit.gives_back()
-            && let Err(error) = limit.keep_accounts()
-        {
-            // No error for who makes the layer: without accounts a refund gives back less, and never more.
-            tracing::warn!(%error, "the store keeps no accounts, so refunds are not exact");
-        }
-        Self::of(Shared::new(vec![limit], ProblemJson::new()))
-    }
-
-    /// Begins a layer with several limits or with other settings.
-    ///
-    /// ```
-    /// use sluicegate_core::{MemoryStore, Policy};
-    /// use sluicegate_tower::{Limit, RateLimitLayer};
-    /// use sluicegate_tower::key::{HeaderKey, OnMissingKey};
-    /// use sluicegate_tower::respond::HeaderFields;
-    ///
-    /// let store = MemoryStore::new();
-    /// let per_address = Policy::gcra("address", "10/s").on(&store)?;
-    /// let per_api_key = Policy::sliding_counter("api-key", "1000/h").on(&store)?;
-    ///
-    /// // Both are spent from, or neither is.
-    /// let layer = RateLimitLayer::builder(per_address)
-    ///     .and(Limit::new(per_api_key).key(HeaderKey::new("x-api-key")?).on_missing_key(OnMissingKey::Skip))
-    ///     .headers(HeaderFields::Ietf)
-    ///     .build()?;
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    pub fn builder(limit: impl Into<Limit>) -> RateLimitLayerBuilder {
-        RateLimitLayerBuilder::new(limit.into())
-    }
-}
-
-impl<R> RateLimitLayer<R> {
-    pub(crate) fn of(shared: Shared<R>) -> Self {
-        Self { shared: Arc::new(shared) }
-    }
-
-    /// What each policy in shadow would have done so far, in the order of the limits.
-    ///
-    /// ```
-    /// use sluicegate_core::{MemoryStore, Policy};
-    /// use sluicegate_tower::RateLimitLayer;
-    ///
-    /// let store = MemoryStore::new();
-    /// let tried = Policy::gcra("stricter", "10/min").shadow().on(&store)?;
-    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&store)?).and(tried).build()?;
-    /// // Once it has served requests:
-    /// for count in layer.shadow_counts() {
-    ///     println!("{} would have refused {} requests", count.policy, count.refused);
-    /// }
-    /// # assert_eq!(layer.shadow_counts().len(), 1);
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    pub fn shadow_counts(&self) -> Vec<ShadowCount> {
-        let plan = self.shared.plan();
-        let shadows = plan.policies.iter().enumerate().filter(|(_, policy)| policy.is_shadow());
-        shadows.map(|(slot, policy)| self.shared.shadows.count_of(slot, policy)).collect()
-    }
-
-    /// How many requests wait now: for a key, for a tier, for their turn, or after that for the service inside to be
-    /// ready.
-    pub fn waiting(&self) -> usize {
-        self.shared.waits.queue.waiting()
-    }
-}
-
-impl<R> Clone for RateLimitLayer<R> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<S, R> Layer<S> for RateLimitLayer<R> {
-    type Service = RateLimit<S, R>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        RateLimit::new(inner, Arc::clone(&self.shared))
-    }
-}
-
-impl From<Limit> for RateLimitLayer {
-    fn from(limit: Limit) -> Self {
-        Self::new(limit)
-    }
-}
-
-impl From<RateLimiter> for RateLimitLayer {
-    fn from(limiter: RateLimiter) -> Self {
-        Self::new(limiter)
-    }
-}
-
-impl<R> fmt::Debug for RateLimitLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limits", &self.shared.limits).finish_non_exhaustive()
-    }
-}
+/// Works for every request and response body. A denial is a response, never an error, and the inner service is then not
+/// called.
+pub type RateLimit<S, R = crate::respond::ProblemJson> = crate::guard::Guarded<S, RateLimitLayer<R>>;

@@ -5,15 +5,13 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::QuotaStatus;
-use sluicegate_core::{Outcome, StoreError};
+use sluicegate_core::{ConfigError, StoreError};
 
 use crate::key::MissingKey;
 use crate::key::RequestView;
 use crate::rate_limit::decided::Decided;
-use crate::rate_limit::mark::Unserved;
-use crate::rate_limit::shared::Shared;
 use crate::respond::headers::lines::ceil_seconds;
-use crate::respond::headers::{self, Already, come_back_after, forbid_caching, retry_after, violated};
+use crate::respond::headers::{self, retry_after, violated};
 
 /// A request that is not let through, and why.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +44,8 @@ pub enum RefusalReason<'a> {
     LookupTimeout(Duration),
     /// As many requests as its key may have under way at once are: 429. It waited in vain, if it was to wait.
     ConcurrencyExceeded(&'a InFlight),
+    /// Its limits cannot be decided, because the server is set up wrongly: 500. The error is for the log, not for clients.
+    Mistake(&'a ConfigError),
     /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403.
     Blocked,
 }
@@ -70,6 +70,7 @@ impl<'a> Refusal<'a> {
             | RefusalReason::QueueFull(_)
             | RefusalReason::LookupTimeout(_)
             | RefusalReason::ConcurrencyExceeded(_)
+            | RefusalReason::Mistake(_)
             | RefusalReason::Blocked => None,
         }
     }
@@ -98,6 +99,7 @@ impl<'a> Refusal<'a> {
             }
             RefusalReason::Impossible(_) | RefusalReason::Blocked => StatusCode::FORBIDDEN,
             RefusalReason::MissingKey(_, status) => status,
+            RefusalReason::Mistake(_) => StatusCode::INTERNAL_SERVER_ERROR,
             RefusalReason::Outage(_) | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -114,7 +116,7 @@ impl<'a> Refusal<'a> {
             | RefusalReason::LookupTimeout(_)
             | RefusalReason::ConcurrencyExceeded(_) => Some(1),
             RefusalReason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
-            RefusalReason::MissingKey(..) | RefusalReason::Blocked => None,
+            RefusalReason::MissingKey(..) | RefusalReason::Mistake(_) | RefusalReason::Blocked => None,
         };
         seconds.map(|seconds| seconds.saturating_add(self.extra))
     }
@@ -133,6 +135,7 @@ impl<'a> Refusal<'a> {
                 Detail::Text("it could not be found out in time which limit applies")
             }
             RefusalReason::ConcurrencyExceeded(in_flight) => Detail::AtOnce(in_flight.permits()),
+            RefusalReason::Mistake(_) => Detail::Text("this server cannot decide which limits apply"),
             RefusalReason::Blocked => Detail::Text("requests like this one are not accepted"),
         }
     }
@@ -141,14 +144,24 @@ impl<'a> Refusal<'a> {
         Self { reason, request, extra: 0 }
     }
 
-    pub(crate) fn of(decided: &'a Decided, request: RequestView<'a>) -> Self {
-        Self::new(
-            match decided.outcome() {
-                Outcome::Impossible => RefusalReason::Impossible(decided),
-                _ => RefusalReason::Exceeded(decided),
-            },
-            request,
-        )
+    /// The same, for a client that is told to wait longer than it has to.
+    pub(crate) fn later_by(self, extra: u64) -> Self {
+        Self { extra, ..self }
+    }
+
+    /// Whether the server is to blame, or nobody.
+    pub(crate) fn is_no_clients_doing(&self) -> bool {
+        match self.reason {
+            RefusalReason::Outage(_)
+            | RefusalReason::QueueFull(_)
+            | RefusalReason::LookupTimeout(_)
+            | RefusalReason::Mistake(_) => true,
+            RefusalReason::MissingKey(missing, _) => missing.is_mistake(),
+            RefusalReason::Exceeded(_)
+            | RefusalReason::Impossible(_)
+            | RefusalReason::ConcurrencyExceeded(_)
+            | RefusalReason::Blocked => false,
+        }
     }
 }
 
@@ -179,27 +192,7 @@ pub(crate) enum Detail<'a> {
     AtOnce(u64),
 }
 
-/// The response to a refused request, with the fields that every such response has.
-pub(crate) fn answer<R: Respond<B>, B>(shared: &Shared<R>, refusal: &Refusal<'_>) -> Response<B> {
-    let refusal = &Refusal { extra: crate::respond::spread::seconds(shared.spread.as_ref()), ..*refusal };
-    let mut response = shared.respond.respond(refusal);
-    forbid_caching(response.headers_mut());
-    if let Some(decided) = refusal.decided() {
-        let (style, seconds) = (shared.style, refusal.retry_after_seconds());
-        headers::write(response.headers_mut(), style, decided, seconds, &shared.plan(), Already::Replaced);
-    } else if let Some(seconds) = refusal.retry_after_seconds() {
-        come_back_after(response.headers_mut(), seconds);
-    }
-    let is_no_clients_doing = match refusal.reason {
-        RefusalReason::Outage(_) | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => true,
-        RefusalReason::MissingKey(missing, _) => missing.is_mistake(),
-        RefusalReason::Exceeded(_)
-        | RefusalReason::Impossible(_)
-        | RefusalReason::ConcurrencyExceeded(_)
-        | RefusalReason::Blocked => false,
-    };
-    if shared.extensions && is_no_clients_doing {
-        response.extensions_mut().insert(Unserved);
-    }
-    response
-}
+/// In the extensions of a response that a layer refused for a reason that is not the client's: layers around it give
+/// back what they spent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unserved;

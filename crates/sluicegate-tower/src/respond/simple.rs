@@ -39,6 +39,7 @@ impl<B: From<Bytes>> Respond<B> for SimpleJson {
             RefusalReason::Outage(_) => "UNAVAILABLE",
             RefusalReason::QueueFull(_) => "QUEUE_FULL",
             RefusalReason::LookupTimeout(_) => "LOOKUP_TIMEOUT",
+            RefusalReason::Mistake(_) => "SERVER_ERROR",
             RefusalReason::Blocked => "FORBIDDEN",
         });
         body.push_str(r#"","message":"#);

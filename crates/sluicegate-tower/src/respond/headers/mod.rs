@@ -4,6 +4,7 @@ mod in_flight;
 mod join;
 pub(crate) mod lines;
 mod list;
+pub(crate) mod prepared;
 mod write;
 
 use std::cmp::Reverse;

@@ -8,25 +8,25 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 
 use crate::rate_limit::decided::Decided;
-use crate::rate_limit::plan::Plan;
 use crate::respond::headers::join::{Left, Lines, expose};
 use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
+use crate::respond::headers::prepared::Prepared;
 use crate::respond::headers::{
     Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
     come_back_after, hides, is_hidden, shown, whole_number,
 };
 
-/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. The lines that `plan` has
-/// ready are used if the decision is on exactly its policies: not if layers stack, or a limit was skipped.
+/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. The lines that are `prepared`
+/// are used if the decision is on exactly these policies: not if layers stack, or if limits were asked that seldom meet.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: Style,
     decided: &Decided,
     refused_for: Option<u64>,
-    plan: &Plan,
+    prepared: Option<&Prepared>,
     already: Already,
 ) {
-    let is_planned = Arc::ptr_eq(&decided.policies, &plan.policies);
+    let prepared = prepared.filter(|prepared| Arc::ptr_eq(&decided.policies, &prepared.policies));
     if !style.shows() && refused_for.is_none() {
         return;
     }
@@ -38,15 +38,17 @@ pub(crate) fn write(
     if refused_for.is_some() && style.tells_envoy {
         headers.insert(ENVOY, HeaderValue::from_static("true"));
     }
-    let hides = if is_planned { plan.has_hidden } else { hides(decided) };
+    let hides = prepared.map_or_else(|| hides(decided), |prepared| prepared.has_hidden);
     let described = || {
         let standings = decided.quotas().iter();
         let standings = standings.filter(move |standing| !hides || !is_hidden(decided, standing));
         standings.filter_map(|standing| Some((standing, decided.quota_of(standing)?)))
     };
     let theirs_are_there = if style.ietf() {
-        let policies =
-            if is_planned { plan.policy_line.clone() } else { policy_line(described().map(quota)) };
+        let policies = match prepared {
+            Some(prepared) => prepared.policy_line.clone(),
+            None => policy_line(described().map(quota)),
+        };
         insert_lists(headers, [policies, standings_line(described(), refused_for)], already)
     } else {
         style.legacy() && already != Already::Replaced && headers.contains_key(RATELIMIT)
@@ -54,8 +56,7 @@ pub(crate) fn write(
     let theirs = theirs_are_there.then(|| join_lists(headers, style, described, refused_for)).flatten();
     let deciding = if hides { shown(decided) } else { Some(decided.deciding()) };
     if let Some(standing) = deciding.filter(|_| style.legacy()) {
-        let planned = || plan.limits.get(standing.policy_index())?.get(standing.quota_index());
-        let limit = || if is_planned { planned().cloned() } else { None };
+        let limit = || prepared?.limits.get(standing.policy_index())?.get(standing.quota_index()).cloned();
         let numbers = match theirs.filter(|theirs| theirs.remaining <= standing.remaining()) {
             Some(Left { limit, remaining, available_after }) => Numbers {
                 limit: limit.map(number),

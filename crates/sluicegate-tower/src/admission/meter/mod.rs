@@ -1,24 +1,25 @@
 //! Charging for what is known only while a request is served: [`Meter`].
 
+mod account;
+
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::Extensions;
-use sluicegate_core::limiter::{Change, Receipt};
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
-use smallvec::SmallVec;
 
-use crate::rate_limit::asks::Asks;
+use self::account::{Account, Entry};
+use crate::admission::asks::Asks;
+use crate::admission::restate::Now;
+use crate::admission::set::Limits;
+use crate::admission::trial::Trial;
 use crate::rate_limit::decided::Decided;
-use crate::rate_limit::restate::Now;
-use crate::rate_limit::shared::Shared;
-use crate::rate_limit::trial::Trial;
 
 /// What a request has spent, for handlers that learn its cost while they serve it: tokens, bytes, rows.
 ///
-/// In the extensions of requests behind a layer with [`meter`](crate::rate_limit::RateLimitLayerBuilder::meter). Cheap to clone, and
+/// In the extensions of requests behind a layer with [`meter`](crate::limits::LimitsBuilder::meter). Cheap to clone, and
 /// of use after the handler has returned: in a task, in a body that is still streamed. Clones share one account.
 ///
 /// A meter is about all limits that its request was checked against; [`of`](Self::of) picks one of them. Limits that
@@ -44,44 +45,13 @@ use crate::rate_limit::trial::Trial;
 #[derive(Clone, Default)]
 pub struct Meter(Option<Arc<[Arc<Account>]>>);
 
-/// What a request has spent of one limiter.
-struct Account {
-    limiter: RateLimiter,
-    policy: Arc<Policy>,
-    /// The name of the limit, if it has one of its own.
-    name: Option<Arc<str>>,
-    key: Key,
-    entries: Mutex<Entries>,
-    /// A policy that is only tried out: charged as well, and answers nothing.
-    trial: Option<Arc<Trial>>,
-}
-
-/// What an account has spent, and by which receipts that is given back.
-struct Entries {
-    spent: u64,
-    /// Of the request and of each charge that was answered, in that order.
-    receipts: SmallVec<[Receipt; 1]>,
-    /// Where its key stands since the last change that was answered.
-    now: Option<Now>,
-}
-
-/// How an account changes.
-enum Entry {
-    Charge(u64),
-    /// Units of these receipts, which the account has no longer.
-    Refund(SmallVec<[(Receipt, u64); 1]>),
-}
-
 impl Meter {
     /// The part of this meter that is about the limit of this name: that of [`Limit::named`](crate::Limit::named), or
     /// of its policy. A meter of no limit if there is none.
     #[must_use]
     pub fn of(&self, name: &str) -> Self {
-        let is_called = |account: &&Arc<Account>| match &account.name {
-            Some(own) => **own == *name || account.policy.name() == name,
-            None => account.policy.name() == name,
-        };
-        Self::from_accounts(self.accounts().iter().filter(is_called).cloned().collect())
+        let accounts = self.accounts().iter().filter(|account| account.is_called(name));
+        Self::from_accounts(accounts.cloned().collect())
     }
 
     /// Whether this meter is about no limit at all.
@@ -91,7 +61,7 @@ impl Meter {
 
     /// Units that the request has spent so far, of the limit that it has spent most of.
     pub fn spent(&self) -> u64 {
-        self.accounts().iter().map(|account| account.entries().spent).max().unwrap_or(0)
+        self.accounts().iter().map(|account| account.spent()).max().unwrap_or(0)
     }
 
     /// Spends `units` more of each limit, whether they fit or not: what does not fit is a debt that later requests wait
@@ -131,29 +101,23 @@ impl Meter {
     }
 
     /// What a request is about to spend, in the order of its asks.
-    pub(crate) fn of_request<R>(
-        shared: &Shared<R>,
+    pub(crate) fn of_request(
+        limits: &Limits,
         asks: &Asks,
         mut decision: Option<&mut Decision>,
         trials: &[Arc<Trial>],
     ) -> Self {
-        let plan = shared.plan();
-        let account = |slot: usize, key: &Key, spent, receipt: Option<Receipt>, trial| {
-            Arc::new(Account {
-                limiter: shared.slots[slot].limiter.clone(),
-                policy: Arc::clone(&plan.policies[slot]),
-                name: shared.limits[shared.slots[slot].limit].name.clone(),
-                key: key.clone(),
-                entries: Mutex::new(Entries { spent, receipts: receipt.into_iter().collect(), now: None }),
-                trial,
-            })
+        let account = |limit: usize, limiter: &RateLimiter, key: &Key, spent, receipt, trial| {
+            let name = limits.plan().limits[limit].name.clone();
+            Arc::new(Account::new(name, limiter.clone(), key.clone(), (spent, receipt), trial))
         };
         let asked = asks.iter().enumerate().map(|(index, asked)| {
             let receipt = decision.as_mut().and_then(|decision| decision.take_receipt(index));
-            account(asked.slot, &asked.key, asked.cost, receipt, None)
+            account(asked.limit, asked.limiter(limits.plan()), &asked.key, asked.cost, receipt, None)
         });
         let tried = trials.iter().map(|trial| {
-            account(trial.slot, &trial.key, trial.cost, trial.take_receipt(), Some(Arc::clone(trial)))
+            let receipt = trial.take_receipt();
+            account(trial.limit, &trial.limiter, &trial.key, trial.cost, receipt, Some(Arc::clone(trial)))
         });
         Self::from_accounts(asked.chain(tried).collect())
     }
@@ -175,16 +139,16 @@ impl Meter {
         let changes: Vec<_> = accounts
             .map(|(index, account)| account.refund(if is_given_back(index) { u64::MAX } else { 0 }))
             .collect();
-        if changes.iter().any(|entry| matches!(entry, Entry::Refund(parts) if !parts.is_empty())) {
+        if changes.iter().any(|entry| entry.gives_back()) {
             // An answer that is not there at once is not waited for.
             drop(self.change(changes));
         }
     }
 
     /// Where the key of each enforced account stands, by which policy; nothing if that is as it was decided.
-    pub(super) fn now(&self) -> impl Iterator<Item = (Arc<Policy>, Option<Now>)> {
-        let enforced = self.accounts().iter().filter(|account| account.trial.is_none());
-        enforced.map(|account| (Arc::clone(&account.policy), account.entries().now.clone()))
+    pub(crate) fn now(&self) -> impl Iterator<Item = (Arc<Policy>, Option<Now>)> {
+        let enforced = self.accounts().iter().filter(|account| !account.is_trial());
+        enforced.map(|account| (Arc::clone(&account.policy), account.now()))
     }
 
     fn from_accounts(accounts: Vec<Arc<Account>>) -> Self {
@@ -223,8 +187,7 @@ impl Meter {
                 Err(error) => {
                     for (account, charged) in enforced {
                         // A refund that was given and is given again would let more pass than the policy allows.
-                        let mut entries = account.entries();
-                        entries.spent = entries.spent.saturating_sub(charged);
+                        account.forget(charged);
                     }
                     Err(error)
                 }
@@ -237,7 +200,7 @@ impl Meter {
     fn ask(&self, changes: Vec<Entry>) -> (Option<DecisionFuture>, Vec<(Arc<Account>, u64)>) {
         let mut enforced: Vec<_> = Vec::with_capacity(changes.len());
         for (account, mut entry) in self.accounts().iter().zip(changes) {
-            if account.trial.is_some() {
+            if account.is_trial() {
                 // The store begins with it at once; nobody waits for its answer.
                 drop(RateLimiter::change_all(account.changes(&mut entry)));
             } else {
@@ -254,95 +217,14 @@ impl Meter {
             }
             RateLimiter::change_all(first.into_iter().chain(more))
         });
-        let charged = |entry: &Entry| if let Entry::Charge(units) = entry { *units } else { 0 };
-        (verdict, enforced.iter().map(|(account, entry)| (Arc::clone(account), charged(entry))).collect())
+        (verdict, enforced.iter().map(|(account, entry)| (Arc::clone(account), entry.charged())).collect())
     }
 }
 
 /// Keeps what a change was answered with: the receipts of charges, and where the keys stand.
 fn take_note(accounts: &[(Arc<Account>, u64)], policies: &[Arc<Policy>], decision: &mut Decision) {
     for (index, ((account, _), policy)) in accounts.iter().zip(policies).enumerate() {
-        let receipt = decision.take_receipt(index);
-        let mut entries = account.entries();
-        entries.receipts.extend(receipt);
-        entries.now = Some(Now::of(decision, index, policy));
-    }
-}
-
-impl Entries {
-    fn charge(&mut self, units: u64) -> Entry {
-        self.spent = self.spent.saturating_add(units);
-        Entry::Charge(units)
-    }
-
-    fn refund(&mut self, units: u64) -> Entry {
-        let mut left = units.min(self.spent);
-        self.spent -= left;
-        let mut parts = SmallVec::new();
-        // The youngest first: of those the least has drained.
-        while left > 0
-            && let Some(mut receipt) = self.receipts.pop()
-        {
-            let part = left.min(receipt.cost());
-            left -= part;
-            if let Some(rest) = receipt.split(part) {
-                self.receipts.push(rest);
-            }
-            parts.push((receipt, part));
-        }
-        Entry::Refund(parts)
-    }
-}
-
-impl Account {
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn charge(&self, units: u64) -> Entry {
-        self.entries().charge(units)
-    }
-
-    fn refund(&self, units: u64) -> Entry {
-        self.known_entries().refund(units)
-    }
-
-    /// Looked at and changed in one step: of two that settle at once, only one finds the difference.
-    fn settle(&self, actual: u64) -> Entry {
-        let mut entries = self.known_entries();
-        match actual.checked_sub(entries.spent) {
-            Some(more) => entries.charge(more),
-            None => {
-                let less = entries.spent - actual;
-                entries.refund(less)
-            }
-        }
-    }
-
-    /// With the receipt of a trial, whose verdict may have come since the request began.
-    fn known_entries(&self) -> MutexGuard<'_, Entries> {
-        let known = self.trial.as_ref().and_then(|trial| trial.take_receipt());
-        let mut entries = self.entries();
-        entries.receipts.extend(known);
-        entries
-    }
-
-    /// What the store is asked for; at least one thing, so that it says where the key stands.
-    fn changes<'a>(
-        &'a self,
-        entry: &'a mut Entry,
-    ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, Change<'a>)> + 'a {
-        let mut all = SmallVec::<[Change<'a>; 1]>::new();
-        match entry {
-            Entry::Charge(units) => all.push(Change::Charge(*units)),
-            Entry::Refund(parts) => {
-                all.extend(parts.iter_mut().map(|(receipt, units)| Change::Refund(receipt, *units)));
-            }
-        }
-        if all.is_empty() {
-            all.push(Change::Nothing);
-        }
-        all.into_iter().map(|change| (&self.limiter, &self.key, change))
+        account.answered(decision.take_receipt(index), Now::of(decision, index, policy));
     }
 }
 
@@ -350,7 +232,7 @@ impl fmt::Debug for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let accounts = self.accounts().iter();
         f.debug_map()
-            .entries(accounts.map(|account| (account.policy.name(), account.entries().spent)))
+            .entries(accounts.map(|account| (account.policy.name(), account.spent())))
             .finish()
     }
 }

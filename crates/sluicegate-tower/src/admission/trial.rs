@@ -6,13 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::{Decision, Key, RateLimiter};
 
-use crate::rate_limit::asks::Asked;
-use crate::rate_limit::plan::Slot;
+use crate::admission::asks::Asked;
+use crate::limits::group::Plan;
 
 /// What a request asked of a policy in shadow, so that it can be given back as if the policy were enforced.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    pub(crate) slot: usize,
+    /// The place of its limit.
+    pub(crate) limit: usize,
     pub(crate) limiter: RateLimiter,
     pub(crate) key: Key,
     pub(crate) cost: u64,
@@ -31,13 +32,14 @@ enum State {
 }
 
 impl Trial {
-    pub(crate) fn new(slots: &[Slot], Asked { slot, key, cost }: Asked) -> Self {
-        let limiter = slots[slot].limiter.clone();
-        Self { slot, limiter, key, cost, state: Mutex::new(State::Asked) }
+    pub(crate) fn new(plan: &Plan, asked: Asked) -> Self {
+        let limiter = asked.limiter(plan).clone();
+        let Asked { limit, key, cost, .. } = asked;
+        Self { limit, limiter, key, cost, state: Mutex::new(State::Asked) }
     }
 
     /// Takes note of what was spent, if it was.
-    pub(crate) fn is_known(&self, decision: Option<&mut Decision>) {
+    pub(crate) fn settle(&self, decision: Option<&mut Decision>) {
         let receipt = decision.and_then(|decision| decision.take_receipt(0));
         let mut state = self.state();
         *state = match (&*state, receipt) {

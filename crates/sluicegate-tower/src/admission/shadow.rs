@@ -1,14 +1,15 @@
 //! Policies that are only tried out.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use sluicegate_core::store::{DecidedBy, DecisionFuture};
 use sluicegate_core::{Decision, Policy, StoreError};
 use tokio::runtime::Handle;
 
-use crate::rate_limit::shared::OnceASecond;
-use crate::rate_limit::trial::Trial;
+use crate::admission::trial::Trial;
+use crate::guard::once::OnceASecond;
 
 /// What a shadow policy would have done to the requests that the enforced limits let pass.
 ///
@@ -30,9 +31,12 @@ pub struct ShadowCount {
     pub unknown: u64,
 }
 
-/// The counts of a layer, one per slot.
-#[derive(Debug)]
-pub(crate) struct Shadows(Arc<[Counts]>);
+/// The most policies that are counted: names that are chosen per request may be many.
+const MOST: usize = 1_000;
+
+/// The counts of a layer, by the name of the policy. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shadows(Arc<RwLock<BTreeMap<String, Arc<Counts>>>>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -44,44 +48,62 @@ struct Counts {
 }
 
 impl Shadows {
-    pub(crate) fn new(slots: usize) -> Self {
-        Self((0..slots).map(|_| Counts::default()).collect())
-    }
-
     /// Counts what the verdict says when it is known; the request does not wait for it.
-    pub(crate) fn watch(&self, trial: &Arc<Trial>, policy: &Arc<Policy>, verdict: DecisionFuture) {
-        let slot = trial.slot;
+    pub(crate) fn watch(&self, trial: &Arc<Trial>, verdict: DecisionFuture) {
+        let policy = trial.limiter.policy();
+        let counts = self.of(policy.name());
         match verdict.now() {
-            Ok(result) => self.0[slot].count(trial, policy, result),
+            Ok(result) => counts.count(trial, &policy, result),
             Err(pending) => match Handle::try_current() {
                 Ok(runtime) => {
-                    let (counts, trial, policy) =
-                        (Arc::clone(&self.0), Arc::clone(trial), Arc::clone(policy));
+                    let trial = Arc::clone(trial);
                     // It ends when the store answers or its deadline is over.
-                    drop(runtime.spawn(async move { counts[slot].count(&trial, &policy, pending.await) }));
+                    drop(runtime.spawn(async move { counts.count(&trial, &policy, pending.await) }));
                 }
-                Err(_) => add(&self.0[slot].unknown),
+                Err(_) => add(&counts.unknown),
             },
         }
     }
 
-    pub(crate) fn count_of(&self, slot: usize, policy: &Policy) -> ShadowCount {
-        // Relaxed: counts that are read one by one are not a snapshot of one moment anyhow.
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { passed, delayed, refused, unknown, .. } = &self.0[slot];
-        ShadowCount {
-            policy: policy.name().to_owned(),
-            passed: of(passed),
-            delayed: of(delayed),
-            refused: of(refused),
-            unknown: of(unknown),
+    /// The counts of this policy, which are nobody's if too many are counted.
+    fn of(&self, policy: &str) -> Arc<Counts> {
+        if let Some(counts) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(policy) {
+            return Arc::clone(counts);
         }
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match all.len() < MOST {
+            true => Arc::clone(all.entry(policy.to_owned()).or_default()),
+            false => all.get(policy).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// What was counted: of those that are `known` if they are in shadow, in their order, and then of others.
+    pub(crate) fn counts(&self, known: impl Iterator<Item = Arc<Policy>>) -> Vec<ShadowCount> {
+        let known: Vec<_> = known.collect();
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |name: &str| known.iter().any(|policy| policy.name() == name);
+        let shadows = known.iter().filter(|policy| policy.is_shadow());
+        let count = |name: &str| all.get(name).map_or_else(|| Counts::default().shown(name), |counts| counts.shown(name));
+        let others = all.iter().filter(|(name, _)| !is_known(name)).map(|(name, counts)| counts.shown(name));
+        shadows.map(|policy| count(policy.name())).chain(others).collect()
     }
 }
 
 impl Counts {
+    fn shown(&self, policy: &str) -> ShadowCount {
+        // Relaxed: counts that are read one by one are not a snapshot of one moment anyhow.
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ShadowCount {
+            policy: policy.to_owned(),
+            passed: of(&self.passed),
+            delayed: of(&self.delayed),
+            refused: of(&self.refused),
+            unknown: of(&self.unknown),
+        }
+    }
+
     fn count(&self, trial: &Trial, policy: &Policy, mut result: Result<Decision, StoreError>) {
-        trial.is_known(result.as_mut().ok());
+        trial.settle(result.as_mut().ok());
         match result {
             Ok(decision) if decision.decided_by() == DecidedBy::Outage => add(&self.unknown),
             Err(_) => add(&self.unknown),

@@ -1,0 +1,150 @@
+//! A request that is let through, and what happens to its response: [`Admitted`].
+
+use std::sync::Arc;
+
+use http::{Extensions, Response};
+use smallvec::SmallVec;
+
+use crate::admission::asks::Asks;
+use crate::admission::meter::Meter;
+use crate::admission::restate::restate;
+use crate::admission::set::Limits;
+use crate::admission::trial::Trial;
+use crate::rate_limit::decided::Decided;
+use crate::respond::headers::{self, Already};
+use crate::respond::refusal::Unserved;
+
+/// [`Limits`] have decided that a request is let through.
+///
+/// Dropping it gives nothing back. A caller that answers the request itself hands it the request's extensions and then the
+/// response, as the layer does; one that only asks has nothing more to do.
+#[derive(Debug)]
+#[must_use = "a response shows where the client stands, and may give back what the request has spent"]
+pub struct Admitted(Option<Box<Marked>>);
+
+impl Admitted {
+    pub(crate) fn new(marked: Option<Box<Marked>>) -> Self {
+        Self(marked)
+    }
+
+    /// What was decided, if any limit that is enforced was asked, and if the limits show or need it later.
+    pub fn decided(&self) -> Option<&Decided> {
+        self.0.as_ref()?.decided.as_ref()
+    }
+
+    /// Shows handlers what was decided, in the extensions of their request.
+    pub fn enter(&self, extensions: &mut Extensions) {
+        if let Some(marked) = &self.0 {
+            marked.enter(extensions);
+        }
+    }
+
+    /// Gives back what is given back for such a response, and writes into it where the client stands.
+    pub fn leave<B>(self, response: Response<B>) -> Response<B> {
+        match self.0 {
+            Some(marked) => marked.leave(response),
+            None => response,
+        }
+    }
+}
+
+/// What a response is to be marked with.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    /// Those that the request began with.
+    pub(crate) limits: Limits,
+    pub(crate) asks: Asks,
+    /// What was decided, if any policy is enforced.
+    pub(crate) decided: Option<Decided>,
+    /// What was asked of policies in shadow.
+    pub(crate) trials: Vec<Arc<Trial>>,
+    /// What the request has spent, if that may change while it is served.
+    pub(crate) meter: Option<Meter>,
+}
+
+impl Marked {
+    /// Of a request that no limit has counted.
+    pub(crate) fn of_nothing(limits: &Limits) -> Self {
+        let meter = limits.settings().meters.then(Meter::default);
+        Self { limits: limits.clone(), asks: Asks::default(), decided: None, trials: Vec::new(), meter }
+    }
+
+    pub(crate) fn enter(&self, extensions: &mut Extensions) {
+        if let Some(meter) = &self.meter {
+            meter.enter(extensions);
+        }
+        if let Some(decided) = self.decided.as_ref().filter(|_| self.limits.settings().extensions) {
+            extensions.insert(decided.clone());
+        }
+    }
+
+    pub(crate) fn leave<B>(mut self: Box<Self>, mut response: Response<B>) -> Response<B> {
+        if was_refused(response.extensions()) {
+            // Nothing was let through, so there is nothing to charge for.
+            self.give_back(|_| true);
+        } else if self.limits.made().refunds {
+            let (head, body) = response.into_parts();
+            let limits = self.limits.clone();
+            self.give_back(|limit| {
+                limits.plan().limits[limit].refund_if.as_ref().is_some_and(|refund| refund(&head))
+            });
+            response = Response::from_parts(head, body);
+        }
+        self.mark(&mut response);
+        response
+    }
+
+    /// Marks the response with where the client stands.
+    fn mark<B>(self: Box<Self>, response: &mut Response<B>) {
+        let Some(mut decided) = self.decided else { return };
+        if let Some(meter) = &self.meter {
+            restate(&mut decided, meter);
+        }
+        let inner = response.extensions_mut().remove::<Decided>();
+        let shown = match &inner {
+            None => decided,
+            Some(inner) => decided.merge(inner),
+        };
+        let already = if inner.is_some() { Already::Both } else { Already::Theirs };
+        let refused_for = headers::retry_after(&shown);
+        let (settings, together) = (self.limits.settings(), self.limits.made().together.load());
+        let prepared = together.as_ref().map(|together| &together.prepared);
+        headers::write(response.headers_mut(), settings.style, &shown, refused_for, prepared, already);
+        // For layers further out: what all of them know together, or what was there before.
+        let left = if settings.extensions { Some(shown) } else { inner };
+        if let Some(decided) = left {
+            response.extensions_mut().insert(decided);
+        }
+    }
+
+    /// Gives back what was spent of the limits that `is_given_back` says. The decision then says where that leaves the
+    /// keys, if that is known at once.
+    fn give_back(&mut self, is_given_back: impl Fn(usize) -> bool) {
+        let asked = self.asks.iter().map(|asked| asked.limit);
+        let limits: SmallVec<[usize; 4]> = asked.chain(self.trials.iter().map(|trial| trial.limit)).collect();
+        let after = match (&self.meter, &mut self.decided) {
+            // What the handler has settled is what there is to give back.
+            (Some(meter), _) => {
+                meter.give_back(|index| is_given_back(limits[index]));
+                None
+            }
+            (None, Some(decided)) => {
+                self.asks.give_back(&self.limits, &mut decided.decision, |index| is_given_back(limits[index]))
+            }
+            (None, None) => None,
+        };
+        for trial in self.trials.iter().filter(|trial| is_given_back(trial.limit)) {
+            trial.give_back();
+        }
+        if let (Some(decided), Some(after)) = (&mut self.decided, after) {
+            *decided = after;
+        }
+    }
+}
+
+/// Whether a layer behind this one refused the request: the next one, as its decision says, or one behind it, for a
+/// reason that is in no decision.
+fn was_refused(extensions: &Extensions) -> bool {
+    extensions.get::<Decided>().is_some_and(|inner| !inner.is_allowed())
+        || extensions.get::<Unserved>().is_some()
+}

@@ -1,0 +1,158 @@
+//! What one request asks of the limiters that it is subject to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::limiter::{Change, Receipt, Turn};
+use sluicegate_core::store::{DecisionFuture, Mode};
+use sluicegate_core::{ConfigError, Decision, Key, OnExceeded, OnOutage, Policy, RateLimiter};
+use smallvec::SmallVec;
+
+use crate::admission::check;
+use crate::admission::set::Limits;
+use crate::admission::together::Together;
+use crate::limits::group::Plan;
+use crate::limits::source::Which;
+use crate::rate_limit::decided::Decided;
+
+/// The limiters that a request was found to be subject to.
+#[derive(Debug, Default)]
+pub(crate) struct Asks(SmallVec<[Asked; 1]>);
+
+/// Whose bucket of which limiter of a limit, and for how much.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The place of the limit.
+    pub(crate) limit: usize,
+    pub(crate) which: Which,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
+}
+
+impl Asked {
+    #[inline]
+    pub(crate) fn limiter<'a>(&'a self, plan: &'a Plan) -> &'a RateLimiter {
+        plan.limits[self.limit].source.limiter(&self.which)
+    }
+}
+
+impl Asks {
+    #[inline]
+    pub(crate) fn push(&mut self, asked: Asked) {
+        self.0.push(asked);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Asked> {
+        self.0.iter()
+    }
+
+    #[inline]
+    fn limiters<'a>(&'a self, plan: &'a Plan) -> impl ExactSizeIterator<Item = &'a RateLimiter> + Clone {
+        self.0.iter().map(|asked| asked.limiter(plan))
+    }
+
+    /// Checks that they can be decided together: which limits meet may depend on the request.
+    ///
+    /// # Errors
+    /// When a policy is asked twice, or when there are too many quotas.
+    #[inline]
+    pub(crate) fn check(&self, plan: &Plan) -> Result<(), ConfigError> {
+        if self.0.len() < 2 { Ok(()) } else { check::of_request(self.limiters(plan)) }
+    }
+
+    /// Decides all of them together, as their policies do or in this mode.
+    #[inline]
+    pub(crate) fn decide(&self, plan: &Plan, mode: Option<Mode>) -> DecisionFuture {
+        RateLimiter::decide_all(
+            self.0.iter().map(|asked| (asked.limiter(plan), &asked.key, asked.cost, mode)),
+        )
+    }
+
+    /// Waits for the turn that they have reserved.
+    pub(crate) fn turn(&self, plan: &Plan, decision: Decision) -> Turn {
+        Turn::new(decision, self.owned(plan))
+    }
+
+    /// A turn that another request has left, for one that is refused, if its policies wait so long.
+    pub(crate) fn turn_left(&self, plan: &Plan, refused: &Decision) -> Option<Turn> {
+        refused.retry_after()?;
+        let waits = self.limiters(plan).filter_map(|limiter| match limiter.with_policy(Policy::on_exceeded) {
+            OnExceeded::Wait { longest } => Some(longest),
+            _ => None,
+        });
+        Turn::left(self.owned(plan), waits.min()?)
+    }
+
+    /// How long a refused request waits, if all policies without room wait so long.
+    pub(crate) fn waits_out(&self, plan: &Plan, refused: &Decision) -> Option<Duration> {
+        let wait = refused.retry_after()?;
+        let waits = |ask: usize, needs: Duration| {
+            let policy = self.0.get(ask).map(|asked| asked.limiter(plan).with_policy(Policy::on_exceeded));
+            matches!(policy, Some(OnExceeded::Wait { longest }) if needs <= longest)
+        };
+        let mut without_room = refused.quotas().iter().filter(|status| !status.passed());
+        without_room.all(|status| waits(status.policy_index(), wait)).then_some(wait)
+    }
+
+    fn owned<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (RateLimiter, Key, u64)> + 'a {
+        self.0.iter().map(|asked| (asked.limiter(plan).clone(), asked.key.clone(), asked.cost))
+    }
+
+    /// Their policies as they are now, one per ask.
+    pub(crate) fn policies(&self, limits: &Limits) -> Arc<[Arc<Policy>]> {
+        let (plan, kept) = (limits.plan(), &limits.made().together);
+        let known = kept.load();
+        match &*known {
+            Some(known) if known.is_of(self.limiters(plan)) => Arc::clone(&known.prepared.policies),
+            Some(known) if !known.gives_way(self.0.len()) => {
+                self.limiters(plan).map(RateLimiter::policy).collect()
+            }
+            _ => {
+                let new = Together::new(self.limiters(plan));
+                let policies = Arc::clone(&new.prepared.policies);
+                kept.store(Some(Arc::new(new)));
+                policies
+            }
+        }
+    }
+
+    /// The decision with its policies.
+    pub(crate) fn label(&self, limits: &Limits, decision: Decision) -> Decided {
+        Decided::new(decision, self.policies(limits))
+    }
+
+    /// Whether one of the policies refuses while the store cannot be reached. A store that hands its errors on decides
+    /// nothing by itself, so [`OnOutage::Local`] lets pass here.
+    pub(crate) fn denies_in_an_outage(&self, plan: &Plan) -> bool {
+        self.limiters(plan).any(|limiter| limiter.with_policy(Policy::on_outage) == OnOutage::Deny)
+    }
+
+    /// Gives back what the asks in the places that `is_given_back` says have spent, and says where that leaves the keys if
+    /// that is known at once.
+    pub(crate) fn give_back(
+        &self,
+        limits: &Limits,
+        decision: &mut Decision,
+        is_given_back: impl Fn(usize) -> bool,
+    ) -> Option<Decided> {
+        let mut receipts: SmallVec<[Option<Receipt>; 1]> = (0..self.0.len())
+            .map(|index| is_given_back(index).then(|| decision.take_receipt(index)).flatten())
+            .collect();
+        if receipts.iter().all(Option::is_none) {
+            return None;
+        }
+        let changes = self.0.iter().zip(&mut receipts).map(|(asked, receipt)| {
+            let change =
+                receipt.as_mut().map_or(Change::Nothing, |receipt| Change::Refund(receipt, asked.cost));
+            (asked.limiter(limits.plan()), &asked.key, change)
+        });
+        // The store begins with it at once; nobody has to wait for its answer.
+        let decision = RateLimiter::change_all(changes).now().ok()?.ok()?;
+        Some(self.label(limits, decision))
+    }
+}

@@ -1,0 +1,235 @@
+//! Putting [`Limits`] together.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use sluicegate_core::ConfigError;
+
+use crate::admission::check;
+use crate::admission::set::{Limits, Settings};
+use crate::guard::lookup::Waits;
+use crate::guard::queue::Queue;
+use crate::key::RequestView;
+use crate::limits::door::Door;
+use crate::limits::group::{Choose, Group};
+use crate::respond::headers::{HeaderFields, LegacyReset};
+use crate::respond::spread;
+
+/// Collects limits and settings: for [`Limits`], or for a [`RateLimitLayer`](crate::RateLimitLayer), where `R` makes the
+/// responses to requests that are refused.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct LimitsBuilder<R = ()> {
+    group: Group,
+    settings: Settings,
+    waits: Waits,
+    pub(crate) respond: R,
+}
+
+impl LimitsBuilder {
+    /// Checks that the limits can be decided together.
+    ///
+    /// # Errors
+    /// When the limits are on different stores; and of limits that apply to every request, when two have the same policy,
+    /// or when they have more than 16 quotas in all. Of a limit with tiers, the tier with the most quotas counts. Where
+    /// limits meet only for some requests, such a request is refused with 500, and the error is logged.
+    pub fn build(self) -> Result<Limits, ConfigError> {
+        Ok(self.finish()?.0)
+    }
+}
+
+impl<R> LimitsBuilder<R> {
+    pub(crate) fn new(limit: Group, respond: R) -> Self {
+        let group = Group::new(Choose::All).and(limit);
+        Self { group, settings: Settings::default(), waits: Waits::default(), respond }
+    }
+
+    pub(crate) fn finish(self) -> Result<(Limits, R), ConfigError> {
+        let Self { group, settings, waits, respond } = self;
+        check::before_requests(&group)?;
+        for limit in group.limits().filter(|limit| settings.meters || limit.gives_back()) {
+            limit.keep_accounts()?;
+        }
+        Ok((Limits::of(group, settings, waits), respond))
+    }
+
+    pub(crate) fn with_respond<N>(self, respond: impl FnOnce(R) -> N) -> LimitsBuilder<N> {
+        let Self { group, settings, waits, respond: before } = self;
+        LimitsBuilder { group, settings, waits, respond: respond(before) }
+    }
+
+    fn door(&mut self) -> &mut Door {
+        self.settings.door.get_or_insert_default()
+    }
+
+    /// Adds a limit, or a [`Group`] of limits: all that apply must have room for a request, and all are spent from, or none.
+    pub fn and(mut self, limit: impl Into<Group>) -> Self {
+        self.group = self.group.and(limit);
+        self
+    }
+
+    /// Lets requests of which `holds` is true pass, without asking any limit: they carry no rate limit fields. With
+    /// several such conditions, one that holds is enough.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    /// use sluicegate_tower::limits::{method_in, path_in, preflight};
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .exempt(path_in(["/health", "/metrics*"])?)
+    ///     .exempt(preflight())
+    ///     .deny(|request| request.headers.get("user-agent").is_some_and(|agent| agent == "scraper"))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn exempt(mut self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.door().exempt.push(Box::new(holds));
+        self
+    }
+
+    /// As [`exempt`](Self::exempt), where it has to be looked up: `holds` takes what it needs from the request and returns a
+    /// future. It is asked if no `exempt` holds, before any [`deny`](Self::deny). The request takes a place in the
+    /// [queue](Self::longest_queue) while it waits; if there is none, or the answer does not come in
+    /// [time](Self::longest_lookup), the request is not exempt.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// /// Asks a database.
+    /// async fn is_partner(key: String) -> bool {
+    ///     key == "partner"
+    /// }
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .exempt_async(|request| {
+    ///         let key = request.headers.get("x-api-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    ///         async move {
+    ///             match key {
+    ///                 Some(key) => is_partner(key).await,
+    ///                 None => false,
+    ///             }
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn exempt_async<F, A>(mut self, holds: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> A + Send + Sync + 'static,
+        A: Future<Output = bool> + Send + 'static,
+    {
+        self.door().exempt_later.push(Box::new(move |request| Box::pin(holds(request))));
+        self
+    }
+
+    /// Refuses requests of which `holds` is true with 403, without asking any limit. What is exempt is not refused.
+    pub fn deny(mut self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.door().deny.push(Box::new(holds));
+        self
+    }
+
+    /// Which header fields responses carry. Default: [`HeaderFields::All`].
+    pub fn headers(mut self, headers: HeaderFields) -> Self {
+        self.settings.style.chosen = headers;
+        self
+    }
+
+    /// What `X-RateLimit-Reset` is. Default: [`LegacyReset::Delta`].
+    pub fn legacy_reset(mut self, reset: LegacyReset) -> Self {
+        self.settings.style.reset = reset;
+        self
+    }
+
+    /// Lets scripts of other origins read the fields: `Access-Control-Expose-Headers` lists those that are there,
+    /// besides what it lists already. Default: browsers keep them from such scripts.
+    pub fn expose_headers(mut self) -> Self {
+        self.settings.style.exposes = true;
+        self
+    }
+
+    /// Tells refused clients to come back up to this much later than they have to, at random and in whole seconds: those
+    /// that were refused together do not come back together. `Retry-After` and the body carry the longer wait, and it is
+    /// never shorter than the true one, which `t` of the field `RateLimit` still is. Default: nothing is added.
+    ///
+    /// Where layers stack, it is for what this one refuses.
+    pub fn spread_retry_after(mut self, longest: Duration) -> Self {
+        self.settings.spread = Some(spread::up_to(longest));
+        self
+    }
+
+    /// As [`spread_retry_after`](Self::spread_retry_after), by as much as `extra` says, rounded up to whole seconds: for
+    /// tests, and for a randomness of your own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .spread_retry_after_by(|| Duration::from_secs(3))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn spread_retry_after_by(mut self, extra: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        self.settings.spread = Some(Box::new(extra));
+        self
+    }
+
+    /// Marks refusals with `X-Envoy-RateLimited`, so that an Envoy in front does not try again. Default: it is not said.
+    pub fn tell_envoy(mut self) -> Self {
+        self.settings.style.tells_envoy = true;
+        self
+    }
+
+    /// How many requests may wait at once, in all services of this layer together: for a key or a tier that has to be
+    /// looked up, and for their turn. A request that comes when this many wait is refused with 503 at once, and what it
+    /// has spent is given back. Default: 10,000.
+    ///
+    /// A waiting request keeps its head, its body and its connection, but not the readiness of the service inside: that
+    /// is polled once the turn has come, and until it is ready the request keeps its place.
+    ///
+    /// # Clients that have left
+    /// A server drops the request of a client that has left, and its place is free. Over HTTP/1, hyper does not notice
+    /// that a client has left as long as it has bytes of a next request: a client that pipelines two requests and hangs
+    /// up keeps one place for each of its connections until the turn has come. So bound how many places one client
+    /// takes, with an [`InFlightLayer`](crate::in_flight::InFlightLayer) of a few permits around this layer and with the longest
+    /// wait of the policy, or put a proxy in front that does not pipeline. Over HTTP/2, a stream that is reset is noticed
+    /// at once.
+    pub fn longest_queue(mut self, requests: usize) -> Self {
+        self.waits.queue = Queue::up_to(requests);
+        self
+    }
+
+    /// How long a request may wait for each key, tier and exemption that has to be looked up, as with
+    /// [`Extraction::pending`](crate::key::Extraction::pending) and [`Limit::tiered_async`](crate::Limit::tiered_async). After
+    /// that it is refused with 503 and has spent nothing; where its policy is only tried out, it goes on without.
+    /// Default: 5 s.
+    pub fn longest_lookup(mut self, longest: Duration) -> Self {
+        self.waits.longest_lookup = longest;
+        self
+    }
+
+    /// Puts a [`Meter`](crate::Meter) into the extensions of requests that are let through, for handlers that learn a
+    /// request's cost while they serve it. Default: there is none, and nothing is kept for it.
+    pub fn meter(mut self) -> Self {
+        self.settings.meters = true;
+        self
+    }
+
+    /// Leaves the extensions of requests and responses alone, which saves their allocation. Handlers then do not see
+    /// the decision; and a layer around this one knows nothing of it: it takes the fields for those of the service, and
+    /// keeps what it spent when this one refuses.
+    pub fn without_extensions(mut self) -> Self {
+        self.settings.extensions = false;
+        self
+    }
+}
+
+impl<R> fmt::Debug for LimitsBuilder<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimitsBuilder").field("limits", &self.group).finish_non_exhaustive()
+    }
+}

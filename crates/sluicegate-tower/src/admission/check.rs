@@ -1,0 +1,64 @@
+//! Whether limits can be decided together.
+
+use std::sync::Arc;
+
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::{ConfigError, RateLimiter};
+use smallvec::SmallVec;
+
+use crate::limits::group::Group;
+use crate::limits::limit::Limit;
+
+/// Checks all that is known before any request: the stores of all limits, and of the limits that apply to every request
+/// their policies.
+pub(crate) fn before_requests(group: &Group) -> Result<(), ConfigError> {
+    let mut stores = group.limits().filter_map(|limit| Some((limit, limit.source.store()?)));
+    if let Some((first, store)) = stores.next()
+        && let Some((other, _)) = stores.find(|(_, other)| !Arc::ptr_eq(store, other))
+    {
+        return fail(format!(
+            "policies {:?} and {:?} are on different stores, so they cannot be decided together: put them on one store, or into two layers",
+            first.title(),
+            other.title(),
+        ));
+    }
+    distinct(group.certain().flat_map(|limit| limit.source.known()))?;
+    let most = |limit: &Limit| limit.source.known().iter().map(quotas).max();
+    few_quotas("layer", group.certain().filter_map(most).sum())
+}
+
+/// Checks what one request is asked of: which limits meet may depend on the request.
+pub(crate) fn of_request<'a>(limiters: impl Iterator<Item = &'a RateLimiter> + Clone) -> Result<(), ConfigError> {
+    distinct(limiters.clone())?;
+    few_quotas("request", limiters.map(quotas).sum())
+}
+
+fn distinct<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Result<(), ConfigError> {
+    let mut earlier = SmallVec::<[&RateLimiter; 4]>::new();
+    for limiter in limiters {
+        if earlier.iter().any(|other| other.is(limiter)) {
+            return fail(format!(
+                "policy {:?} is there twice: a request would spend from it twice, and headers could not tell which is which; for a second key, give the second limit a policy with a name of its own",
+                limiter.policy().name(),
+            ));
+        }
+        earlier.push(limiter);
+    }
+    Ok(())
+}
+
+fn few_quotas(of_one: &str, quotas: usize) -> Result<(), ConfigError> {
+    match quotas > MAX_QUOTAS {
+        true => fail(format!("the limits of one {of_one} have {quotas} quotas, and at most {MAX_QUOTAS} fit")),
+        false => Ok(()),
+    }
+}
+
+fn quotas(limiter: &RateLimiter) -> usize {
+    limiter.with_policy(|policy| policy.quotas().len())
+}
+
+fn fail(problem: String) -> Result<(), ConfigError> {
+    Err(ConfigError::new(ConfigErrorKind::Layer, problem))
+}

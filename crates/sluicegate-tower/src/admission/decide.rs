@@ -1,0 +1,66 @@
+//! Deciding without a service: [`Admission`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+
+use crate::key::RequestView;
+use crate::admission::admitted::Admitted;
+use crate::admission::refused::Refused;
+use crate::admission::set::Limits;
+use crate::admission::way::{End, Way};
+use crate::guard::Place;
+
+/// Whether a request is let through: a future that is ready at once where nothing has to be looked up, where the store is
+/// in memory, and where no turn has to be waited for.
+///
+/// # Cancel safety
+/// As that of the layer's [`ResponseFuture`](crate::guard::ResponseFuture): dropped while it waits for its turn, the
+/// turn is given back; dropped before the store has answered, it may have spent or not.
+///
+/// # Panics
+/// When polled again after it was ready, and when it has to wait for a key, a tier or a turn outside of a tokio runtime
+/// that has its timer enabled.
+#[must_use = "an admission says whether a request may go on"]
+pub struct Admission<'a> {
+    limits: Limits,
+    request: RequestView<'a>,
+    way: Box<Way>,
+    place: Place,
+    end: Option<End>,
+}
+
+impl Limits {
+    /// Decides on a request, and spends if it is let through: without the service and without the body.
+    ///
+    /// # Errors
+    /// When it is not let through.
+    pub fn decide<'a>(&self, request: impl Into<RequestView<'a>>) -> Admission<'a> {
+        let request = request.into();
+        let (mut way, mut place) = (Box::<Way>::default(), Place::default());
+        let end = way.begin((self, request), &mut place);
+        Admission { limits: self.clone(), request, way, place, end }
+    }
+}
+
+impl Future for Admission<'_> {
+    type Output = Result<Admitted, Box<Refused>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { limits, request, way, place, end } = &mut *self;
+        let end = match end.take() {
+            Some(end) => end,
+            None => std::task::ready!(way.poll(cx, (limits, *request), place)),
+        };
+        *place = Place::default();
+        Poll::Ready(end.map(Admitted::new))
+    }
+}
+
+impl fmt::Debug for Admission<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

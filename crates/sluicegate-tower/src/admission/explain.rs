@@ -1,0 +1,330 @@
+//! What would be decided on a request, and why: [`Explanation`].
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use sluicegate_core::store::{Mode, QuotaStatus};
+use sluicegate_core::{Decision, Policy};
+
+use crate::admission::asks::{Asked, Asks};
+use crate::admission::refused::{Refused, Stop};
+use crate::admission::set::Limits;
+use crate::guard::lookup::Waits;
+use crate::guard::Place;
+use crate::guard::queue::Queue;
+use crate::key::RequestView;
+use crate::limits::door::Entry;
+use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
+use crate::respond::refusal::RefusalReason;
+
+/// Which limits a request meets, where they stand, and what would be decided; made by [`Limits::explain`].
+///
+/// `Display` writes one line for what would be decided and one for each limit.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// What would be decided.
+    pub outcome: WouldBe,
+    /// Every limit, in order.
+    pub limits: Vec<LimitExplained>,
+}
+
+/// What would be decided on a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WouldBe {
+    /// It passes all limits by, because it is exempt.
+    Exempt,
+    /// It passes, and no limit that is enforced applies.
+    Unlimited,
+    /// It passes, and nobody counts it, because the store gives no answer.
+    Uncounted,
+    /// It passes.
+    Allowed,
+    /// It waits so long, and then passes.
+    Delayed(Duration),
+    /// It does not pass.
+    Refused {
+        /// The status of the response.
+        status: StatusCode,
+        /// The wait after which it could pass, if one helps.
+        retry_after: Option<Duration>,
+        /// Why, for operators.
+        why: String,
+    },
+}
+
+/// One limit, and what it asks for the request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LimitExplained {
+    /// The name of the limit, or of its first policy.
+    pub name: String,
+    /// What it asks, or why it asks nothing.
+    pub asks: Result<AskExplained, String>,
+}
+
+/// What a limit asks.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AskExplained {
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// The tier that the request is in, if the limit has tiers.
+    pub tier: Option<String>,
+    /// Whose bucket, as it may be shown.
+    pub key: String,
+    /// How many units.
+    pub cost: u64,
+    /// Where each quota of the policy stands; empty if the store gives no answer.
+    pub quotas: Vec<QuotaStatus>,
+}
+
+impl Limits {
+    /// Says what would be decided on a request, and why: every limit in order, whether it applies and if not why not, its
+    /// policy, key, tier and cost, and where each quota stands. Nothing is spent and no place in the queue is taken;
+    /// keys and tiers are looked up as for a decision, and what is logged once about them may be logged here.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::key::HeaderKey;
+    /// use sluicegate_tower::limits::{Limits, WouldBe, path_in};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::new();
+    /// let by_key = || HeaderKey::new("x-api-key");
+    /// let login = Limit::new(Policy::gcra("login", "5/min").on(&store)?).key(by_key()?).only_if(path_in(["/login"])?);
+    /// let api = Limit::new(Policy::gcra("api", "100/min").on(&store)?).key(by_key()?);
+    /// let limits = Limits::builder(api).and(login).build()?;
+    ///
+    /// let request = Request::get("/search").header("x-api-key", "k1").body(())?;
+    /// let explained = limits.explain(&request).await;
+    /// assert_eq!(explained.outcome, WouldBe::Allowed);
+    /// assert_eq!(explained.limits[1].asks.as_ref().unwrap_err(), "a condition of it does not hold");
+    /// println!("{explained}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Dropping it undoes nothing, because nothing is done.
+    ///
+    /// # Panics
+    /// When a key or a tier has to be waited for outside of a tokio runtime that has its timer enabled.
+    pub fn explain<'a>(
+        &self,
+        request: impl Into<RequestView<'a>>,
+    ) -> Pin<Box<dyn Future<Output = Explanation> + Send + 'a>> {
+        let (limits, request) = (self.clone(), request.into());
+        Box::pin(async move { Explaining::new(&limits).explain(request).await })
+    }
+}
+
+/// An explanation that is being made.
+struct Explaining<'a> {
+    limits: &'a Limits,
+    explained: Vec<LimitExplained>,
+    asks: Asks,
+    /// The first reason to refuse the request.
+    stop: Option<Stop>,
+}
+
+impl<'a> Explaining<'a> {
+    fn new(limits: &'a Limits) -> Self {
+        // Those that the walk does not come to stay so.
+        let passed_by = "a limit before it in its group applies, or its group does not";
+        let explained = limits.plan().limits.iter().map(|limit| LimitExplained {
+            name: limit.title(),
+            asks: Err(passed_by.to_owned()),
+        });
+        Self { limits, explained: explained.collect(), asks: Asks::default(), stop: None }
+    }
+
+    async fn explain(mut self, request: RequestView<'_>) -> Explanation {
+        match self.entry(request).await {
+            Entry::PastTheLimits => return self.unasked(WouldBe::Exempt, "the request is exempt"),
+            Entry::Refused => {
+                let outcome = self.refused(Stop::Plain(RefusalReason::Blocked), request);
+                return self.unasked(outcome, "the request is refused before any limit");
+            }
+            Entry::ToTheLimits | Entry::Asking(_) => {}
+        }
+        self.walk(request).await;
+        let outcome = self.peek(request).await;
+        Explanation { outcome, limits: self.explained }
+    }
+
+    async fn entry(&self, request: RequestView<'_>) -> Entry {
+        let Some(door) = &self.limits.settings().door else { return Entry::ToTheLimits };
+        match door.entry(request) {
+            Entry::Asking(answer) => {
+                let answer = tokio::time::timeout(self.limits.waits().longest_lookup, answer).await;
+                door.entry_of(answer.unwrap_or(false), request)
+            }
+            entry => entry,
+        }
+    }
+
+    /// From limit to limit, to the end even if one of them refuses.
+    async fn walk(&mut self, request: RequestView<'_>) {
+        let plan = self.limits.plan();
+        let longest_lookup = self.limits.waits().longest_lookup;
+        let (waits, mut place) = (Waits { queue: Queue::up_to(1), longest_lookup }, Place::default());
+        let mut walk = Walk::default();
+        loop {
+            match poll_fn(|cx| walk.poll(cx, (plan, request), &waits, &mut place)).await {
+                Next::Found(found) => self.found(found).await,
+                Next::Waits => {}
+                Next::End => return,
+            }
+        }
+    }
+
+    async fn found(&mut self, Found { limit, finding }: Found) {
+        let why = match finding {
+            Finding::Asks { which, key, cost } => {
+                let source = &self.limits.plan().limits[limit].source;
+                let limiter = source.limiter(&which).clone();
+                let asked = AskExplained {
+                    policy: limiter.policy(),
+                    tier: source.tier(&which).map(str::to_owned),
+                    key: format!("{key:?}"),
+                    cost,
+                    quotas: Vec::new(),
+                };
+                let is_shadow = asked.policy.is_shadow();
+                self.explained[limit].asks = Ok(asked);
+                if is_shadow {
+                    let standing = limiter.peek_cost(&key, cost).await;
+                    self.stand(limit, standing.as_ref().map_or(&[], Decision::quotas));
+                } else {
+                    self.asks.push(Asked { limit, which, key, cost });
+                }
+                return;
+            }
+            Finding::Nothing(why) => match why {
+                WhyNot::Condition => "a condition of it does not hold".to_owned(),
+                WhyNot::Free => "the request costs nothing".to_owned(),
+                WhyNot::Unlimited => "the request is unlimited".to_owned(),
+                WhyNot::NoKey(missing) => format!("{missing}, and it skips such requests"),
+                WhyNot::TriedOut(no_ask) => format!("it is only tried out: {}", Stop::from(no_ask)),
+            },
+            Finding::Refuses(no_ask) => {
+                let stop = Stop::from(no_ask);
+                let why = stop.to_string();
+                self.stop.get_or_insert(stop);
+                why
+            }
+        };
+        self.explained[limit].asks = Err(why);
+    }
+
+    fn stand(&mut self, limit: usize, quotas: &[QuotaStatus]) {
+        if let Ok(asked) = &mut self.explained[limit].asks {
+            asked.quotas = quotas.to_vec();
+        }
+    }
+
+    /// Asks where the quotas stand, and says what that means.
+    async fn peek(&mut self, request: RequestView<'_>) -> WouldBe {
+        let plan = self.limits.plan();
+        if let Err(error) = self.asks.check(plan) {
+            self.stop.get_or_insert(Stop::Mistake(error));
+        }
+        if self.asks.is_empty() {
+            return match self.stop.take() {
+                Some(stop) => self.refused(stop, request),
+                None => WouldBe::Unlimited,
+            };
+        }
+        let decision = self.asks.decide(plan, Some(Mode::Peek)).await;
+        if let Ok(decision) = &decision {
+            let asked: Vec<usize> = self.asks.iter().map(|asked| asked.limit).collect();
+            for (ask, limit) in asked.into_iter().enumerate() {
+                let own = decision.quotas().iter().filter(|status| status.policy_index() == ask);
+                self.stand(limit, &own.copied().collect::<Vec<_>>());
+            }
+        }
+        if let Some(stop) = self.stop.take() {
+            return self.refused(stop, request);
+        }
+        match decision {
+            Err(error) if self.asks.denies_in_an_outage(plan) => self.refused(Stop::Outage(error), request),
+            Err(_) => WouldBe::Uncounted,
+            Ok(decision) if decision.is_allowed() && decision.delay().is_zero() => WouldBe::Allowed,
+            Ok(decision) if decision.is_allowed() => WouldBe::Delayed(decision.delay()),
+            Ok(decision) => match self.asks.waits_out(plan, &decision) {
+                Some(delay) => WouldBe::Delayed(delay),
+                None => self.refused(Stop::Decided(self.asks.label(self.limits, decision)), request),
+            },
+        }
+    }
+
+    fn refused(&self, stop: Stop, request: RequestView<'_>) -> WouldBe {
+        let why = stop.to_string();
+        let refused = Refused::new(self.limits, stop);
+        let refusal = refused.refusal(request);
+        let retry_after = refusal.retry_after_seconds().map(Duration::from_secs);
+        WouldBe::Refused { status: refusal.status(), retry_after, why }
+    }
+
+    fn unasked(mut self, outcome: WouldBe, why: &str) -> Explanation {
+        for limit in &mut self.explained {
+            limit.asks = Err(why.to_owned());
+        }
+        Explanation { outcome, limits: self.explained }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.outcome)?;
+        self.limits.iter().try_for_each(|limit| write!(f, "\n  {limit}"))
+    }
+}
+
+impl fmt::Display for WouldBe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exempt => f.write_str("passes: it is exempt"),
+            Self::Unlimited => f.write_str("passes: no limit applies"),
+            Self::Uncounted => f.write_str("passes uncounted: the store gives no answer"),
+            Self::Allowed => f.write_str("passes"),
+            Self::Delayed(wait) => write!(f, "waits {wait:?}, and then passes"),
+            Self::Refused { status, retry_after, why } => {
+                write!(f, "is refused with {}: {why}", status.as_u16())?;
+                retry_after.map_or(Ok(()), |wait| write!(f, "; could pass after {wait:?}"))
+            }
+        }
+    }
+}
+
+/// `login: asks 1 of 5/min (sliding-log) for Key(..): 2 of 5 left`
+impl fmt::Display for LimitExplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        let AskExplained { policy, tier, key, cost, quotas } = match &self.asks {
+            Ok(asks) => asks,
+            Err(why) => return write!(f, "not asked: {why}"),
+        };
+        let shadow = if policy.is_shadow() { "would ask" } else { "asks" };
+        write!(f, "{shadow} {cost} of {policy} for {key}")?;
+        if let Some(tier) = tier {
+            write!(f, ", tier {tier}")?;
+        }
+        for status in quotas {
+            write!(f, "; {} of {} left", status.remaining(), status.capacity())?;
+            if !status.passed() {
+                write!(f, ", room after {:?}", status.available_after())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! What a request has spent of one limiter, and how that changes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sluicegate_core::limiter::{Change, Receipt};
+use sluicegate_core::{Key, Policy, RateLimiter};
+use smallvec::SmallVec;
+
+use crate::admission::restate::Now;
+use crate::admission::trial::Trial;
+
+/// What a request has spent of one limiter.
+pub(super) struct Account {
+    pub(super) limiter: RateLimiter,
+    /// The one that was in force when the request began.
+    pub(super) policy: Arc<Policy>,
+    /// The name of the limit, if it has one of its own.
+    name: Option<Arc<str>>,
+    key: Key,
+    entries: Mutex<Entries>,
+    /// A policy that is only tried out: charged as well, and answers nothing.
+    trial: Option<Arc<Trial>>,
+}
+
+/// What an account has spent, and by which receipts that is given back.
+struct Entries {
+    spent: u64,
+    /// Of the request and of each charge that was answered, in that order.
+    receipts: SmallVec<[Receipt; 1]>,
+    /// Where its key stands since the last change that was answered.
+    now: Option<Now>,
+}
+
+/// How an account changes.
+pub(super) enum Entry {
+    Charge(u64),
+    /// Units of these receipts, which the account has no longer.
+    Refund(SmallVec<[(Receipt, u64); 1]>),
+}
+
+impl Entries {
+    fn charge(&mut self, units: u64) -> Entry {
+        self.spent = self.spent.saturating_add(units);
+        Entry::Charge(units)
+    }
+
+    fn refund(&mut self, units: u64) -> Entry {
+        let mut left = units.min(self.spent);
+        self.spent -= left;
+        let mut parts = SmallVec::new();
+        // The youngest first: of those the least has drained.
+        while left > 0
+            && let Some(mut receipt) = self.receipts.pop()
+        {
+            let part = left.min(receipt.cost());
+            left -= part;
+            if let Some(rest) = receipt.split(part) {
+                self.receipts.push(rest);
+            }
+            parts.push((receipt, part));
+        }
+        Entry::Refund(parts)
+    }
+}
+
+impl Entry {
+    /// Units that it charges.
+    pub(super) fn charged(&self) -> u64 {
+        match self {
+            Self::Charge(units) => *units,
+            Self::Refund(_) => 0,
+        }
+    }
+
+    pub(super) fn gives_back(&self) -> bool {
+        matches!(self, Self::Refund(parts) if !parts.is_empty())
+    }
+}
+
+impl Account {
+    /// Of a request that has `spent` so much, by this receipt.
+    pub(super) fn new(
+        name: Option<Arc<str>>,
+        limiter: RateLimiter,
+        key: Key,
+        (spent, receipt): (u64, Option<Receipt>),
+        trial: Option<Arc<Trial>>,
+    ) -> Self {
+        let entries = Mutex::new(Entries { spent, receipts: receipt.into_iter().collect(), now: None });
+        Self { policy: limiter.policy(), limiter, name, key, entries, trial }
+    }
+
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.policy.name() == name || self.name.as_deref() == Some(name)
+    }
+
+    pub(super) fn is_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    pub(super) fn spent(&self) -> u64 {
+        self.entries().spent
+    }
+
+    /// Where its key stands, if that is known since the request began.
+    pub(super) fn now(&self) -> Option<Now> {
+        self.entries().now.clone()
+    }
+
+    /// Takes note of what a change was answered with: the receipt of a charge, and where the key stands.
+    pub(super) fn answered(&self, receipt: Option<Receipt>, now: Now) {
+        let mut entries = self.entries();
+        entries.receipts.extend(receipt);
+        entries.now = Some(now);
+    }
+
+    /// A charge that the store gave no answer to.
+    pub(super) fn forget(&self, charged: u64) {
+        let mut entries = self.entries();
+        entries.spent = entries.spent.saturating_sub(charged);
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn charge(&self, units: u64) -> Entry {
+        self.entries().charge(units)
+    }
+
+    pub(super) fn refund(&self, units: u64) -> Entry {
+        self.known_entries().refund(units)
+    }
+
+    /// Looked at and changed in one step: of two that settle at once, only one finds the difference.
+    pub(super) fn settle(&self, actual: u64) -> Entry {
+        let mut entries = self.known_entries();
+        match actual.checked_sub(entries.spent) {
+            Some(more) => entries.charge(more),
+            None => {
+                let less = entries.spent - actual;
+                entries.refund(less)
+            }
+        }
+    }
+
+    /// With the receipt of a trial, whose verdict may have come since the request began.
+    fn known_entries(&self) -> MutexGuard<'_, Entries> {
+        let known = self.trial.as_ref().and_then(|trial| trial.take_receipt());
+        let mut entries = self.entries();
+        entries.receipts.extend(known);
+        entries
+    }
+
+    /// What the store is asked for; at least one thing, so that it says where the key stands.
+    pub(super) fn changes<'a>(
+        &'a self,
+        entry: &'a mut Entry,
+    ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, Change<'a>)> + 'a {
+        let mut all = SmallVec::<[Change<'a>; 1]>::new();
+        match entry {
+            Entry::Charge(units) => all.push(Change::Charge(*units)),
+            Entry::Refund(parts) => {
+                all.extend(parts.iter_mut().map(|(receipt, units)| Change::Refund(receipt, *units)));
+            }
+        }
+        if all.is_empty() {
+            all.push(Change::Nothing);
+        }
+        all.into_iter().map(|change| (&self.limiter, &self.key, change))
+    }
+}

@@ -1,0 +1,116 @@
+//! A request that is not let through: [`Refused`].
+
+use std::fmt;
+
+use http::{Response, StatusCode};
+use sluicegate_core::{ConfigError, Outcome, StoreError};
+
+use crate::admission::set::{Limits, Settings};
+use crate::key::{MissingKey, RequestView};
+use crate::limits::walk::NoAsk;
+use crate::rate_limit::decided::Decided;
+use crate::respond::headers::{self, Already, come_back_after, forbid_caching};
+use crate::respond::refusal::{Refusal, RefusalReason, Respond, Unserved};
+use crate::respond::spread;
+
+/// [`Limits`] have decided that a request is not let through.
+#[derive(Debug)]
+pub struct Refused {
+    limits: Limits,
+    stop: Stop,
+}
+
+/// Why.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Decided(Decided),
+    MissingKey(MissingKey, StatusCode),
+    /// With the error that the store has handed on.
+    Outage(StoreError),
+    Mistake(ConfigError),
+    /// For a reason that needs nothing else.
+    Plain(RefusalReason<'static>),
+}
+
+impl Refused {
+    pub(crate) fn new(limits: &Limits, stop: Stop) -> Self {
+        Self { limits: limits.clone(), stop }
+    }
+
+    /// Why, with the request that was decided on.
+    pub fn refusal<'a>(&'a self, request: impl Into<RequestView<'a>>) -> Refusal<'a> {
+        let reason = match &self.stop {
+            Stop::Decided(decided) if decided.outcome() == Outcome::Impossible => {
+                RefusalReason::Impossible(decided)
+            }
+            Stop::Decided(decided) => RefusalReason::Exceeded(decided),
+            Stop::MissingKey(missing, status) => RefusalReason::MissingKey(missing, *status),
+            Stop::Outage(error) => RefusalReason::Outage(Some(error)),
+            Stop::Mistake(error) => RefusalReason::Mistake(error),
+            Stop::Plain(reason) => *reason,
+        };
+        Refusal::new(reason, request.into())
+    }
+
+    /// The response, with the fields that every such response has.
+    pub fn respond<'a, B>(self, request: impl Into<RequestView<'a>>, respond: &impl Respond<B>) -> Response<B> {
+        let Settings { style, spread, extensions, .. } = self.limits.settings();
+        let request: RequestView<'_> = request.into();
+        let refusal = self.refusal(request).later_by(spread::seconds(spread.as_ref()));
+        let mut response = respond.respond(&refusal);
+        forbid_caching(response.headers_mut());
+        let seconds = refusal.retry_after_seconds();
+        if let Some(decided) = refusal.decided() {
+            let together = self.limits.made().together.load();
+            let prepared = together.as_ref().map(|together| &together.prepared);
+            headers::write(response.headers_mut(), *style, decided, seconds, prepared, Already::Replaced);
+        } else if let Some(seconds) = seconds {
+            come_back_after(response.headers_mut(), seconds);
+        }
+        if *extensions && refusal.is_no_clients_doing() {
+            response.extensions_mut().insert(Unserved);
+        }
+        if *extensions && let Stop::Decided(decided) = self.stop {
+            response.extensions_mut().insert(decided);
+        }
+        response
+    }
+}
+
+impl From<NoAsk> for Stop {
+    fn from(no_ask: NoAsk) -> Self {
+        match no_ask {
+            NoAsk::Key(missing, status) => Self::MissingKey(missing, status),
+            NoAsk::Mistake(error) => Self::Mistake(error),
+            NoAsk::Late(reason) => Self::Plain(reason),
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decided(decided) => match decided.policy() {
+                Some(policy) => write!(f, "the request exceeds policy {policy}"),
+                None => f.write_str("the request exceeds a limit"),
+            },
+            Self::MissingKey(missing, _) => missing.fmt(f),
+            Self::Outage(error) => error.fmt(f),
+            Self::Mistake(error) => error.fmt(f),
+            Self::Plain(RefusalReason::QueueFull(_)) => f.write_str("as many requests wait as may wait"),
+            Self::Plain(RefusalReason::LookupTimeout(longest)) => {
+                write!(f, "its key or tier was looked up, and did not come within {longest:?}")
+            }
+            Self::Plain(RefusalReason::Outage(_)) => f.write_str("the store gives no answer"),
+            Self::Plain(_) => f.write_str("such requests are denied"),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stop.fmt(f)
+    }
+}
+
+impl std::error::Error for Refused {}

@@ -1,0 +1,192 @@
+//! What decides on requests: [`Limits`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use sluicegate_core::{ConfigError, StoreError};
+
+use crate::admission::builder::LimitsBuilder;
+use crate::admission::shadow::{ShadowCount, Shadows};
+use crate::admission::together::Together;
+use crate::guard::lookup::Waits;
+use crate::guard::once::OnceASecond;
+use crate::limits::door::Door;
+use crate::limits::group::{Group, Plan};
+use crate::respond::headers::Style;
+use crate::respond::spread::Spread;
+
+/// Limits, and all that is decided with them: which requests are exempt, how long a request may wait, which header
+/// fields a response gets. A [`RateLimitLayer`](crate::RateLimitLayer) has them in front of a service; without one, they
+/// [`decide`](Self::decide) on any request, and [`explain`](Self::explain) what they would decide.
+///
+/// Cheap to clone; clones share queues and counts. A layer can change them as a whole, through its
+/// [`LimitsHandle`](crate::limits::LimitsHandle).
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::Limit;
+/// use sluicegate_tower::key::HeaderKey;
+/// use sluicegate_tower::limits::Limits;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let per_key = Policy::gcra("per-key", "1/min").on(&MemoryStore::new())?;
+/// let limits = Limits::builder(Limit::new(per_key).key(HeaderKey::new("x-api-key")?)).build()?;
+///
+/// let (request, ()) = Request::get("/").header("x-api-key", "k1").body(())?.into_parts();
+/// assert!(limits.decide(&request).await.is_ok());
+/// let refused = limits.decide(&request).await.unwrap_err();
+/// assert_eq!(refused.refusal(&request).retry_after_seconds(), Some(60));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Limits(Arc<Inner>);
+
+struct Inner {
+    made: Arc<Made>,
+    /// The queue goes on when the limits are swapped.
+    waits: Waits,
+    /// As the queue.
+    shadows: Shadows,
+}
+
+/// What does not change.
+pub(crate) struct Made {
+    pub(crate) plan: Plan,
+    pub(crate) settings: Settings,
+    /// Whether a limit gives back by the response.
+    pub(crate) refunds: bool,
+    /// The policies that requests were asked of together, for the next request.
+    pub(crate) together: ArcSwapOption<Together>,
+    outage: OnceASecond,
+    mistake: OnceASecond,
+}
+
+/// What is not a limit.
+pub(crate) struct Settings {
+    /// Before the limits, if anything was said of who does not come to them.
+    pub(crate) door: Option<Box<Door>>,
+    pub(crate) style: Style,
+    /// Finds the seconds that are added to the wait of a refusal.
+    pub(crate) spread: Option<Spread>,
+    /// Whether requests and responses carry the decision in their extensions.
+    pub(crate) extensions: bool,
+    /// Whether requests carry a [`Meter`](crate::Meter).
+    pub(crate) meters: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { door: None, style: Style::default(), spread: None, extensions: true, meters: false }
+    }
+}
+
+impl Limits {
+    /// One limit. A [`RateLimiter`](sluicegate_core::RateLimiter) alone counts peer addresses.
+    pub fn new(limit: impl Into<Group>) -> Self {
+        let group = limit.into();
+        for limit in group.limits().filter(|limit| limit.gives_back()) {
+            if let Err(error) = limit.keep_accounts() {
+                // No error for who makes the layer: without accounts a refund gives back less, and never more.
+                tracing::warn!(%error, "the store keeps no accounts, so refunds are not exact");
+            }
+        }
+        Self::of(group, Settings::default(), Waits::default())
+    }
+
+    /// Begins several limits, or other settings.
+    pub fn builder(limit: impl Into<Group>) -> LimitsBuilder {
+        LimitsBuilder::new(limit.into(), ())
+    }
+
+    pub(crate) fn of(group: Group, settings: Settings, waits: Waits) -> Self {
+        let plan = group.into_plan();
+        let made = Made {
+            refunds: plan.limits.iter().any(|limit| limit.gives_back()),
+            plan,
+            settings,
+            together: ArcSwapOption::empty(),
+            outage: OnceASecond::default(),
+            mistake: OnceASecond::default(),
+        };
+        Self(Arc::new(Inner { made: Arc::new(made), waits, shadows: Shadows::default() }))
+    }
+
+    /// What each policy in shadow would have done so far: those of the limits in their order, then those that were chosen
+    /// for a request or were here before a swap. At most 1,000 policies are counted.
+    pub fn shadow_counts(&self) -> Vec<ShadowCount> {
+        let known = self.plan().limits.iter().flat_map(|limit| limit.source.known());
+        self.0.shadows.counts(known.map(|limiter| limiter.policy()))
+    }
+
+    /// How many requests wait now: for a key, for a tier, for their turn, or after that for the service inside to be
+    /// ready.
+    pub fn waiting(&self) -> usize {
+        self.0.waits.queue.waiting()
+    }
+
+    /// These limits, with the queue and the counts of those that they take the place of.
+    pub(crate) fn instead_of(&self, before: &Self) -> Self {
+        let waits = Waits {
+            queue: self.0.waits.queue.counted_with(&before.0.waits.queue),
+            longest_lookup: self.0.waits.longest_lookup,
+        };
+        let shadows = before.0.shadows.clone();
+        Self(Arc::new(Inner { made: Arc::clone(&self.0.made), waits, shadows }))
+    }
+
+    #[inline]
+    pub(crate) fn made(&self) -> &Made {
+        &self.0.made
+    }
+
+    #[inline]
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.0.made.plan
+    }
+
+    #[inline]
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.made.settings
+    }
+
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.0.waits
+    }
+
+    pub(crate) fn shadows(&self) -> &Shadows {
+        &self.0.shadows
+    }
+
+    /// Whether anything has to be kept of a request until its response comes.
+    #[inline]
+    pub(crate) fn marks_responses(&self) -> bool {
+        let Settings { extensions, style, meters, .. } = &self.0.made.settings;
+        *extensions || style.shows() || *meters || self.0.made.refunds
+    }
+
+    /// Logs that the store gave no answer, at most once a second: an outage must not fill the disk as well.
+    pub(crate) fn report_outage(&self, error: &StoreError, denies: bool) {
+        if self.0.made.outage.is_due() {
+            let error: &(dyn std::error::Error + 'static) = error;
+            let action = if denies { "deny" } else { "allow" };
+            tracing::error!(error, action, "the rate limit store gave no answer");
+        }
+    }
+
+    /// Logs that the limits of a request cannot be decided, at most once a second.
+    pub(crate) fn report_mistake(&self, error: &ConfigError) {
+        if self.0.made.mistake.is_due() {
+            tracing::error!(%error, "requests are refused with 500");
+        }
+    }
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.plan().limits).finish()
+    }
+}

@@ -1,0 +1,40 @@
+//! The policies that a request is asked of together, and what can be said of them before any decision. Made once, and
+//! anew when a policy is replaced.
+
+use std::sync::Arc;
+
+use sluicegate_core::{Policy, RateLimiter};
+
+use crate::respond::headers::prepared::Prepared;
+
+/// Limiters that were asked together, with what fields say of their policies.
+#[derive(Debug)]
+pub(crate) struct Together {
+    /// Each with how often its policy was replaced before that.
+    limiters: Box<[(RateLimiter, u64)]>,
+    pub(crate) prepared: Prepared,
+}
+
+impl Together {
+    pub(crate) fn new<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Self {
+        // Counted first: a replacement in between makes it out of date, not wrong for good.
+        let limiters: Box<[_]> = limiters.map(|limiter| (limiter.clone(), limiter.replacements())).collect();
+        let policies: Arc<[Arc<Policy>]> = limiters.iter().map(|(limiter, _)| limiter.policy()).collect();
+        Self { prepared: Prepared::new(policies), limiters }
+    }
+
+    /// Whether it is about these limiters, and up to date.
+    #[inline]
+    pub(crate) fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> bool {
+        limiters.len() == self.limiters.len()
+            && limiters.zip(&self.limiters).all(|(limiter, (known, replacements))| {
+                limiter.is(known) && limiter.replacements() == *replacements
+            })
+    }
+
+    /// Whether it gives way to what is about these limiters: it is about no more of them, or out of date.
+    pub(crate) fn gives_way(&self, limiters: usize) -> bool {
+        limiters > self.limiters.len()
+            || self.limiters.iter().any(|(limiter, replacements)| limiter.replacements() != *replacements)
+    }
+}

@@ -1,0 +1,294 @@
+//! The way of a request to its decision: exemption, limits, decision, turn. Each step is taken at once where it can be.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluicegate_core::limiter::Turn;
+use sluicegate_core::store::{DecidedBy, DecisionFuture};
+use sluicegate_core::{Decision, RateLimiter, StoreError};
+
+use crate::key::RequestView;
+use crate::admission::admitted::Marked;
+use crate::admission::asks::{Asked, Asks};
+use crate::admission::meter::Meter;
+use crate::admission::refused::{Refused, Stop};
+use crate::admission::set::Limits;
+use crate::admission::trial::Trial;
+use crate::guard::lookup::Lookup;
+use crate::guard::Place;
+use crate::limits::door::{Answer, Entry};
+use crate::limits::walk::{Finding, Found, Next, Walk};
+use crate::rate_limit::decided::Decided;
+use crate::respond::refusal::RefusalReason;
+
+/// Where a request is on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Way {
+    walk: Walk,
+    asks: Asks,
+    /// What is asked of policies that are only tried out, and then what was.
+    tried: Vec<Asked>,
+    trials: Vec<Arc<Trial>>,
+    step: Step,
+}
+
+/// What has to be waited for.
+#[derive(Debug, Default)]
+enum Step {
+    /// A key or a limiter.
+    #[default]
+    Limit,
+    Exemption(Lookup<Answer>),
+    /// In a box of its own, for it is large, and a request waits for its turn for longer.
+    Decision(Box<DecisionFuture>),
+    Turn(Turn),
+}
+
+/// Where it ends: on to the service, with what its response is to be marked with if anything, or not. Both in a box, for
+/// they are large and go through many hands.
+pub(crate) type End = Result<Option<Box<Marked>>, Box<Refused>>;
+
+/// A request and the limits that it is on its way through.
+pub(crate) type Through<'a> = (&'a Limits, RequestView<'a>);
+
+impl Way {
+    /// Goes as far as it can without waiting: to the end, or to something that has to be waited for.
+    #[inline]
+    pub(crate) fn begin(&mut self, through: Through<'_>, place: &mut Place) -> Option<End> {
+        let (limits, request) = through;
+        match &limits.settings().door {
+            Some(door) => self.enter(door.entry(request), through, place),
+            None => self.go_on(through, place),
+        }
+    }
+
+    /// Waits for one thing after the other. A request that has to wait takes a place in the queue.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        through: Through<'_>,
+        place: &mut Place,
+    ) -> Poll<End> {
+        let (limits, request) = through;
+        loop {
+            let end = match &mut self.step {
+                Step::Exemption(lookup) => {
+                    // An answer that does not come exempts no request.
+                    let is_exempt = ready!(lookup.poll(cx, limits.waits(), place)).unwrap_or(false);
+                    let door = limits.settings().door.as_ref();
+                    let entry = door.map_or(Entry::ToTheLimits, |door| door.entry_of(is_exempt, request));
+                    self.enter(entry, through, place)
+                }
+                Step::Limit => {
+                    let next = self.walk.poll(cx, (limits.plan(), request), limits.waits(), place);
+                    match ready!(next) {
+                        Next::Found(found) => match self.take(limits, found) {
+                            Some(refused) => Some(Err(refused)),
+                            None => self.go_on(through, place),
+                        },
+                        Next::Waits => None,
+                        Next::End => self.decide(limits, place),
+                    }
+                }
+                Step::Decision(deciding) => {
+                    let result = ready!(Pin::new(deciding).poll(cx));
+                    self.decided(limits, result, place)
+                }
+                Step::Turn(turn) => {
+                    let decision = ready!(Pin::new(turn).poll(cx));
+                    // Not before: a client that hangs up while it waits has spent nothing.
+                    self.try_out(limits);
+                    Some(Ok(self.pass(limits, decision)))
+                }
+            };
+            if let Some(end) = end {
+                return Poll::Ready(end);
+            }
+        }
+    }
+
+    fn enter(&mut self, entry: Entry, through: Through<'_>, place: &mut Place) -> Option<End> {
+        match entry {
+            Entry::ToTheLimits => self.go_on(through, place),
+            Entry::PastTheLimits => Some(Ok(uncounted(through.0))),
+            Entry::Refused => Some(refuse(through.0, Stop::Plain(RefusalReason::Blocked))),
+            Entry::Asking(answer) => {
+                self.step = Step::Exemption(Lookup::new(answer));
+                None
+            }
+        }
+    }
+
+    /// From limit to limit, and then to the decision.
+    #[inline]
+    fn go_on(&mut self, through: Through<'_>, place: &mut Place) -> Option<End> {
+        let (limits, request) = through;
+        loop {
+            match self.walk.next(limits.plan(), request) {
+                Next::Found(found) => {
+                    if let Some(refused) = self.take(limits, found) {
+                        return Some(Err(refused));
+                    }
+                }
+                Next::Waits => {
+                    self.step = Step::Limit;
+                    return None;
+                }
+                Next::End => return self.decide(limits, place),
+            }
+        }
+    }
+
+    /// Takes note of what a limit asks, for which the request may be refused.
+    #[inline]
+    fn take(&mut self, limits: &Limits, Found { limit, finding }: Found) -> Option<Box<Refused>> {
+        match finding {
+            Finding::Asks { which, key, cost } => {
+                let is_shadow = limits.plan().limits[limit].is_shadow(Some(&which));
+                let asked = Asked { limit, which, key, cost };
+                if is_shadow { self.tried.push(asked) } else { self.asks.push(asked) }
+                None
+            }
+            Finding::Nothing(_) => None,
+            Finding::Refuses(no_ask) => Some(refused(limits, no_ask.into())),
+        }
+    }
+
+    fn decide(&mut self, limits: &Limits, place: &mut Place) -> Option<End> {
+        if self.asks.is_empty() {
+            self.try_out(limits);
+            return Some(Ok(match self.trials.is_empty() {
+                true => uncounted(limits),
+                false => self.mark(limits, None),
+            }));
+        }
+        if let Err(error) = self.asks.check(limits.plan()) {
+            return Some(refuse(limits, Stop::Mistake(error)));
+        }
+        let deciding = self.asks.decide(limits.plan(), None);
+        if !limits.marks_responses()
+            && self.tried.is_empty()
+            && let Some(Ok(decision)) = deciding.known()
+            && decision.is_allowed()
+            && decision.delay().is_zero()
+        {
+            // As `pass`, without taking the decision out of its future.
+            return Some(Ok(None));
+        }
+        match deciding.now() {
+            Ok(result) => self.decided(limits, result, place),
+            Err(deciding) => {
+                self.step = Step::Decision(Box::new(deciding));
+                None
+            }
+        }
+    }
+
+    fn decided(
+        &mut self,
+        limits: &Limits,
+        result: Result<Decision, StoreError>,
+        place: &mut Place,
+    ) -> Option<End> {
+        let decision = match result {
+            Ok(decision) => decision,
+            Err(error) => {
+                let denies = self.asks.denies_in_an_outage(limits.plan());
+                limits.report_outage(&error, denies);
+                return Some(match denies {
+                    true => refuse(limits, Stop::Outage(error)),
+                    false => Ok(uncounted(limits)),
+                });
+            }
+        };
+        if decision.decided_by() == DecidedBy::Outage {
+            // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
+            return Some(match decision.is_allowed() {
+                true => Ok(uncounted(limits)),
+                false => refuse(limits, Stop::Plain(RefusalReason::Outage(None))),
+            });
+        }
+        if !decision.is_allowed() {
+            return match self.asks.turn_left(limits.plan(), &decision) {
+                Some(turn) => {
+                    self.wait(limits, turn, decision.retry_after().unwrap_or_default(), place)
+                }
+                None => Some(refuse(limits, Stop::Decided(self.asks.label(limits, decision)))),
+            };
+        }
+        let delay = decision.delay();
+        if delay.is_zero() {
+            self.try_out(limits);
+            return Some(Ok(self.pass(limits, decision)));
+        }
+        let turn = self.asks.turn(limits.plan(), decision);
+        self.wait(limits, turn, delay, place)
+    }
+
+    fn wait(
+        &mut self,
+        limits: &Limits,
+        turn: Turn,
+        delay: Duration,
+        place: &mut Place,
+    ) -> Option<End> {
+        if limits.waits().queue.enter(place) {
+            self.step = Step::Turn(turn);
+            return None;
+        }
+        // A turn that is dropped is given back.
+        drop(turn);
+        Some(refuse(limits, Stop::Plain(RefusalReason::QueueFull(delay))))
+    }
+
+    /// On to the inner service. Limits that show nothing do not even hold on to what was decided.
+    fn pass(&mut self, limits: &Limits, decision: Decision) -> Option<Box<Marked>> {
+        if !limits.marks_responses() {
+            return None;
+        }
+        let decided = self.asks.label(limits, decision);
+        self.mark(limits, Some(decided))
+    }
+
+    fn mark(&mut self, limits: &Limits, mut decided: Option<Decided>) -> Option<Box<Marked>> {
+        if !limits.marks_responses() {
+            return None;
+        }
+        let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
+        let decision = decided.as_mut().map(|decided| &mut decided.decision);
+        let meter = limits.settings().meters.then(|| Meter::of_request(limits, &asks, decision, &trials));
+        Some(Box::new(Marked { limits: limits.clone(), asks, decided, trials, meter }))
+    }
+
+    /// Asks each policy that is only tried out on its own, as if it stood behind the others.
+    fn try_out(&mut self, limits: &Limits) {
+        for asked in self.tried.drain(..) {
+            let trial = Arc::new(Trial::new(limits.plan(), asked));
+            let deciding = RateLimiter::check_all([(&trial.limiter, &trial.key, trial.cost)]);
+            limits.shadows().watch(&trial, deciding);
+            self.trials.push(trial);
+        }
+    }
+}
+
+/// On to the inner service, with nothing that was counted.
+#[inline]
+fn uncounted(limits: &Limits) -> Option<Box<Marked>> {
+    // A request that no limit counted has a meter too, so that handlers need not care.
+    limits.settings().meters.then(|| Box::new(Marked::of_nothing(limits)))
+}
+
+fn refuse(limits: &Limits, stop: Stop) -> End {
+    Err(refused(limits, stop))
+}
+
+fn refused(limits: &Limits, stop: Stop) -> Box<Refused> {
+    if let Stop::Mistake(error) = &stop {
+        limits.report_mistake(error);
+    }
+    Box::new(Refused::new(limits, stop))
+}

@@ -1,0 +1,61 @@
+//! Which requests do not come to the limits at all.
+
+use std::future::Future;
+use std::pin::Pin;
+
+
+use crate::key::RequestView;
+use crate::limits::predicate::Predicate;
+
+/// A question whose answer may have to be waited for.
+pub(crate) type LaterPredicate = Box<dyn Fn(RequestView<'_>) -> Answer + Send + Sync>;
+
+/// An answer that has not come.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// The conditions under which requests pass the limits, or are refused before them.
+#[derive(Default)]
+pub(crate) struct Door {
+    pub(crate) exempt: Vec<Predicate>,
+    pub(crate) exempt_later: Vec<LaterPredicate>,
+    pub(crate) deny: Vec<Predicate>,
+}
+
+/// What the door does with a request.
+pub(crate) enum Entry {
+    ToTheLimits,
+    PastTheLimits,
+    Refused,
+    /// To be known when this is: it holds for requests that are exempt.
+    Asking(Answer),
+}
+
+impl Door {
+    #[inline]
+    pub(crate) fn entry(&self, request: RequestView<'_>) -> Entry {
+        if self.exempt.iter().any(|holds| holds(request)) {
+            return Entry::PastTheLimits;
+        }
+        if self.exempt_later.is_empty() {
+            return self.entry_of(false, request);
+        }
+        let answers: Vec<_> = self.exempt_later.iter().map(|holds| holds(request)).collect();
+        Entry::Asking(Box::pin(async move {
+            for answer in answers {
+                if answer.await {
+                    return true;
+                }
+            }
+            false
+        }))
+    }
+
+    /// The way of a request of which it is known whether it is exempt.
+    pub(crate) fn entry_of(&self, is_exempt: bool, request: RequestView<'_>) -> Entry {
+        match () {
+            () if is_exempt => Entry::PastTheLimits,
+            () if self.deny.iter().any(|holds| holds(request)) => Entry::Refused,
+            () => Entry::ToTheLimits,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Which limiter a limit asks for a request: its only one, that of a tier, or one that was chosen for this request.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::slice;
+use std::sync::Arc;
+
+use http::StatusCode;
+use sluicegate_core::{ConfigError, RateLimiter, Store};
+
+use crate::key::RequestView;
+use crate::limits::chosen::{Chosen, OpenPolicies};
+use crate::limits::tiers::Tiers;
+
+/// The limiters of a limit, of which a request is asked of one.
+pub(crate) struct Source {
+    limiters: Limiters,
+    /// How one of several is found.
+    choose: Option<Choose>,
+}
+
+enum Limiters {
+    One(RateLimiter),
+    Tiers(Tiers),
+    Open(Arc<OpenPolicies>),
+}
+
+enum Choose {
+    AtOnce(Box<dyn Fn(RequestView<'_>) -> Pick + Send + Sync>),
+    Later(Box<dyn Fn(RequestView<'_>) -> Picking + Send + Sync>),
+}
+
+/// Which limiter of a limit is asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Which {
+    /// The one in this place of those that are known.
+    Known(usize),
+    Chosen(RateLimiter),
+}
+
+/// What was found for a request.
+pub(crate) enum Pick {
+    Limiter(Which),
+    Unlimited,
+    /// Requests without a tier are refused with this status.
+    Refused(StatusCode),
+    /// A policy was chosen that cannot be opened.
+    Mistake(ConfigError),
+}
+
+/// A pick that is being looked up.
+pub(crate) type Picking = Pin<Box<dyn Future<Output = Pick> + Send>>;
+
+impl Source {
+    pub(crate) fn one(limiter: RateLimiter) -> Self {
+        Self { limiters: Limiters::One(limiter), choose: None }
+    }
+
+    pub(crate) fn tiers<F>(tiers: Tiers, choose: F) -> Self
+    where
+        F: for<'a> Fn(RequestView<'a>) -> Option<&'a str> + Send + Sync + 'static,
+    {
+        let limiters = Limiters::Tiers(tiers.clone());
+        let choose = Choose::AtOnce(Box::new(move |request| tiers.find(choose(request))));
+        Self { limiters, choose: Some(choose) }
+    }
+
+    pub(crate) fn tiers_later<F, T, N>(tiers: Tiers, choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
+        T: Future<Output = Option<N>> + Send + 'static,
+        N: AsRef<str>,
+    {
+        let limiters = Limiters::Tiers(tiers.clone());
+        let choose = Choose::Later(Box::new(move |request| {
+            let (tiers, name) = (tiers.clone(), choose(request));
+            Box::pin(async move { tiers.find(name.await.as_ref().map(AsRef::as_ref)) })
+        }));
+        Self { limiters, choose: Some(choose) }
+    }
+
+    pub(crate) fn chosen<F, C>(store: Arc<dyn Store>, choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> C + Send + Sync + 'static,
+        C: Into<Chosen>,
+    {
+        let open = Arc::new(OpenPolicies::new(store));
+        let limiters = Limiters::Open(Arc::clone(&open));
+        let choose = Choose::AtOnce(Box::new(move |request| open.pick(choose(request).into())));
+        Self { limiters, choose: Some(choose) }
+    }
+
+    pub(crate) fn chosen_later<F, T, C>(store: Arc<dyn Store>, choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
+        T: Future<Output = C> + Send + 'static,
+        C: Into<Chosen>,
+    {
+        let open = Arc::new(OpenPolicies::new(store));
+        let limiters = Limiters::Open(Arc::clone(&open));
+        let choose = Choose::Later(Box::new(move |request| {
+            let (open, chosen) = (Arc::clone(&open), choose(request));
+            Box::pin(async move { open.pick(chosen.await.into()) })
+        }));
+        Self { limiters, choose: Some(choose) }
+    }
+
+    /// The limiter for a request, as far as it is known at once.
+    #[inline]
+    pub(crate) fn pick(&self, request: RequestView<'_>) -> Result<Pick, Picking> {
+        match &self.choose {
+            None => Ok(Pick::Limiter(Which::Known(0))),
+            Some(Choose::AtOnce(choose)) => Ok(choose(request)),
+            Some(Choose::Later(choose)) => Err(choose(request)),
+        }
+    }
+
+    /// The limiters that are known before any request: none of those that are chosen.
+    #[inline]
+    pub(crate) fn known(&self) -> &[RateLimiter] {
+        match &self.limiters {
+            Limiters::One(limiter) => slice::from_ref(limiter),
+            Limiters::Tiers(tiers) => tiers.limiters(),
+            Limiters::Open(_) => &[],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn limiter<'a>(&'a self, which: &'a Which) -> &'a RateLimiter {
+        match which {
+            Which::Known(place) => &self.known()[*place],
+            Which::Chosen(limiter) => limiter,
+        }
+    }
+
+    /// The name of the tier whose limiter it is.
+    pub(crate) fn tier(&self, which: &Which) -> Option<&str> {
+        match (&self.limiters, which) {
+            (Limiters::Tiers(tiers), Which::Known(place)) => tiers.name_of(*place),
+            _ => None,
+        }
+    }
+
+    /// The store that decides, if there is a limiter at all.
+    pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
+        match &self.limiters {
+            Limiters::Open(open) => Some(open.store()),
+            _ => self.known().first().map(RateLimiter::store),
+        }
+    }
+
+    /// From now on refunds are exact, for limiters that are chosen later as well.
+    pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
+        match &self.limiters {
+            Limiters::Open(open) => open.keep_accounts(),
+            _ => self.known().iter().try_for_each(RateLimiter::keep_accounts),
+        }
+    }
+
+    /// Where policies that are chosen are open.
+    pub(crate) fn open(&self) -> Option<&OpenPolicies> {
+        match &self.limiters {
+            Limiters::Open(open) => Some(open),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.limiters {
+            Limiters::Open(open) => open.fmt(f),
+            _ => self.known().fmt(f),
+        }
+    }
+}

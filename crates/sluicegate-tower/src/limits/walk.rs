@@ -1,0 +1,186 @@
+//! The way through the limits: which of them apply to a request, and what each of them asks. To decide and to explain are
+//! two uses of this one walk.
+
+use std::task::{Context, Poll, ready};
+
+use http::StatusCode;
+use sluicegate_core::{ConfigError, Key};
+
+use crate::guard::lookup::{Lookup, Waits};
+use crate::guard::Place;
+use crate::key::{Extraction, MissingKey, RequestView};
+use crate::limits::group::{Plan, What};
+use crate::limits::limit::Limit;
+use crate::key::missing::Keyed;
+use crate::limits::source::{Pick, Picking, Which};
+use crate::respond::refusal::RefusalReason;
+
+/// How far a request has come.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    next: usize,
+    /// A key or a limiter of a limit before that.
+    lookup: Option<Box<Pending>>,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Limiter(usize, Lookup<Picking>, u64),
+    Key(usize, Lookup<Extraction>, Which, u64),
+}
+
+/// What the limit in this place asks for a request.
+pub(crate) struct Found {
+    pub(crate) limit: usize,
+    pub(crate) finding: Finding,
+}
+
+pub(crate) enum Finding {
+    /// So much, of this limiter and key.
+    Asks { which: Which, key: Key, cost: u64 },
+    /// Nothing, and why.
+    Nothing(WhyNot),
+    /// The request is refused.
+    Refuses(NoAsk),
+}
+
+/// Why a limit asks nothing.
+#[derive(Debug)]
+pub(crate) enum WhyNot {
+    /// One of its conditions does not hold.
+    Condition,
+    /// The request costs 0.
+    Free,
+    /// Its tier, or what was chosen for it, is unlimited.
+    Unlimited,
+    /// Its key is missing, and such requests are let through.
+    NoKey(MissingKey),
+    /// It cannot be asked, and refuses no request for that, because it is only tried out.
+    TriedOut(NoAsk),
+}
+
+/// Why a limit that applies cannot be asked.
+#[derive(Debug)]
+pub(crate) enum NoAsk {
+    Key(MissingKey, StatusCode),
+    Mistake(ConfigError),
+    /// It had to be looked up, and did not come.
+    Late(RefusalReason<'static>),
+}
+
+/// The next thing that is known of a walk.
+pub(crate) enum Next {
+    Found(Found),
+    /// It has to be waited for.
+    Waits,
+    End,
+}
+
+impl Walk {
+    /// The next limit, as far as it is known at once.
+    #[inline]
+    pub(crate) fn next(&mut self, plan: &Plan, request: RequestView<'_>) -> Next {
+        while let Some(step) = plan.steps.get(self.next) {
+            let index = match &step.what {
+                What::Limit(index) => *index,
+                What::Gate(only_if) => {
+                    let holds = only_if.iter().all(|applies| applies(request));
+                    self.next = if holds { step.matched } else { step.missed };
+                    continue;
+                }
+            };
+            let limit = &plan.limits[index];
+            if !limit.applies_to(request) {
+                self.next = step.missed;
+                return found(index, Finding::Nothing(WhyNot::Condition));
+            }
+            self.next = step.matched;
+            let cost = limit.cost_of(request);
+            if cost == 0 {
+                return found(index, Finding::Nothing(WhyNot::Free));
+            }
+            return match limit.source.pick(request) {
+                Ok(pick) => self.picked((index, limit), pick, cost, request),
+                Err(picking) => self.wait(Pending::Limiter(index, Lookup::new(picking), cost)),
+            };
+        }
+        Next::End
+    }
+
+    /// Waits for the limit whose key or limiter is being looked up, and is then the same.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        (plan, request): (&Plan, RequestView<'_>),
+        waits: &Waits,
+        place: &mut Place,
+    ) -> Poll<Next> {
+        let next = match self.lookup.as_deref_mut() {
+            None => return Poll::Ready(self.next(plan, request)),
+            Some(Pending::Limiter(index, lookup, cost)) => {
+                let (index, cost) = (*index, *cost);
+                match ready!(lookup.poll(cx, waits, place)) {
+                    Ok(pick) => {
+                        self.lookup = None;
+                        return Poll::Ready(self.picked((index, &plan.limits[index]), pick, cost, request));
+                    }
+                    Err(reason) => found(index, refusing(&plan.limits[index], None, NoAsk::Late(reason))),
+                }
+            }
+            Some(Pending::Key(index, lookup, which, cost)) => match ready!(lookup.poll(cx, waits, place)) {
+                Ok(key) => found(*index, with_key(&plan.limits[*index], which.clone(), *cost, key)),
+                Err(reason) => {
+                    found(*index, refusing(&plan.limits[*index], Some(which), NoAsk::Late(reason)))
+                }
+            },
+        };
+        self.lookup = None;
+        Poll::Ready(next)
+    }
+
+    /// With the limiter, on to the key.
+    #[inline]
+    fn picked(&mut self, (index, limit): (usize, &Limit), pick: Pick, cost: u64, request: RequestView<'_>) -> Next {
+        let finding = match pick {
+            Pick::Limiter(which) => match limit.key.extract(request).now() {
+                Ok(key) => with_key(limit, which, cost, key),
+                Err(pending) => return self.wait(Pending::Key(index, Lookup::new(pending), which, cost)),
+            },
+            Pick::Unlimited => Finding::Nothing(WhyNot::Unlimited),
+            Pick::Refused(status) => {
+                let missing = MissingKey::new("the request is in no known tier");
+                refusing(limit, None, NoAsk::Key(missing, status))
+            }
+            Pick::Mistake(error) => refusing(limit, None, NoAsk::Mistake(error)),
+        };
+        found(index, finding)
+    }
+
+    fn wait(&mut self, lookup: Pending) -> Next {
+        self.lookup = Some(Box::new(lookup));
+        Next::Waits
+    }
+}
+
+/// What the limit asks, now that its key was looked for.
+#[inline]
+fn with_key(limit: &Limit, which: Which, cost: u64, key: Result<Key, MissingKey>) -> Finding {
+    match limit.when_missing.read(key, || limit.title()) {
+        Keyed::Key(key) => Finding::Asks { which, key, cost },
+        Keyed::Skipped(missing) => Finding::Nothing(WhyNot::NoKey(missing)),
+        Keyed::Rejected(missing, status) => refusing(limit, Some(&which), NoAsk::Key(missing, status)),
+    }
+}
+
+/// A limit that is only tried out refuses no request.
+fn refusing(limit: &Limit, which: Option<&Which>, why: NoAsk) -> Finding {
+    match limit.is_shadow(which) {
+        true => Finding::Nothing(WhyNot::TriedOut(why)),
+        false => Finding::Refuses(why),
+    }
+}
+
+#[inline]
+fn found(limit: usize, finding: Finding) -> Next {
+    Next::Found(Found { limit, finding })
+}

@@ -1,0 +1,166 @@
+//! The layer: [`RateLimitLayer`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use sluicegate_core::RateLimiter;
+use tower_layer::Layer;
+
+use crate::guard::Guarded;
+use crate::limits::{Group, Limit, Limits, LimitsHandle, ShadowCount};
+use crate::rate_limit::builder::RateLimitLayerBuilder;
+use crate::respond::problem::ProblemJson;
+
+/// Puts limits in front of a service: see the [crate's example](crate).
+///
+/// Cheap to clone; all clones, and all services made by them, share the same buckets.
+///
+/// # Several limits: one layer, or layers around each other
+/// The limits of one layer are decided together, and a client that waits as long as its `Retry-After` says has room in all of
+/// them. Put limits into one layer where that matters, with [`and`](crate::limits::LimitsBuilder::and), and with
+/// [`only_if`](Limit::only_if) for those of some paths.
+///
+/// Layers around each other show one set of fields, and give back what they spent when one further in refuses. But an
+/// outer layer that refuses knows only of itself: the service inside is not called, and a layer of ours may be anywhere in
+/// it, or nowhere. So its `Retry-After` is for its own limits, and after that wait a layer further in may name one of its
+/// own. What an inner layer tells suffices for those around it.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::{Limit, RateLimitLayer};
+/// use sluicegate_tower::limits::path_in;
+///
+/// let store = MemoryStore::new();
+/// let login = Limit::new(Policy::sliding_counter("login", "5/min").on(&store)?).only_if(path_in(["/login"])?);
+/// let layer = RateLimitLayer::builder(Policy::gcra("api", "200/min").on(&store)?).and(login).build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+pub struct RateLimitLayer<R = ProblemJson>(Arc<Inner<R>>);
+
+struct Inner<R> {
+    limits: LimitsHandle,
+    respond: R,
+}
+
+impl RateLimitLayer {
+    /// A layer with one limit. A [`RateLimiter`] alone counts peer addresses.
+    pub fn new(limit: impl Into<Group>) -> Self {
+        Limits::new(limit).into()
+    }
+
+    /// Begins a layer with several limits or with other settings.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::{Limit, RateLimitLayer};
+    /// use sluicegate_tower::key::{HeaderKey, OnMissingKey};
+    /// use sluicegate_tower::respond::HeaderFields;
+    ///
+    /// let store = MemoryStore::new();
+    /// let per_address = Policy::gcra("address", "10/s").on(&store)?;
+    /// let per_api_key = Policy::sliding_counter("api-key", "1000/h").on(&store)?;
+    ///
+    /// // Both are spent from, or neither is.
+    /// let layer = RateLimitLayer::builder(per_address)
+    ///     .and(Limit::new(per_api_key).key(HeaderKey::new("x-api-key")?).on_missing_key(OnMissingKey::Skip))
+    ///     .headers(HeaderFields::Ietf)
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn builder(limit: impl Into<Group>) -> RateLimitLayerBuilder {
+        RateLimitLayerBuilder::begin(limit.into())
+    }
+}
+
+impl<R> RateLimitLayer<R> {
+    pub(crate) fn of(limits: LimitsHandle, respond: R) -> Self {
+        Self(Arc::new(Inner { limits, respond }))
+    }
+
+    /// The limits of this layer, to look at them, to explain a request by them, and to swap them while it serves.
+    pub fn limits_handle(&self) -> LimitsHandle {
+        self.0.limits.clone()
+    }
+
+    /// The limits that requests meet now.
+    #[inline]
+    pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
+        self.0.limits.load()
+    }
+
+    pub(crate) fn respond(&self) -> &R {
+        &self.0.respond
+    }
+
+    /// What each policy in shadow would have done so far, in the order of the limits.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let store = MemoryStore::new();
+    /// let tried = Policy::gcra("stricter", "10/min").shadow().on(&store)?;
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&store)?).and(tried).build()?;
+    /// // Once it has served requests:
+    /// for count in layer.shadow_counts() {
+    ///     println!("{} would have refused {} requests", count.policy, count.refused);
+    /// }
+    /// # assert_eq!(layer.shadow_counts().len(), 1);
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn shadow_counts(&self) -> Vec<ShadowCount> {
+        self.limits().shadow_counts()
+    }
+
+    /// How many requests wait now: for a key, for a tier, for their turn, or after that for the service inside to be
+    /// ready.
+    pub fn waiting(&self) -> usize {
+        self.limits().waiting()
+    }
+}
+
+impl<R> Clone for RateLimitLayer<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S, R> Layer<S> for RateLimitLayer<R> {
+    type Service = Guarded<S, Self>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Guarded::new(inner, self.clone())
+    }
+}
+
+impl From<Limits> for RateLimitLayer {
+    fn from(limits: Limits) -> Self {
+        LimitsHandle::new(limits).into()
+    }
+}
+
+/// Layers from one handle have the same limits, and swap them together.
+impl From<LimitsHandle> for RateLimitLayer {
+    fn from(limits: LimitsHandle) -> Self {
+        Self::of(limits, ProblemJson::new())
+    }
+}
+
+impl From<Limit> for RateLimitLayer {
+    fn from(limit: Limit) -> Self {
+        Self::new(limit)
+    }
+}
+
+impl From<RateLimiter> for RateLimitLayer {
+    fn from(limiter: RateLimiter) -> Self {
+        Self::new(limiter)
+    }
+}
+
+impl<R> fmt::Debug for RateLimitLayer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimitLayer").field("limits", &*self.limits()).finish_non_exhaustive()
+    }
+}
