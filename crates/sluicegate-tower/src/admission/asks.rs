@@ -81,10 +81,11 @@ impl Asks {
     /// A turn that another request has left, for one that is refused, if its policies wait so long.
     pub(crate) fn turn_left(&self, plan: &Plan, refused: &Decision) -> Option<Turn> {
         refused.retry_after()?;
-        let waits = self.limiters(plan).filter_map(|limiter| match limiter.with_policy(Policy::on_exceeded) {
-            OnExceeded::Wait { longest } => Some(longest),
-            _ => None,
-        });
+        let waits =
+            self.limiters(plan).filter_map(|limiter| match limiter.with_policy(Policy::on_exceeded) {
+                OnExceeded::Wait { longest } => Some(longest),
+                _ => None,
+            });
         Turn::left(self.owned(plan), waits.min()?)
     }
 

@@ -29,7 +29,9 @@ pub(crate) fn before_requests(group: &Group) -> Result<(), ConfigError> {
 }
 
 /// Checks what one request is asked of: which limits meet may depend on the request.
-pub(crate) fn of_request<'a>(limiters: impl Iterator<Item = &'a RateLimiter> + Clone) -> Result<(), ConfigError> {
+pub(crate) fn of_request<'a>(
+    limiters: impl Iterator<Item = &'a RateLimiter> + Clone,
+) -> Result<(), ConfigError> {
     distinct(limiters.clone())?;
     few_quotas("request", limiters.map(quotas).sum())
 }
@@ -50,7 +52,9 @@ fn distinct<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Result<(), C
 
 fn few_quotas(of_one: &str, quotas: usize) -> Result<(), ConfigError> {
     match quotas > MAX_QUOTAS {
-        true => fail(format!("the limits of one {of_one} have {quotas} quotas, and at most {MAX_QUOTAS} fit")),
+        true => {
+            fail(format!("the limits of one {of_one} have {quotas} quotas, and at most {MAX_QUOTAS} fit"))
+        }
         false => Ok(()),
     }
 }

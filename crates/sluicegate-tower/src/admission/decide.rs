@@ -3,15 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-
-use crate::key::RequestView;
 use crate::admission::admitted::Admitted;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
-use crate::admission::way::{End, Way};
+use crate::admission::way::{End, Waiting, Way};
 use crate::guard::Place;
+use crate::key::RequestView;
 
 /// Whether a request is let through: a future that is ready at once where nothing has to be looked up, where the store is
 /// in memory, and where no turn has to be waited for.
@@ -25,9 +24,8 @@ use crate::guard::Place;
 /// that has its timer enabled.
 #[must_use = "an admission says whether a request may go on"]
 pub struct Admission<'a> {
-    limits: Limits,
+    waiting: Box<Waiting>,
     request: RequestView<'a>,
-    way: Box<Way>,
     place: Place,
     end: Option<End>,
 }
@@ -39,9 +37,9 @@ impl Limits {
     /// When it is not let through.
     pub fn decide<'a>(&self, request: impl Into<RequestView<'a>>) -> Admission<'a> {
         let request = request.into();
-        let (mut way, mut place) = (Box::<Way>::default(), Place::default());
+        let (mut way, mut place) = (Way::default(), Place::default());
         let end = way.begin((self, request), &mut place);
-        Admission { limits: self.clone(), request, way, place, end }
+        Admission { waiting: Box::new(Waiting::new(self.clone(), way)), request, place, end }
     }
 }
 
@@ -49,10 +47,10 @@ impl Future for Admission<'_> {
     type Output = Result<Admitted, Box<Refused>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { limits, request, way, place, end } = &mut *self;
+        let Self { waiting, request, place, end } = &mut *self;
         let end = match end.take() {
             Some(end) => end,
-            None => std::task::ready!(way.poll(cx, (limits, *request), place)),
+            None => ready!(waiting.poll(cx, *request, place)),
         };
         *place = Place::default();
         Poll::Ready(end.map(Admitted::new))
@@ -61,6 +59,6 @@ impl Future for Admission<'_> {
 
 impl fmt::Debug for Admission<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admission").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("Admission").field("waiting", &self.waiting).finish_non_exhaustive()
     }
 }

@@ -13,8 +13,8 @@ use sluicegate_core::{Decision, Policy};
 use crate::admission::asks::{Asked, Asks};
 use crate::admission::refused::{Refused, Stop};
 use crate::admission::set::Limits;
-use crate::guard::lookup::Waits;
 use crate::guard::Place;
+use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::door::Entry;
@@ -140,10 +140,11 @@ impl<'a> Explaining<'a> {
     fn new(limits: &'a Limits) -> Self {
         // Those that the walk does not come to stay so.
         let passed_by = "a limit before it in its group applies, or its group does not";
-        let explained = limits.plan().limits.iter().map(|limit| LimitExplained {
-            name: limit.title(),
-            asks: Err(passed_by.to_owned()),
-        });
+        let explained = limits
+            .plan()
+            .limits
+            .iter()
+            .map(|limit| LimitExplained { name: limit.title(), asks: Err(passed_by.to_owned()) });
         Self { limits, explained: explained.collect(), asks: Asks::default(), stop: None }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::{Response, StatusCode};
+use sluicegate_core::store::Undecided;
 use sluicegate_core::{ConfigError, Outcome, StoreError};
 
 use crate::admission::set::{Limits, Settings};
@@ -25,6 +26,8 @@ pub struct Refused {
 pub(crate) enum Stop {
     Decided(Decided),
     MissingKey(MissingKey, StatusCode),
+    /// As a missing key, for clients.
+    UnknownTier(MissingKey, StatusCode),
     /// With the error that the store has handed on.
     Outage(StoreError),
     Mistake(ConfigError),
@@ -44,7 +47,9 @@ impl Refused {
                 RefusalReason::Impossible(decided)
             }
             Stop::Decided(decided) => RefusalReason::Exceeded(decided),
-            Stop::MissingKey(missing, status) => RefusalReason::MissingKey(missing, *status),
+            Stop::MissingKey(missing, status) | Stop::UnknownTier(missing, status) => {
+                RefusalReason::MissingKey(missing, *status)
+            }
             Stop::Outage(error) => RefusalReason::Outage(Some(error)),
             Stop::Mistake(error) => RefusalReason::Mistake(error),
             Stop::Plain(reason) => *reason,
@@ -53,7 +58,11 @@ impl Refused {
     }
 
     /// The response, with the fields that every such response has.
-    pub fn respond<'a, B>(self, request: impl Into<RequestView<'a>>, respond: &impl Respond<B>) -> Response<B> {
+    pub fn respond<'a, B>(
+        self,
+        request: impl Into<RequestView<'a>>,
+        respond: &impl Respond<B>,
+    ) -> Response<B> {
         let Settings { style, spread, extensions, .. } = self.limits.settings();
         let request: RequestView<'_> = request.into();
         let refusal = self.refusal(request).later_by(spread::seconds(spread.as_ref()));
@@ -77,10 +86,26 @@ impl Refused {
     }
 }
 
+impl Stop {
+    /// Why no store was asked, if none was.
+    pub(crate) fn undecided(&self) -> Option<Undecided> {
+        match self {
+            Self::MissingKey(..) => Some(Undecided::MissingKey),
+            Self::UnknownTier(..) => Some(Undecided::UnknownTier),
+            Self::Plain(RefusalReason::QueueFull(_)) => Some(Undecided::QueueFull),
+            Self::Plain(RefusalReason::Blocked) => Some(Undecided::Blocked),
+            Self::Decided(_) | Self::Outage(_) | Self::Mistake(_) | Self::Plain(_) => None,
+        }
+    }
+}
+
 impl From<NoAsk> for Stop {
     fn from(no_ask: NoAsk) -> Self {
         match no_ask {
             NoAsk::Key(missing, status) => Self::MissingKey(missing, status),
+            NoAsk::Tier(status) => {
+                Self::UnknownTier(MissingKey::new("the request is in no known tier"), status)
+            }
             NoAsk::Mistake(error) => Self::Mistake(error),
             NoAsk::Late(reason) => Self::Plain(reason),
         }
@@ -94,7 +119,7 @@ impl fmt::Display for Stop {
                 Some(policy) => write!(f, "the request exceeds policy {policy}"),
                 None => f.write_str("the request exceeds a limit"),
             },
-            Self::MissingKey(missing, _) => missing.fmt(f),
+            Self::MissingKey(missing, _) | Self::UnknownTier(missing, _) => missing.fmt(f),
             Self::Outage(error) => error.fmt(f),
             Self::Mistake(error) => error.fmt(f),
             Self::Plain(RefusalReason::QueueFull(_)) => f.write_str("as many requests wait as may wait"),

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use sluicegate_core::{ConfigError, StoreError};
+use sluicegate_core::store::{Event, Subject, Undecided};
+use sluicegate_core::{ConfigError, RateLimiter, StoreError};
 
 use crate::admission::builder::LimitsBuilder;
 use crate::admission::shadow::{ShadowCount, Shadows};
@@ -166,6 +167,20 @@ impl Limits {
     pub(crate) fn marks_responses(&self) -> bool {
         let Settings { extensions, style, meters, .. } = &self.0.made.settings;
         *extensions || style.shows() || *meters || self.0.made.refunds
+    }
+
+    /// Tells the store of the first limit what never reaches it otherwise: why it was not asked because of this limit, or
+    /// that a turn was given up.
+    pub(crate) fn notice(&self, limit: Option<usize>, why: Option<Undecided>) {
+        let limits = &self.plan().limits;
+        let Some(store) = limits.iter().find_map(|limit| limit.source.store()) else { return };
+        let known = limit.and_then(|limit| limits[limit].source.known().first());
+        let policy = known.map(RateLimiter::policy);
+        let subject = policy.as_ref().map_or_else(Subject::default, |policy| Subject::of(policy.name()));
+        store.notice(&match why {
+            Some(why) => Event::Undecided(subject, why),
+            None => Event::TurnGivenUp(subject),
+        });
     }
 
     /// Logs that the store gave no answer, at most once a second: an outage must not fill the disk as well.

@@ -83,7 +83,9 @@ impl Shadows {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let is_known = |name: &str| known.iter().any(|policy| policy.name() == name);
         let shadows = known.iter().filter(|policy| policy.is_shadow());
-        let count = |name: &str| all.get(name).map_or_else(|| Counts::default().shown(name), |counts| counts.shown(name));
+        let count = |name: &str| {
+            all.get(name).map_or_else(|| Counts::default().shown(name), |counts| counts.shown(name))
+        };
         let others = all.iter().filter(|(name, _)| !is_known(name)).map(|(name, counts)| counts.shown(name));
         shadows.map(|policy| count(policy.name())).chain(others).collect()
     }

@@ -8,18 +8,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluicegate_core::limiter::Turn;
-use sluicegate_core::store::{DecidedBy, DecisionFuture};
+use sluicegate_core::store::{DecidedBy, DecisionFuture, Undecided};
 use sluicegate_core::{Decision, RateLimiter, StoreError};
 
-use crate::key::RequestView;
 use crate::admission::admitted::Marked;
 use crate::admission::asks::{Asked, Asks};
 use crate::admission::meter::Meter;
 use crate::admission::refused::{Refused, Stop};
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
-use crate::guard::lookup::Lookup;
 use crate::guard::Place;
+use crate::guard::lookup::Lookup;
+use crate::key::RequestView;
 use crate::limits::door::{Answer, Entry};
 use crate::limits::walk::{Finding, Found, Next, Walk};
 use crate::rate_limit::decided::Decided;
@@ -100,6 +100,7 @@ impl Way {
                 }
                 Step::Turn(turn) => {
                     let decision = ready!(Pin::new(turn).poll(cx));
+                    self.step = Step::Limit;
                     // Not before: a client that hangs up while it waits has spent nothing.
                     self.try_out(limits);
                     Some(Ok(self.pass(limits, decision)))
@@ -114,8 +115,11 @@ impl Way {
     fn enter(&mut self, entry: Entry, through: Through<'_>, place: &mut Place) -> Option<End> {
         match entry {
             Entry::ToTheLimits => self.go_on(through, place),
-            Entry::PastTheLimits => Some(Ok(uncounted(through.0))),
-            Entry::Refused => Some(refuse(through.0, Stop::Plain(RefusalReason::Blocked))),
+            Entry::PastTheLimits => {
+                through.0.notice(None, Some(Undecided::Exempt));
+                Some(Ok(uncounted(through.0)))
+            }
+            Entry::Refused => Some(refuse(through.0, None, Stop::Plain(RefusalReason::Blocked))),
             Entry::Asking(answer) => {
                 self.step = Step::Exemption(Lookup::new(answer));
                 None
@@ -150,11 +154,15 @@ impl Way {
             Finding::Asks { which, key, cost } => {
                 let is_shadow = limits.plan().limits[limit].is_shadow(Some(&which));
                 let asked = Asked { limit, which, key, cost };
-                if is_shadow { self.tried.push(asked) } else { self.asks.push(asked) }
+                if is_shadow {
+                    self.tried.push(asked)
+                } else {
+                    self.asks.push(asked)
+                }
                 None
             }
             Finding::Nothing(_) => None,
-            Finding::Refuses(no_ask) => Some(refused(limits, no_ask.into())),
+            Finding::Refuses(no_ask) => Some(refused(limits, Some(limit), no_ask.into())),
         }
     }
 
@@ -167,7 +175,7 @@ impl Way {
             }));
         }
         if let Err(error) = self.asks.check(limits.plan()) {
-            return Some(refuse(limits, Stop::Mistake(error)));
+            return Some(refuse(limits, None, Stop::Mistake(error)));
         }
         let deciding = self.asks.decide(limits.plan(), None);
         if !limits.marks_responses()
@@ -200,7 +208,7 @@ impl Way {
                 let denies = self.asks.denies_in_an_outage(limits.plan());
                 limits.report_outage(&error, denies);
                 return Some(match denies {
-                    true => refuse(limits, Stop::Outage(error)),
+                    true => refuse(limits, None, Stop::Outage(error)),
                     false => Ok(uncounted(limits)),
                 });
             }
@@ -209,15 +217,13 @@ impl Way {
             // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
             return Some(match decision.is_allowed() {
                 true => Ok(uncounted(limits)),
-                false => refuse(limits, Stop::Plain(RefusalReason::Outage(None))),
+                false => refuse(limits, None, Stop::Plain(RefusalReason::Outage(None))),
             });
         }
         if !decision.is_allowed() {
             return match self.asks.turn_left(limits.plan(), &decision) {
-                Some(turn) => {
-                    self.wait(limits, turn, decision.retry_after().unwrap_or_default(), place)
-                }
-                None => Some(refuse(limits, Stop::Decided(self.asks.label(limits, decision)))),
+                Some(turn) => self.wait(limits, turn, decision.retry_after().unwrap_or_default(), place),
+                None => Some(refuse(limits, None, Stop::Decided(self.asks.label(limits, decision)))),
             };
         }
         let delay = decision.delay();
@@ -229,20 +235,15 @@ impl Way {
         self.wait(limits, turn, delay, place)
     }
 
-    fn wait(
-        &mut self,
-        limits: &Limits,
-        turn: Turn,
-        delay: Duration,
-        place: &mut Place,
-    ) -> Option<End> {
+    fn wait(&mut self, limits: &Limits, turn: Turn, delay: Duration, place: &mut Place) -> Option<End> {
         if limits.waits().queue.enter(place) {
             self.step = Step::Turn(turn);
             return None;
         }
         // A turn that is dropped is given back.
         drop(turn);
-        Some(refuse(limits, Stop::Plain(RefusalReason::QueueFull(delay))))
+        let first = self.asks.iter().next().map(|asked| asked.limit);
+        Some(refuse(limits, first, Stop::Plain(RefusalReason::QueueFull(delay))))
     }
 
     /// On to the inner service. Limits that show nothing do not even hold on to what was decided.
@@ -282,13 +283,49 @@ fn uncounted(limits: &Limits) -> Option<Box<Marked>> {
     limits.settings().meters.then(|| Box::new(Marked::of_nothing(limits)))
 }
 
-fn refuse(limits: &Limits, stop: Stop) -> End {
-    Err(refused(limits, stop))
+/// Not on; because of this limit, if it is one.
+fn refuse(limits: &Limits, limit: Option<usize>, stop: Stop) -> End {
+    Err(refused(limits, limit, stop))
 }
 
-fn refused(limits: &Limits, stop: Stop) -> Box<Refused> {
+fn refused(limits: &Limits, limit: Option<usize>, stop: Stop) -> Box<Refused> {
     if let Stop::Mistake(error) = &stop {
         limits.report_mistake(error);
     }
+    if let Some(why) = stop.undecided() {
+        limits.notice(limit, Some(why));
+    }
     Box::new(Refused::new(limits, stop))
+}
+
+/// A request that has to wait, and the limits that it began with.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "only the guard has one")]
+pub struct Waiting {
+    limits: Limits,
+    way: Way,
+}
+
+impl Waiting {
+    pub(crate) fn new(limits: Limits, way: Way) -> Self {
+        Self { limits, way }
+    }
+
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: RequestView<'_>,
+        place: &mut Place,
+    ) -> Poll<End> {
+        self.way.poll(cx, (&self.limits, request), place)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Step::Turn(_) = self.way.step {
+            let first = self.way.asks.iter().next().map(|asked| asked.limit);
+            self.limits.notice(first, None);
+        }
+    }
 }

@@ -32,7 +32,6 @@
 
 mod future;
 mod gate;
-pub(crate) mod inner;
 pub(crate) mod lookup;
 pub(crate) mod once;
 pub(crate) mod queue;

@@ -129,7 +129,9 @@ impl OpenPolicies {
             let name = limiter.policy().name().to_owned();
             return Err(ConfigError::new(
                 ConfigErrorKind::Layer,
-                format!("the limiter {name:?} that was chosen for a request is on another store than its limit: open it on that one"),
+                format!(
+                    "the limiter {name:?} that was chosen for a request is on another store than its limit: open it on that one"
+                ),
             ));
         }
         self.with_accounts(limiter)

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::Pin;
 
-
 use crate::key::RequestView;
 use crate::limits::predicate::Predicate;
 

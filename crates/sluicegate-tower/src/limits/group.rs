@@ -197,7 +197,10 @@ impl From<RateLimiter> for Group {
 
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group").field("choose", &self.choose).field("members", &self.members).finish_non_exhaustive()
+        f.debug_struct("Group")
+            .field("choose", &self.choose)
+            .field("members", &self.members)
+            .finish_non_exhaustive()
     }
 }
 

@@ -6,12 +6,12 @@ use std::task::{Context, Poll, ready};
 use http::StatusCode;
 use sluicegate_core::{ConfigError, Key};
 
-use crate::guard::lookup::{Lookup, Waits};
 use crate::guard::Place;
+use crate::guard::lookup::{Lookup, Waits};
+use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::limits::group::{Plan, What};
 use crate::limits::limit::Limit;
-use crate::key::missing::Keyed;
 use crate::limits::source::{Pick, Picking, Which};
 use crate::respond::refusal::RefusalReason;
 
@@ -63,6 +63,7 @@ pub(crate) enum WhyNot {
 #[derive(Debug)]
 pub(crate) enum NoAsk {
     Key(MissingKey, StatusCode),
+    Tier(StatusCode),
     Mistake(ConfigError),
     /// It had to be looked up, and did not come.
     Late(RefusalReason<'static>),
@@ -140,17 +141,20 @@ impl Walk {
 
     /// With the limiter, on to the key.
     #[inline]
-    fn picked(&mut self, (index, limit): (usize, &Limit), pick: Pick, cost: u64, request: RequestView<'_>) -> Next {
+    fn picked(
+        &mut self,
+        (index, limit): (usize, &Limit),
+        pick: Pick,
+        cost: u64,
+        request: RequestView<'_>,
+    ) -> Next {
         let finding = match pick {
             Pick::Limiter(which) => match limit.key.extract(request).now() {
                 Ok(key) => with_key(limit, which, cost, key),
                 Err(pending) => return self.wait(Pending::Key(index, Lookup::new(pending), which, cost)),
             },
             Pick::Unlimited => Finding::Nothing(WhyNot::Unlimited),
-            Pick::Refused(status) => {
-                let missing = MissingKey::new("the request is in no known tier");
-                refusing(limit, None, NoAsk::Key(missing, status))
-            }
+            Pick::Refused(status) => refusing(limit, None, NoAsk::Tier(status)),
             Pick::Mistake(error) => refusing(limit, None, NoAsk::Mistake(error)),
         };
         found(index, finding)

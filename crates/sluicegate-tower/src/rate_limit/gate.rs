@@ -5,20 +5,11 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::way::Way;
+use crate::admission::way::{Waiting, Way};
 use crate::guard::{Gate, Next, Place, Step, sealed};
-use crate::key::RequestView;
 use crate::limits::Limits;
 use crate::rate_limit::layer::RateLimitLayer;
 use crate::respond::refusal::Respond;
-
-/// A request that has to wait, and the limits that it began with.
-#[derive(Debug)]
-#[expect(unnameable_types, reason = "only the guard has one")]
-pub struct Waiting {
-    limits: Limits,
-    way: Way,
-}
 
 impl<R> sealed::Sealed for RateLimitLayer<R> {}
 
@@ -38,7 +29,7 @@ where
         match way.begin((&limits, request.into()), place) {
             Some(Ok(marked)) => Step::Go(Admitted::new(marked)),
             Some(Err(refused)) => Step::Refuse(Ok(refused.respond(request, self.respond()))),
-            None => Step::Wait(Box::new(Waiting { limits: Limits::clone(&limits), way })),
+            None => Step::Wait(Box::new(Waiting::new(Limits::clone(&limits), way))),
         }
     }
 
@@ -49,8 +40,7 @@ where
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
-        let Waiting { limits, way } = &mut **wait;
-        way.poll(cx, (limits, RequestView::from(request)), place).map(|end| match end {
+        wait.poll(cx, request.into(), place).map(|end| match end {
             Ok(marked) => Step::Go(Admitted::new(marked)),
             Err(refused) => Step::Refuse(Ok(refused.respond(request, self.respond()))),
         })

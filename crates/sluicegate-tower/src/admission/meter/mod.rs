@@ -231,8 +231,6 @@ fn take_note(accounts: &[(Arc<Account>, u64)], policies: &[Arc<Policy>], decisio
 impl fmt::Debug for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let accounts = self.accounts().iter();
-        f.debug_map()
-            .entries(accounts.map(|account| (account.policy.name(), account.spent())))
-            .finish()
+        f.debug_map().entries(accounts.map(|account| (account.policy.name(), account.spent()))).finish()
     }
 }
