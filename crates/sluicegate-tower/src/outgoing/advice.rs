@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{AGE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
-use sfv::{BareItem, List, ListEntry, Parser};
 
 use crate::respond::headers::RATELIMIT;
+use crate::respond::headers::list::{members, one_line};
 
 /// What was there before the draft, and in its early versions: what remains, and until when.
 const EARLIER: [(HeaderName, HeaderName); 3] = [
@@ -59,26 +59,11 @@ fn retry_after(value: &HeaderValue, now: Duration) -> Option<Duration> {
 /// What the field of the draft says, if it can be read: the longest wait of all quotas of which nothing is left. A field
 /// that is not quite right, or very long, is ignored as a whole.
 fn ratelimit(headers: &HeaderMap) -> Option<Option<Duration>> {
-    let mut text = Vec::new();
-    for line in headers.get_all(RATELIMIT) {
-        if !text.is_empty() {
-            text.extend_from_slice(b", ");
-        }
-        text.extend_from_slice(line.as_bytes());
-        if text.len() > MAX_FIELD {
-            return None;
-        }
-    }
-    let list: List = Parser::new(&text).parse().ok().filter(|list: &List| !list.is_empty())?;
+    let line = one_line(headers.get_all(RATELIMIT).iter()).filter(|line| line.len() <= MAX_FIELD)?;
+    let quotas = members(&line).filter(|quotas| !quotas.is_empty())?;
     let mut longest = None;
-    for entry in list {
-        let ListEntry::Item(item) = entry else { return None };
-        let BareItem::String(_) = item.bare_item else { return None };
-        let number = |name: &str| match item.params.get(name) {
-            None => Ok(None),
-            Some(BareItem::Integer(number)) => u64::try_from(i64::from(*number)).map(Some).map_err(drop),
-            Some(_) => Err(()),
-        };
+    for quota in quotas {
+        let number = |name| quota.parameter(name).map(str::parse::<u64>).transpose();
         let (Ok(Some(remaining)), Ok(seconds)) = (number("r"), number("t")) else { return None };
         if remaining == 0 {
             longest = longest.max(seconds.map(Duration::from_secs));

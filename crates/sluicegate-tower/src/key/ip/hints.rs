@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 
-use super::X_FORWARDED_FOR;
+pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Requests that are looked at. A proxy in front is seen in the first one; to look at all of them would cost each of them
 /// its part for nothing.

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use super::client::ClientIp;
+use super::networks::Networks;
+use super::peer::PeerIp;
 use super::walk::End;
-use super::{ClientIp, Networks, PeerIp};
-
 use crate::key::RequestView;
 
 impl ClientIp {

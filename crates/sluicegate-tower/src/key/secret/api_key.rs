@@ -5,7 +5,7 @@ use std::fmt;
 use http::header::HeaderName;
 use sluicegate_core::{ConfigError, Key};
 
-use super::{Digest, one_of, only};
+use super::digest::{Digest, TOKEN, one_of, only};
 use crate::key::text::header_name;
 use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
@@ -40,7 +40,7 @@ impl ApiKey {
     /// # Errors
     /// When `name` cannot be the name of a header.
     pub fn header(name: &str) -> Result<Self, ConfigError> {
-        Ok(Self { name: header_name(name)?, digest: Digest::of(super::TOKEN, "") })
+        Ok(Self { name: header_name(name)?, digest: Digest::of(TOKEN, "") })
     }
 
     /// The bucket of an API key: to peek at it or to reset it. The same as that of a [`Bearer`](super::Bearer) token.

@@ -5,7 +5,7 @@ use std::fmt;
 use http::header::AUTHORIZATION;
 use sluicegate_core::Key;
 
-use super::{Digest, one_of, only};
+use super::digest::{Digest, TOKEN, one_of, only};
 use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
 /// One bucket per bearer token in `Authorization` (RFC 6750), whatever is in it.
@@ -20,7 +20,7 @@ pub struct Bearer {
 impl Bearer {
     /// The token in `Authorization: Bearer …`.
     pub fn new() -> Self {
-        Self { digest: Digest::of(super::TOKEN, "") }
+        Self { digest: Digest::of(TOKEN, "") }
     }
 
     /// The bucket of a token: to peek at it or to reset it. The same as that of an [`ApiKey`](super::ApiKey).

@@ -8,7 +8,7 @@ use http::header::COOKIE;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
-use super::{Digest, one_of};
+use super::digest::{Digest, one_of};
 use crate::key::text::hex;
 use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 

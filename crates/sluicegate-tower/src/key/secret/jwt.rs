@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
-use super::{Digest, MAX_LENGTH, bearer};
+use super::bearer;
+use super::digest::Digest;
+use crate::key::text::MAX_LENGTH;
 use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 
 /// Nothing is decoded of a longer token.

@@ -3,65 +3,12 @@
 mod api_key;
 mod bearer;
 mod cookie;
+mod digest;
 #[cfg(feature = "jwt")]
 mod jwt;
-
-use std::collections::HashSet;
-
-use http::StatusCode;
-use http::header::{HeaderMap, HeaderName};
-use sluicegate_core::Key;
 
 pub use self::api_key::ApiKey;
 pub use self::bearer::Bearer;
 pub use self::cookie::Cookie;
 #[cfg(feature = "jwt")]
 pub use self::jwt::{BearerJwt, Claims};
-use crate::key::text::{MAX_LENGTH, bounded};
-use crate::key::{MissingKey, RequestView};
-
-/// What API keys and bearer tokens have in common: who may show a secret in either place has one bucket for both.
-const TOKEN: &str = "token";
-
-/// Makes keys of secrets: 128 bits, from which nothing can be read back.
-///
-/// The same for every instance of a service, so that they can share a store.
-#[derive(Clone)]
-struct Digest([u8; 32]);
-
-impl Digest {
-    /// Different for every kind of secret and its name, so that no two of them meet.
-    fn of(kind: &str, name: &str) -> Self {
-        let material = [kind.as_bytes(), b"\0", name.as_bytes()].concat();
-        Self(blake3::derive_key("sluicegate 2026-11-21 credentials as keys", &material))
-    }
-
-    fn key(&self, secret: &[u8]) -> Key {
-        if secret.len() > MAX_LENGTH {
-            return bounded(secret);
-        }
-        blake3::keyed_hash(&self.0, secret).as_bytes()[..16].into()
-    }
-}
-
-/// The value of a header that must not be there with two different values; `None` if it is blank.
-///
-/// Whoever reads such a request next may choose the other one, so that one client would have two buckets, or spend from
-/// somebody else's.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, MissingKey> {
-    let mut lines = headers.get_all(name).iter().map(|line| line.as_bytes().trim_ascii());
-    let Some(first) = lines.next() else { return Ok(None) };
-    if lines.any(|line| line != first) {
-        let reason = format!("the header {name} is there with different values");
-        return Err(MissingKey::new(reason).rejecting(StatusCode::BAD_REQUEST));
-    }
-    Ok(Some(first).filter(|value| !value.is_empty()))
-}
-
-/// Whether a request shows one of these secrets, by its key.
-fn one_of(
-    find: impl Fn(RequestView<'_>) -> Result<Key, MissingKey> + Clone + Send + Sync + 'static,
-    keys: HashSet<Key>,
-) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
-    move |request| find(request).is_ok_and(|key| keys.contains(&key))
-}

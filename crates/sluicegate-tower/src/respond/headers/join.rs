@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName, HeaderValue};
 
-use crate::respond::headers::list::{Member, members};
+use crate::respond::headers::list::{Member, add, members, one_line};
 use crate::respond::headers::{RATELIMIT, RATELIMIT_POLICY};
 
 /// The lines of `RateLimit-Policy` and `RateLimit` that a response has.
@@ -97,23 +97,4 @@ pub(crate) fn expose(headers: &mut HeaderMap, names: &[HeaderName]) {
     {
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, line);
     }
-}
-
-/// All lines of a list field as one; `None` if one of them is not text.
-fn one_line<'a>(lines: impl Iterator<Item = &'a HeaderValue>) -> Option<String> {
-    let mut whole = String::new();
-    for line in lines {
-        match line.to_str().ok()?.trim() {
-            "" => {}
-            line => add(&mut whole, line),
-        }
-    }
-    Some(whole)
-}
-
-fn add(line: &mut String, item: &str) {
-    if !line.is_empty() {
-        line.push_str(", ");
-    }
-    line.push_str(item);
 }

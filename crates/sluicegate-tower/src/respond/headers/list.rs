@@ -1,4 +1,9 @@
 //! Lists of quotas in fields that others have written, read as structured fields (RFC 9651).
+//!
+//! Read here and not by the crate `sfv`, whose maps and macros cost a clean build more than all of this file, and which
+//! writes members anew instead of leaving them as they came. The tests hold both against each other.
+
+use http::HeaderValue;
 
 /// A quota in a list: its name and its parameters.
 #[derive(Debug)]
@@ -15,10 +20,15 @@ impl Member<'_> {
         self.name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) == Some(label)
     }
 
-    /// A parameter that is a whole number; of several with one name the last one counts.
+    /// A parameter that is a whole number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.parameter(name)?.parse().ok()
+    }
+
+    /// A parameter as it was written; of several with one name the last one counts.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let (_, value) = self.parameters.iter().rfind(|(parameter, _)| *parameter == name)?;
-        value.parse().ok()
+        Some(value)
     }
 }
 
@@ -40,6 +50,25 @@ pub(crate) fn members(line: &str) -> Option<Vec<Member<'_>>> {
         }
     }
     Some(members)
+}
+
+/// All lines of a list field as one; `None` if one of them is not text.
+pub(crate) fn one_line<'a>(lines: impl Iterator<Item = &'a HeaderValue>) -> Option<String> {
+    let mut whole = String::new();
+    for line in lines {
+        match line.to_str().ok()?.trim() {
+            "" => {}
+            line => add(&mut whole, line),
+        }
+    }
+    Some(whole)
+}
+
+pub(super) fn add(line: &mut String, item: &str) {
+    if !line.is_empty() {
+        line.push_str(", ");
+    }
+    line.push_str(item);
 }
 
 fn member(text: &str) -> Option<(Member<'_>, &str)> {

@@ -3,7 +3,7 @@
 mod in_flight;
 mod join;
 pub(crate) mod lines;
-mod list;
+pub(crate) mod list;
 pub(crate) mod prepared;
 mod write;
 

@@ -1,0 +1,275 @@
+//! The client's address behind proxies that the operator named: [`ClientIp`].
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{FORWARDED, HeaderName};
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
+
+use super::address::{self, Grouping};
+use super::elements::FromTheRight;
+use super::faults::{Fault, Faults, ForwardedFaults};
+use super::forwarded;
+use super::hints::X_FORWARDED_FOR;
+use super::networks::Networks;
+use super::peer::{NO_PEER, peer};
+use super::walk::{End, Proxies, single, walk};
+use crate::key::text::header_name;
+use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
+
+/// One bucket per client address, behind proxies that are named.
+///
+/// Each proxy appends the address that connected to it to `X-Forwarded-For`, behind whatever the client wrote there. So
+/// the list is read from the right, all its lines together, over the addresses of named proxies, to the first that is
+/// none of them. What is to the left of that is the client's own fiction and is never looked at. A request whose peer is not
+/// a named proxy is the peer's own, whatever its headers say.
+///
+/// Exactly one header is read, for a client can send those that the proxies do not overwrite: set
+/// [`forwarded`](Self::forwarded) or [`header`](Self::header) if yours do not use `X-Forwarded-For`.
+///
+/// An element that is not an address ends the walk, at the last proxy that could be believed: its clients then share that
+/// proxy's bucket, and [`faults`](Self::faults) counts it. At most 32 elements and 2 KiB are looked at. A peer that is none
+/// of the named proxies and sends the header all the same is logged once, if it is among the first 1,000 such requests.
+///
+/// IPv6 clients own whole networks, so their addresses count by prefix, /64 unless set otherwise; an IPv4-mapped address
+/// is the IPv4 address that it is; zones and ports are dropped.
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_tower::ClientIp;
+/// use sluicegate_tower::key::PeerAddr;
+///
+/// let client_ip = ClientIp::behind(["10.0.0.0/8", "2001:db8:1::/48"])?;
+///
+/// let request = |peer: &str| {
+///     let peer = PeerAddr(peer.parse().unwrap());
+///     let request = Request::get("/").extension(peer).header("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.1.2.3");
+///     request.body(()).unwrap()
+/// };
+/// assert_eq!(client_ip.address(&request("10.0.0.9:443")), Some("198.51.100.7".parse()?));
+/// // Whoever does not come through a proxy is taken for what he is.
+/// assert_eq!(client_ip.address(&request("203.0.113.5:50000")), Some("203.0.113.5".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Two widths at once
+/// Who owns a /48 has 65,536 networks of /64. A second, wider limit bounds all of them together:
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::{ClientIp, Limit, RateLimitLayer};
+///
+/// let store = MemoryStore::new();
+/// let client_ip = ClientIp::behind(["10.0.0.0/8"])?;
+/// let narrow = Limit::new(Policy::gcra("address", "10/s").on(&store)?).key(client_ip.clone());
+/// let wide = Limit::new(Policy::gcra("site", "100/s").on(&store)?).key(client_ip.ipv6_prefix(48)?);
+/// let layer = RateLimitLayer::builder(narrow).and(wide).build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientIp {
+    proxies: Proxies,
+    header: HeaderName,
+    syntax: Syntax,
+    on_malformed: OnMalformed,
+    pub(super) grouping: Grouping,
+    faults: Arc<Faults>,
+}
+
+/// How the header is read.
+#[derive(Clone, Copy, Debug)]
+enum Syntax {
+    Addresses,
+    Rfc7239,
+    Single,
+}
+
+/// What happens to a request whose forwarded header, sent by a trusted proxy, cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnMalformed {
+    /// It counts as the request of the last proxy that could be believed.
+    UseHop,
+    /// It is refused with 400.
+    Reject,
+}
+
+impl ClientIp {
+    /// Clients behind proxies in these networks, told by `X-Forwarded-For`.
+    ///
+    /// The networks are text, or anything that prints as a network or an address. Name the proxies and nobody else: whoever
+    /// has an address in one of these networks is believed about the client before him.
+    ///
+    /// # Errors
+    /// For something that is not a network; for none at all; and for one that holds all addresses, which would let each
+    /// client choose its address: see [`insecure_behind_anyone`](Self::insecure_behind_anyone).
+    pub fn behind(proxies: impl IntoIterator<Item = impl fmt::Display>) -> Result<Self, ConfigError> {
+        let networks = Networks::new(proxies)?;
+        if networks.is_empty() {
+            return Err(config_error("no proxies are named: use PeerIp where there are none".into()));
+        }
+        if let Some(everything) = networks.everything() {
+            return Err(config_error(format!(
+                "{everything} would let every client choose its address: name the networks of the proxies, or use \
+                 ClientIp::insecure_behind_anyone()"
+            )));
+        }
+        Ok(Self::new(Proxies::Named(Arc::new(networks))))
+    }
+
+    /// Clients behind so many proxies, whose addresses are not known: the `proxies`-th element from the right.
+    ///
+    /// Only for servers that nobody can reach past the proxies. A request with fewer elements is the peer's own.
+    ///
+    /// # Errors
+    /// For 0 proxies, and for more than 32.
+    pub fn hops(proxies: usize) -> Result<Self, ConfigError> {
+        if (1..=32).contains(&proxies) {
+            return Ok(Self::new(Proxies::Hops(proxies)));
+        }
+        Err(config_error(format!("{proxies} proxies in front: use 1 to 32, or PeerIp where there are none")))
+    }
+
+    /// Believes whoever connects, also over a Unix socket, and every address in the list.
+    ///
+    /// With [`header`](Self::header), for servers that can only be reached through a proxy that overwrites it. With a
+    /// list, the leftmost element counts, which clients choose: they can then have as many buckets as they want.
+    pub fn insecure_behind_anyone() -> Self {
+        Self::new(Proxies::Anyone)
+    }
+
+    fn new(proxies: Proxies) -> Self {
+        Self {
+            proxies,
+            header: X_FORWARDED_FOR,
+            syntax: Syntax::Addresses,
+            on_malformed: OnMalformed::UseHop,
+            grouping: Grouping::DEFAULT,
+            faults: Arc::default(),
+        }
+    }
+
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`.
+    #[must_use]
+    pub fn forwarded(mut self) -> Self {
+        self.header = FORWARDED;
+        self.syntax = Syntax::Rfc7239;
+        self
+    }
+
+    /// Reads a header with a single address instead of `X-Forwarded-For`, such as `cf-connecting-ip` or `x-real-ip`.
+    ///
+    /// The proxy has to overwrite what clients send in it. If it is there twice, it counts as malformed.
+    ///
+    /// # Errors
+    /// When `name` cannot be the name of a header, or is one of those that hold a list.
+    pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
+        let name = header_name(name)?;
+        if name == X_FORWARDED_FOR || name == FORWARDED {
+            return Err(config_error(format!(
+                "{name} holds a list: X-Forwarded-For is read by default, Forwarded after .forwarded()"
+            )));
+        }
+        self.header = name;
+        self.syntax = Syntax::Single;
+        Ok(self)
+    }
+
+    /// What happens when a trusted proxy sends a header that cannot be read. Default: [`OnMalformed::UseHop`].
+    ///
+    /// A missing header is never refused: the proxies' own health checks have none.
+    #[must_use]
+    pub fn on_malformed(mut self, action: OnMalformed) -> Self {
+        self.on_malformed = action;
+        self
+    }
+
+    /// How many bits of an IPv6 address tell clients apart: 1 to 128. Default: 64.
+    ///
+    /// # Errors
+    /// For a prefix of 0, which would put all clients into one bucket, or above 128.
+    pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, ConfigError> {
+        self.grouping = self.grouping.ipv6_prefix(bits)?;
+        Ok(self)
+    }
+
+    /// Takes an address in `64:ff9b::/96` for the IPv4 address inside it. Default: it counts by prefix, as all others.
+    #[must_use]
+    pub fn nat64(mut self) -> Self {
+        self.grouping = self.grouping.nat64();
+        self
+    }
+
+    /// The client's address in canonical form, whole: for handlers, logs and lists.
+    ///
+    /// `None` if the peer is unknown, or if the request is refused for its header. With [`OnMalformed::UseHop`] it is the
+    /// proxy's where the header does not lead to a client; [`within`](Self::within) and [`outside`](Self::outside) tell
+    /// the two apart.
+    pub fn address<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<IpAddr> {
+        let end = self.find(request.into());
+        let ip = end.ip.filter(|_| self.refusal(&end).is_none());
+        ip.map(|ip| self.grouping.address(ip))
+    }
+
+    /// How often the header of a trusted proxy did not lead to a client, since this extractor was made.
+    ///
+    /// Clones count together, each for every key that it was asked for. The first fault of each kind is also logged.
+    pub fn faults(&self) -> ForwardedFaults {
+        self.faults.snapshot()
+    }
+
+    #[inline]
+    pub(super) fn find(&self, request: RequestView<'_>) -> End {
+        let peer = peer(request);
+        if self.proxies.trust(peer) {
+            return self.read(peer, request);
+        }
+        self.faults.strangers.at_a_stranger(request.headers, &self.header);
+        End::at(peer)
+    }
+
+    fn read(&self, peer: Option<IpAddr>, request: RequestView<'_>) -> End {
+        let lines = request.headers.get_all(&self.header).iter();
+        match self.syntax {
+            Syntax::Addresses => walk(peer, &self.proxies, FromTheRight::plain(lines), address::read),
+            Syntax::Rfc7239 => walk(peer, &self.proxies, FromTheRight::quoted(lines), forwarded::read),
+            Syntax::Single => single(peer, lines),
+        }
+    }
+
+    /// Why the request is to be refused, if it is.
+    fn refusal(&self, end: &End) -> Option<&'static str> {
+        let reject = self.on_malformed == OnMalformed::Reject;
+        end.fault.filter(|fault| reject && fault.is_malformed()).map(Fault::describe)
+    }
+}
+
+impl KeyExtractor for ClientIp {
+    #[inline]
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        let end = self.find(request);
+        if let Some(fault) = end.fault {
+            self.faults.count(fault, self.header.as_str());
+            if let Some(reason) = self.refusal(&end) {
+                return MissingKey::new(reason).rejecting(StatusCode::BAD_REQUEST).into();
+            }
+        }
+        match (end.ip, end.fault) {
+            (Some(ip), _) => Extraction::found(self.grouping.key(ip)),
+            // An extractor that believes every peer needs none, and behind a Unix socket there is none.
+            (None, Some(fault)) => Extraction::missing(fault.describe()),
+            (None, None) => MissingKey::mistake(NO_PEER).into(),
+        }
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Address
+    }
+}
+
+fn config_error(message: String) -> ConfigError {
+    ConfigError::new(ConfigErrorKind::Layer, message)
+}
