@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{Policy, RateLimiter, StoreError};
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Decision, Policy, RateLimiter, StoreError};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels};
@@ -23,17 +25,25 @@ fn restricted(commands: &[&str]) -> (Server, RedisStore) {
     (server, store)
 }
 
+/// The same decision, if the store has made it.
+fn by_store(decision: Decision) -> Result<Decision, StoreError> {
+    match decision.decided_by() {
+        DecidedBy::Store => Ok(decision),
+        _ => Err(StoreError::new(StoreErrorKind::Unavailable)),
+    }
+}
+
 /// Everything that a store can be asked, of every algorithm.
 async fn ask_everything(store: &RedisStore) -> Result<(), StoreError> {
     for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
         let policy = Policy::builder(format!("policy-{index}"), algorithm, "3/s").build().unwrap();
         let limiter = RateLimiter::new(store, policy).unwrap();
         for _ in 0..4 {
-            limiter.check("ada").await?;
+            by_store(limiter.check("ada").await?)?;
         }
-        limiter.reserve("ada", 1, Duration::from_secs(9)).await?;
-        limiter.reserve("ada", 1, Duration::from_secs(9)).await?;
-        limiter.peek("ada").await?;
+        by_store(limiter.reserve("ada", 1, Duration::from_secs(9)).await?)?;
+        by_store(limiter.reserve("ada", 1, Duration::from_secs(9)).await?)?;
+        by_store(limiter.peek("ada").await?)?;
         limiter.charge("ada", 2).await?;
         limiter.refund("ada", 1).await?;
         limiter.reset("ada").await?;

@@ -20,7 +20,7 @@ async fn recovers(limiter: &RateLimiter, keys: u64) {
     loop {
         let mut last = None;
         for key in 0..keys {
-            last = limiter.check(key).await.err().or(last);
+            last = limiter.charge(key, 1).await.err().or(last);
         }
         let Some(error) = last else { return };
         assert!(Instant::now() < deadline, "not within 30 seconds: {error:?}");
@@ -65,14 +65,14 @@ async fn a_promoted_replica_takes_over_from_a_hanging_primary_while_the_others_g
     hanging.signal("STOP");
     let (mut hang, mut go_on) = (Vec::new(), Vec::new());
     for key in 0..30_u64 {
-        if limiter.check(key).await.is_ok() { go_on.push(key) } else { hang.push(key) }
+        if limiter.charge(key, 1).await.is_ok() { go_on.push(key) } else { hang.push(key) }
     }
     assert!(!hang.is_empty() && !go_on.is_empty(), "{hang:?} {go_on:?}");
     let deadline = Instant::now() + Duration::from_secs(30);
-    while let Err(error) = limiter.check(hang[0]).await {
+    while let Err(error) = limiter.charge(hang[0], 1).await {
         assert!(Instant::now() < deadline, "not within 30 seconds: {error:?}");
         for key in &go_on {
-            limiter.check(*key).await.expect("the other nodes are well");
+            limiter.charge(*key, 1).await.expect("the other nodes are well");
         }
     }
     hanging.signal("CONT");

@@ -54,7 +54,7 @@ async fn a_pool_that_has_no_connection_left_costs_the_deadline() {
     let limiter = Policy::gcra("login", "9/day").on(&store).unwrap();
     assert!(limiter.check("ada").await.unwrap().is_allowed());
     let taken = pool.get().await.unwrap();
-    let error = limiter.check("ada").await.expect_err("the only connection is in use");
+    let error = limiter.charge("ada", 1).await.expect_err("the only connection is in use");
     assert_eq!(error.kind(), StoreErrorKind::Timeout);
     drop(taken);
     assert!(limiter.check("ada").await.unwrap().is_allowed());

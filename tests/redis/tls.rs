@@ -75,7 +75,7 @@ async fn a_server_whose_ca_is_not_known_is_never_used() {
         let limiter = Policy::gcra("login", "1/day").on(&store).unwrap();
         let absent = store.connected(Duration::from_millis(500)).await.expect_err("nobody vouches for it");
         assert_eq!(absent.kind(), StoreErrorKind::Unavailable);
-        let refused = limiter.check("ada").await.expect_err("there is no connection");
+        let refused = limiter.charge("ada", 1).await.expect_err("there is no connection");
         assert_eq!(refused.kind(), StoreErrorKind::Unavailable);
     }
 }

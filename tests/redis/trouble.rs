@@ -30,7 +30,7 @@ fn limiter(store: &RedisStore) -> RateLimiter {
 async fn recovers(limiter: &RateLimiter) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        match limiter.check("recovers").await {
+        match limiter.charge("recovers", 1).await {
             Ok(_) => return,
             Err(error) => assert!(Instant::now() < deadline, "not within 20 seconds: {error:?}"),
         }
@@ -38,11 +38,11 @@ async fn recovers(limiter: &RateLimiter) {
     }
 }
 
-/// Asks until the store has noticed.
+/// Reports until the store has noticed: a report that is not answered is an error, whatever the policy says of an outage.
 async fn notices(limiter: &RateLimiter) -> StoreErrorKind {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        if let Err(error) = limiter.check("notices").await {
+        if let Err(error) = limiter.charge("notices", 1).await {
             return error.kind();
         }
         assert!(Instant::now() < deadline, "not within 20 seconds");
@@ -113,7 +113,7 @@ async fn without_a_connection_a_request_fails_before_it_waits() {
     let server = Server::reserve(&[]);
     let limiter = limiter(&store(&server.url()));
     for _ in 0..100 {
-        assert_eq!(at_once(limiter.check("ada")), Some(StoreErrorKind::Unavailable));
+        assert_eq!(at_once(limiter.charge("ada", 1)), Some(StoreErrorKind::Unavailable));
     }
 }
 
@@ -125,15 +125,15 @@ async fn a_hanging_server_costs_the_deadline_and_then_nothing() {
     assert!(limiter.check("ada").await.unwrap().is_allowed());
     server.signal("STOP");
     let asked = Instant::now();
-    let error = limiter.check("ada").await.expect_err("the server hangs");
+    let error = limiter.charge("ada", 1).await.expect_err("the server hangs");
     assert_eq!(error.kind(), StoreErrorKind::Timeout);
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     // Some timeouts later the connection is given up; from then on nobody waits for it.
     while store.is_connected() {
-        let error = limiter.check("ada").await.expect_err("the server hangs");
+        let error = limiter.charge("ada", 1).await.expect_err("the server hangs");
         assert!(asked.elapsed() < Duration::from_secs(20), "{error:?}");
     }
-    assert_eq!(at_once(limiter.check("ada")), Some(StoreErrorKind::Unavailable));
+    assert_eq!(at_once(limiter.charge("ada", 1)), Some(StoreErrorKind::Unavailable));
     server.signal("CONT");
     recovers(&limiter).await;
 }
@@ -173,7 +173,7 @@ async fn a_full_server_refuses_and_recovers_when_there_is_room() {
     let server = Server::start();
     let limiter = limiter(&connected(&server.url()).await);
     server.run::<()>("CONFIG SET maxmemory 1");
-    let error = limiter.check("ada").await.expect_err("there is no room");
+    let error = limiter.charge("ada", 1).await.expect_err("there is no room");
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     server.run::<()>("CONFIG SET maxmemory 0");
     recovers(&limiter).await;

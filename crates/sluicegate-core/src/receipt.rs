@@ -79,7 +79,6 @@ impl Receipt {
     }
 
     /// The same receipt, for a call that goes on; never for a second one.
-    #[cfg(feature = "resilient")]
     pub(crate) fn copied(&self) -> Self {
         Self { costs: self.costs.clone(), traces: self.traces.clone(), ..*self }
     }

@@ -223,7 +223,7 @@ pub mod store {
         Ask, Balance, DecidedBy, DecisionFuture, Event, Judged, Limiters, Listener, Listeners, Mode,
         PreparedPolicy, QuotaStatus, Registry, Store, Subject, Trace, Undecided, judge,
     };
-    pub use sluicegate_core::wrap::{Within, Wrap};
+    pub use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 }
 
 /// The Redis store's settings: servers, deadline, TLS, pools, names of keys.

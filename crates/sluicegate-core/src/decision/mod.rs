@@ -24,12 +24,13 @@ pub enum Outcome {
 }
 
 /// Who made a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DecidedBy {
     /// The store that keeps the state.
     Store,
-    /// This process alone, with its share of the quotas, for the store could not be reached.
+    /// This process alone, with its share of the quotas, for the store could not be reached; or not that part of it which keeps
+    /// one of the keys, and the store decided the rest.
     Fallback,
     /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of rest.
     Outage,
@@ -48,8 +49,7 @@ pub struct Decision {
     by: DecidedBy,
     /// A bit per ask whose receipt was not taken; none in a clone.
     receipts: u16,
-    /// One per quota, or none.
-    traces: Option<Box<SmallVec<[Trace; 1]>>>,
+    details: Option<Box<Details>>,
     at_us: u64,
     delay_us: u64,
     quotas: Quotas,
@@ -58,9 +58,20 @@ pub struct Decision {
 /// Four quotas fit without an allocation; a request with more of them costs one.
 type Quotas = SmallVec<[QuotaStatus; 4]>;
 
+/// What a decision is given back by, beside the numbers.
+#[derive(Debug, Default)]
+struct Details {
+    /// One per quota, or none.
+    traces: SmallVec<[Trace; 1]>,
+    /// A bit for each ask of which there is none although there are others.
+    untraced: u16,
+    /// A bit for each ask that the fallback decided beside the store, and when that was by its clock.
+    fallback: Option<(u16, u64)>,
+}
+
 impl Clone for Decision {
     fn clone(&self) -> Self {
-        Self { receipts: 0, traces: None, quotas: self.quotas.clone(), ..*self }
+        Self { receipts: 0, details: None, quotas: self.quotas.clone(), ..*self }
     }
 }
 
@@ -72,7 +83,7 @@ impl Decision {
         let outcome = quotas.iter().map(outcome).max().unwrap_or(Outcome::Allowed);
         let deciding = deciding(outcome, &quotas);
         let (by, receipts) = (DecidedBy::Store, u16::MAX);
-        Self { outcome, deciding, by, receipts, traces: None, at_us, delay_us, quotas }
+        Self { outcome, deciding, by, receipts, details: None, at_us, delay_us, quotas }
     }
 
     /// A decision over a single quota, without a loop.
@@ -81,13 +92,13 @@ impl Decision {
         let mut quotas = SmallVec::new();
         quotas.push(status);
         let (outcome, by, receipts) = (outcome(&status), DecidedBy::Store, u16::MAX);
-        Self { outcome, deciding: 0, by, receipts, traces: None, at_us, delay_us: 0, quotas }
+        Self { outcome, deciding: 0, by, receipts, details: None, at_us, delay_us: 0, quotas }
     }
 
     /// The same, with what each quota's bucket was like before: one trace per quota. For authors of stores.
     #[must_use]
     pub fn with_traces(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
-        self.traces = Some(Box::new(traces.into_iter().collect()));
+        self.details.get_or_insert_default().traces = traces.into_iter().collect();
         self
     }
 
@@ -108,10 +119,18 @@ impl Decision {
         if own().all(|(_, status)| status.spent == 0) {
             return None;
         }
-        let traces = self.traces.as_deref().map_or(&[][..], |traces| traces);
+        let bit = receipt_bit(ask);
+        let details = self.details.as_deref();
+        let traced = details.filter(|details| details.untraced & bit == 0);
+        let traces = traced.map_or(&[][..], |details| &details.traces);
+        let (by, at_us) = match details.and_then(|details| details.fallback) {
+            Some((asks, at_us)) if asks & bit != 0 => (DecidedBy::Fallback, at_us),
+            Some(_) => (DecidedBy::Store, self.spent_us()),
+            None => (self.by, self.spent_us()),
+        };
         Some(Receipt::new(
-            self.by,
-            self.spent_us(),
+            by,
+            at_us,
             own().map(|(_, status)| status.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
         ))
@@ -149,6 +168,36 @@ impl Decision {
             status.policy = places.get(status.policy_index()).copied().unwrap_or(status.policy);
         }
         self
+    }
+
+    /// Decisions about different asks of one request as one, each with the places of its asks; none of none. Its time is the
+    /// store's, if the store decided any of them.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn joined(pieces: impl IntoIterator<Item = (Self, SmallVec<[u8; 4]>)>) -> Option<Self> {
+        let pieces: SmallVec<[Self; 2]> =
+            pieces.into_iter().map(|(decision, places)| decision.of_asks(&places)).collect();
+        let by = pieces.iter().map(|piece| piece.by).max()?;
+        let of = |by| pieces.iter().filter(move |piece| piece.by == by);
+        let spent_us = |by| of(by).map(Self::spent_us).max();
+        let delay_us = pieces.iter().map(|piece| crate::clock::micros(piece.delay())).max().unwrap_or(0);
+        let at_us = spent_us(DecidedBy::Store).or_else(|| spent_us(by))?.saturating_sub(delay_us);
+        let bits = |piece: &Self| {
+            piece.quotas.iter().fold(0, |bits, status| bits | receipt_bit(status.policy_index()))
+        };
+        let fallback = of(DecidedBy::Fallback).fold(0, |all, piece| all | bits(piece));
+        let fallback = spent_us(DecidedBy::Fallback).map(|fallback_us| (fallback, fallback_us));
+        let (mut lines, mut untraced) = (SmallVec::<[(QuotaStatus, Trace); 4]>::new(), 0);
+        for piece in &pieces {
+            let traces = piece.details.as_deref().map_or(&[][..], |details| &details.traces);
+            untraced |= if traces.is_empty() { bits(piece) } else { 0 };
+            let traces = traces.iter().copied().chain(std::iter::repeat(Trace::default()));
+            lines.extend(piece.quotas.iter().copied().zip(traces));
+        }
+        lines.sort_by_key(|(status, _)| (status.policy_index(), status.quota_index()));
+        let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
+        let traces = lines.into_iter().map(|(_, trace)| trace).collect();
+        joined.details = Some(Box::new(Details { traces, untraced, fallback }));
+        Some(joined)
     }
 
     /// This decision, of its first `count` asks, of which there is at least one: where the others were about the same

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use smallvec::SmallVec;
 
 pub use self::together::Change;
 #[cfg(feature = "tokio")]
@@ -25,7 +26,7 @@ use crate::key::AsKey;
 use crate::policy::{OnExceeded, Policy};
 pub use crate::receipt::Receipt;
 pub use crate::store::Limiters;
-use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, Store};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, Store, in_outage};
 
 /// A policy on a store: what services ask before they do something.
 ///
@@ -127,7 +128,7 @@ impl RateLimiter {
     pub fn check_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.with_opened(|opened| {
             let mode = spending_mode(opened.policy().on_exceeded());
-            key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode)]))
+            key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, mode)]))
         })
     }
 
@@ -180,14 +181,17 @@ impl RateLimiter {
 
     fn ask_of(&self, receipt: &Receipt, key: impl AsKey, cost: u64, mode: Mode) -> DecisionFuture {
         self.with_opened(|opened| {
-            key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode).of(receipt)]))
+            key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, mode).of(receipt)]))
         })
     }
 
     fn ask(&self, key: impl AsKey, cost: u64, mode: Mode) -> DecisionFuture {
-        self.with_opened(|opened| {
-            key.with_key(|key| self.0.store.decide(&[Ask::new(opened, key, cost, mode)]))
-        })
+        self.with_opened(|opened| key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, mode)])))
+    }
+
+    #[inline]
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        decide(&*self.0.store, asks)
     }
 
     #[inline]
@@ -218,6 +222,25 @@ impl Current<'_> {
             Self::Replaced(guard) => guard,
         }
     }
+}
+
+/// Asks a store. One that gives no answer is read in the same way whoever has asked: its policies say what an outage means.
+#[inline]
+fn decide(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
+    let answer = store.decide(asks);
+    match answer.known() {
+        Some(Ok(_)) => answer,
+        _ if asks.iter().any(|ask| !ask.mode().asks()) => answer,
+        _ => or_by_policy(answer, asks),
+    }
+}
+
+fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
+    let policies = asks.iter().map(|ask| (Arc::clone(ask.policy().policy()), ask.mode()));
+    let policies: SmallVec<[(Arc<Policy>, Mode); 2]> = policies.collect();
+    answer.map(move |result| {
+        result.or_else(|error| in_outage(policies.iter().map(|(policy, mode)| (&**policy, *mode)), error))
+    })
 }
 
 #[inline]

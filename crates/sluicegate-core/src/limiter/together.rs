@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{RateLimiter, spending_mode};
+use super::{RateLimiter, decide, spending_mode};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::receipt::Receipt;
@@ -42,7 +42,7 @@ impl RateLimiter {
             // Almost always it is one limiter; it needs no lists.
             return limiter.with_opened(|opened| {
                 let mode = mode.unwrap_or_else(|| spending_mode(opened.policy().on_exceeded()));
-                limiter.0.store.decide(&[Ask::new(opened, key.as_ref(), cost, mode)])
+                limiter.decide(&[Ask::new(opened, key.as_ref(), cost, mode)])
             });
         };
         let asks: SmallVec<[_; 4]> = [first, second]
@@ -62,7 +62,7 @@ impl RateLimiter {
                 Ask::new(opened, key.as_ref(), *cost, mode)
             })
             .collect();
-        store.decide(&asks)
+        decide(store, &asks)
     }
 
     /// Charges and refunds under several limiters of one store, together in one call.
@@ -95,7 +95,7 @@ impl RateLimiter {
                 }
             })
             .collect();
-        let verdict = store.decide(&asks);
+        let verdict = decide(store, &asks);
         drop(asks);
         for (.., change, cost) in &mut changes {
             if let Change::Refund(receipt, _) = change {
@@ -122,7 +122,7 @@ impl RateLimiter {
             })
             .collect();
         match store_of(turns.iter().map(|(_, limiter, ..)| *limiter)) {
-            Ok(store) => store.decide(&asks),
+            Ok(store) => decide(store, &asks),
             Err(error) => DecisionFuture::ready(Err(error)),
         }
     }

@@ -2,19 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-use super::breaker::Breaker;
-use super::debts::Debts;
+use super::deadline::Deadline;
+use super::fallback::Fallback;
+use super::parts::Parts;
 use super::settings::BreakerSettings;
+use super::settle::Settlement;
 use super::status::Counts;
-use super::{Front, PARTS, Resilient, State};
+use super::{Front, Resilient, State};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::limiter::Limiters;
 use crate::memory::MemoryStore;
 use crate::store::Store;
+use crate::wrap::Within;
 
 /// Collects the settings of a [`Resilient`] store.
 #[must_use = "a builder does nothing until `build` is called"]
@@ -24,7 +25,7 @@ pub struct ResilientBuilder {
     fallback: MemoryStore,
     deadline: Option<Duration>,
     settings: BreakerSettings,
-    clock: Box<dyn Clock>,
+    clock: Arc<dyn Clock>,
 }
 
 impl ResilientBuilder {
@@ -35,7 +36,7 @@ impl ResilientBuilder {
             fallback: MemoryStore::new(),
             deadline: None,
             settings: BreakerSettings::new(),
-            clock: Box::new(SystemClock::new()),
+            clock: Arc::new(SystemClock::new()),
         }
     }
 
@@ -68,7 +69,7 @@ impl ResilientBuilder {
 
     /// By what clock the breaker pauses. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Box::new(clock);
+        self.clock = Arc::new(clock);
         self
     }
 
@@ -77,35 +78,22 @@ impl ResilientBuilder {
     /// # Errors
     /// [`ConfigErrorKind::Store`] for 0 replicas, a deadline of 0, and settings of the breaker outside of their range.
     pub fn build(self) -> Result<Resilient, ConfigError> {
-        let fail = |problem: &str| Err(ConfigError::new(ConfigErrorKind::Store, problem.to_owned()));
-        if self.replicas == 0 {
-            return fail("a store with 0 replicas: count this instance, so use at least 1");
-        }
-        if self.deadline.is_some_and(|deadline| deadline.is_zero()) {
-            return fail("a store with a deadline of 0: no call could keep it");
-        }
-        self.settings.check()?;
-        Ok(self.into_store())
-    }
-
-    pub(super) fn into_store(self) -> Resilient {
         let Self { store, replicas, fallback, deadline, settings, clock } = self;
-        Resilient(Arc::new(Front(Arc::new(State {
-            limiters: Limiters::default(),
-            store,
-            fallback: fallback.into(),
-            replicas,
+        if replicas == 0 {
+            let problem = "a store with 0 replicas: count this instance, so use at least 1";
+            return Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        }
+        let deadline = Deadline::new(deadline)?;
+        settings.check()?;
+        Ok(Resilient(Arc::new(Front(Arc::new(State {
+            within: Within::new(store),
             deadline,
-            settings,
-            breakers: (0..PARTS).map(|_| Breaker::new()).collect(),
-            clock,
+            parts: Arc::new(Parts::new(settings, Arc::clone(&clock))),
+            fallback: Fallback::new(fallback.into(), replicas),
+            settlement: Settlement::default(),
             counts: Counts::default(),
-            debts: Debts::default(),
-            is_settling: AtomicBool::new(false),
-            held: AtomicUsize::new(0),
-            reports: AtomicUsize::new(0),
-            settles_from_us: AtomicU64::new(0),
-        }))))
+            clock,
+        })))))
     }
 }
 

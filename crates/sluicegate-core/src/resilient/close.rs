@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -88,9 +87,7 @@ impl State {
             if let Some(settling) = self.settling() {
                 unanswered += settling.run(Some(until)).await;
             }
-            // Relaxed: what is seen a moment late is seen in the next round.
-            let under_way = self.held.load(Ordering::Relaxed) + self.reports.load(Ordering::Relaxed);
-            let left = self.debts.owed() + under_way;
+            let left = self.fallback.debts.owed() + self.settlement.under_way();
             let now = Instant::now();
             if left == 0 || now >= until {
                 return left + unanswered;

@@ -1,85 +1,90 @@
 //! What is decided while the store cannot be asked: by its policies' [`OnOutage`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Prepared, State};
-use crate::clock::micros;
-use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
-use crate::error::StoreError;
-use crate::policy::OnOutage;
-use crate::store::{Ask, Mode, judge};
+use super::debts::Debts;
+use crate::algorithm::Inherit;
+use crate::decision::{DecidedBy, Decision, Outcome};
+use crate::error::{ConfigError, StoreError};
+use crate::policy::{OnOutage, Policy};
+use crate::store::{Ask, Mode, PreparedPolicy, Store, assumed};
+use crate::wrap::Within;
 
-/// The shortest wait that a request is told that is refused because the store cannot be reached.
-const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+/// A policy's share, opened on the fallback, if it decides by itself in an outage.
+pub(super) struct Share(Option<PreparedPolicy>);
 
-impl State {
+/// A store of this process, which decides with its share of each quota, and what it let pass.
+pub(super) struct Fallback {
+    store: Arc<dyn Store>,
+    replicas: u64,
+    pub(super) debts: Debts,
+}
+
+impl Fallback {
+    pub(super) fn new(store: Arc<dyn Store>, replicas: u64) -> Self {
+        Self { store, replicas, debts: Debts::default() }
+    }
+
+    /// Opens a policy's share. It leaves everything where it was if what it prepared is dropped.
+    pub(super) fn prepare(
+        &self,
+        policy: &Policy,
+        replaces: Option<(&Share, Inherit)>,
+    ) -> Result<Share, ConfigError> {
+        match policy.on_outage() {
+            OnOutage::Local => {
+                let old = replaces.and_then(|(old, how)| Some((old.0.as_ref()?, how)));
+                let share = policy.share(policy.name(), 1, self.replicas)?;
+                self.store.open(Arc::new(share), old).map(|share| Share(Some(share)))
+            }
+            OnOutage::Allow | OnOutage::Deny => Ok(Share(None)),
+        }
+    }
+
     /// Decides without the store, which could not answer for the reason given.
-    pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
-        let on_outage = |ask: &Ask<'_>| ask.policy().policy().on_outage();
-        let refuses = |ask: &Ask<'_>| on_outage(ask) == OnOutage::Deny && ask.mode().asks();
-        if asks.iter().any(|ask| ask.mode() == Mode::Reset) {
-            // Who resets a key wants it to be so everywhere, and has to know that it is not.
+    pub(super) fn decide(
+        &self,
+        asks: &[Ask<'_>],
+        reason: StoreError,
+        (now_us, pause): (u64, Duration),
+    ) -> Result<Decision, StoreError> {
+        if asks.iter().any(|ask| must_be_known(ask)) {
             return Err(reason);
         }
-        if asks.iter().any(|ask| matches!(ask.mode(), Mode::Return | Mode::Depart) && !is_its(ask)) {
-            // The turn is the store's, which may or may not have heard of it.
-            return Err(reason);
+        let policies = |refuses: fn(&Ask<'_>) -> bool| {
+            asks.iter().map(move |ask| (&**ask.policy().policy(), refuses(ask)))
+        };
+        if asks.iter().any(is_refused) {
+            return Ok(assumed(policies(is_refused), now_us, pause));
         }
-        if asks.iter().any(refuses) {
-            return Ok(self.assumed(asks, refuses));
-        }
-        let local: SmallVec<[(u8, Ask<'_>); 4]> = (0_u8..)
-            .zip(asks)
-            .filter_map(|(index, ask)| {
-                let share = ask.policy().prepared::<Prepared>()?.share.as_ref()?;
-                let ask = ask.on(share);
-                // A receipt of the store is by another clock.
-                Some((index, if is_its(&ask) { ask } else { ask.plainly(ask.mode()) }))
-            })
-            .collect();
+        let local: SmallVec<[(u8, Ask<'_>); 4]> =
+            (0_u8..).zip(asks).filter_map(|(index, ask)| Some((index, local(ask)?))).collect();
         let decision = if local.is_empty() {
-            self.assumed(asks, |_| false)
+            assumed(policies(|_| false), now_us, pause)
         } else {
             let local_asks: SmallVec<[Ask<'_>; 4]> = local.iter().map(|(_, ask)| *ask).collect();
-            let Ok(decision) = self.fallback.decide(&local_asks).now() else { return Err(reason) };
+            let Ok(decision) = self.store.decide(&local_asks).now() else { return Err(reason) };
             let decision = decision?;
             if decision.outcome() == Outcome::Impossible && asks.iter().all(fits_from_rest) {
                 // It is too much for this process' share, not for the quota: it could pass when the store is back.
-                return Ok(self.assumed(asks, |ask| on_outage(ask) == OnOutage::Local));
+                return Ok(assumed(policies(|ask| on_outage(ask) == OnOutage::Local), now_us, pause));
             }
             let places: SmallVec<[u8; 4]> = local.iter().map(|(index, _)| *index).collect();
             decision.of_asks(&places).by(DecidedBy::Fallback)
         };
-        if decision.is_allowed() {
-            self.note_spending(asks);
-        }
         Ok(decision)
     }
 
-    /// A decision that nobody counted: refused by the policies that `refuses` names, if there are any.
-    fn assumed(&self, asks: &[Ask<'_>], refuses: impl Fn(&Ask<'_>) -> bool) -> Decision {
-        let wait_us = micros(self.longest_pause().max(SHORTEST_WAIT));
-        let statuses = (0_u8..).zip(asks).flat_map(|(policy, ask)| {
-            let refused = refuses(ask);
-            (0_u8..).zip(ask.policy().policy().quotas()).map(move |(quota, of)| {
-                let status = QuotaStatus::at_rest((policy, quota), of.rule().capacity());
-                let refusal =
-                    || status.with_remaining(0).with_reset_after_us(wait_us).refused_for_us(wait_us);
-                if refused { refusal() } else { status }
-            })
-        });
-        judge(self.now_us(), 0, statuses).by(DecidedBy::Outage)
-    }
-
     /// Remembers what was spent without the store, to be debited when it is back.
-    fn note_spending(&self, asks: &[Ask<'_>]) {
+    pub(super) fn note_spending(&self, asks: &[Ask<'_>]) {
         for ask in asks {
             // What is let through uncounted stays uncounted; a charge is known to be owed, whatever the policy.
             let counts = match ask.mode() {
                 Mode::Charge => true,
-                mode => mode.spends() && ask.policy().policy().on_outage() == OnOutage::Local,
+                mode => mode.spends() && on_outage(ask) == OnOutage::Local,
             };
             if counts {
                 self.debts.add(ask.policy(), ask.key().to_key(), ask.cost());
@@ -95,11 +100,7 @@ impl State {
             return;
         }
         for ask in asks {
-            let Some(share) =
-                ask.policy().prepared::<Prepared>().and_then(|prepared| prepared.share.as_ref())
-            else {
-                continue;
-            };
+            let Some(share) = share(ask.policy()) else { continue };
             let local = ask.on(share);
             let local = match ask.mode() {
                 // As far as it fits: a share is smaller than what the store may let through here.
@@ -112,8 +113,15 @@ impl State {
                 Mode::Peek | Mode::Depart => continue,
                 Mode::Reset => local,
             };
-            drop(self.fallback.decide(&[local]));
+            drop(self.store.decide(&[local]));
         }
+    }
+
+    /// Where the key stands under the share of a policy, if it has one and the fallback says so.
+    pub(super) fn look<'a>(&self, ask: Ask<'a>) -> Option<Option<(&'a Policy, Decision)>> {
+        let share = share(ask.policy())?;
+        let look = self.store.decide(&[ask.on(share)]).now().ok();
+        Some(look.and_then(Result::ok).map(|decision| (&**share.policy(), decision)))
     }
 
     /// Strikes off the debt what is given back of what the fallback has let pass, or may have.
@@ -127,6 +135,36 @@ impl State {
 /// Whether it is about what the fallback let pass.
 pub(super) fn is_its(ask: &Ask<'_>) -> bool {
     ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
+}
+
+/// The share of a policy, as the fallback has prepared it.
+fn share(policy: &PreparedPolicy) -> Option<&PreparedPolicy> {
+    Within::<Share>::layered(policy).ok()?.own.0.as_ref()
+}
+
+/// The ask as one of the fallback, if its policy decides by itself.
+fn local<'a>(ask: &Ask<'a>) -> Option<Ask<'a>> {
+    let local = ask.on(share(ask.policy())?);
+    // A receipt of the store is by another clock.
+    Some(if is_its(ask) { local } else { local.plainly(ask.mode()) })
+}
+
+fn on_outage(ask: &Ask<'_>) -> OnOutage {
+    ask.policy().policy().on_outage()
+}
+
+fn is_refused(ask: &Ask<'_>) -> bool {
+    on_outage(ask) == OnOutage::Deny && ask.mode().asks()
+}
+
+/// Whether only the store can do it: who resets a key wants it to be so everywhere, and a turn of the store is the store's,
+/// which may or may not have heard of it.
+pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
+    match ask.mode() {
+        Mode::Reset => true,
+        Mode::Return | Mode::Depart => !is_its(ask),
+        _ => false,
+    }
 }
 
 /// Whether the quotas, whole, ever let the cost pass at once.

@@ -1,29 +1,65 @@
 //! Charging to the store, when it is back, what was spent without it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 
+use super::State;
 use super::debts::Debt;
-use super::{Prepared, State};
 use crate::algorithm::Rule;
 use crate::clock::micros;
 use crate::decision::{Decision, QuotaStatus};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::policy::{MAX_QUOTAS, PolicyQuota};
-use crate::store::{Ask, DecisionFuture, Mode};
+use crate::store::{Ask, DecisionFuture, Event, Mode};
 
 /// Debts of a part that is still away are not looked through more often than this.
 const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// How far the settling of debts is.
+#[derive(Default)]
+pub(super) struct Settlement {
+    is_running: AtomicBool,
+    /// Debts in the hands of the task that settles.
+    held: AtomicUsize,
+    /// Charges and refunds that go on although nobody may wait for them.
+    reports: AtomicUsize,
+    again_from_us: AtomicU64,
+}
+
+/// A report that is counted until the store knows of it, or it is owed.
+pub(super) struct Report(Arc<State>);
+
+impl Report {
+    pub(super) fn begin(state: Arc<State>) -> Self {
+        // Relaxed: a number to look at.
+        state.settlement.reports.fetch_add(1, Ordering::Relaxed);
+        Self(state)
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.0.settlement.reports.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Settlement {
+    /// Charges that are on their way.
+    pub(super) fn under_way(&self) -> usize {
+        // Relaxed: what is seen a moment late is seen in the next round.
+        self.held.load(Ordering::Relaxed) + self.reports.load(Ordering::Relaxed)
+    }
+}
+
 impl State {
     /// Charges to the store what is owed to it, in the background, and one such task at a time.
     pub(super) fn settle(self: &Arc<Self>) {
-        if self.now_us() < self.settles_from_us.load(Ordering::Relaxed) {
+        if self.clock.now_us() < self.settlement.again_from_us.load(Ordering::Relaxed) {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -35,34 +71,34 @@ impl State {
     /// The right to settle, if nobody else has it.
     pub(super) fn settling(self: &Arc<Self>) -> Option<Settling> {
         // Acquire and Release: one task's work is done before the next one's begins.
-        if self.is_settling.swap(true, Ordering::AcqRel) {
+        if self.settlement.is_running.swap(true, Ordering::AcqRel) {
             return None;
         }
-        Some(Settling { state: Arc::clone(self), owed: Vec::new(), kept: Vec::new() })
+        Some(Settling { state: Arc::clone(self), owed: Vec::new(), kept: Vec::new(), charged: 0 })
     }
 
     /// Charges debts to the store, as far as they still count.
     fn charge(&self, owed: &[(Key, Debt)]) -> DecisionFuture {
-        let each = owed.iter().filter_map(|(key, debt)| {
-            let prepared = debt.policy.prepared::<Prepared>()?;
-            Some((prepared, key, self.still_counts(prepared, key, debt)))
+        let each: Vec<_> = owed.iter().map(|(key, debt)| (key, debt, self.still_counts(key, debt))).collect();
+        let asks = each.iter().map(|(key, debt, units)| {
+            Ask::new(&debt.policy, key.as_ref(), 0, Mode::Charge).with_costs(units)
         });
-        let each: Vec<_> = each.collect();
-        let asks = each.iter().map(|(prepared, key, units)| {
-            Ask::new(&prepared.store, key.as_ref(), 0, Mode::Charge).with_costs(units)
-        });
-        self.store.decide(&asks.collect::<Vec<_>>())
+        self.within.decide(&asks.collect::<Vec<_>>())
     }
 
     /// How many of the units the fallback still counts under each quota; the rest has become history during the outage:
     /// of what the day still counts, the minute has forgotten most.
-    fn still_counts(&self, prepared: &Prepared, key: &Key, debt: &Debt) -> SmallVec<[u64; 2]> {
-        let quotas = debt.policy.policy().quotas();
-        let Some(share) = &prepared.share else { return quotas.iter().map(|_| debt.units).collect() };
-        let verdict = self.fallback.decide(&[Ask::new(share, key.as_ref(), 1, Mode::Peek)]);
-        let Ok(Ok(decision)) = verdict.now() else { return quotas.iter().map(|_| 0).collect() };
-        let share = share.policy().quotas().iter().zip(decision.quotas());
-        share.map(|(quota, status)| debt.units.min(used(quota, status))).collect()
+    fn still_counts(&self, key: &Key, debt: &Debt) -> SmallVec<[u64; 2]> {
+        let quotas = debt.policy.policy().quotas().iter();
+        let look = Ask::new(&debt.policy, key.as_ref(), 1, Mode::Peek);
+        match self.fallback.look(look) {
+            None => quotas.map(|_| debt.units).collect(),
+            Some(None) => quotas.map(|_| 0).collect(),
+            Some(Some((share, decision))) => {
+                let share = share.quotas().iter().zip(decision.quotas());
+                share.map(|(quota, status)| debt.units.min(used(quota, status))).collect()
+            }
+        }
     }
 }
 
@@ -87,28 +123,32 @@ pub(super) struct Settling {
     /// By the part of the store that it is owed to.
     owed: Vec<(u64, (Key, Debt))>,
     kept: Vec<(Key, Debt)>,
+    charged: usize,
 }
 
 impl Settling {
     /// Charges what is owed to the parts that are asked; with a time to end at, to all parts, for there is no later. Returns how
     /// many debts were given up, because their charge was not answered.
     pub(super) async fn run(mut self, until: Option<Instant>) -> usize {
-        let owed = self.state.debts.take();
+        let owed = self.state.fallback.debts.take();
         // Relaxed, here and below: a number to look at.
-        self.state.held.store(owed.len(), Ordering::Relaxed);
-        self.owed = owed.into_iter().filter_map(|owed| Some((self.parts_of(&owed)?, owed))).collect();
+        self.state.settlement.held.store(owed.len(), Ordering::Relaxed);
+        self.owed = owed.into_iter().map(|owed| (self.parts_of(&owed), owed)).collect();
         self.owed.sort_by_key(|(parts, _)| *parts);
         let (mut away, mut unanswered) = (0, 0);
         while let Some((parts, batch)) = self.next() {
             let asks = match until {
                 Some(until) => Instant::now() < until,
-                None => self.state.asks(parts),
+                None => self.state.parts.are_closed(parts),
             };
             if parts & away != 0 || !asks {
                 self.kept.extend(batch);
                 continue;
             }
-            let Err(error) = self.charge(&batch, until).await else { continue };
+            let Err(error) = self.charge(&batch, until).await else {
+                self.charged += batch.len();
+                continue;
+            };
             if error.is_transient() {
                 self.state.counts.failed(&error);
                 away |= parts;
@@ -124,14 +164,13 @@ impl Settling {
     }
 
     async fn charge(&self, batch: &[(Key, Debt)], until: Option<Instant>) -> Result<Decision, StoreError> {
-        let charge = self.state.within_deadline(self.state.charge(batch));
+        let charge = self.state.deadline.keep(self.state.charge(batch));
         let Some(until) = until else { return charge.await };
         timeout_at(until, charge).await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))
     }
 
-    fn parts_of(&self, (key, debt): &(Key, Debt)) -> Option<u64> {
-        let prepared = debt.policy.prepared::<Prepared>()?;
-        Some(self.state.store.parts(&[Ask::new(&prepared.store, key.as_ref(), 1, Mode::Charge)]))
+    fn parts_of(&self, (key, debt): &(Key, Debt)) -> u64 {
+        self.state.within.parts(&[Ask::new(&debt.policy, key.as_ref(), 1, Mode::Charge)])
     }
 
     /// As many of one part as one call may name: what another part's failure leaves open is not charged twice.
@@ -149,20 +188,23 @@ impl Settling {
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        let state = &self.state;
-        let left = self.owed.drain(..).map(|(_, owed)| owed).chain(self.kept.drain(..));
-        let mut is_left = false;
-        for (key, debt) in left {
-            state.debts.add(&debt.policy, key, debt.units);
-            is_left = true;
+        let State { fallback, settlement, clock, parts, .. } = &*self.state;
+        let kept = self.owed.drain(..).map(|(_, owed)| owed).chain(self.kept.drain(..));
+        let mut left = 0;
+        for (key, debt) in kept {
+            fallback.debts.add(&debt.policy, key, debt.units);
+            left += 1;
         }
-        if is_left {
+        if left > 0 {
             // It is kept for the next time, which is not the next answer of another part.
-            let next_us = state.now_us().saturating_add(micros(SETTLES_AGAIN_AFTER));
+            let next_us = clock.now_us().saturating_add(micros(SETTLES_AGAIN_AFTER));
             // Relaxed: at worst it is tried once more.
-            state.settles_from_us.store(next_us, Ordering::Relaxed);
+            settlement.again_from_us.store(next_us, Ordering::Relaxed);
         }
-        state.held.store(0, Ordering::Relaxed);
-        state.is_settling.store(false, Ordering::Release);
+        settlement.held.store(0, Ordering::Relaxed);
+        settlement.is_running.store(false, Ordering::Release);
+        if self.charged + left > 0 {
+            parts.listeners.tell(&Event::Settled { charged: self.charged, left });
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! What can be seen of an outage: [`ResilientStatus`], and a line in the log for each change.
+//! What can be seen of an outage: [`ResilientStatus`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::breaker::{BreakerState, Change};
+use super::breaker::BreakerState;
+use super::parts::PartsStatus;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// How a [`Resilient`](super::Resilient) store is doing. Counts are since it was made.
@@ -32,20 +32,10 @@ pub struct ResilientStatus {
 /// What is counted.
 #[derive(Default)]
 pub(super) struct Counts {
-    opened: AtomicU64,
     timeouts: AtomicU64,
     unavailable: AtomicU64,
     protocol: AtomicU64,
     alone: AtomicU64,
-    outage: Mutex<Outage>,
-}
-
-/// Which parts are not asked, and since when there is one.
-#[derive(Clone, Copy, Default)]
-struct Outage {
-    parts: u64,
-    since_us: u64,
-    before: Duration,
 }
 
 impl Counts {
@@ -63,54 +53,16 @@ impl Counts {
         self.alone.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note of what happened to a part's breaker, and tells whoever reads the log.
-    pub(super) fn changed(&self, part: usize, change: Change, error: Option<&StoreError>, now_us: u64) {
-        let mut outage = self.outage();
-        let (bit, before) = (1_u64 << part, outage.parts);
-        match change {
-            Change::PreparedPolicy { pause } => {
-                self.opened.fetch_add(1, Ordering::Relaxed);
-                outage.parts |= bit;
-                if before == 0 {
-                    outage.since_us = now_us;
-                }
-                if before & bit == 0 {
-                    let error = error.map(|error| error as &(dyn std::error::Error + 'static));
-                    tracing::error!(
-                        error,
-                        part,
-                        ?pause,
-                        "the rate limit store fails: policies now decide by what they say of an outage"
-                    );
-                }
-            }
-            Change::Closed => {
-                outage.parts &= !bit;
-                if before & bit != 0 && outage.parts == 0 {
-                    let lasted = Duration::from_micros(now_us.saturating_sub(outage.since_us));
-                    outage.before += lasted;
-                    tracing::info!(part, ?lasted, "the rate limit store decides again");
-                }
-            }
-        }
-    }
-
-    pub(super) fn status(&self, breaker: BreakerState, debts: usize, now_us: u64) -> ResilientStatus {
-        let outage = *self.outage();
-        let current = if outage.parts == 0 { 0 } else { now_us.saturating_sub(outage.since_us) };
+    pub(super) fn status(&self, parts: &PartsStatus, debts: usize) -> ResilientStatus {
         ResilientStatus {
-            breaker,
-            opened: self.opened.load(Ordering::Relaxed),
+            breaker: parts.worst,
+            opened: parts.opened,
             timeouts: self.timeouts.load(Ordering::Relaxed),
             unavailable: self.unavailable.load(Ordering::Relaxed),
             protocol: self.protocol.load(Ordering::Relaxed),
             fallback_decisions: self.alone.load(Ordering::Relaxed),
-            in_fallback: outage.before + Duration::from_micros(current),
+            in_fallback: parts.lasted,
             debts,
         }
-    }
-
-    fn outage(&self) -> MutexGuard<'_, Outage> {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

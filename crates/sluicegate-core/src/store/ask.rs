@@ -50,6 +50,12 @@ impl<'a> Ask<'a> {
         self
     }
 
+    /// The same ask for another purpose, with its costs and its receipt.
+    #[must_use]
+    pub fn in_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
     /// The same cost for another purpose, and without the receipt, which is for the store that gave it.
     #[cfg(feature = "resilient")]
     pub(crate) fn plainly(self, mode: Mode) -> Self {

@@ -59,10 +59,12 @@
 //! For a store that has a place of its own for its state, and for one that decides by several others: they implement
 //! [`Store`] itself.
 
+mod owned;
 mod within;
 
 use std::sync::Arc;
 
+pub use self::owned::OwnedAsk;
 use self::within::Layered;
 pub use self::within::Within;
 use crate::error::ConfigError;

@@ -20,9 +20,9 @@ pub struct Within<Own = ()> {
 }
 
 /// A policy as the outer store has prepared it.
-pub(super) struct Layered<Own> {
+pub(crate) struct Layered<Own> {
     pub(super) inner: PreparedPolicy,
-    pub(super) own: Own,
+    pub(crate) own: Own,
 }
 
 impl<Own: Send + Sync + 'static> Within<Own> {
@@ -71,7 +71,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
     /// # Errors
     /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.
     pub fn own<'a>(&self, policy: &'a PreparedPolicy) -> Result<&'a Own, StoreError> {
-        self.layered(policy).map(|layered| &layered.own)
+        Self::layered(policy).map(|layered| &layered.own)
     }
 
     /// The policy of the outer store as the store within has prepared it.
@@ -79,7 +79,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
     /// # Errors
     /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.
     pub fn inner<'a>(&self, policy: &'a PreparedPolicy) -> Result<&'a PreparedPolicy, StoreError> {
-        self.layered(policy).map(|layered| &layered.inner)
+        Self::layered(policy).map(|layered| &layered.inner)
     }
 
     pub(super) fn limiters(&self) -> &Limiters {
@@ -90,8 +90,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         asks.iter().map(|ask| self.ask(*ask)).collect()
     }
 
-    #[expect(clippy::unused_self, reason = "the type says what the policy is layered with")]
-    fn layered<'a>(&self, policy: &'a PreparedPolicy) -> Result<&'a Layered<Own>, StoreError> {
+    pub(crate) fn layered(policy: &PreparedPolicy) -> Result<&Layered<Own>, StoreError> {
         policy.prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Pass {
 /// What a result did to the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    PreparedPolicy { pause: Duration },
+    Opened { pause: Duration },
     Closed,
 }
 
@@ -213,7 +213,7 @@ impl Breaker {
             self.until_us.store(now_us.saturating_add(micros(pause)), Ordering::Relaxed);
             if self.swap(word, word.next(BreakerState::Open)) {
                 self.pauses.fetch_add(1, Ordering::Relaxed);
-                return Some(Change::PreparedPolicy { pause });
+                return Some(Change::Opened { pause });
             }
         }
     }

@@ -21,7 +21,7 @@ fn failures_in_a_row_open_it_and_others_do_not() {
         assert_eq!(fail(&breaker, 4), None);
         succeed(&breaker, 7);
     }
-    assert!(matches!(fail(&breaker, 5), Some(Change::PreparedPolicy { .. })));
+    assert!(matches!(fail(&breaker, 5), Some(Change::Opened { .. })));
     assert!(breaker.admit(&SETTINGS, 700_000).is_none());
     assert!(
         breaker.pause(0) >= Duration::from_millis(800) && breaker.pause(0) <= Duration::from_millis(1_200)
@@ -49,7 +49,7 @@ fn trials_are_few_and_a_failed_one_doubles_the_pause() {
         now += 10_000_000;
         let trial = breaker.admit(&SETTINGS, now).unwrap();
         assert!(breaker.admit(&SETTINGS, now).is_none(), "one at a time");
-        let Some(Change::PreparedPolicy { pause }) = breaker.failed(trial, &SETTINGS, now) else { panic!() };
+        let Some(Change::Opened { pause }) = breaker.failed(trial, &SETTINGS, now) else { panic!() };
         assert!(pause <= Duration::from_millis(longest) && pause >= Duration::from_millis(longest * 2 / 3));
     }
     now += 10_000_000;

@@ -1,0 +1,30 @@
+//! How long the store may take: [`Deadline`].
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::decision::Decision;
+use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
+use crate::store::DecisionFuture;
+
+/// The longest time that one call of the store may take, if there is such a time.
+pub(super) struct Deadline(Option<Duration>);
+
+impl Deadline {
+    /// # Errors
+    /// For no time at all.
+    pub(super) fn new(longest: Option<Duration>) -> Result<Self, ConfigError> {
+        if longest.is_some_and(|longest| longest.is_zero()) {
+            let problem = "a store with a deadline of 0: no call could keep it";
+            return Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        }
+        Ok(Self(longest))
+    }
+
+    /// The answer, or that it did not come in time.
+    pub(super) async fn keep(&self, answer: DecisionFuture) -> Result<Decision, StoreError> {
+        let Some(longest) = self.0 else { return answer.await };
+        timeout(longest, answer).await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))
+    }
+}

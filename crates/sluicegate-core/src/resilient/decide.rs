@@ -1,0 +1,257 @@
+//! The way of a call: to the store as far as its parts are asked, and to the fallback for the rest.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::fallback::{Share, is_its};
+use super::parts::Leave;
+use super::settle::Report;
+use super::split::{Split, joined};
+use super::{Front, State};
+use crate::algorithm::Inherit;
+use crate::decision::Decision;
+use crate::error::{ConfigError, StoreError, StoreErrorKind};
+use crate::policy::Policy;
+use crate::store::{Ask, DecisionFuture, Listener, Mode, PreparedPolicy};
+use crate::wrap::{OwnedAsk, Within, Wrap};
+
+impl Wrap for Front {
+    type Own = Share;
+
+    fn within(&self) -> &Within<Share> {
+        &self.0.within
+    }
+
+    fn prepare(
+        &self,
+        policy: &Arc<Policy>,
+        replaces: Option<(&Share, Inherit)>,
+    ) -> Result<Share, ConfigError> {
+        self.0.fallback.prepare(policy, replaces)
+    }
+
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        match asks.iter().find_map(|ask| self.0.within.own(ask.policy()).err()) {
+            Some(foreign) => DecisionFuture::ready(Err(foreign)),
+            None => self.0.decide(asks),
+        }
+    }
+
+    fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        self.0.fallback.debts.hand_over(old, new, inherit);
+    }
+
+    fn tell(&self, listener: &Arc<dyn Listener>) {
+        self.0.parts.listeners.add(Arc::clone(listener));
+    }
+}
+
+/// The parts of the store that each of some asks is for.
+pub(super) type PartsOfEach = SmallVec<[u64; 4]>;
+
+impl State {
+    fn decide(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
+        // Turns go to whoever gave them.
+        let (own, others): (SmallVec<[u8; 4]>, SmallVec<[u8; 4]>) =
+            (0_u8..).take(asks.len()).partition(|place| is_own_turn(&asks[usize::from(*place)]));
+        if own.len() == asks.len() && !own.is_empty() {
+            let reason = StoreError::new(StoreErrorKind::Unavailable);
+            return DecisionFuture::ready(self.decide_alone(asks, reason));
+        }
+        if !own.is_empty() {
+            return self.report_turns(asks, &own, others);
+        }
+        let each: PartsOfEach = asks.iter().map(|ask| self.within.parts(std::slice::from_ref(ask))).collect();
+        if let Some(groups) = reports_by_part(asks, &each) {
+            // Each part hears of its own once, whatever becomes of the others.
+            let answers = groups.into_iter().map(|places| {
+                let asks: SmallVec<[Ask<'_>; 4]> =
+                    places.iter().map(|place| asks[usize::from(*place)]).collect();
+                (self.decide(&asks), places)
+            });
+            return joined(answers.collect());
+        }
+        let (leave, away) = self.parts.leave(union(&each));
+        if away == 0 {
+            return self.ask_store(asks, each, leave);
+        }
+        drop(leave);
+        let reason = "it has failed too often, and is left alone for a moment";
+        let reason = StoreError::with_source(StoreErrorKind::Unavailable, reason);
+        self.decide_apart(asks, &each, away, reason)
+    }
+
+    /// Asks the store about all of it.
+    fn ask_store(self: &Arc<Self>, asks: &[Ask<'_>], each: PartsOfEach, leave: Leave) -> DecisionFuture {
+        match self.within_store(asks.iter().copied()).now() {
+            Ok(result) => self.followed(asks, &each, leave, result),
+            Err(answer) => {
+                let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
+                let state = Arc::clone(self);
+                self.carried_out(asks.iter().any(|ask| !ask.ask().mode().asks()), async move {
+                    let result = state.deadline.keep(answer).await;
+                    let follows = {
+                        let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
+                        state.followed(&asks, &each, leave, result)
+                    };
+                    follows.await
+                })
+            }
+        }
+    }
+
+    /// The answer of the store within, which never knew of what the fallback let pass: the debt is struck off when it has
+    /// answered.
+    pub(super) fn within_store<'a>(&self, asks: impl Iterator<Item = Ask<'a>>) -> DecisionFuture {
+        let asks: SmallVec<[Ask<'a>; 4]> = asks
+            .map(|ask| if is_its(&ask) { ask.plainly(Mode::Refund).with_costs(&[0]) } else { ask })
+            .collect();
+        self.within.decide(&asks)
+    }
+
+    /// An answer that comes later. What has happened is noted, with the store or without, even if nobody waits for it.
+    pub(super) fn carried_out(
+        self: &Arc<Self>,
+        reports: bool,
+        answer: impl Future<Output = Result<Decision, StoreError>> + Send + 'static,
+    ) -> DecisionFuture {
+        let Some(report) = reports.then(|| Report::begin(Arc::clone(self))) else {
+            return DecisionFuture::pending(answer);
+        };
+        let answer = async move {
+            let _report = report;
+            answer.await
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                let task = runtime.spawn(answer);
+                DecisionFuture::pending(async {
+                    task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
+                })
+            }
+            Err(_) => DecisionFuture::pending(answer),
+        }
+    }
+
+    /// What the store's answer leads to.
+    fn followed(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        each: &PartsOfEach,
+        leave: Leave,
+        result: Result<Decision, StoreError>,
+    ) -> DecisionFuture {
+        match result {
+            Ok(decision) => {
+                leave.succeeded();
+                self.is_back(asks, &decision);
+                DecisionFuture::ready(Ok(decision))
+            }
+            Err(error) if error.is_transient() => {
+                self.counts.failed(&error);
+                let failed = leave.failed(&error);
+                // What was reported may have arrived, and is not reported twice.
+                let is_safe = asks.iter().all(|ask| ask.mode().asks());
+                self.decide_apart(asks, each, if is_safe { failed } else { u64::MAX }, error)
+            }
+            // A mistake in the program says nothing about the store.
+            Err(error) => DecisionFuture::ready(Err(error)),
+        }
+    }
+
+    /// The store has decided these asks.
+    pub(super) fn is_back(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision) {
+        self.fallback.keep_warm(asks, decision);
+        if self.fallback.debts.count() > 0 {
+            self.settle();
+        }
+    }
+
+    /// Decides what is for other parts by the store, and the rest by the fallback.
+    fn decide_apart(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        each: &PartsOfEach,
+        mut away: u64,
+        reason: StoreError,
+    ) -> DecisionFuture {
+        loop {
+            let theirs = union(each.iter().filter(|parts| **parts & away == 0));
+            if theirs == 0 {
+                self.counts.decided_alone();
+                return DecisionFuture::ready(self.decide_alone(asks, reason));
+            }
+            match self.parts.leave(theirs) {
+                (leave, 0) => {
+                    self.counts.decided_alone();
+                    let is_mine = |place: usize| each[place] & away != 0;
+                    return Split::new(self, asks, is_mine).decide(leave, reason);
+                }
+                (_, more) => away |= more,
+            }
+        }
+    }
+
+    /// Decides without the store, which could not answer for the reason given.
+    pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
+        let decision = self.fallback.decide(asks, reason, self.outage())?;
+        if decision.is_allowed() {
+            self.fallback.note_spending(asks);
+        }
+        Ok(decision)
+    }
+
+    /// The time of an outage, and how long a request that is refused for it has to wait.
+    pub(super) fn outage(&self) -> (u64, std::time::Duration) {
+        (self.clock.now_us(), self.parts.longest_pause())
+    }
+
+    /// Reports a turn that the store gave, and what the fallback spent beside it: that is given back if the turn is.
+    fn report_turns(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        own: &[u8],
+        others: SmallVec<[u8; 4]>,
+    ) -> DecisionFuture {
+        let of = |places: &[u8]| -> SmallVec<[Ask<'_>; 4]> {
+            places.iter().map(|place| asks[usize::from(*place)]).collect()
+        };
+        let own: Vec<OwnedAsk> = of(own).iter().map(OwnedAsk::new).collect();
+        let state = Arc::clone(self);
+        let answer = self.decide(&of(&others)).map(move |result| {
+            let given_up = own.iter().map(OwnedAsk::ask).filter(|ask| ask.mode() == Mode::Return);
+            if result.as_ref().is_ok_and(Decision::is_allowed) {
+                let refunds: SmallVec<[Ask<'_>; 4]> = given_up.map(|ask| ask.in_mode(Mode::Refund)).collect();
+                // Its answer is of no use to anybody.
+                let _ = state.decide_alone(&refunds, StoreError::new(StoreErrorKind::Unavailable));
+            }
+            result
+        });
+        joined([(answer, others)].into_iter().collect())
+    }
+}
+
+fn union<'a>(each: impl IntoIterator<Item = &'a u64>) -> u64 {
+    each.into_iter().fold(0, |all, parts| all | parts)
+}
+
+fn is_own_turn(ask: &Ask<'_>) -> bool {
+    matches!(ask.mode(), Mode::Return | Mode::Depart) && is_its(ask)
+}
+
+/// The places of asks that only report what has happened, by the part that they are for, if there are several such.
+fn reports_by_part(asks: &[Ask<'_>], each: &PartsOfEach) -> Option<SmallVec<[SmallVec<[u8; 4]>; 2]>> {
+    let is_report = |ask: &Ask<'_>| matches!(ask.mode(), Mode::Charge | Mode::Refund | Mode::Reset);
+    if !asks.iter().all(is_report) || each.iter().all(|parts| *parts == each[0]) {
+        return None;
+    }
+    let mut groups: SmallVec<[(u64, SmallVec<[u8; 4]>); 2]> = SmallVec::new();
+    for (place, parts) in (0_u8..).zip(each) {
+        match groups.iter_mut().find(|(of, _)| of == parts) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((*parts, [place].into_iter().collect())),
+        }
+    }
+    Some(groups.into_iter().map(|(_, places)| places).collect())
+}

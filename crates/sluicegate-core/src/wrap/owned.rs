@@ -1,0 +1,44 @@
+//! An ask that outlives its call: [`OwnedAsk`].
+
+use smallvec::SmallVec;
+
+use crate::key::Key;
+use crate::receipt::Receipt;
+use crate::store::{Ask, Mode, PreparedPolicy};
+
+/// An ask that outlives its call, for stores around stores that go on when an answer has come.
+#[derive(Debug)]
+pub struct OwnedAsk {
+    policy: PreparedPolicy,
+    key: Key,
+    cost: u64,
+    costs: SmallVec<[u64; 2]>,
+    mode: Mode,
+    receipt: Option<Receipt>,
+}
+
+impl OwnedAsk {
+    /// The same ask. It is about the same receipt, so only one of the two may give anything back.
+    pub fn new(ask: &Ask<'_>) -> Self {
+        Self {
+            policy: ask.policy().clone(),
+            key: ask.key().to_key(),
+            cost: ask.cost(),
+            costs: ask.costs().into(),
+            mode: ask.mode(),
+            receipt: ask.receipt().map(Receipt::copied),
+        }
+    }
+
+    /// The ask.
+    pub fn ask(&self) -> Ask<'_> {
+        let mut ask = Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode);
+        if !self.costs.is_empty() {
+            ask = ask.with_costs(&self.costs);
+        }
+        match &self.receipt {
+            Some(receipt) => ask.of(receipt),
+            None => ask,
+        }
+    }
+}
