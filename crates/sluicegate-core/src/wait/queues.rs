@@ -1,10 +1,17 @@
 //! All that wait under one limiter, and the turns that were left and are still good.
 
 use std::pin::Pin;
+use std::sync::PoisonError;
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(not(loom))]
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::lines::Lines;
@@ -216,3 +223,7 @@ impl Queues {
         self.lock().len()
     }
 }
+
+/// Every interleaving of two requests. Run with `RUSTFLAGS="--cfg loom"`.
+#[cfg(all(test, loom))]
+mod model;

@@ -1,0 +1,120 @@
+use std::task::Wake;
+use std::time::Duration;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::super::under::{Identity, Receipts};
+use super::*;
+use crate::Key;
+use crate::store::{DecisionFuture, Mode, QuotaStatus, judge};
+
+/// A queue of requests of one key, and the store that has reserved their turns: it takes back the last one only.
+struct Desk {
+    queues: Queues,
+    start: Instant,
+    line: Line,
+    costs: Costs,
+    /// The turns that are out, by their second.
+    out: Mutex<Vec<u64>>,
+}
+
+impl Desk {
+    fn new() -> Arc<Self> {
+        let line = Line::from([(Identity::of(&std::sync::Arc::new(())), Key::from("ada"))]);
+        let (queues, start, costs) = (Queues::default(), Instant::now(), Costs::from_slice(&[1]));
+        Arc::new(Self { queues, start, line, costs, out: Mutex::default() })
+    }
+
+    fn at(&self, second: u64) -> Instant {
+        self.start + Duration::from_secs(second)
+    }
+
+    /// Reserves a turn at that second, and waits for it.
+    fn enter(&self, second: u64) -> Place {
+        self.out.lock().unwrap().push(second);
+        let status = QuotaStatus::at_rest((0, 0), 1).spending(1);
+        self.queues.enter(self, self.at(second), Box::new(judge(0, second * 1_000_000, [status])))
+    }
+
+    fn leave(&self, place: &Place) {
+        self.queues.leave(self, place);
+    }
+
+    /// Every turn that is out has one request that waits, or is kept for the next one: none is lost, and none is there twice.
+    fn is_balanced(&self, waiting: usize) {
+        assert_eq!(self.out.lock().unwrap().len(), waiting + self.queues.lock().left.len());
+    }
+}
+
+impl Under for Desk {
+    fn line(&self) -> &Line {
+        &self.line
+    }
+
+    fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture {
+        assert_eq!(mode, Mode::Return, "no turn comes within a minute");
+        let mut out = self.out.lock().unwrap();
+        let is_last = out.pop_if(|second| turns[0].1.at_us() == *second * 1_000_000).is_some();
+        let status = QuotaStatus::at_rest((0, 0), 1);
+        DecisionFuture::ready(Ok(judge(0, 0, [if is_last { status } else { status.refused_for_us(1) }])))
+    }
+}
+
+#[test]
+fn of_two_that_leave_at_once_each_turn_goes_back_or_is_kept() {
+    loom::model(|| {
+        let desk = Desk::new();
+        let (first, second) = (desk.enter(60), desk.enter(61));
+        let other = Arc::clone(&desk);
+        let thread = thread::spawn(move || other.leave(&first));
+        desk.leave(&second);
+        thread.join().unwrap();
+        desk.is_balanced(0);
+    });
+}
+
+#[test]
+fn whoever_comes_while_another_leaves_takes_a_turn_that_nobody_else_has() {
+    loom::model(|| {
+        let desk = Desk::new();
+        let (first, _second) = (desk.enter(60), desk.enter(61));
+        // Somebody else's, which keeps the store from taking back those before it.
+        desk.out.lock().unwrap().push(62);
+        let other = Arc::clone(&desk);
+        let thread = thread::spawn(move || other.leave(&first));
+        let came = desk.queues.enter_left(&*desk, desk.at(90)).is_some();
+        thread.join().unwrap();
+        desk.out.lock().unwrap().pop();
+        desk.is_balanced(1 + usize::from(came));
+    });
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Woken(std::sync::Mutex<usize>);
+
+impl Wake for Woken {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+#[test]
+fn the_next_one_hears_that_it_moved_up_whenever_it_is_polled() {
+    loom::model(|| {
+        let desk = Desk::new();
+        let (first, second) = (desk.enter(60), desk.enter(61));
+        let other = Arc::clone(&desk);
+        let thread = thread::spawn(move || other.leave(&first));
+        let woken = std::sync::Arc::new(Woken::default());
+        let until = desk.queues.poll(&*desk, &second, &Waker::from(std::sync::Arc::clone(&woken)));
+        thread.join().unwrap();
+        let knows = until.is_err_and(|until| until == desk.at(60));
+        assert!(knows != (*woken.0.lock().unwrap() == 1), "it knows, or is woken once");
+    });
+}
