@@ -4,21 +4,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use sluicegate::algorithm::{Anchor, Drain, Refill};
 use sluicegate::clock::ManualClock;
 use sluicegate::{Algorithm, MemoryStore, Policy};
-
-const ALGORITHMS: [Algorithm; 9] = [
-    Algorithm::FixedWindow(Anchor::Epoch),
-    Algorithm::FixedWindow(Anchor::FirstHit),
-    Algorithm::SlidingLog,
-    Algorithm::SlidingCounter,
-    Algorithm::TokenBucket(Refill::Greedy),
-    Algorithm::TokenBucket(Refill::Interval),
-    Algorithm::LeakyBucket(Drain::Meter),
-    Algorithm::LeakyBucket(Drain::Queue),
-    Algorithm::Gcra,
-];
 
 /// Requests arrive in bursts of this many, once a second.
 const BURSTS: [usize; 10] = [0, 0, 0, 6, 6, 0, 0, 2, 2, 2];
@@ -30,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         print!("{arrivals:<7}");
     }
     println!();
-    for (number, algorithm) in ALGORITHMS.into_iter().enumerate() {
+    for (number, algorithm) in Algorithm::ALL.into_iter().enumerate() {
         let clock = ManualClock::new();
         clock.set(Duration::from_secs(1_000));
         let store = MemoryStore::builder().clock(clock.clone()).build()?;

@@ -42,7 +42,7 @@ fn most(limiter: &RateLimiter) -> (f64, f64) {
 }
 
 fn random_policy(random: &mut Random) -> PolicyBuilder {
-    let algorithm = ALGORITHMS[usize::try_from(random.below(11)).unwrap()];
+    let algorithm = ALGORITHMS[usize::try_from(random.below(ALGORITHMS.len() as u64)).unwrap()];
     let limit = [1, 2, 5, 7, 30, 60, 100][usize::try_from(random.below(7)).unwrap()];
     let seconds = [1, 7, 10, 60, 100][usize::try_from(random.below(5)).unwrap()];
     let quota = Quota::new(limit, Duration::from_secs(seconds));

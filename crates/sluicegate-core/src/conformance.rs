@@ -25,27 +25,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::algorithm::Drain;
 use crate::algorithm::Rule;
-use crate::algorithm::{Anchor, Drain, Refill};
 use crate::clock::{Clock, ManualClock};
 use crate::limiter::{Inherit, Receipt};
 use crate::store::{DecisionFuture, Mode};
 use crate::{Algorithm, Decision, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 
 /// Every algorithm with every setting.
-pub const ALGORITHMS: [Algorithm; 11] = [
-    Algorithm::FixedWindow(Anchor::Epoch),
-    Algorithm::FixedWindow(Anchor::FirstHit),
-    Algorithm::SlidingLog,
-    Algorithm::SlidingCounter,
-    Algorithm::TokenBucket(Refill::Greedy),
-    Algorithm::TokenBucket(Refill::Interval),
-    Algorithm::TokenBucket(Refill::AlignedInterval),
-    Algorithm::LeakyBucket(Drain::Meter),
-    Algorithm::LeakyBucket(Drain::Queue),
-    Algorithm::LeakyBucket(Drain::QueueAbove(2)),
-    Algorithm::Gcra,
-];
+pub const ALGORITHMS: [Algorithm; Algorithm::ALL.len()] = Algorithm::ALL;
 
 /// A store under test, and the clock that it reads.
 pub struct Conformance {

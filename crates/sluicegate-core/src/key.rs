@@ -1,5 +1,6 @@
 //! Whose bucket it is.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,7 +21,8 @@ use smallvec::SmallVec;
 ///
 /// let by_user_and_route = Key::from(("user-7", "/login"));
 /// assert_eq!(by_user_and_route, Key::from("user-7").and("/login"));
-/// assert_ne!(Key::from("1"), Key::from(1_u64));
+/// assert_ne!(Key::from("1"), Key::from(1));
+/// assert_eq!(Key::from(1_u8), Key::from(1_i64));
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -36,6 +38,8 @@ enum Tag {
     Ipv4 = 3,
     Ipv6 = 4,
     Shared = 5,
+    Negative = 6,
+    Large = 7,
 }
 
 impl Key {
@@ -46,8 +50,8 @@ impl Key {
 
     /// This key with the parts of another behind it.
     #[must_use]
-    pub fn and(mut self, part: impl Into<Self>) -> Self {
-        self.bytes.extend_from_slice(&part.into().bytes);
+    pub fn and(mut self, part: impl AsKey) -> Self {
+        part.with_key(|part| self.bytes.extend_from_slice(&part.to_key().bytes));
         self
     }
 
@@ -94,6 +98,9 @@ impl<'a> KeyRef<'a> {
             tag if tag == Tag::Number as u8 => Some(rest).filter(|rest| rest.len() == 8),
             tag if tag == Tag::Ipv4 as u8 => Some(rest).filter(|rest| rest.len() == 4),
             tag if tag == Tag::Ipv6 as u8 => Some(rest).filter(|rest| rest.len() == 16),
+            tag if tag == Tag::Negative as u8 || tag == Tag::Large as u8 => {
+                Some(rest).filter(|rest| rest.len() == 16)
+            }
             tag if tag == Tag::Shared as u8 => Some(rest).filter(|rest| rest.is_empty()),
             _ => None,
         };
@@ -136,10 +143,32 @@ fn push_length(bytes: &mut SmallVec<[u8; 56]>, mut length: usize) {
     bytes.push(length as u8);
 }
 
-/// Whatever names a bucket: a [`Key`], text, a number, an address, or several of them in a tuple.
-pub trait AsKey {
+/// Whatever names a bucket: a [`Key`], text, bytes, a whole number, an address, or two to four of them in a tuple.
+///
+/// Numbers are the same key whatever their type; text is the same key as its bytes. Sealed: make anything else a key by
+/// saying which of these it is, such as `user.id.as_bytes()` or `(tenant, user)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key",
+    label = "a key is expected here",
+    note = "keys are text, bytes, whole numbers, IP addresses, `Key`, and tuples of up to four of these",
+    note = "for an id of another type, use `id.to_string()` or `id.as_bytes()`"
+)]
+pub trait AsKey: sealed::Sealed {
     /// Calls `ask` with the key.
     fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T;
+}
+
+mod sealed {
+    use super::Key;
+
+    #[expect(unnameable_types, reason = "nobody else shall implement it")]
+    pub trait Sealed {}
+
+    impl<K: Sealed + ?Sized> Sealed for &K {}
+    impl Sealed for Key {}
+    impl<A, B> Sealed for (A, B) {}
+    impl<A, B, C> Sealed for (A, B, C) {}
+    impl<A, B, C, D> Sealed for (A, B, C, D) {}
 }
 
 impl<K: AsKey + ?Sized> AsKey for &K {
@@ -156,77 +185,93 @@ impl AsKey for Key {
     }
 }
 
-impl AsKey for [u8] {
+impl From<&Self> for Key {
     #[inline]
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        // As `decode` has it.
-        if self.len() < 0x80 { ask(KeyRef::part(Tag::Bytes, self)) } else { ask(Key::from(self).as_ref()) }
+    fn from(value: &Self) -> Self {
+        value.clone()
     }
 }
 
-impl AsKey for str {
-    #[inline]
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        self.as_bytes().with_key(ask)
-    }
-}
+/// How a type is a key: borrowed for a question, and kept.
+macro_rules! keys {
+    ($([$($generic:tt)*] $name:ty: |$value:ident, $ask:ident| $with:expr;)+) => {$(
+        impl<$($generic)*> sealed::Sealed for $name {}
 
-impl AsKey for String {
-    #[inline]
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        self.as_bytes().with_key(ask)
-    }
-}
-
-impl AsKey for u64 {
-    #[inline]
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        ask(KeyRef::part(Tag::Number, &self.to_le_bytes()))
-    }
-}
-
-impl AsKey for IpAddr {
-    /// As the address stands; an IPv4-mapped one is the IPv4 address that it maps.
-    #[inline]
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        match self.to_canonical() {
-            Self::V4(v4) => ask(KeyRef::part(Tag::Ipv4, &v4.octets())),
-            Self::V6(v6) => ask(KeyRef::part(Tag::Ipv6, &v6.octets())),
+        impl<$($generic)*> AsKey for $name {
+            #[inline]
+            fn with_key<T>(&self, $ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
+                let $value = self;
+                $with
+            }
         }
-    }
+    )+};
 }
 
-impl AsKey for Ipv4Addr {
-    #[inline]
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        IpAddr::V4(*self).with_key(ask)
-    }
+keys! {
+    // As `decode` has it: longer text is never the fast path.
+    [] [u8]: |bytes, ask| if bytes.len() < 0x80 {
+        ask(KeyRef::part(Tag::Bytes, bytes))
+    } else {
+        ask(KeyRef::part(Tag::Bytes, bytes).to_key().as_ref())
+    };
+    [const N: usize] [u8; N]: |bytes, ask| bytes.as_slice().with_key(ask);
+    [] Vec<u8>: |bytes, ask| bytes.as_slice().with_key(ask);
+    [] str: |text, ask| text.as_bytes().with_key(ask);
+    [] String: |text, ask| text.as_bytes().with_key(ask);
+    [] Cow<'_, str>: |text, ask| text.as_bytes().with_key(ask);
+    // As the address stands; an IPv4-mapped one is the IPv4 address that it maps.
+    [] IpAddr: |address, ask| match address.to_canonical() {
+        IpAddr::V4(v4) => ask(KeyRef::part(Tag::Ipv4, &v4.octets())),
+        IpAddr::V6(v6) => ask(KeyRef::part(Tag::Ipv6, &v6.octets())),
+    };
+    [] Ipv4Addr: |address, ask| IpAddr::V4(*address).with_key(ask);
+    [] Ipv6Addr: |address, ask| IpAddr::V6(*address).with_key(ask);
+    [] u64: |number, ask| ask(KeyRef::part(Tag::Number, &number.to_le_bytes()));
+    [] u128: |number, ask| match u64::try_from(*number) {
+        Ok(number) => number.with_key(ask),
+        Err(_) => ask(KeyRef::part(Tag::Large, &number.to_le_bytes())),
+    };
+    [] i128: |number, ask| match u128::try_from(*number) {
+        Ok(number) => number.with_key(ask),
+        Err(_) => ask(KeyRef::part(Tag::Negative, &number.to_le_bytes())),
+    };
+    [] u8: |number, ask| u64::from(*number).with_key(ask);
+    [] u16: |number, ask| u64::from(*number).with_key(ask);
+    [] u32: |number, ask| u64::from(*number).with_key(ask);
+    [] usize: |number, ask| (*number as u64).with_key(ask);
+    [] i8: |number, ask| i128::from(*number).with_key(ask);
+    [] i16: |number, ask| i128::from(*number).with_key(ask);
+    [] i32: |number, ask| i128::from(*number).with_key(ask);
+    [] i64: |number, ask| i128::from(*number).with_key(ask);
+    [] isize: |number, ask| (*number as i128).with_key(ask);
 }
 
-impl AsKey for Ipv6Addr {
-    #[inline]
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        IpAddr::V6(*self).with_key(ask)
-    }
+/// Several keys are one, part by part.
+macro_rules! tuples {
+    ($(($first:ident $(, $other:ident)+))+) => {$(
+        impl<$first: AsKey, $($other: AsKey),+> AsKey for ($first, $($other),+) {
+            fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
+                #[expect(non_snake_case, reason = "a value for each type")]
+                let ($first, $($other),+) = self;
+                let key = $first.with_key(|first| first.to_key())$(.and($other))+;
+                ask(key.as_ref())
+            }
+        }
+
+        impl<$first: AsKey, $($other: AsKey),+> From<($first, $($other),+)> for Key {
+            fn from(parts: ($first, $($other),+)) -> Self {
+                parts.with_key(|key| key.to_key())
+            }
+        }
+    )+};
 }
 
-impl<A: AsKey, B: AsKey> AsKey for (A, B) {
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        let key = self.0.with_key(|first| first.to_key()).and(self.1.with_key(|second| second.to_key()));
-        ask(key.as_ref())
-    }
-}
-
-impl<A: AsKey, B: AsKey, C: AsKey> AsKey for (A, B, C) {
-    fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
-        ((&self.0, &self.1), &self.2).with_key(ask)
-    }
-}
+tuples! { (A, B) (A, B, C) (A, B, C, D) }
 
 /// Every [`AsKey`] can be kept.
 macro_rules! kept {
-    ($($name:ty),+) => {$(
-        impl From<$name> for Key {
+    ($([$($generic:tt)*] $name:ty),+) => {$(
+        impl<$($generic)*> From<$name> for Key {
             #[inline]
             fn from(value: $name) -> Self {
                 value.with_key(|key| key.to_key())
@@ -235,32 +280,11 @@ macro_rules! kept {
     )+};
 }
 
-kept!(&str, String, &String, u64, IpAddr, Ipv4Addr, Ipv6Addr);
-
-impl From<&[u8]> for Key {
-    #[inline]
-    fn from(value: &[u8]) -> Self {
-        KeyRef::part(Tag::Bytes, value).to_key()
-    }
-}
-
-impl From<&Self> for Key {
-    #[inline]
-    fn from(value: &Self) -> Self {
-        value.clone()
-    }
-}
-
-impl<A: Into<Self>, B: Into<Self>> From<(A, B)> for Key {
-    fn from((a, b): (A, B)) -> Self {
-        a.into().and(b)
-    }
-}
-
-impl<A: Into<Self>, B: Into<Self>, C: Into<Self>> From<(A, B, C)> for Key {
-    fn from((a, b, c): (A, B, C)) -> Self {
-        a.into().and(b).and(c)
-    }
+kept! {
+    [] &str, [] String, [] &String, [] Cow<'_, str>,
+    [] &[u8], [] Vec<u8>, [const N: usize] [u8; N], [const N: usize] &[u8; N],
+    [] u8, [] u16, [] u32, [] u64, [] u128, [] usize, [] i8, [] i16, [] i32, [] i64, [] i128, [] isize,
+    [] IpAddr, [] Ipv4Addr, [] Ipv6Addr
 }
 
 impl fmt::Debug for Key {
@@ -292,6 +316,12 @@ mod tests {
             Key::from(Ipv6Addr::LOCALHOST),
             Key::from(&*long),
             Key::from(("u7", "r", 9_u64)),
+            Key::from(-1),
+            Key::from(i128::MIN),
+            Key::from(u64::MAX),
+            Key::from(u128::MAX),
+            Key::from(u128::from(u64::MAX) + 1),
+            Key::from([1_u8, 0, 0, 0, 0, 0, 0, 0]),
         ];
         for (i, a) in keys.iter().enumerate() {
             for b in &keys[..i] {
@@ -318,6 +348,25 @@ mod tests {
         same(("user", 7), ("user", 7));
         same(("", "x", 9), ("", "x", 9));
         same(Key::shared(), Key::shared());
+        same(-7_i64, -7_i8);
+        same(u128::MAX, u128::MAX);
+        same([0_u8; 16], vec![0_u8; 16]);
+        same(Cow::Borrowed("user"), "user");
+        same(
+            ("tenant", 7_u32, [1_u8; 4], -7),
+            Key::from("tenant").and(7_i128).and(vec![1_u8; 4]).and(-7_isize),
+        );
+    }
+
+    #[test]
+    fn a_number_is_the_same_key_whatever_its_type() {
+        let sevens =
+            [Key::from(7_u8), 7_u16.into(), 7_u32.into(), 7_u64.into(), 7_u128.into(), 7_usize.into()];
+        let signed =
+            [Key::from(7_i8), 7_i16.into(), 7_i32.into(), 7_i64.into(), 7_i128.into(), 7_isize.into()];
+        assert!(sevens.iter().chain(&signed).all(|key| *key == Key::from(7)));
+        let negative = [Key::from(-7_i8), (-7_i16).into(), (-7_i64).into(), (-7_i128).into()];
+        assert!(negative.iter().all(|key| *key == Key::from(-7) && *key != Key::from(7)));
     }
 
     #[test]

@@ -57,6 +57,8 @@ mod receipt;
 pub mod resilient;
 #[cfg(feature = "limiter")]
 pub mod store;
+mod text;
+mod time_span;
 #[cfg(feature = "tokio")]
 mod wait;
 #[cfg(feature = "limiter")]

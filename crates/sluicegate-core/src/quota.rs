@@ -4,7 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::{ConfigError, ConfigErrorKind};
+use crate::error::ConfigError;
+use crate::text::{Fault, number};
+use crate::time_span::TimeSpan;
 
 /// So many units per period, with a burst that may be spent at once from rest.
 ///
@@ -84,26 +86,8 @@ impl Quota {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.limit)?;
-        write_period(f, self.period)?;
+        TimeSpan::write_period(self.period, f)?;
         if self.burst == self.limit { Ok(()) } else { write!(f, " burst {}", self.burst) }
-    }
-}
-
-/// The period in its largest whole unit; minutes and longer are named alone when there is just one of them.
-fn write_period(f: &mut fmt::Formatter<'_>, period: Duration) -> fmt::Result {
-    const UNITS: [(u128, &str); 6] = [
-        (86_400_000_000_000, "d"),
-        (3_600_000_000_000, "h"),
-        (60_000_000_000, "min"),
-        (1_000_000_000, "s"),
-        (1_000_000, "ms"),
-        (1_000, "us"),
-    ];
-    let nanos = period.as_nanos();
-    match UNITS.iter().find(|(unit, _)| nanos != 0 && nanos.is_multiple_of(*unit)) {
-        Some((unit, name)) if nanos / unit == 1 => f.write_str(name),
-        Some((unit, name)) => write!(f, "{}{name}", nanos / unit),
-        None => write!(f, "{nanos}ns"),
     }
 }
 
@@ -113,76 +97,52 @@ impl FromStr for Quota {
     /// Reads `"100/min"`, `"10/s burst 20"`, `"5 per minute"`, `"1000/1h"`, `"3/500ms"`.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Quota`] when the text is not a quota or one of its numbers is zero or too large.
+    /// [`Unreadable`](crate::error::ConfigErrorKind::Unreadable) when the text is not a quota,
+    /// [`Quota`](crate::error::ConfigErrorKind::Quota) when one of its numbers is zero or too large. The error says which
+    /// [part](ConfigError::span) of the text it is about.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        parse(text).map_err(|problem| {
-            let shown: String = text.chars().take(64).collect();
-            ConfigError::new(
-                ConfigErrorKind::Quota,
-                format!(
-                    "{shown:?} is not a quota: {problem}; write \"100/min\", \"10/s burst 20\", \"5 per minute\" or \"1000/1h\""
-                ),
-            )
-        })
+        let advice = "; write \"100/min\", \"10/s burst 20\", \"5 per minute\" or \"1000/1h\"";
+        parse(text).map_err(|fault| fault.in_text(text, "a quota", advice))
     }
 }
 
-fn parse(text: &str) -> Result<Quota, String> {
+fn parse(text: &str) -> Result<Quota, Fault<'_>> {
     let text = text.trim();
     let (rate, burst) = match text.split_once("burst") {
         Some((rate, burst)) => (rate.trim_end(), Some(number(burst, "burst")?)),
         None => (text, None),
     };
-    let (limit, period) = rate
-        .split_once('/')
-        .or_else(|| rate.split_once(" per "))
-        .ok_or("there is no \"/\" or \"per\" between limit and period")?;
-    let quota = Quota::new(number(limit, "limit")?, period_of(period.trim())?);
+    let parts = rate.split_once('/').or_else(|| rate.split_once(" per "));
+    let (limit, period) = parts.ok_or_else(|| {
+        Fault::unreadable(rate, "there is no \"/\" or \"per\" between limit and period".to_owned())
+    })?;
+    let quota = Quota::new(number(limit, "limit")?, TimeSpan::of_period(period.trim())?);
     Ok(burst.map_or(quota, |burst| quota.burst(burst)))
-}
-
-/// A positive number; underscores may group its digits.
-fn number(text: &str, what: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits: String = text.chars().filter(|&c| c != '_').collect();
-    let plain = text.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit());
-    match digits.parse() {
-        _ if !plain => Err(format!("the {what} {text:?} is not a whole number")),
-        Ok(0) => Err(format!("the {what} is 0, and must be at least 1")),
-        Ok(number) => Ok(number),
-        Err(_) => Err(format!("the {what} {text} is too large")),
-    }
-}
-
-/// `min`, `1h`, `90s`, `500 ms`.
-fn period_of(text: &str) -> Result<Duration, String> {
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
-    let (count, unit) = text.split_at(unit_at);
-    let count = if count.is_empty() { 1 } else { number(count, "period")? };
-    let micros: u64 = match unit.trim() {
-        "us" | "µs" => 1,
-        "ms" | "millisecond" | "milliseconds" => 1_000,
-        "s" | "sec" | "second" | "seconds" => 1_000_000,
-        "m" | "min" | "minute" | "minutes" => 60_000_000,
-        "h" | "hr" | "hour" | "hours" => 3_600_000_000,
-        "d" | "day" | "days" => 86_400_000_000,
-        "w" | "week" | "weeks" => 604_800_000_000,
-        "" => return Err(format!("the period {text:?} has no unit (us, ms, s, min, h, d or w)")),
-        unit => return Err(format!("{unit:?} is not a unit of time (us, ms, s, min, h, d or w)")),
-    };
-    let micros = count.checked_mul(micros).ok_or_else(|| format!("the period {text} is too long"))?;
-    Ok(Duration::from_micros(micros))
 }
 
 /// Anything that a policy takes as a quota: a [`Quota`], or its text.
 ///
 /// Builders take it so that they can be given `"5/min"` and report a mistake in it when they build.
-pub trait IntoQuota {
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no quota",
+    label = "a quota is expected here",
+    note = "write it as text, \"5/min\" or \"10/s burst 20\", or as `Quota::per_minute(5)`"
+)]
+pub trait IntoQuota: sealed::Sealed {
     /// The quota, or why there is none.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Quota`] when the text is not a quota.
+    /// As reading a [`Quota`] from its text.
     fn into_quota(self) -> Result<Quota, ConfigError>;
+}
+
+mod sealed {
+    #[expect(unnameable_types, reason = "nobody else shall implement it")]
+    pub trait Sealed {}
+
+    impl Sealed for super::Quota {}
+    impl Sealed for &str {}
+    impl Sealed for String {}
 }
 
 impl IntoQuota for Quota {

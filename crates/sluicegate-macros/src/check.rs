@@ -1,15 +1,14 @@
 //! What is wrong with a limit, found out by building its policy.
 
-use std::time::Duration;
-
 use proc_macro2::Span;
+use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::MAX_QUOTAS;
-use sluicegate_core::{Algorithm, ConfigError, OnOutage, Policy, Quota};
+use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
 use syn::{Error, Expr, Lit, LitStr, Result};
 
 use crate::args::Args;
 use crate::quota::QuotaSource;
-use crate::values::{MissingKey, on_missing_key, on_outage, wait};
+use crate::values::{MissingKey, at, on_exceeded, on_missing_key, read};
 
 /// A limit that has been found good.
 pub(crate) struct Limit {
@@ -19,7 +18,7 @@ pub(crate) struct Limit {
     pub(crate) name_span: Span,
     pub(crate) algorithm: LitStr,
     pub(crate) quotas: Vec<QuotaSource>,
-    pub(crate) wait: Option<Duration>,
+    pub(crate) on_exceeded: Option<OnExceeded>,
     pub(crate) on_outage: Option<OnOutage>,
     pub(crate) is_shadow: bool,
     pub(crate) is_hidden: bool,
@@ -56,8 +55,8 @@ pub(crate) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
         name: args.name,
         algorithm,
         quotas: args.quotas,
-        wait: args.on_exceeded.and_then(|text| mistakes.note(wait(&text))).flatten(),
-        on_outage: args.on_outage.and_then(|text| mistakes.note(on_outage(&text))),
+        on_exceeded: args.on_exceeded.and_then(|text| mistakes.note(on_exceeded(&text))),
+        on_outage: args.on_outage.and_then(|text| mistakes.note(read(&text))),
         is_shadow: args.shadow.is_some(),
         is_hidden: args.hidden.is_some(),
         key: args.key,
@@ -120,58 +119,39 @@ impl Mistakes {
 }
 
 fn check_name(given: &LitStr) -> Result<()> {
-    match Policy::gcra(given.value(), Quota::per_second(1)).build() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Error::new(given.span(), error)),
-    }
+    let policy = Policy::gcra(given.value(), Quota::per_second(1)).build();
+    policy.map(drop).map_err(|error| at(given, &error))
 }
 
 /// The policy that the quotas make whose text is known, under any name: its mistakes are reported where they stand.
-fn policy(algorithm_text: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
-    let algorithm: Algorithm =
-        algorithm_text.value().parse().map_err(|error| Error::new(algorithm_text.span(), error))?;
-    let builder = |quota: &str| Policy::builder(NAMELESS, algorithm, quota);
-    let mut mistakes = Mistakes::default();
-    for quota in quotas {
-        mistakes.note(builder(&quota.value()).build().map_err(|error| at(quota, &error)));
-    }
+fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
+    let algorithm: Algorithm = read(algorithm)?;
     let Some((first, others)) = quotas.split_first() else {
         return Ok(None);
     };
-    mistakes.none_or(())?;
-    let mut together = builder(&first.value());
-    for quota in others {
-        together = together.and(&*quota.value());
-        // Each is good by itself: what does not work now does not go with those before it.
-        if let Err(error) = together.clone().build() {
-            // The core's advice is about code; here it is a second attribute.
-            let text = error.to_string();
-            let problem = if text.contains("two quotas called") {
-                "is for the same period as another quota of this limit: keep one of them, or put it"
-            } else if text.contains("is a queue") {
-                "is a second quota of a queue, and a queue spaces its output in one way: put it"
-            } else {
-                return Err(at(quota, &error));
-            };
-            let advice = "into a `#[rate_limited]` of its own with another `name`";
-            return Err(Error::new(quota.span(), format!("{:?} {problem} {advice}", quota.value())));
-        }
+    // The name does not matter here, and messages do not show it.
+    let builder = |quota: &LitStr| Policy::builder("limit", algorithm, quota.value());
+    let mut mistakes = Mistakes::default();
+    for quota in quotas {
+        mistakes.note(builder(quota).build().map_err(|error| at(quota, &error)));
     }
-    together.build().map(Some).map_err(|error| at(first, &error))
-}
-
-/// The name does not matter here, and messages do not show it.
-const NAMELESS: &str = "limit";
-
-fn at(quota: &LitStr, error: &ConfigError) -> Error {
-    let text = error.to_string();
-    let prefix = format!("policy {NAMELESS:?}");
-    let problem = match text.strip_prefix(&prefix) {
-        // `policy "limit": what is wrong`, or `policy "limit" has something wrong`.
-        Some(rest) => rest.strip_prefix(": ").map_or_else(|| format!("this limit{rest}"), str::to_owned),
-        None => text,
-    };
-    Error::new(quota.span(), problem)
+    mistakes.none_or(())?;
+    let together = others.iter().fold(builder(first), |policy, quota| policy.and(quota.value()));
+    together.build().map(Some).map_err(|error| {
+        let quota = error.quota().and_then(|index| quotas.get(index)).unwrap_or(first);
+        // The core's advice is about code; here it is a second attribute.
+        let problem = match error.kind() {
+            ConfigErrorKind::SameLabel => {
+                "is for the same period as another quota of this limit: keep one of them, or put it"
+            }
+            ConfigErrorKind::QueueOfSeveral => {
+                "is a second quota of a queue, and a queue spaces its output in one way: put it"
+            }
+            _ => return at(quota, &error),
+        };
+        let advice = "into a `#[rate_limited]` of its own with another `name`";
+        Error::new(quota.span(), format!("{:?} {problem} {advice}", quota.value()))
+    })
 }
 
 /// A number can be checked here, by the quotas whose text is known; all else is checked when the limit is made.

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use sluicegate_core::OnOutage;
+use sluicegate_core::{OnExceeded, OnOutage};
 use syn::Expr;
 
 use crate::check::Limit;
@@ -49,9 +49,12 @@ fn limiter(limit: &Limit, private: &TokenStream) -> TokenStream {
     let source = quote_spanned!(Span::mixed_site()=> __source);
     let quotas: Vec<TokenStream> = limit.quotas.iter().map(|quota| quota.expression(&source)).collect();
     let (algorithm, first, others) = (&limit.algorithm, &quotas[0], &quotas[1..]);
-    let wait = limit.wait.map(|longest| {
-        let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-        quote!(.wait_up_to(::core::time::Duration::from_micros(#micros)))
+    let wait = limit.on_exceeded.and_then(|action| match action {
+        OnExceeded::Wait { longest } => {
+            let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+            Some(quote!(.wait_up_to(::core::time::Duration::from_micros(#micros))))
+        }
+        _ => None,
     });
     let on_outage = limit.on_outage.map(|action| {
         let action = match action {

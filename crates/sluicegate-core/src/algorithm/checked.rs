@@ -7,6 +7,9 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
 /// A quota whose parts are each possible.
+///
+/// A period that is no whole number of microseconds is kept as an exact ratio: 1 per 333,333,333 ns is 1,000 per
+/// 333,333,333 microseconds. Only the limit and the period are counted so; the quota itself stays as it was given.
 #[derive(Clone, Copy)]
 pub(super) struct Checked {
     pub(super) quota: Quota,
@@ -24,25 +27,42 @@ impl Checked {
         let Some(burst) = NonZeroU64::new(quota.burst_size()) else {
             return fail(format!("the burst of {quota} is 0, and must be at least 1"));
         };
-        let nanos = quota.period().as_nanos();
-        if nanos == 0 {
+        let Some(nanos) = NonZeroU64::new(u64::try_from(quota.period().as_nanos()).unwrap_or(u64::MAX))
+        else {
             return fail(format!(
                 "the period of a quota of {limit} is 0, and must be at least 1 microsecond"
             ));
+        };
+        if nanos.get() < NANOS.get() {
+            return fail(format!("the period of {quota} must be at least 1 microsecond"));
         }
-        if !nanos.is_multiple_of(1_000) {
-            return fail(format!("the period of {quota} is no whole number of microseconds"));
+        if nanos.get() / NANOS > LONGEST_US {
+            return fail(format!("the period of {quota} is longer than ten years"));
         }
-        let period_us = u64::try_from(nanos / 1_000).ok().and_then(NonZeroU64::new);
-        match period_us.filter(|us| us.get() <= LONGEST_US) {
-            Some(period_us) => Ok(Self { quota, limit, period_us, burst }),
-            None => fail(format!("the period of {quota} is longer than ten years")),
+        let divisor = gcd(nanos, NANOS);
+        let (times, period_us) = (NANOS.get() / divisor, NonZeroU64::new(nanos.get() / divisor));
+        let checked = Self { quota, limit, period_us: period_us.unwrap_or(NonZeroU64::MIN), burst };
+        match NonZeroU64::new(times).and_then(|times| limit.checked_mul(times)) {
+            Some(limit) => Ok(Self { limit, ..checked }),
+            None => Err(checked.inexact("the limit is too large for a period in nanoseconds")),
         }
+    }
+
+    /// The same, for algorithms whose windows begin on microseconds.
+    pub(super) fn in_windows(self) -> Result<Self, ConfigError> {
+        if self.limit.get() == self.quota.limit() {
+            return Ok(self);
+        }
+        let problem = format!(
+            "the period of {} is no whole number of microseconds, as windows need: use a token bucket or GCRA",
+            self.quota
+        );
+        Err(ConfigError::new(ConfigErrorKind::Inexact, problem))
     }
 
     /// Units above which a charge is forgotten, unless the policy says otherwise.
     pub(super) fn most_debt(&self) -> u64 {
-        self.limit.max(self.burst).get().saturating_mul(10)
+        self.quota.limit().max(self.burst.get()).saturating_mul(10)
     }
 
     pub(super) fn inexact(&self, reason: impl std::fmt::Display) -> ConfigError {
@@ -74,4 +94,13 @@ impl Checked {
     }
 }
 
+pub(super) fn gcd(a: NonZeroU64, b: NonZeroU64) -> NonZeroU64 {
+    match NonZeroU64::new(a.get() % b) {
+        None => b,
+        Some(rest) => gcd(b, rest),
+    }
+}
+
+/// Nanoseconds of a microsecond.
+const NANOS: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not 0");
 const MILLI: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not 0");

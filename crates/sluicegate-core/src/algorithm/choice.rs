@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{ConfigError, ConfigErrorKind};
+use crate::error::ConfigError;
+use crate::text::value_of;
 
 /// How a quota is counted. The README has a table that compares them.
 ///
@@ -68,13 +69,27 @@ pub enum Drain {
 }
 
 impl Algorithm {
+    /// Every algorithm with every setting; of the queues that pass some units at once, the one that passes two.
+    pub const ALL: [Self; NAMED.len() + 1] = {
+        let mut all = [Self::LeakyBucket(Drain::QueueAbove(2)); NAMED.len() + 1];
+        let (mut index, last) = (0, NAMED.len() - 1);
+        while index < last {
+            all[index] = NAMED[index].1;
+            index += 1;
+        }
+        // Behind the other queue.
+        all[last + 1] = NAMED[last].1;
+        all
+    };
+
     /// Whether it counts in windows, which have a limit and no burst.
     pub(crate) fn is_window(self) -> bool {
         matches!(self, Self::FixedWindow(_) | Self::SlidingLog | Self::SlidingCounter)
     }
 }
 
-const NAMED: [(&str, Algorithm); 10] = [
+/// All algorithms whose names have no number in them.
+const NAMED: &[(&str, Algorithm)] = &[
     ("fixed-window", Algorithm::FixedWindow(Anchor::Epoch)),
     ("fixed-window-from-first-hit", Algorithm::FixedWindow(Anchor::FirstHit)),
     ("sliding-log", Algorithm::SlidingLog),
@@ -105,18 +120,13 @@ impl FromStr for Algorithm {
     /// Reads the name that `Display` prints.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Policy`] for any other text; the message lists the names.
+    /// [`Unreadable`](crate::error::ConfigErrorKind::Unreadable) for any other text; the message lists the names.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         if let Some(units) = text.strip_prefix(QUEUE_ABOVE).and_then(|units| units.parse().ok()) {
             return Ok(Self::LeakyBucket(Drain::QueueAbove(units)));
         }
-        NAMED.iter().find(|(name, _)| *name == text).map(|(_, algorithm)| *algorithm).ok_or_else(|| {
-            let names: Vec<_> = NAMED.iter().map(|(name, _)| *name).collect();
-            ConfigError::new(
-                ConfigErrorKind::Policy,
-                format!("{text:?} is not an algorithm: use one of {}, or {QUEUE_ABOVE}N", names.join(", ")),
-            )
-        })
+        let more = format!(", or {QUEUE_ABOVE}N");
+        value_of(text, NAMED, "by which algorithm the quota is counted", &more)
     }
 }
 
@@ -126,8 +136,7 @@ mod tests {
 
     #[test]
     fn an_algorithm_prints_as_it_reads() {
-        let above = Algorithm::LeakyBucket(Drain::QueueAbove(7));
-        for algorithm in NAMED.iter().map(|(_, algorithm)| *algorithm).chain([above]) {
+        for algorithm in Algorithm::ALL {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
         }
         assert!("leaky".parse::<Algorithm>().unwrap_err().to_string().contains("leaky-bucket-queue"));

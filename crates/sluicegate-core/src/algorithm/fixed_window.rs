@@ -42,6 +42,7 @@ struct Window {
 
 impl FixedWindow {
     pub(super) fn new(quota: Checked, aligned: bool) -> Result<Self, ConfigError> {
+        let quota = quota.in_windows()?;
         let (limit, period_us, burst) = (quota.limit, quota.period_us, quota.burst.get());
         if burst > EXACT || limit.get() > EXACT {
             return Err(quota.inexact("counts end at 2^52"));

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use super::checked::gcd;
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -16,7 +17,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// `tau` leaves the cell out: `(burst - 1) * T`). Deviation: a cost of `c` is `c` cells at once, all or none.
 ///
 /// # Rounding
-/// None. `limit / period` is reduced to `ticks / spacing`: a time unit is cut into `ticks` equal parts, a unit of
+/// None. `limit / period`, with the period in nanoseconds where it is no whole number of microseconds, is reduced to `ticks / spacing`: a time unit is cut into `ticks` equal parts, a unit of
 /// cost lasts `spacing` of them, and the theoretical arrival time is kept as a whole time unit and the parts that
 /// it lies before it. The time unit is a microsecond, or a millisecond where `burst * spacing` would exceed 2^52.
 ///
@@ -302,12 +303,5 @@ impl Gcra {
     #[inline]
     pub(super) fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
         state.until_us.saturating_sub(now_us)
-    }
-}
-
-fn gcd(a: NonZeroU64, b: NonZeroU64) -> NonZeroU64 {
-    match NonZeroU64::new(a.get() % b) {
-        None => b,
-        Some(rest) => gcd(b, rest),
     }
 }

@@ -1,8 +1,10 @@
 //! What a key has left under a new quota when its policy is replaced.
 
 use super::{Rule, State};
+use crate::text::words;
 
-/// How the keys of a replaced policy start under the new one, once, when they are next asked for.
+/// How the keys of a replaced policy start under the new one, once, when they are next asked for. Written `spent`, `reset`,
+/// `as-is`, `proportional` and `additive`.
 ///
 /// A quota inherits from the one with the same rule; if there is none, from the one with the same id; if there is none,
 /// from the one that has counted most. A quota whose rule stays is not touched at all. A memory store follows a key
@@ -25,6 +27,9 @@ pub enum Inherit {
     /// With the units that remained, and the units that the burst has grown by.
     Additive,
 }
+
+words!(Inherit decides "how keys start under a policy that replaces another":
+    "spent" => Spent, "reset" => Reset, "as-is" => AsIs, "proportional" => Proportional, "additive" => Additive);
 
 /// Units as an exact fraction: `parts / per_unit`, negative for a debt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

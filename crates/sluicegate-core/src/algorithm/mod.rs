@@ -154,13 +154,13 @@ impl Rule {
     /// Reduces a quota to the integers of its algorithm.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Quota`] for zeros and spans that are too long, [`ConfigErrorKind::Inexact`] for what
-    /// cannot be kept in exact integers. The message names the value and the bound.
+    /// [`ConfigErrorKind::Quota`] for zeros and spans that are too long, [`ConfigErrorKind::Burst`] for a burst in
+    /// windows, [`ConfigErrorKind::Inexact`] for what cannot be kept in exact integers. The message names the value and the bound.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
         let checked = Checked::new(quota)?;
         if algorithm.is_window() && quota.burst_size() != quota.limit() {
             return Err(ConfigError::new(
-                ConfigErrorKind::Quota,
+                ConfigErrorKind::Burst,
                 format!(
                     "{algorithm} knows no burst, but the quota is {quota}: leave the burst out, or use a token bucket or GCRA"
                 ),

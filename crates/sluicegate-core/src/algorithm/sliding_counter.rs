@@ -47,6 +47,7 @@ struct Window {
 
 impl SlidingCounter {
     pub(super) fn new(quota: Checked) -> Result<Self, ConfigError> {
+        let quota = quota.in_windows()?;
         let limit = quota.limit.get();
         if limit > COUNT_MAX / 2 {
             return Err(quota.inexact(format_args!("a sliding counter counts to {}", COUNT_MAX / 2)));

@@ -30,6 +30,7 @@ impl SlidingLog {
     pub const MAX_LIMIT: u64 = 1_000_000;
 
     pub(super) fn new(quota: Checked) -> Result<Self, ConfigError> {
+        let quota = quota.in_windows()?;
         let limit = quota.limit.get();
         if limit > Self::MAX_LIMIT {
             return Err(ConfigError::new(

@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::RateLimiter;
 use crate::decision::{Decision, Outcome};
-use crate::key::Key;
+use crate::key::{AsKey, Key};
 use crate::store::{DecisionFuture, Mode};
 use crate::wait::{Costs, Line, Place, Queues, Receipts, Under};
 
@@ -221,11 +221,11 @@ impl RateLimiter {
     /// When it has to wait outside of a tokio runtime that has its timer enabled.
     pub async fn acquire(
         &self,
-        key: impl Into<Key>,
+        key: impl AsKey,
         cost: u64,
         longest: Duration,
     ) -> Result<Decision, crate::StoreError> {
-        let key = key.into();
+        let key = key.with_key(|key| key.to_key());
         let decision = self.reserve(&key, cost, longest).await?;
         let limit = [(self.clone(), key, cost)];
         match decision.outcome() {

@@ -275,13 +275,13 @@ impl Inner {
         }
         let needed = rule.limit().saturating_mul(16);
         Err(ConfigError::new(
-            ConfigErrorKind::Store,
+            ConfigErrorKind::Unsupported,
             format!(
-                "policy {:?} needs a log of {} entries per key, and this store has room for {longest}: build it with log_entries({needed}), or use a sliding counter",
-                policy.name(),
+                "it needs a log of {} entries per key, and this store has room for {longest}: build it with log_entries({needed}), or use a sliding counter",
                 rule.limit()
             ),
-        ))
+        )
+        .in_policy(policy.name()))
     }
 }
 

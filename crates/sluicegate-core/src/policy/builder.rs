@@ -177,35 +177,39 @@ impl PolicyBuilder {
     pub fn build(self) -> Result<Policy, ConfigError> {
         check_name("policy name", &self.name)?;
         if self.quotas.len() > MAX_QUOTAS {
-            return Err(self.error(format!("has {} quotas, and at most {MAX_QUOTAS} fit", self.quotas.len())));
+            let problem = format!("a policy of {} quotas: at most {MAX_QUOTAS} fit", self.quotas.len());
+            return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS));
         }
         if let (Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)), [_, _, ..]) =
             (self.algorithm, &*self.quotas)
         {
-            let problem = "is a queue and has several quotas, but a queue spaces its output in one way: put the others into policies of their own";
-            return Err(self.error(problem.to_owned()));
+            let problem = "a queue has one quota, because it spaces its output in one way: put the others into policies of their own";
+            return Err(self.error(ConfigErrorKind::QueueOfSeveral, problem.to_owned()).in_quota(1));
         }
         if let Some(keys) = self.capacity.filter(|keys| !(1..=MOST_KEYS).contains(keys)) {
-            return Err(self.error(format!("cannot have a capacity of {keys}: use 1 to {MOST_KEYS}")));
+            let problem = format!("it cannot have a capacity of {keys}: use 1 to {MOST_KEYS}");
+            return Err(self.error(ConfigErrorKind::Policy, problem));
         }
         let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
         let single = self.quotas.len() == 1;
-        for (id, quota) in &self.quotas {
-            let quota = quota.clone().map_err(|error| self.wrap(&error))?;
-            let rule = Rule::new(self.algorithm, quota).map_err(|error| self.wrap(&error))?;
+        for (index, (id, quota)) in self.quotas.iter().enumerate() {
+            let here = |error: ConfigError| error.in_policy(&self.name).in_quota(index);
+            let quota = quota.clone().map_err(here)?;
+            let rule = Rule::new(self.algorithm, quota).map_err(here)?;
             let rule = self.debt.map_or(rule, |units| rule.with_debt(units));
             let label = match id {
                 Some(id) => {
-                    check_name("quota id", id)?;
+                    check_name("quota id", id).map_err(here)?;
                     format!("{}.{id}", self.name)
                 }
                 None if single => self.name.clone(),
                 None => format!("{}.{}", self.name, period_label(quota)),
             };
             if quotas.iter().any(|other| other.label == label) {
-                return Err(self.error(format!(
-                    "has two quotas called {label:?} in headers: give one a name of its own with `named`"
-                )));
+                let problem = format!(
+                    "two of its quotas are called {label:?} in headers: give one a name of its own with `named`"
+                );
+                return Err(here(ConfigError::new(ConfigErrorKind::SameLabel, problem)));
             }
             quotas.push(PolicyQuota { quota, rule, id: id.clone(), label });
         }
@@ -225,12 +229,8 @@ impl PolicyBuilder {
         })
     }
 
-    fn error(&self, problem: String) -> ConfigError {
-        ConfigError::new(ConfigErrorKind::Policy, format!("policy {:?} {problem}", self.name))
-    }
-
-    fn wrap(&self, error: &ConfigError) -> ConfigError {
-        ConfigError::new(error.kind(), format!("policy {:?}: {error}", self.name))
+    fn error(&self, kind: ConfigErrorKind, problem: String) -> ConfigError {
+        ConfigError::new(kind, problem).in_policy(&self.name)
     }
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), ConfigError> {
     }
     let shown: String = name.chars().take(80).collect();
     Err(ConfigError::new(
-        ConfigErrorKind::Policy,
+        ConfigErrorKind::Name,
         format!(
             "{shown:?} cannot be a {what}: use 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
         ),

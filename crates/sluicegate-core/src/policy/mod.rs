@@ -12,6 +12,7 @@ pub use self::options::{OnExceeded, OnFull, OnOutage};
 use crate::algorithm::{Algorithm, Rule};
 pub use crate::quota::IntoQuota;
 use crate::quota::Quota;
+pub use crate::time_span::TimeSpan;
 
 /// The most quotas that one request can be checked against, over all its policies.
 pub const MAX_QUOTAS: usize = 16;

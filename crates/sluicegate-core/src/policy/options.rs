@@ -1,8 +1,14 @@
 //! What a policy does when it is exceeded, when its store is away, and when a table is full.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-/// What happens to a request that exceeds its policy.
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::text::{value_of, words};
+use crate::time_span::TimeSpan;
+
+/// What happens to a request that exceeds its policy. Written `deny` and `wait 5s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnExceeded {
@@ -15,7 +21,7 @@ pub enum OnExceeded {
     },
 }
 
-/// What happens to a request while the store cannot be reached.
+/// What happens to a request while the store cannot be reached. Written `local`, `allow` and `deny`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
@@ -30,6 +36,7 @@ pub enum OnOutage {
 }
 
 /// What becomes of the least indebted key of a store of fixed size when there is no room for another one in debt.
+/// Written `forget` and `inherit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFull {
@@ -43,4 +50,45 @@ pub enum OnFull {
     /// drained. That takes no longer than the heaviest debt that had to make room; one window more where windows begin
     /// with a key's first unit.
     Inherit,
+}
+
+words!(OnOutage decides "what happens while the store cannot be reached":
+    "local" => Local, "allow" => Allow, "deny" => Deny);
+
+words!(OnFull decides "what becomes of the least indebted key of a store that is full":
+    "forget" => Forget, "inherit" => Inherit);
+
+impl fmt::Display for OnExceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deny => f.write_str("deny"),
+            Self::Wait { longest } => write!(f, "wait {}", TimeSpan::from(*longest)),
+        }
+    }
+}
+
+impl FromStr for OnExceeded {
+    type Err = ConfigError;
+
+    /// Reads `deny`, or `wait` with a [`TimeSpan`]: `wait 5s`, `wait 500ms`.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Unreadable`] for any other text.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let Some(time) = text.strip_prefix("wait") else {
+            let more = ", or \"wait\" with a time, such as \"wait 5s\" or \"wait 500ms\"";
+            return value_of(
+                text,
+                &[("deny", Self::Deny)],
+                "what happens to a request that exceeds the limit",
+                more,
+            );
+        };
+        let longest = time.parse::<TimeSpan>().map_err(|error| {
+            let problem = format!("{text:?} does not say how long a request waits: {}", error.problem());
+            let span = error.span().map_or(0..text.len(), |span| span.start + 4..span.end + 4);
+            ConfigError::new(ConfigErrorKind::Unreadable, problem).at(span)
+        })?;
+        Ok(Self::Wait { longest: longest.into() })
+    }
 }

@@ -24,11 +24,9 @@ impl Policy {
         if parts == 0 || parts > whole {
             return Err(ConfigError::new(
                 ConfigErrorKind::Policy,
-                format!(
-                    "a share of {parts}/{whole} of policy {:?}: use more than nothing and at most 1",
-                    self.name
-                ),
-            ));
+                format!("a share of {parts}/{whole}: use more than nothing and at most 1"),
+            )
+            .in_policy(&self.name));
         }
         let part = |units: u64| {
             let part = (u128::from(units) * u128::from(parts)).div_ceil(u128::from(whole));

@@ -39,10 +39,10 @@ impl PreparedPolicy {
     /// What the store prepared for a policy that is replaced, to be kept; for [`Store::open`](crate::Store::open).
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] when it was opened on a store that does not prepare a `T`: another one.
+    /// [`ConfigErrorKind::OtherStore`] when it was opened on a store that does not prepare a `T`: another one.
     pub fn replaced<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, ConfigError> {
         let problem = "the replaced policy was opened on another store";
-        let foreign = |_| ConfigError::new(ConfigErrorKind::Store, problem);
+        let foreign = |_| ConfigError::new(ConfigErrorKind::OtherStore, problem);
         Arc::clone(&self.prepared).downcast().map_err(foreign)
     }
 

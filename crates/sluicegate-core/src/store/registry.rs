@@ -49,13 +49,10 @@ impl<T: Send + Sync + 'static> Registry<T> {
             (Some((current, _)), None) => return Err(name_taken(&policy, current)),
             (_, Some(replaced)) if replaced.policy().name() != policy.name() => {
                 return Err(ConfigError::new(
-                    ConfigErrorKind::Policy,
-                    format!(
-                        "policy {:?} cannot replace {:?}: their names must be equal",
-                        policy.name(),
-                        replaced.policy().name()
-                    ),
-                ));
+                    ConfigErrorKind::OtherName,
+                    format!("it cannot replace {:?}: their names must be equal", replaced.policy().name()),
+                )
+                .in_policy(policy.name()));
             }
             _ => {}
         }
@@ -75,10 +72,10 @@ pub(crate) fn name_taken(policy: &Policy, current: &Policy) -> ConfigError {
     ConfigError::new(
         ConfigErrorKind::NameTaken,
         format!(
-            "the name {:?} is taken on this store by another policy ({current}): give this one ({policy}) another name, or replace that one",
-            policy.name()
+            "the name is taken on this store by another policy ({current}): give this one ({policy}) another name, or replace that one"
         ),
     )
+    .in_policy(policy.name())
 }
 
 impl<T> Default for Registry<T> {

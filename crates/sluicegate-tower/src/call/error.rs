@@ -5,7 +5,6 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use sluicegate_core::error::BoxError;
 use sluicegate_core::{Decision, Outcome, StoreError};
 
 /// Why a call behind a [`CallLimitLayer`](crate::call::CallLimitLayer), or one that goes out, gave no response.
@@ -74,9 +73,8 @@ impl<E> CallError<E> {
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
-    /// use sluicegate_core::error::BoxError;
     /// use sluicegate_tower::call::{CallError, CallLimitLayer};
-    /// use tower::{ServiceBuilder, service_fn};
+    /// use tower::{BoxError, ServiceBuilder, service_fn};
     ///
     /// let jobs = Policy::gcra("jobs", "10/s").on(&MemoryStore::new())?;
     /// let service = ServiceBuilder::new()
@@ -85,9 +83,9 @@ impl<E> CallError<E> {
     ///     .service(service_fn(|_: u64| async { Err::<(), BoxError>("broken".into()) }));
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn into_box(self) -> BoxError
+    pub fn into_box(self) -> Box<dyn Error + Send + Sync>
     where
-        E: Into<BoxError>,
+        E: Into<Box<dyn Error + Send + Sync>>,
     {
         let refusal: CallError<Infallible> = match self {
             Self::Limited(decision) => CallError::Limited(decision),

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::StatusCode;
-use sluicegate_core::Key;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, Key};
 
 /// Why a request has no key: what was looked for, for logs and for the body of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ impl fmt::Display for MissingKey {
 
 impl std::error::Error for MissingKey {}
 
-/// What happens to a request whose key is missing.
+/// What happens to a request whose key is missing. Written `share`, `skip`, or the status to refuse it with: `401`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {
@@ -84,6 +86,40 @@ pub enum OnMissingKey {
     Reject(StatusCode),
     /// This limit does not apply to them.
     Skip,
+}
+
+impl fmt::Display for OnMissingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share => f.write_str("share"),
+            Self::Skip => f.write_str("skip"),
+            Self::Reject(status) => f.write_str(status.as_str()),
+        }
+    }
+}
+
+impl FromStr for OnMissingKey {
+    type Err = ConfigError;
+
+    /// Reads `share`, `skip`, or a status from 400 to 599.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Unreadable`] for any other text.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text {
+            "share" => return Ok(Self::Share),
+            "skip" => return Ok(Self::Skip),
+            _ => {}
+        }
+        let status = text.parse().ok().filter(|status: &StatusCode| status.as_u16() >= 400);
+        status.filter(|status| status.as_u16() < 600).map(Self::Reject).ok_or_else(|| {
+            let shown: String = text.chars().take(64).collect();
+            let problem = format!(
+                "{shown:?} does not say what happens to a request without a key: use \"share\", \"skip\", or a status from 400 to 599, such as \"401\""
+            );
+            ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len())
+        })
+    }
 }
 
 /// The choice that was made for a limit, if any, and whether anything was logged. Clones log once together.
@@ -154,5 +190,17 @@ mod tests {
         assert_eq!(mistake.told(true), "serve with connect info");
         assert_eq!(mistake.told(false), "this server does not know who is asking");
         assert_eq!(MissingKey::new("the header x-key is missing").told(false), "the header x-key is missing");
+    }
+
+    #[test]
+    fn a_choice_prints_as_it_reads() {
+        for text in ["share", "skip", "400", "401", "599"] {
+            assert_eq!(text.parse::<OnMissingKey>().unwrap().to_string(), text);
+        }
+        for text in ["", "ignore", "200", "600", "4010", "401 ", "Share"] {
+            let error = text.parse::<OnMissingKey>().unwrap_err();
+            assert!(error.to_string().contains("\"share\", \"skip\", or a status"), "{error}");
+            assert_eq!((error.kind(), error.span()), (ConfigErrorKind::Unreadable, Some(0..text.len())));
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use sluicegate_core::RateLimiter;
-use sluicegate_core::error::{BoxError, StoreErrorKind};
+use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::store::{Ask, DecisionFuture, QuotaStatus, judge};
 use sluicegate_core::wrap::Within;
@@ -16,7 +16,7 @@ use sluicegate_tests::around;
 use sluicegate_tower::call::{CallError, CallKey, CallLimitLayer};
 use sluicegate_tower::guard::Guarded;
 use tokio::time::Instant;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::strict::Strict;
 use crate::support::{broken, limiter, slow};

@@ -3,5 +3,6 @@
 pub(crate) mod exact;
 mod invariants;
 pub(crate) mod model;
+mod periods;
 mod vectors;
 mod worked_examples;

@@ -158,8 +158,8 @@ fn another_name_is_refused_and_the_old_policy_stays() {
     let _ = answer(limiter.check("k"));
     let other = Policy::gcra("q", "1/min").build().expect("the policy is good");
     let error = limiter.replace(other, Inherit::AsIs).expect_err("the names differ");
-    assert_eq!(error.kind(), ConfigErrorKind::Policy);
-    assert_eq!(error.to_string(), "policy \"q\" cannot replace \"p\": their names must be equal");
+    assert_eq!(error.kind(), ConfigErrorKind::OtherName);
+    assert_eq!(error.to_string(), "policy \"q\": it cannot replace \"p\": their names must be equal");
     assert_eq!(remaining(&limiter, "k"), 9);
     let too_long = policy(Algorithm::SlidingLog, Quota::per_minute(100_000));
     let error = limiter.replace(too_long, Inherit::AsIs).expect_err("the store is too small");

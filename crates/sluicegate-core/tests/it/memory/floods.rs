@@ -96,7 +96,7 @@ fn a_policy_has_the_capacity_that_it_says() {
     assert!((1_870..1_900).contains(&slots(&store)), "what nobody uses any more takes no room");
     for keys in [0, usize::MAX] {
         let error = Policy::gcra("none", "5/min").capacity(keys).build().expect_err("no such table");
-        let message = format!("policy \"none\" cannot have a capacity of {keys}: use 1 to 2147483648");
+        let message = format!("policy \"none\": it cannot have a capacity of {keys}: use 1 to 2147483648");
         assert_eq!(error.to_string(), message);
     }
 }

@@ -57,7 +57,7 @@ fn zeros_are_refused_by_every_algorithm() {
 fn periods_that_no_clock_here_can_tell_are_refused() {
     for algorithm in ALL {
         let nanos = refused(algorithm, Quota::new(1, Duration::from_nanos(1)));
-        says(&nanos, ConfigErrorKind::Quota, &["1/1ns", "whole number of microseconds"]);
+        says(&nanos, ConfigErrorKind::Quota, &["1/1ns", "at least 1 microsecond"]);
         let century = refused(algorithm, Quota::new(1, secs(100 * 365 * 86_400)));
         says(&century, ConfigErrorKind::Quota, &["1/36500d", "longer than ten years"]);
         let longest = refused(algorithm, Quota::new(1, secs(u64::MAX)));
@@ -107,7 +107,7 @@ fn a_window_with_a_burst_is_refused() {
         let error = refused(algorithm, Quota::per_minute(5).burst(9));
         says(
             &error,
-            ConfigErrorKind::Quota,
+            ConfigErrorKind::Burst,
             &[&algorithm.to_string(), "5/min burst 9", "token bucket or GCRA"],
         );
     }
@@ -115,22 +115,28 @@ fn a_window_with_a_burst_is_refused() {
 
 #[test]
 fn a_text_that_is_no_quota_is_reported_when_the_policy_is_built() {
-    for (text, problem) in [
-        ("", "\"/\" or \"per\""),
-        ("ten/min", "\"ten\" is not a whole number"),
-        ("5/fortnight", "\"fortnight\" is not a unit of time"),
-        ("0/min", "the limit is 0"),
-        ("5/min burst 0", "the burst is 0"),
-        ("99999999999999999999/s", "too large"),
-        ("5/s/s", "not a unit of time"),
+    use ConfigErrorKind::{Quota, Unreadable};
+    for (text, kind, part, problem) in [
+        ("", Unreadable, "", "\"/\" or \"per\""),
+        ("ten/min", Unreadable, "ten", "\"ten\" is not a whole number"),
+        ("5/fortnight", Unreadable, "fortnight", "\"fortnight\" is not a unit of time"),
+        ("0/min", Quota, "0", "the limit is 0"),
+        ("5/min burst 0", Quota, "0", "the burst is 0"),
+        (" 5 / 0 s", Quota, "0", "the period is 0"),
+        ("99999999999999999999/s", Quota, "99999999999999999999", "too large"),
+        ("5/s/s", Unreadable, "s/s", "not a unit of time"),
+        ("5/99999999999999999999999w", Quota, "99999999999999999999999", "too large"),
+        ("5/18446744073709551615w", Quota, "18446744073709551615w", "too long"),
     ] {
-        for build in [
-            Policy::gcra("login", text),
-            Policy::gcra("login", "5/min").and(text),
-            Policy::gcra("login", "5/min").and(text).named("x"),
+        for (quota, build) in [
+            (0, Policy::gcra("login", text)),
+            (1, Policy::gcra("login", "5/min").and(text)),
+            (1, Policy::gcra("login", "5/min").and(text).named("x")),
         ] {
             let error = build.build().expect_err("it is no quota");
-            says(&error, ConfigErrorKind::Quota, &["\"login\"", &format!("{text:?}"), problem, "100/min"]);
+            says(&error, kind, &["\"login\"", &format!("{text:?}"), problem, "100/min"]);
+            assert_eq!((error.policy(), error.quota()), (Some("login"), Some(quota)), "{text:?}");
+            assert_eq!(error.span().map(|span| &text[span]), Some(part), "{text:?}");
         }
     }
     // A client's text may be long, and is not repeated whole.
@@ -142,23 +148,25 @@ fn a_text_that_is_no_quota_is_reported_when_the_policy_is_built() {
 fn names_that_would_need_escaping_are_refused() {
     for name in ["", "Login", "a b", "a\"b", ".a", "é", "a\r\nb", &"x".repeat(65)] {
         let error = Policy::gcra(name, "1/s").build().expect_err("it cannot be a name");
-        says(&error, ConfigErrorKind::Policy, &["1 to 64 of a-z"]);
+        says(&error, ConfigErrorKind::Name, &["1 to 64 of a-z"]);
         let error =
             Policy::gcra("p", "1/s").and("1/min").named(name).build().expect_err("it cannot be an id");
-        says(&error, ConfigErrorKind::Policy, &["quota id", "1 to 64 of a-z"]);
+        says(&error, ConfigErrorKind::Name, &["quota id", "1 to 64 of a-z"]);
+        assert_eq!(error.quota(), Some(1));
     }
     let error = "leaky".parse::<Algorithm>().expect_err("it is none");
-    says(&error, ConfigErrorKind::Policy, &["\"leaky\"", "sliding-counter", "gcra", "queue-above-N"]);
+    says(&error, ConfigErrorKind::Unreadable, &["\"leaky\"", "sliding-counter", "gcra", "queue-above-N"]);
 }
 
 #[test]
 fn quotas_that_headers_could_not_tell_apart_are_refused() {
     let same = Policy::gcra("p", "5/min").and("9/60s").build().expect_err("both are 1min");
-    says(&same, ConfigErrorKind::Policy, &["\"p\"", "\"p.1min\"", "named"]);
+    says(&same, ConfigErrorKind::SameLabel, &["\"p\"", "\"p.1min\"", "named"]);
+    assert_eq!(same.quota(), Some(1));
     let many = (1..=MAX_QUOTAS as u64)
         .fold(Policy::gcra("p", "5/min"), |policy, n| policy.and(Quota::new(5, secs(n))));
     let error = many.build().expect_err("they are seventeen");
-    says(&error, ConfigErrorKind::Policy, &["\"p\"", "17 quotas", "at most 16"]);
+    says(&error, ConfigErrorKind::TooManyQuotas, &["\"p\"", "17 quotas", "at most 16"]);
 }
 
 #[test]
@@ -189,7 +197,7 @@ fn a_store_that_is_too_small_or_too_large_is_refused() {
     let error = Policy::sliding_log("log", "4097/min").on(&store).expect_err("the log is too long");
     says(
         &error,
-        ConfigErrorKind::Store,
+        ConfigErrorKind::Unsupported,
         &["\"log\"", "4097", "4096", "log_entries(65552)", "sliding counter"],
     );
     let grown = MemoryStore::builder().log_entries(65_552).build().expect("it can be built");
@@ -255,5 +263,5 @@ fn the_largest_costs_saturate() {
 fn a_queue_of_several_quotas_is_refused() {
     let queue =
         Policy::leaky_queue("upload", "2/s").and("90/min").build().expect_err("it would have two spacings");
-    says(&queue, ConfigErrorKind::Policy, &["\"upload\"", "a queue", "policies of their own"]);
+    says(&queue, ConfigErrorKind::QueueOfSeveral, &["\"upload\"", "a queue", "policies of their own"]);
 }

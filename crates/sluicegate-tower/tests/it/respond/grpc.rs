@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use sluicegate_core::error::BoxError;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{OnOutage, Policy};
 use sluicegate_tower::in_flight::InFlightLayer;
@@ -21,7 +20,7 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt;
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{Body, broken, limiter};
 

@@ -1,0 +1,95 @@
+//! Reading what people write in files and attributes: numbers, and the words of options.
+
+use std::fmt::Write as _;
+
+use crate::error::{ConfigError, ConfigErrorKind};
+
+/// What is wrong with a part of a text.
+pub(crate) struct Fault<'a> {
+    kind: ConfigErrorKind,
+    part: &'a str,
+    problem: String,
+}
+
+impl<'a> Fault<'a> {
+    pub(crate) fn unreadable(part: &'a str, problem: String) -> Self {
+        Self { kind: ConfigErrorKind::Unreadable, part, problem }
+    }
+
+    pub(crate) fn out_of_range(part: &'a str, problem: String) -> Self {
+        Self { kind: ConfigErrorKind::Quota, part, problem }
+    }
+
+    /// The error of the `text` that the part is in, which is not `what` it should be.
+    pub(crate) fn in_text(self, text: &str, what: &str, advice: &str) -> ConfigError {
+        let shown: String = text.chars().take(64).collect();
+        // The part is a slice of the text: how far it is from the text's beginning is where it stands.
+        let start = (self.part.as_ptr().addr()).saturating_sub(text.as_ptr().addr()).min(text.len());
+        let end = start.saturating_add(self.part.len()).min(text.len());
+        let problem = format!("{shown:?} is not {what}: {}{advice}", self.problem);
+        ConfigError::new(self.kind, problem).at(start..end)
+    }
+}
+
+/// A positive number; underscores may group its digits.
+pub(crate) fn number<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
+    let text = text.trim();
+    let digits: String = text.chars().filter(|&c| c != '_').collect();
+    let plain = text.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit());
+    match digits.parse() {
+        _ if !plain => Err(Fault::unreadable(text, format!("the {what} {text:?} is not a whole number"))),
+        Ok(0) => Err(Fault::out_of_range(text, format!("the {what} is 0, and must be at least 1"))),
+        Ok(number) => Ok(number),
+        Err(_) => Err(Fault::out_of_range(text, format!("the {what} {text} is too large"))),
+    }
+}
+
+/// The value that a word stands for; `decides` says what the option is about, and `more` what else can be written.
+pub(crate) fn value_of<T: Copy>(
+    text: &str,
+    words: &[(&str, T)],
+    decides: &str,
+    more: &str,
+) -> Result<T, ConfigError> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
+        let shown: String = text.chars().take(64).collect();
+        let mut problem = format!("{shown:?} does not say {decides}: use ");
+        for (index, (word, _)) in words.iter().enumerate() {
+            let between = match index {
+                0 => "",
+                _ if index + 1 == words.len() && more.is_empty() => " or ",
+                _ => ", ",
+            };
+            // Writing to a string cannot fail.
+            let _ = write!(problem, "{between}{word:?}");
+        }
+        ConfigError::new(ConfigErrorKind::Unreadable, problem + more).at(0..text.len())
+    })
+}
+
+/// Gives an option its words: it prints as the word that it reads from.
+macro_rules! words {
+    ($option:ident decides $decides:literal: $($word:literal => $value:ident),+) => {
+        impl std::fmt::Display for $option {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$value => $word,)+
+                })
+            }
+        }
+
+        impl std::str::FromStr for $option {
+            type Err = $crate::ConfigError;
+
+            /// Reads the word that `Display` prints.
+            ///
+            /// # Errors
+            /// [`Unreadable`](crate::error::ConfigErrorKind::Unreadable) for any other text; the message lists the words.
+            fn from_str(text: &str) -> Result<Self, $crate::ConfigError> {
+                $crate::text::value_of(text, &[$(($word, Self::$value)),+], $decides, "")
+            }
+        }
+    };
+}
+
+pub(crate) use words;

@@ -1,0 +1,120 @@
+//! Spans of time as text: [`TimeSpan`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::text::{Fault, number};
+
+/// A span of time as it is written in quotas and options: `5s`, `500 ms`, `1h`, `30 days`.
+///
+/// A span is a whole number with one unit: ns, us, ms, s, min, h, d or w, short or in full. It prints in the largest unit
+/// that it is a whole number of.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::policy::TimeSpan;
+///
+/// let wait: TimeSpan = "1500 ms".parse()?;
+/// assert_eq!(Duration::from(wait), Duration::from_millis(1_500));
+/// assert_eq!(TimeSpan::from(Duration::from_secs(120)).to_string(), "2min");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeSpan(Duration);
+
+/// Nanoseconds of each unit, its short name, and what else it is called; the largest first.
+const UNITS: [(u64, &str, &[&str]); 8] = [
+    (604_800_000_000_000, "w", &["week", "weeks"]),
+    (86_400_000_000_000, "d", &["day", "days"]),
+    (3_600_000_000_000, "h", &["hr", "hour", "hours"]),
+    (60_000_000_000, "min", &["m", "minute", "minutes"]),
+    (1_000_000_000, "s", &["sec", "second", "seconds"]),
+    (1_000_000, "ms", &["millisecond", "milliseconds"]),
+    (1_000, "us", &["\u{b5}s", "\u{3bc}s"]),
+    (1, "ns", &[]),
+];
+
+impl TimeSpan {
+    /// Reads a period as a quota has it, where `min` is one minute.
+    pub(crate) fn of_period(text: &str) -> Result<Duration, Fault<'_>> {
+        let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
+        let (count, unit) = text.split_at(unit_at);
+        let count = if count.is_empty() { 1 } else { number(count, "period")? };
+        let unit = unit.trim();
+        let known = UNITS.iter().find(|(_, short, others)| *short == unit || others.contains(&unit));
+        let Some((nanos, ..)) = known else {
+            return Err(Fault::unreadable(
+                if unit.is_empty() { text } else { unit },
+                if unit.is_empty() {
+                    format!("the period {text:?} has no unit (ns, us, ms, s, min, h, d or w)")
+                } else {
+                    format!("{unit:?} is not a unit of time (ns, us, ms, s, min, h, d or w)")
+                },
+            ));
+        };
+        let nanos = u128::from(count) * u128::from(*nanos);
+        // A duration of this many seconds has room for any rest of nanoseconds.
+        let (secs, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+        match (u64::try_from(secs), u32::try_from(rest)) {
+            (Ok(secs), Ok(rest)) => Ok(Duration::new(secs, rest)),
+            _ => Err(Fault::out_of_range(text, format!("the period {text} is too long"))),
+        }
+    }
+
+    /// As the period of a quota: a unit of which there is just one stands alone, from minutes on.
+    pub(crate) fn write_period(period: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self(period).in_unit() {
+            (1, unit) if unit != "ns" => f.write_str(unit),
+            (count, unit) => write!(f, "{count}{unit}"),
+        }
+    }
+
+    /// In the largest unit up to days that it is a whole number of.
+    fn in_unit(self) -> (u128, &'static str) {
+        let nanos = self.0.as_nanos();
+        let whole =
+            |(unit, ..): &&(u64, &str, &[&str])| nanos != 0 && nanos.is_multiple_of(u128::from(*unit));
+        let (unit, name, _) = UNITS.iter().skip(1).find(whole).unwrap_or(&UNITS[7]);
+        (nanos / u128::from(*unit), name)
+    }
+}
+
+impl From<TimeSpan> for Duration {
+    fn from(span: TimeSpan) -> Self {
+        span.0
+    }
+}
+
+impl From<Duration> for TimeSpan {
+    fn from(span: Duration) -> Self {
+        Self(span)
+    }
+}
+
+impl fmt::Display for TimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = self.in_unit();
+        write!(f, "{count}{unit}")
+    }
+}
+
+impl FromStr for TimeSpan {
+    type Err = ConfigError;
+
+    /// Reads `5s`, `500 ms`, `1 hour`.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Unreadable`] when the text is not a whole number with a unit.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let trimmed = text.trim();
+        if !trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+            let problem =
+                format!("{trimmed:?} is not a time: write a number and a unit, such as \"5s\" or \"500ms\"");
+            return Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()));
+        }
+        let advice = "; write \"5s\", \"500ms\" or \"1h\"";
+        Self::of_period(trimmed).map(Self).map_err(|fault| fault.in_text(text, "a time", advice))
+    }
+}
