@@ -322,8 +322,7 @@ fn random_policy(name: String, random: &mut Random) -> Policy {
 
 /// Whether the account that memory keeps of what is given back never overflows, and no turns are out without being asked for.
 fn is_small(rule: &Rule) -> bool {
-    !rule.is_queue()
-        && !matches!(rule, Rule::Gcra(rule) if rule.burst().saturating_mul(rule.spacing().get()) >= 1 << 38)
+    !rule.is_queue() && rule.capacity().saturating_mul(rule.per_unit()) < 1 << 38
 }
 
 fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {

@@ -45,6 +45,21 @@ impl Anchor {
 }
 
 /// How a token bucket is refilled.
+///
+/// A bucket of `burst` tokens that starts full; a unit of cost takes one.
+///
+/// [`Refill::Greedy`] adds tokens continuously and is GCRA: a bucket that lacks `n` tokens is one whose theoretical
+/// arrival time lies `n * period / limit` ahead. [`Refill::Interval`] adds `limit` tokens at the end of each period,
+/// counted from the moment a full bucket was first drawn from, [`Refill::AlignedInterval`] on whole multiples of
+/// the period since the clock's epoch.
+///
+/// # Source
+/// RFC 2697 section 3 (the committed bucket); the refill modes are Bucket4j's (`refillGreedy`, `refillIntervally`,
+/// `refillIntervallyAligned`). Deviation: a bucket back at full is forgotten, so the interval mode counts anew from
+/// the next draw instead of from the bucket's creation.
+///
+/// # Rounding
+/// None; see GCRA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refill {
@@ -57,6 +72,22 @@ pub enum Refill {
 }
 
 /// What a leaky bucket does with what it holds.
+///
+/// A leaky bucket is GCRA in the words of queues. It holds `burst` units and leaks `limit` per `period`.
+///
+/// As a meter ([`Drain::Meter`]) it refuses what does not fit. As a queue ([`Drain::Queue`]) what fits waits until
+/// what came before it has leaked out, so that the output is spaced exactly `period / limit`; a full queue refuses.
+/// Between the two ([`Drain::QueueAbove`]) the first units pass without delay.
+///
+/// # Source
+/// Turner, "New directions in communications" (1986), and ITU-T I.371 annex A.1 (continuous-state leaky bucket,
+/// which equals GCRA). The delays are those of nginx's `ngx_http_limit_req_module`: its `burst=b` is `burst(b + 1)`
+/// here, for there the request being served is not counted; `nodelay` is [`Drain::Meter`], `delay=n` is [`Drain::QueueAbove`].
+/// Deviations: rates are exact (nginx rounds to thousandths of a request per second), and a cost of `c` goes on
+/// when its first unit may.
+///
+/// # Rounding
+/// As GCRA: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Drain {

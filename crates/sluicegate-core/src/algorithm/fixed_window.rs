@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use super::shape::{Numbers, Shape, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -55,12 +56,6 @@ impl FixedWindow {
         }
         let rule = Self { limit, period_us, burst, aligned, ceiling: 0 };
         Ok(rule.with_debt(quota.most_debt()))
-    }
-
-    pub(super) fn with_debt(mut self, units: u64) -> Self {
-        let exact = EXACT.min((DEBT_HORIZON_US / self.period_us).saturating_mul(self.limit.get()));
-        self.ceiling = units.min(exact);
-        self
     }
 
     /// Units that each border gives back.
@@ -134,8 +129,41 @@ impl FixedWindow {
     fn is_over(window: &Window, now_us: u64) -> bool {
         window.closed && now_us < window.start_us
     }
+}
 
-    pub(super) fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
+impl Shape for FixedWindow {
+    fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    fn debt_ceiling(&self) -> u64 {
+        self.ceiling
+    }
+
+    fn longest_spend_us(&self) -> u64 {
+        self.refill_us()
+    }
+
+    fn drains_in(&self, span_us: u64) -> Option<u64> {
+        Some(quotient(span_us, self.limit, self.period_us))
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers::new(2)
+            .then(self.limit.get())
+            .then(self.period_us.get())
+            .then(self.burst)
+            .then(self.ceiling)
+            .then(self.aligned.into())
+    }
+
+    fn with_debt(mut self, units: u64) -> Self {
+        let exact = EXACT.min((DEBT_HORIZON_US / self.period_us).saturating_mul(self.limit.get()));
+        self.ceiling = units.min(exact);
+        self
+    }
+
+    fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
         if cost > self.burst {
             return Slot::at(NEVER);
         }
@@ -147,30 +175,20 @@ impl FixedWindow {
         })
     }
 
-    pub(super) fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+    fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
         let mut window = self.window(state, at_us);
         window.used = window.used.saturating_add(cost).min(EXACT);
         window.closed = at_us > now_us || Self::is_over(&window, now_us);
         self.state(window)
     }
 
-    /// The higher count of the two, in the later window of the two.
-    pub(super) fn heavier(&self, one: State, other: State, now_us: u64) -> State {
-        let (one, other) = (self.window(one, now_us), self.window(other, now_us));
-        self.state(Window {
-            start_us: one.start_us.max(other.start_us),
-            used: one.used.max(other.used),
-            closed: one.closed || other.closed,
-        })
-    }
-
     /// Spends at once up to the ceiling; says how many units took effect.
-    pub(super) fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+    fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).used));
         (self.spend(state, now_us, now_us, added), added)
     }
 
-    pub(super) fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
+    fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
         let mut window = self.window(state, now_us);
         if ago_us > 0 && now_us.saturating_sub(ago_us) < window.start_us {
             // It was spent in a window that has ended, and counts no more.
@@ -181,7 +199,7 @@ impl FixedWindow {
     }
 
     /// Each border since has given `limit` units back, those first that came first.
-    pub(super) fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+    fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         let mut window = self.window(state, now_us);
         let spent_in_us = self.window(spent.after, spent.at_us).start_us;
         let borders = window.start_us.saturating_sub(spent_in_us) / self.period_us;
@@ -193,7 +211,7 @@ impl FixedWindow {
     }
 
     /// Whoever came later: a count forgets the order.
-    pub(super) fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
+    fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
         let mut window = self.window(state, turn.at_us);
         if window.start_us != self.window(turn.after, turn.at_us).start_us {
             return None;
@@ -202,8 +220,31 @@ impl FixedWindow {
         Some(self.state(window))
     }
 
+    /// The higher count of the two, in the later window of the two.
+    fn heavier(&self, one: State, other: State, now_us: u64) -> State {
+        let (one, other) = (self.window(one, now_us), self.window(other, now_us));
+        self.state(Window {
+            start_us: one.start_us.max(other.start_us),
+            used: one.used.max(other.used),
+            closed: one.closed || other.closed,
+        })
+    }
+
+    fn used(&self, state: State, now_us: u64) -> u64 {
+        self.window(state, now_us).used
+    }
+
+    fn remaining(&self, state: State, now_us: u64) -> u64 {
+        let window = self.window(state, now_us);
+        if Self::is_over(&window, now_us) { 0 } else { self.burst.saturating_sub(window.used) }
+    }
+
+    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+        state.until_us.saturating_sub(now_us)
+    }
+
     /// The window of another limit, if it has the same borders: its start and its count stay.
-    pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
+    fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
         let alike = self.period_us == from.period_us && self.aligned == from.aligned;
         alike.then(|| {
             if state.until_us <= now_us { State::REST } else { self.state(from.window(state, now_us)) }
@@ -211,22 +252,9 @@ impl FixedWindow {
     }
 
     /// Units counted, with those of the windows that turns ahead have used up.
-    pub(super) fn outstanding(&self, state: State, now_us: u64) -> u64 {
+    fn outstanding(&self, state: State, now_us: u64) -> u64 {
         let window = self.window(state, now_us);
         let ahead = window.start_us.saturating_sub(now_us).div_ceil(self.period_us.get());
         window.used.saturating_add(ahead.saturating_mul(self.limit.get()))
-    }
-
-    pub(super) fn remaining(&self, state: State, now_us: u64) -> u64 {
-        let window = self.window(state, now_us);
-        if Self::is_over(&window, now_us) { 0 } else { self.burst.saturating_sub(window.used) }
-    }
-
-    pub(super) fn used(&self, state: State, now_us: u64) -> u64 {
-        self.window(state, now_us).used
-    }
-
-    pub(super) fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
-        state.until_us.saturating_sub(now_us)
     }
 }

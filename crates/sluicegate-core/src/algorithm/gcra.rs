@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::checked::gcd;
+use super::shape::{Numbers, Shape, SpentNow, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -40,17 +41,9 @@ pub struct Gcra {
 /// The highest level that is exact; beyond it, a state still says when it is back at rest.
 const LEVEL_MAX: u64 = 2 * EXACT - 1;
 
-/// What became of a cost that was to be spent at once.
-pub(crate) struct SpentNow {
-    pub(crate) passed: bool,
-    pub(crate) state: State,
-    level: u64,
-    /// By how much it did not fit.
-    excess: u64,
-}
-
 impl Gcra {
-    pub(super) fn new(quota: Checked) -> Result<Self, ConfigError> {
+    /// With `queue_above`, a leaky bucket that spaces its output once more than that many units are in it.
+    pub(super) fn new(quota: Checked, queue_above: Option<u64>) -> Result<Self, ConfigError> {
         let reduced = |period: NonZeroU64| {
             let divisor = gcd(quota.limit, period);
             (quota.limit.get() / divisor, period.get() / divisor)
@@ -73,19 +66,8 @@ impl Gcra {
         }
         let debt = quota.most_debt().saturating_mul(spacing.get());
         let ceiling = debt.min(LEVEL_MAX).min(longest(DEBT_HORIZON_US));
-        Ok(Self { unit_us, ticks, spacing, burst: quota.burst.get(), full, ceiling, undelayed: u64::MAX })
-    }
-
-    pub(super) fn with_debt(mut self, units: u64) -> Self {
-        let exact = LEVEL_MAX.min((DEBT_HORIZON_US / self.unit_us).saturating_mul(self.ticks.get()));
-        self.ceiling = units.saturating_mul(self.spacing.get()).min(exact);
-        self
-    }
-
-    /// Makes it a leaky bucket that spaces its output once more than `units` are in it.
-    pub(super) fn delayed_above(mut self, units: u64) -> Self {
-        self.undelayed = units.saturating_mul(self.spacing.get());
-        self
+        let undelayed = queue_above.map_or(u64::MAX, |units| units.saturating_mul(spacing.get()));
+        Ok(Self { unit_us, ticks, spacing, burst: quota.burst.get(), full, ceiling, undelayed })
     }
 
     /// The length of a time unit: 1 or 1,000 microseconds.
@@ -142,17 +124,6 @@ impl Gcra {
         units.saturating_mul(self.unit_us.get())
     }
 
-    /// How much of the bucket is used, in parts: the theoretical arrival time less the time.
-    #[inline]
-    pub(super) fn level(&self, state: State, now_us: u64) -> u64 {
-        let now = self.floor(now_us);
-        if state.until_us <= now {
-            return 0;
-        }
-        let ahead = self.whole_units(state.until_us.saturating_sub(now));
-        ahead.saturating_mul(self.ticks.get()).saturating_sub(state.aux).min(LEVEL_MAX)
-    }
-
     /// The state whose level is lower by so many parts, exact however far ahead it reaches.
     #[inline]
     fn lowered(&self, state: State, now_us: u64, parts: u64) -> State {
@@ -187,10 +158,114 @@ impl Gcra {
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
     }
 
+    /// The state with the same units in it, counted by another rate: `level` of them, of which `per_unit` are a unit.
+    pub(super) fn state_of(&self, level: u64, per_unit: u64, now_us: u64) -> State {
+        let parts = u128::from(level).saturating_mul(u128::from(self.spacing.get()));
+        let parts = parts.div_ceil(u128::from(per_unit.max(1)));
+        self.state(u64::try_from(parts).unwrap_or(u64::MAX).min(LEVEL_MAX), now_us)
+    }
+}
+
+impl Shape for Gcra {
+    fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    fn debt_ceiling(&self) -> u64 {
+        self.ceiling / self.spacing
+    }
+
+    fn longest_spend_us(&self) -> u64 {
+        self.refill_us()
+    }
+
+    fn is_queue(&self) -> bool {
+        self.undelayed != u64::MAX
+    }
+
+    fn fits_one_word(&self) -> bool {
+        self.ticks.get() <= 4_096
+    }
+
+    fn per_unit(&self) -> u64 {
+        self.spacing.get()
+    }
+
+    fn at_level(&self, level: u64, now_us: u64) -> State {
+        self.state(level.min(self.ceiling), now_us)
+    }
+
+    fn drains_in(&self, span_us: u64) -> Option<u64> {
+        Some(quotient(self.whole_units(span_us), self.ticks, self.spacing))
+    }
+
+    fn is_level(&self) -> bool {
+        true
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers::new(1)
+            .then(self.unit_us.get())
+            .then(self.ticks.get())
+            .then(self.spacing.get())
+            .then(self.burst)
+            .then(self.ceiling)
+            .then(if self.is_queue() { self.undelayed } else { Numbers::NONE })
+    }
+
+    fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
+        (state == turn.after).then_some(turn.before)
+    }
+
+    fn heavier(&self, one: State, other: State, _now_us: u64) -> State {
+        std::cmp::max_by_key(one, other, |state| (state.until_us, !state.aux))
+    }
+
+    fn weight(&self, state: State, _now_us: u64) -> (u64, u64) {
+        (state.until_us, !state.aux)
+    }
+
+    fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
+        Some(self.state_of(from.level(state, now_us), from.spacing.get(), now_us))
+    }
+
+    fn with_debt(mut self, units: u64) -> Self {
+        let exact = LEVEL_MAX.min((DEBT_HORIZON_US / self.unit_us).saturating_mul(self.ticks.get()));
+        self.ceiling = units.saturating_mul(self.spacing.get()).min(exact);
+        self
+    }
+
+    #[inline]
+    fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
+        if cost > self.burst {
+            return Slot::at(NEVER);
+        }
+        let room = self.full.saturating_sub(cost.saturating_mul(self.spacing.get()));
+        let opens_us = self.sinks_to_us(state, room).max(now_us);
+        let departs_us = match self.undelayed {
+            u64::MAX => opens_us,
+            undelayed => self.sinks_to_us(state, undelayed).max(opens_us),
+        };
+        Slot { opens_us, departs_us }
+    }
+
+    #[inline]
+    fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        // A queue spaces its output exactly: its schedule does not move when a departure is rounded up to a
+        // microsecond, only when something else holds the departure back.
+        let is_own_turn = self.undelayed != u64::MAX && at_us <= self.slot(state, now_us, cost).departs_us;
+        let at_us = if is_own_turn { now_us } else { at_us };
+        let level = self.level(state, at_us);
+        if level == LEVEL_MAX {
+            return state;
+        }
+        self.state(level.saturating_add(cost.saturating_mul(self.spacing.get())).min(LEVEL_MAX), at_us)
+    }
+
     /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, from one look at the
     /// state. `None` where those have to be asked: for a queue, and for a cost that can never fit.
     #[inline]
-    pub(crate) fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
+    fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
         if self.undelayed != u64::MAX || cost > self.burst {
             return None;
         }
@@ -210,7 +285,7 @@ impl Gcra {
 
     /// What remains after that; and until when the cost would pass, if it did not, or else one unit more would remain.
     #[inline]
-    pub(crate) fn after(&self, spent: &SpentNow, now_us: u64) -> (u64, u64) {
+    fn after(&self, spent: &SpentNow, now_us: u64) -> (u64, u64) {
         let free = self.full.saturating_sub(spent.level);
         let remaining = free / self.spacing;
         if spent.level == 0 {
@@ -227,35 +302,8 @@ impl Gcra {
         (remaining, available_us.saturating_sub(now_us))
     }
 
-    #[inline]
-    pub(super) fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
-        if cost > self.burst {
-            return Slot::at(NEVER);
-        }
-        let room = self.full.saturating_sub(cost.saturating_mul(self.spacing.get()));
-        let opens_us = self.sinks_to_us(state, room).max(now_us);
-        let departs_us = match self.undelayed {
-            u64::MAX => opens_us,
-            undelayed => self.sinks_to_us(state, undelayed).max(opens_us),
-        };
-        Slot { opens_us, departs_us }
-    }
-
-    #[inline]
-    pub(super) fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
-        // A queue spaces its output exactly: its schedule does not move when a departure is rounded up to a
-        // microsecond, only when something else holds the departure back.
-        let is_own_turn = self.undelayed != u64::MAX && at_us <= self.slot(state, now_us, cost).departs_us;
-        let at_us = if is_own_turn { now_us } else { at_us };
-        let level = self.level(state, at_us);
-        if level == LEVEL_MAX {
-            return state;
-        }
-        self.state(level.saturating_add(cost.saturating_mul(self.spacing.get())).min(LEVEL_MAX), at_us)
-    }
-
     /// Spends at once up to the ceiling; says how many whole units took effect.
-    pub(super) fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+    fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         let level = self.level(state, now_us);
         let added = cost.saturating_mul(self.spacing.get()).min(self.ceiling.saturating_sub(level));
         if added == 0 {
@@ -265,7 +313,7 @@ impl Gcra {
     }
 
     #[inline]
-    pub(super) fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
+    fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
         // What has leaked out since it was spent no longer counts: giving that back would lift the bucket above what
         // it would be without the cost.
         let leaked = ago_us.div_ceil(self.unit_us.get()).saturating_mul(self.ticks.get());
@@ -275,7 +323,7 @@ impl Gcra {
 
     /// Units leak in the order in which they came: of the cost that came on top of `found`, less what was given back of
     /// that since, nothing has leaked before those have.
-    pub(super) fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+    fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         let passed_us = self.floor(now_us).saturating_sub(self.floor(spent.at_us));
         let drained = self.whole_units(passed_us).saturating_mul(self.ticks.get());
         let leaked = drained.saturating_sub(spent.found.saturating_sub(spent.given_since));
@@ -284,24 +332,28 @@ impl Gcra {
         (self.lowered(state, now_us, given), given)
     }
 
-    pub(super) fn used(&self, state: State, now_us: u64) -> u64 {
+    /// How much of the bucket is used, in parts: the theoretical arrival time less the time.
+    #[inline]
+    fn level(&self, state: State, now_us: u64) -> u64 {
+        let now = self.floor(now_us);
+        if state.until_us <= now {
+            return 0;
+        }
+        let ahead = self.whole_units(state.until_us.saturating_sub(now));
+        ahead.saturating_mul(self.ticks.get()).saturating_sub(state.aux).min(LEVEL_MAX)
+    }
+
+    fn used(&self, state: State, now_us: u64) -> u64 {
         self.level(state, now_us).div_ceil(self.spacing.get())
     }
 
-    /// The state with the same units in it, counted by another rate: `level` of them, of which `per_unit` are a unit.
-    pub(super) fn state_of(&self, level: u64, per_unit: u64, now_us: u64) -> State {
-        let parts = u128::from(level).saturating_mul(u128::from(self.spacing.get()));
-        let parts = parts.div_ceil(u128::from(per_unit.max(1)));
-        self.state(u64::try_from(parts).unwrap_or(u64::MAX).min(LEVEL_MAX), now_us)
-    }
-
     #[inline]
-    pub(super) fn remaining(&self, state: State, now_us: u64) -> u64 {
+    fn remaining(&self, state: State, now_us: u64) -> u64 {
         self.full.saturating_sub(self.level(state, now_us)) / self.spacing
     }
 
     #[inline]
-    pub(super) fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
         state.until_us.saturating_sub(now_us)
     }
 }

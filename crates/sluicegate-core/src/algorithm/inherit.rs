@@ -96,29 +96,15 @@ impl Inherit {
 impl Rule {
     /// What a key has available, with fractions where the algorithm has them. Not for the sliding log.
     pub fn available(&self, state: State, now_us: u64) -> Units {
-        match self {
-            Self::Gcra(rule) => {
-                let per_unit = i128::from(rule.spacing().get());
-                let full = i128::from(rule.burst()).saturating_mul(per_unit);
-                Units { parts: full.saturating_sub(rule.level(state, now_us).into()), per_unit }
-            }
-            rule => {
-                let used = i128::from(rule.used(state, now_us));
-                Units::whole(i128::from(rule.capacity()).saturating_sub(used))
-            }
-        }
+        let per_unit = i128::from(self.per_unit());
+        let full = i128::from(self.capacity()).saturating_mul(per_unit);
+        Units { parts: full.saturating_sub(self.level(state, now_us).into()), per_unit }
     }
 
     /// The state of a key that has `available` units from `now_us` on. Only GCRA keeps fractions.
     pub fn state_with(&self, available: Units, now_us: u64) -> State {
-        match self {
-            Self::Gcra(rule) => {
-                let full = rule.burst().saturating_mul(rule.spacing().get());
-                let level = missing(available.in_parts(rule.spacing().get()), full);
-                rule.state(level.min(rule.ceiling()), now_us)
-            }
-            _ => self.spend(State::REST, now_us, now_us, available.missing_of(self.capacity())),
-        }
+        let full = self.capacity().saturating_mul(self.per_unit());
+        self.at_level(missing(available.in_parts(self.per_unit()), full), now_us)
     }
 
     /// The state of a key under this rule that has `state` under another one: what was spent stays spent, whatever the
@@ -129,15 +115,7 @@ impl Rule {
     /// starts with the units that were counted, rounded up.
     #[must_use]
     pub fn converted(&self, from: &Self, state: State, now_us: u64) -> State {
-        let carried = match (self, from) {
-            _ if self == from => Some(state),
-            (Self::Gcra(new), Self::Gcra(old)) => {
-                Some(new.state_of(old.level(state, now_us), old.spacing().get(), now_us))
-            }
-            (Self::FixedWindow(new), Self::FixedWindow(old)) => new.carried(old, state, now_us),
-            (Self::SlidingCounter(new), Self::SlidingCounter(old)) => new.carried(old, state, now_us),
-            _ => None,
-        };
+        let carried = if self == from { Some(state) } else { self.carried(from, state, now_us) };
         carried.unwrap_or_else(|| self.holding(from.outstanding(state, now_us), now_us))
     }
 
@@ -145,15 +123,6 @@ impl Rule {
     #[must_use]
     pub fn holding(&self, units: u64, now_us: u64) -> State {
         if units == 0 { State::REST } else { self.spend(State::REST, now_us, now_us, units) }
-    }
-
-    /// The units that are counted, rounded up, with those of turns that are given out ahead.
-    pub fn outstanding(&self, state: State, now_us: u64) -> u64 {
-        match self {
-            Self::FixedWindow(rule) => rule.outstanding(state, now_us),
-            Self::SlidingCounter(rule) => rule.outstanding(state, now_us),
-            rule => rule.used(state, now_us),
-        }
     }
 }
 

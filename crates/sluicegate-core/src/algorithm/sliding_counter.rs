@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use super::shape::{Numbers, Shape};
 use super::{Checked, NEVER, Slot, Spent, State};
 use crate::error::ConfigError;
 
@@ -55,11 +56,6 @@ impl SlidingCounter {
         let (unit_us, period) = quota.unit(|period| limit.saturating_mul(period.get()))?;
         let rule = Self { limit, period_us: quota.period_us, unit_us, period, ceiling: 0 };
         Ok(rule.with_debt(quota.most_debt()))
-    }
-
-    pub(super) fn with_debt(mut self, units: u64) -> Self {
-        self.ceiling = units.min(self.most()).max(self.limit);
-        self
     }
 
     /// The highest count that is exact.
@@ -159,52 +155,6 @@ impl SlidingCounter {
         self.moment(next_us, self.falls_to(window.current, target))
     }
 
-    pub(super) fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
-        match self.limit.checked_sub(cost) {
-            None => Slot::at(NEVER),
-            Some(target) => Slot::at(self.sinks_to(&self.window(state, now_us), now_us, target)),
-        }
-    }
-
-    pub(super) fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
-        let mut window = self.window(state, at_us);
-        window.current = window.current.saturating_add(cost).min(self.most());
-        window.closed = at_us > now_us || Self::is_over(&window, now_us);
-        self.state(&window)
-    }
-
-    /// The higher counts of the two, in the later window of the two.
-    pub(super) fn heavier(&self, one: State, other: State, now_us: u64) -> State {
-        let start_us = [one, other].map(|state| self.window(state, now_us).start_us);
-        let last_us = start_us[0].max(start_us[1]);
-        let (one, other) = (self.window(one, last_us), self.window(other, last_us));
-        self.state(&Window {
-            start_us: last_us,
-            previous: one.previous.max(other.previous),
-            current: one.current.max(other.current),
-            closed: one.closed || other.closed,
-        })
-    }
-
-    /// Spends at once up to the ceiling; says how many units took effect.
-    pub(super) fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
-        let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).current));
-        (self.spend(state, now_us, now_us, added), added)
-    }
-
-    /// In full from the count of its own window, while that is one of the two.
-    pub(super) fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
-        let mut window = self.window(state, now_us);
-        let given = Self::take(&mut window, self.start_of(spent), self.period_us, give.min(spent.cost));
-        given.map_or((state, 0), |given| (self.state(&window), given))
-    }
-
-    pub(super) fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
-        let mut window = self.window(state, turn.at_us);
-        Self::take(&mut window, self.start_of(turn), self.period_us, turn.cost)?;
-        Some(self.state(&window))
-    }
-
     fn start_of(&self, spent: &Spent) -> u64 {
         self.window(spent.after, spent.at_us).start_us
     }
@@ -223,23 +173,56 @@ impl SlidingCounter {
         Some(taken)
     }
 
-    /// The counts under another limit, if the windows are the same.
-    pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
-        (self.period_us == from.period_us).then_some(if state.until_us <= now_us {
-            State::REST
-        } else {
-            state
-        })
+    /// The weighted count that the limit is compared with.
+    fn counted(&self, window: &Window, now_us: u64) -> u64 {
+        self.share(window.previous, self.elapsed(window, now_us)).saturating_add(window.current)
+    }
+}
+
+impl Shape for SlidingCounter {
+    fn capacity(&self) -> u64 {
+        self.limit
     }
 
-    /// Units counted, with those of the windows that turns ahead have used up.
-    pub(super) fn outstanding(&self, state: State, now_us: u64) -> u64 {
-        let window = self.window(state, now_us);
-        let ahead = window.start_us.saturating_sub(now_us).div_ceil(self.period_us.get());
-        self.counted(&window, now_us).saturating_add(ahead.saturating_mul(self.limit))
+    fn debt_ceiling(&self) -> u64 {
+        self.ceiling
     }
 
-    pub(super) fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
+    fn longest_spend_us(&self) -> u64 {
+        self.period_us.get().saturating_mul(2)
+    }
+
+    fn numbers(&self) -> Numbers {
+        let unit_us = self.unit_us.get();
+        Numbers::new(3).then(self.limit).then(self.period_us.get()).then(unit_us).then(self.ceiling)
+    }
+
+    fn with_debt(mut self, units: u64) -> Self {
+        self.ceiling = units.min(self.most()).max(self.limit);
+        self
+    }
+
+    fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
+        match self.limit.checked_sub(cost) {
+            None => Slot::at(NEVER),
+            Some(target) => Slot::at(self.sinks_to(&self.window(state, now_us), now_us, target)),
+        }
+    }
+
+    fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        let mut window = self.window(state, at_us);
+        window.current = window.current.saturating_add(cost).min(self.most());
+        window.closed = at_us > now_us || Self::is_over(&window, now_us);
+        self.state(&window)
+    }
+
+    /// Spends at once up to the ceiling; says how many units took effect.
+    fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+        let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).current));
+        (self.spend(state, now_us, now_us, added), added)
+    }
+
+    fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
         let mut window = self.window(state, now_us);
         let spent_us = now_us.saturating_sub(ago_us);
         let mut older = cost;
@@ -253,7 +236,37 @@ impl SlidingCounter {
         self.state(&window)
     }
 
-    pub(super) fn remaining(&self, state: State, now_us: u64) -> u64 {
+    /// In full from the count of its own window, while that is one of the two.
+    fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+        let mut window = self.window(state, now_us);
+        let given = Self::take(&mut window, self.start_of(spent), self.period_us, give.min(spent.cost));
+        given.map_or((state, 0), |given| (self.state(&window), given))
+    }
+
+    fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
+        let mut window = self.window(state, turn.at_us);
+        Self::take(&mut window, self.start_of(turn), self.period_us, turn.cost)?;
+        Some(self.state(&window))
+    }
+
+    /// The higher counts of the two, in the later window of the two.
+    fn heavier(&self, one: State, other: State, now_us: u64) -> State {
+        let start_us = [one, other].map(|state| self.window(state, now_us).start_us);
+        let last_us = start_us[0].max(start_us[1]);
+        let (one, other) = (self.window(one, last_us), self.window(other, last_us));
+        self.state(&Window {
+            start_us: last_us,
+            previous: one.previous.max(other.previous),
+            current: one.current.max(other.current),
+            closed: one.closed || other.closed,
+        })
+    }
+
+    fn used(&self, state: State, now_us: u64) -> u64 {
+        self.counted(&self.window(state, now_us), now_us)
+    }
+
+    fn remaining(&self, state: State, now_us: u64) -> u64 {
         let window = self.window(state, now_us);
         if Self::is_over(&window, now_us) {
             0
@@ -262,16 +275,23 @@ impl SlidingCounter {
         }
     }
 
-    pub(super) fn used(&self, state: State, now_us: u64) -> u64 {
-        self.counted(&self.window(state, now_us), now_us)
-    }
-
-    /// The weighted count that the limit is compared with.
-    fn counted(&self, window: &Window, now_us: u64) -> u64 {
-        self.share(window.previous, self.elapsed(window, now_us)).saturating_add(window.current)
-    }
-
-    pub(super) fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
         self.sinks_to(&self.window(state, now_us), now_us, 0).saturating_sub(now_us)
+    }
+
+    /// The counts under another limit, if the windows are the same.
+    fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
+        (self.period_us == from.period_us).then_some(if state.until_us <= now_us {
+            State::REST
+        } else {
+            state
+        })
+    }
+
+    /// Units counted, with those of the windows that turns ahead have used up.
+    fn outstanding(&self, state: State, now_us: u64) -> u64 {
+        let window = self.window(state, now_us);
+        let ahead = window.start_us.saturating_sub(now_us).div_ceil(self.period_us.get());
+        self.counted(&window, now_us).saturating_add(ahead.saturating_mul(self.limit))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use super::shape::{Numbers, Shape};
 use super::{Checked, NEVER, Slot};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -44,11 +45,6 @@ impl SlidingLog {
         Ok(Self { limit, period_us: quota.period_us, ceiling: quota.most_debt() })
     }
 
-    pub(super) fn with_debt(mut self, units: u64) -> Self {
-        self.ceiling = units;
-        self
-    }
-
     /// The sum above which a charge is forgotten.
     pub fn ceiling(&self) -> u64 {
         self.ceiling
@@ -86,5 +82,28 @@ impl SlidingLog {
             }
         }
         Slot::at(now_us)
+    }
+}
+
+impl Shape for SlidingLog {
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    fn debt_ceiling(&self) -> u64 {
+        self.ceiling
+    }
+
+    fn longest_spend_us(&self) -> u64 {
+        self.period_us.get()
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers::new(4).then(self.limit).then(self.period_us.get()).then(self.ceiling)
+    }
+
+    fn with_debt(mut self, units: u64) -> Self {
+        self.ceiling = units;
+        self
     }
 }

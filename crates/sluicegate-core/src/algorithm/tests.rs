@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::Quota;
 
 /// All whose state is two words.
 fn all() -> impl Iterator<Item = Algorithm> {

@@ -199,7 +199,7 @@ fn following(old: &Policy, new: &Policy) -> Vec<Vec<usize>> {
 impl Bucket {
     fn new(store: &Inner, policy: &Policy, rule: Rule, began_us: u64) -> Result<Self, ConfigError> {
         let keys = store.keys_of(policy);
-        if let Rule::SlidingLog(log) = &rule {
+        if let Some(log) = rule.log() {
             store.check_log(policy, log)?;
         }
         // Allocated now, so that no decision is the first.

@@ -5,7 +5,7 @@ use super::home::Place;
 use super::logs::{Entered, Shard};
 use super::place::Cell;
 use super::table::Kept;
-use crate::algorithm::{Rule, Spent, State};
+use crate::algorithm::{Spent, State};
 use crate::receipt::{Receipt, Trace};
 use crate::store::Mode;
 
@@ -81,14 +81,14 @@ impl Place<'_> {
 
     fn charge(&mut self, cell: &Cell<'_>, now_us: u64) -> Effect {
         let (Cell { bucket, hash, .. }, cost) = (*cell, cell.ask.cost());
-        match (self, &bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => {
-                let room = rule.ceiling().saturating_sub(shard.used(hash, now_us));
+        match self {
+            Place::Log(shard) => {
+                let room = bucket.rule.debt_ceiling().saturating_sub(shard.used(hash, now_us));
                 entering(bucket, shard, hash, now_us, now_us, cost.min(room))
             }
-            (place, rule) => {
+            place => {
                 let kept = place.kept(hash);
-                let (after, spent) = rule.charge(kept.state, now_us, cost);
+                let (after, spent) = bucket.rule.charge(kept.state, now_us, cost);
                 bucket.reaches(after.until_us);
                 Effect { spent, trace: place.spent(cell, kept, after, now_us, now_us) }
             }
@@ -189,7 +189,7 @@ impl Place<'_> {
                 let Some(state) = place.without_turn(cell, cost, now_us) else { return };
                 let kept = Kept { state, ..place.kept(hash) };
                 // A count forgets the order: those who came later may have found it.
-                let given = if matches!(rule, Rule::Gcra(_)) { 0 } else { cost };
+                let given = if rule.is_level() { 0 } else { cost };
                 place.given(cell, kept, given, now_us);
             }
         }
@@ -198,7 +198,7 @@ impl Place<'_> {
     /// The state without so much of a turn that has not come. Where a level drains, a turn is given up whole.
     fn without_turn(&self, cell: &Cell<'_>, cost: u64, now_us: u64) -> Option<State> {
         let (receipt, trace, whole) = returned(cell)?;
-        let is_whole = cost == whole || !matches!(cell.bucket.rule, Rule::Gcra(_));
+        let is_whole = cost == whole || !cell.bucket.rule.is_level();
         if receipt.at_us() <= now_us || !is_whole || trace.birth != self.named(cell.bucket, cell.hash) {
             return None;
         }

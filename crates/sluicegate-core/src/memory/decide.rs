@@ -12,7 +12,6 @@ use super::holds::{Held, Hold};
 use super::home::{Copied, Home};
 use super::place::{Cell, Places, Spot};
 use super::table::{Kept, Table, state_words};
-use crate::algorithm::Rule;
 use crate::decision::{Decision, QuotaStatus};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::MAX_QUOTAS;
@@ -78,17 +77,17 @@ impl Inner {
             }
             _ => decision,
         };
-        if let (Rule::Gcra(gcra), Mode::Spend) = (rule, mode) {
+        if mode == Mode::Spend {
             // The same as below, from one look at the state instead of five.
-            if let Some(spent) = gcra.spend_now(state, now_us, cost) {
+            if let Some(spent) = rule.spend_now(state, now_us, cost) {
                 let after = spent.passed.then(|| kept(spent.state));
                 if let Some(after) = after {
                     set.put(found, hash, after, rule, now_us);
                 }
                 drop(set);
-                let (remaining, available_after_us) = gcra.after(&spent, now_us);
+                let (remaining, available_after_us) = rule.after(&spent, now_us);
                 let reset_after_us = rule.reset_after_us(spent.state, now_us);
-                let (capacity, passed) = (gcra.burst(), spent.passed);
+                let (capacity, passed) = (rule.capacity(), spent.passed);
                 let status = QuotaStatus::at_rest((0, 0), capacity)
                     .with_remaining(remaining)
                     .with_reset_after_us(reset_after_us);

@@ -54,12 +54,12 @@ impl Home {
         let (keys, on_full) = (store.keys_of(policy), policy.on_full());
         let slots = |per_cent: usize| keys.saturating_mul(per_cent) / 100;
         let count = if on_full == OnFull::Inherit { &store.inherited } else { &store.evictions };
-        match rule {
-            Rule::SlidingLog(log) => {
+        match rule.log() {
+            Some(log) => {
                 let entries = store.settings.log_entries;
                 Self::Logs(Logs::new(*log, (keys, entries), on_full, store.fresh_salt(), count))
             }
-            _ => match (rule.fits_one_word(), policy.gives_back()) {
+            None => match (rule.fits_one_word(), policy.gives_back()) {
                 (true, false) => Self::Narrow(Table::new(slots(OF_FIVE), on_full, count)),
                 (false, false) => Self::Wide(Table::new(slots(OF_THREE), on_full, count)),
                 (true, true) => Self::NarrowKept(Table::new(slots(OF_THREE), on_full, count)),

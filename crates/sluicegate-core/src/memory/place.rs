@@ -51,17 +51,18 @@ impl Place<'_> {
     /// What is left of the key's bucket.
     pub(super) fn balance(&mut self, cell: &Cell<'_>, now_us: u64) -> Balance {
         let (held, Cell { bucket, hash, .. }) = (cell.bucket.holds.of(cell.hash), *cell);
-        let (remaining, reset_after_us) = match (self, &bucket.rule) {
-            (Place::Log(shard), Rule::SlidingLog(rule)) => {
-                let last = held.last().map_or(0, |hold| hold.until_us.saturating_add(rule.period_us().get()));
+        let (remaining, reset_after_us) = match self {
+            Place::Log(shard) => {
+                let period_us = bucket.rule.longest_spend_us();
+                let last = held.last().map_or(0, |hold| hold.until_us.saturating_add(period_us));
                 let used = shard.used(hash, now_us);
                 (
-                    rule.limit().saturating_sub(used),
+                    bucket.capacity.saturating_sub(used),
                     shard.reset_after_us(hash, now_us).max(last.saturating_sub(now_us)),
                 )
             }
-            (place, rule) => {
-                let state = place.state(hash);
+            place => {
+                let (rule, state) = (&bucket.rule, place.state(hash));
                 let after = held.iter().fold(state, |state, hold| departed(rule, state, hold));
                 (rule.remaining(state, now_us), rule.reset_after_us(after, now_us))
             }

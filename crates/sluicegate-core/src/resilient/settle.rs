@@ -9,7 +9,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::State;
 use super::debts::Debt;
-use crate::algorithm::Rule;
 use crate::clock::micros;
 use crate::decision::{Decision, QuotaStatus};
 use crate::error::{StoreError, StoreErrorKind};
@@ -105,16 +104,8 @@ impl State {
 /// How much of a quota is used, and more than all of it if it was charged so much.
 fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
     let used = status.capacity().saturating_sub(status.remaining());
-    match quota.rule() {
-        // The further it is to rest, the more was charged; not so where the past fades by itself.
-        Rule::Gcra(_) | Rule::FixedWindow(_) => {
-            let quota = quota.quota();
-            let units = status.reset_after().as_micros() * u128::from(quota.limit());
-            let units = units / quota.period().as_micros().max(1);
-            used.max(u64::try_from(units).unwrap_or(u64::MAX))
-        }
-        Rule::SlidingCounter(_) | Rule::SlidingLog(_) => used,
-    }
+    // The further it is to rest, the more was charged; not so where the past fades by itself.
+    used.max(quota.rule().drains_in(micros(status.reset_after())).unwrap_or(0))
 }
 
 /// The one task that settles. However it ends, what it has not tried to charge is owed again, and another may begin.

@@ -148,7 +148,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         }
         let debt_of = |slot: &usize| {
             let state = load::<WORDS, ACCOUNTS>(&self.set.states[*slot]).state;
-            (state.until_us > now_us).then(|| debt(rule, state, now_us))
+            (state.until_us > now_us).then(|| rule.weight(state, now_us))
         };
         let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
         if debt_of(&victim).is_some() {
@@ -249,15 +249,6 @@ fn tag_of(hash: u64) -> u32 {
 #[inline]
 fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
     words[0].load(Ordering::Relaxed) >> LOW_BITS
-}
-
-/// How much is lost when a state is forgotten, for comparison within a table. Where a level drains, its time to rest says it;
-/// the keys of a window all come to rest together.
-fn debt(rule: &Rule, state: State, now_us: u64) -> (u64, u64) {
-    match rule {
-        Rule::Gcra(_) => (state.until_us, u64::MAX - state.aux),
-        _ => (rule.outstanding(state, now_us), state.until_us),
-    }
 }
 
 /// The words of a slot that are the state's, where the last one is its account.

@@ -33,7 +33,7 @@ fn names(store: &Arc<dyn Store>) -> Vec<String> {
 fn policies_of_which_one_is_refused_are_not_opened() {
     for store in stores() {
         let refused = RateLimiter::open_all(Arc::clone(&store), five(5, true)).unwrap_err();
-        assert_eq!(refused.kind(), ConfigErrorKind::Store);
+        assert_eq!(refused.kind(), ConfigErrorKind::Unsupported);
         assert!(names(&store).is_empty());
         // Their names are free.
         let opened = RateLimiter::open_all(Arc::clone(&store), five(6, false)).unwrap();
@@ -52,7 +52,7 @@ fn policies_of_which_one_is_refused_replace_nothing() {
         let before = names(&store);
         for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
             let refused = RateLimiter::replace_all(Arc::clone(&store), five(9, true), inherit).unwrap_err();
-            assert_eq!(refused.kind(), ConfigErrorKind::Store);
+            assert_eq!(refused.kind(), ConfigErrorKind::Unsupported);
         }
         assert_eq!(names(&store), before);
         for limiter in &opened {

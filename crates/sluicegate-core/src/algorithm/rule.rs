@@ -1,0 +1,245 @@
+//! One quota under one algorithm: [`Rule`], which sends each question to its [`Shape`].
+
+use super::shape::{Numbers, Shape, SpentNow};
+use super::{
+    Algorithm, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog, Slot, Spent, State,
+};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::Quota;
+
+/// The list of all rules: the type, and how a question finds its answer without a table of functions.
+macro_rules! rules {
+    ($d:tt $($(#[$doc:meta])* $kind:ident),+) => {
+        /// One quota under one algorithm, reduced to the integers that decide.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Rule {
+            $($(#[$doc])* $kind($kind)),+
+        }
+
+        macro_rules! ask {
+            ($d rule:expr, $d shape:ident => $d answer:expr) => {
+                match $d rule {
+                    $(Rule::$kind($d shape) => $d answer),+
+                }
+            };
+        }
+
+        impl Rule {
+            /// The same rule with another ceiling for debts, in units; at least its capacity.
+            pub(crate) fn with_debt(self, units: u64) -> Self {
+                let units = units.max(self.capacity());
+                match self {
+                    $(Self::$kind(shape) => Self::$kind(shape.with_debt(units))),+
+                }
+            }
+
+            /// The state that goes on from another rule of the same algorithm, if it can.
+            pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
+                match (self, from) {
+                    $((Self::$kind(new), Self::$kind(old)) => new.carried(old, state, now_us),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+rules! { $
+    /// GCRA, the greedy token bucket and the leaky bucket.
+    Gcra,
+    /// The fixed window and the token buckets that refill at intervals.
+    FixedWindow,
+    /// The sliding window counter.
+    SlidingCounter,
+    /// The sliding window log, whose state is a list of entries and not a [`State`].
+    SlidingLog
+}
+
+impl Rule {
+    /// Reduces a quota to the integers of its algorithm.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Quota`] for zeros and spans that are too long, [`ConfigErrorKind::Burst`] for a burst in
+    /// windows, [`ConfigErrorKind::Inexact`] for what cannot be kept in exact integers. The message names the value and the
+    /// bound.
+    pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
+        let checked = Checked::new(quota)?;
+        if algorithm.is_window() && quota.burst_size() != quota.limit() {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Burst,
+                format!(
+                    "{algorithm} knows no burst, but the quota is {quota}: leave the burst out, or use a token bucket or GCRA"
+                ),
+            ));
+        }
+        let window = |aligned| FixedWindow::new(checked, aligned).map(Self::FixedWindow);
+        let bucket = |queue_above| Gcra::new(checked, queue_above).map(Self::Gcra);
+        match algorithm {
+            Algorithm::FixedWindow(anchor) => window(anchor.is_aligned()),
+            Algorithm::SlidingLog => SlidingLog::new(checked).map(Self::SlidingLog),
+            Algorithm::SlidingCounter => SlidingCounter::new(checked).map(Self::SlidingCounter),
+            Algorithm::TokenBucket(Refill::Interval) => window(false),
+            Algorithm::TokenBucket(Refill::AlignedInterval) => window(true),
+            Algorithm::LeakyBucket(Drain::Queue) => bucket(Some(0)),
+            Algorithm::LeakyBucket(Drain::QueueAbove(units)) => bucket(Some(units)),
+            Algorithm::Gcra
+            | Algorithm::TokenBucket(Refill::Greedy)
+            | Algorithm::LeakyBucket(Drain::Meter) => bucket(None),
+        }
+    }
+
+    /// When `cost` would pass if nothing else arrived.
+    #[inline]
+    pub fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
+        // The log has a question of this name for those who keep its entries.
+        ask!(self, shape => Shape::slot(shape, state, now_us, cost))
+    }
+
+    /// The state after `cost` went on at `at_us`, which is `now_us` or a reserved turn later than that.
+    #[inline]
+    pub fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        ask!(self, shape => shape.spend(state, now_us, at_us, cost))
+    }
+
+    /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, from one look at the
+    /// state. `None` where those have to be asked: for a queue, for a cost that can never fit, and for windows.
+    #[inline]
+    pub(crate) fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
+        ask!(self, shape => shape.spend_now(state, now_us, cost))
+    }
+
+    /// What remains after that; and until when the cost would pass, if it did not, or else one unit more would remain.
+    #[inline]
+    pub(crate) fn after(&self, spent: &SpentNow, now_us: u64) -> (u64, u64) {
+        ask!(self, shape => shape.after(spent, now_us))
+    }
+
+    /// The state after `cost` was spent whether it fits or not, and how many units of it took effect: what does not fit
+    /// is a debt, up to [`debt_ceiling`](Self::debt_ceiling).
+    #[inline]
+    pub fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+        ask!(self, shape => shape.charge(state, now_us, cost))
+    }
+
+    /// The units above which a charge is forgotten: ten bursts or ten limits, whichever is more, or what the policy says,
+    /// as far as that is exact.
+    pub fn debt_ceiling(&self) -> u64 {
+        ask!(self, shape => shape.debt_ceiling())
+    }
+
+    /// The state after `cost`, spent `ago_us` before, was given back as far as it still counts; never better than at
+    /// rest, and never better than had it not been spent.
+    #[inline]
+    pub fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
+        ask!(self, shape => shape.refund(state, now_us, ago_us, cost))
+    }
+
+    /// The state after up to `give` units of what was spent were given back, and how much that was, in the measure of
+    /// [`level`](Self::level). Units drain in the order in which they came, so nothing comes back that has drained.
+    pub fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+        ask!(self, shape => shape.give_back(state, now_us, spent, give))
+    }
+
+    /// The state without a turn that has not come; `None` if a later one may depend on it.
+    pub fn take_back(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
+        let state = ask!(self, shape => shape.take_back(state, turn));
+        state.map(|state| if state.until_us <= now_us { State::REST } else { state })
+    }
+
+    /// A state that lets nothing pass at any moment that one of these two would not: the heavier one, or what is as heavy as
+    /// both. Of two states that are not at rest.
+    pub(crate) fn heavier(&self, one: State, other: State, now_us: u64) -> State {
+        ask!(self, shape => shape.heavier(one, other, now_us))
+    }
+
+    /// How much is lost when a state is forgotten, for comparison among keys of one rule. Where a level drains, its time to
+    /// rest says it; the keys of a window all come to rest together.
+    pub(crate) fn weight(&self, state: State, now_us: u64) -> (u64, u64) {
+        ask!(self, shape => shape.weight(state, now_us))
+    }
+
+    /// How full the bucket is, in the finest measure of its rule: parts of a unit under GCRA, whole units otherwise.
+    #[inline]
+    pub fn level(&self, state: State, now_us: u64) -> u64 {
+        ask!(self, shape => shape.level(state, now_us))
+    }
+
+    /// How much of [`level`](Self::level) a unit is.
+    pub(crate) fn per_unit(&self) -> u64 {
+        ask!(self, shape => shape.per_unit())
+    }
+
+    pub(super) fn at_level(&self, level: u64, now_us: u64) -> State {
+        ask!(self, shape => shape.at_level(level, now_us))
+    }
+
+    /// How many units would pass now, rounded down.
+    #[inline]
+    pub fn remaining(&self, state: State, now_us: u64) -> u64 {
+        ask!(self, shape => shape.remaining(state, now_us))
+    }
+
+    /// How many units are counted against the capacity, rounded up; more than it for a debt.
+    pub fn used(&self, state: State, now_us: u64) -> u64 {
+        ask!(self, shape => shape.used(state, now_us))
+    }
+
+    /// The units that are counted, rounded up, with those of turns that are given out ahead.
+    pub fn outstanding(&self, state: State, now_us: u64) -> u64 {
+        ask!(self, shape => shape.outstanding(state, now_us))
+    }
+
+    /// Units that come back in this time, if nothing is asked for: of a bucket that is so far from rest, so many are used.
+    /// `None` where the past fades by itself, in sliding windows.
+    pub fn drains_in(&self, span_us: u64) -> Option<u64> {
+        ask!(self, shape => shape.drains_in(span_us))
+    }
+
+    /// Microseconds until the whole capacity is back.
+    #[inline]
+    pub fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+        ask!(self, shape => shape.reset_after_us(state, now_us))
+    }
+
+    /// How many units pass at once from rest: the burst of a bucket, the limit of a window.
+    #[inline]
+    pub fn capacity(&self) -> u64 {
+        ask!(self, shape => shape.capacity())
+    }
+
+    /// Whether what is let in waits its turn inside: a leaky bucket that shapes.
+    #[inline]
+    pub fn is_queue(&self) -> bool {
+        ask!(self, shape => shape.is_queue())
+    }
+
+    /// Whether a state is one level that drains, which knows the order in which units came, and not counts of windows.
+    pub(crate) fn is_level(&self) -> bool {
+        ask!(self, shape => shape.is_level())
+    }
+
+    /// The rule of a sliding log, whose entries a store keeps in its own way.
+    #[inline]
+    pub fn log(&self) -> Option<&SlidingLog> {
+        match self {
+            Self::SlidingLog(log) => Some(log),
+            _ => None,
+        }
+    }
+
+    /// How far ahead a state can reach that comes from spending alone, without debts and reserved turns.
+    pub fn longest_spend_us(&self) -> u64 {
+        ask!(self, shape => shape.longest_spend_us())
+    }
+
+    /// Whether `aux` is always below 4,096, so that a state fits one 64-bit word beside a 52-bit time.
+    pub fn fits_one_word(&self) -> bool {
+        ask!(self, shape => shape.fits_one_word())
+    }
+
+    /// The integers that decide, for stores that decide in another language.
+    pub fn numbers(&self) -> Numbers {
+        ask!(self, shape => shape.numbers())
+    }
+}

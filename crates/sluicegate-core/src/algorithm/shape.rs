@@ -1,0 +1,196 @@
+//! What every algorithm answers about its state: [`Shape`].
+
+use std::num::{NonZeroU64, NonZeroU128};
+
+use super::{Slot, Spent, State};
+
+/// An algorithm, reduced to the integers of one quota. By default it is one without a [`State`], as the sliding log is, whose
+/// entries the store keeps.
+pub(super) trait Shape: Copy {
+    /// See [`Rule::capacity`](super::Rule::capacity).
+    fn capacity(&self) -> u64;
+
+    /// The same with another ceiling for debts, in units; at least its capacity.
+    fn with_debt(self, units: u64) -> Self;
+
+    /// See [`Rule::debt_ceiling`](super::Rule::debt_ceiling).
+    fn debt_ceiling(&self) -> u64;
+
+    /// See [`Rule::longest_spend_us`](super::Rule::longest_spend_us).
+    fn longest_spend_us(&self) -> u64;
+
+    /// See [`Rule::numbers`](super::Rule::numbers).
+    fn numbers(&self) -> Numbers;
+
+    /// See [`Rule::slot`](super::Rule::slot).
+    #[inline]
+    fn slot(&self, _state: State, now_us: u64, _cost: u64) -> Slot {
+        Slot::at(now_us)
+    }
+
+    /// See [`Rule::spend`](super::Rule::spend).
+    #[inline]
+    fn spend(&self, state: State, _now_us: u64, _at_us: u64, _cost: u64) -> State {
+        state
+    }
+
+    /// See [`Rule::spend_now`](super::Rule::spend_now).
+    #[inline]
+    fn spend_now(&self, _state: State, _now_us: u64, _cost: u64) -> Option<SpentNow> {
+        None
+    }
+
+    /// See [`Rule::after`](super::Rule::after).
+    #[inline]
+    fn after(&self, _spent: &SpentNow, _now_us: u64) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// See [`Rule::charge`](super::Rule::charge).
+    fn charge(&self, state: State, _now_us: u64, _cost: u64) -> (State, u64) {
+        (state, 0)
+    }
+
+    /// See [`Rule::refund`](super::Rule::refund).
+    fn refund(&self, state: State, _now_us: u64, _ago_us: u64, _cost: u64) -> State {
+        state
+    }
+
+    /// See [`Rule::give_back`](super::Rule::give_back).
+    fn give_back(&self, state: State, _now_us: u64, _spent: &Spent, _give: u64) -> (State, u64) {
+        (state, 0)
+    }
+
+    /// The state without a turn that has not come, with what is at rest by now.
+    fn take_back(&self, _state: State, _turn: &Spent) -> Option<State> {
+        None
+    }
+
+    /// See [`Rule::heavier`](super::Rule::heavier).
+    fn heavier(&self, one: State, _other: State, _now_us: u64) -> State {
+        one
+    }
+
+    /// See [`Rule::remaining`](super::Rule::remaining).
+    #[inline]
+    fn remaining(&self, _state: State, _now_us: u64) -> u64 {
+        0
+    }
+
+    /// See [`Rule::used`](super::Rule::used).
+    fn used(&self, _state: State, _now_us: u64) -> u64 {
+        0
+    }
+
+    /// See [`Rule::reset_after_us`](super::Rule::reset_after_us).
+    #[inline]
+    fn reset_after_us(&self, _state: State, _now_us: u64) -> u64 {
+        0
+    }
+
+    /// See [`Rule::level`](super::Rule::level).
+    #[inline]
+    fn level(&self, state: State, now_us: u64) -> u64 {
+        self.used(state, now_us)
+    }
+
+    /// How much of [`level`](Self::level) a unit is.
+    fn per_unit(&self) -> u64 {
+        1
+    }
+
+    /// The state with this level, as far as the ceiling allows.
+    fn at_level(&self, level: u64, now_us: u64) -> State {
+        self.spend(State::REST, now_us, now_us, level)
+    }
+
+    /// The state that goes on under these numbers from those of `from`; `None` if it has to be made anew.
+    fn carried(&self, _from: &Self, _state: State, _now_us: u64) -> Option<State> {
+        None
+    }
+
+    /// See [`Rule::outstanding`](super::Rule::outstanding).
+    fn outstanding(&self, state: State, now_us: u64) -> u64 {
+        self.used(state, now_us)
+    }
+
+    /// See [`Rule::weight`](super::Rule::weight).
+    fn weight(&self, state: State, now_us: u64) -> (u64, u64) {
+        (self.outstanding(state, now_us), state.until_us)
+    }
+
+    /// See [`Rule::drains_in`](super::Rule::drains_in).
+    fn drains_in(&self, _span_us: u64) -> Option<u64> {
+        None
+    }
+
+    /// See [`Rule::is_level`](super::Rule::is_level).
+    fn is_level(&self) -> bool {
+        false
+    }
+
+    /// See [`Rule::is_queue`](super::Rule::is_queue).
+    #[inline]
+    fn is_queue(&self) -> bool {
+        false
+    }
+
+    /// See [`Rule::fits_one_word`](super::Rule::fits_one_word).
+    fn fits_one_word(&self) -> bool {
+        false
+    }
+}
+
+/// `value * times / by`, rounded down, whatever the product.
+pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
+    let product = u128::from(value).saturating_mul(times.get().into());
+    u64::try_from(product / NonZeroU128::from(by)).unwrap_or(u64::MAX)
+}
+
+/// What became of a cost that was to be spent at once.
+pub(crate) struct SpentNow {
+    pub(crate) passed: bool,
+    pub(crate) state: State,
+    pub(super) level: u64,
+    /// By how much it did not fit.
+    pub(super) excess: u64,
+}
+
+/// The integers of a rule, for stores that decide in another language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    kind: u8,
+    count: usize,
+    numbers: [u64; Self::MOST],
+}
+
+impl Numbers {
+    /// The most numbers that a rule has.
+    pub const MOST: usize = 6;
+
+    /// A number that is not there.
+    pub const NONE: u64 = u64::MAX;
+
+    pub(super) fn new(kind: u8) -> Self {
+        Self { kind, count: 0, numbers: [0; Self::MOST] }
+    }
+
+    pub(super) fn then(mut self, number: u64) -> Self {
+        if let Some(next) = self.numbers.get_mut(self.count) {
+            *next = number;
+            self.count = self.count.saturating_add(1);
+        }
+        self
+    }
+
+    /// Which algorithm they are of: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs.
+    pub fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    /// The numbers, in the order that the algorithm's type names them; behind them zeros. [`NONE`](Self::NONE) stands for a
+    /// level that is never reached.
+    pub fn all(&self) -> [u64; Self::MOST] {
+        self.numbers
+    }
+}
