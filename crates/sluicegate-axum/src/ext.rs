@@ -1,6 +1,7 @@
 //! `.rate_limit(..)` on routes and routers.
 
 use std::convert::Infallible;
+use std::panic::Location;
 #[cfg(feature = "macros")]
 use std::sync::Arc;
 
@@ -9,11 +10,11 @@ use axum::body::Body;
 use axum::routing::MethodRouter;
 #[cfg(feature = "macros")]
 use sluicegate_core::Store;
-use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::respond::Respond;
 
 #[cfg(feature = "macros")]
 use crate::attribute::RateLimitStore;
+use crate::into_layer::IntoRateLimitLayer;
 
 /// Puts limits on routes.
 ///
@@ -23,7 +24,27 @@ use crate::attribute::RateLimitStore;
 /// Serve the router with `into_make_service_with_connect_info::<SocketAddr>()`, so that the peer address is known; without
 /// it, a limit by peer address answers 500. In tests, `.layer(MockConnectInfo(address))` around the limits does as well.
 ///
-/// Like every axum layer, a limit applies to what was added before it. Limits on a route and on the router around it
+/// # Order
+/// Like every axum layer, a limit applies to what was added before it: to the routes of a router, and to the methods of a
+/// route. On a router without routes it covers nothing, and the log says so. A method that is added later has no limit, and
+/// that axum keeps to itself:
+///
+/// ```
+/// use axum::Router;
+/// use axum::routing::get;
+/// use sluicegate_axum::RateLimitExt;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let limit = Policy::gcra("notes", "5/min").on(&MemoryStore::new())?;
+/// let app: Router = Router::new()
+///     // One bucket for both methods.
+///     .route("/notes", get(|| async { "all" }).post(|| async { "stored" }).rate_limit(limit.clone()))
+///     // Only for reading: `post` comes after the limit.
+///     .route("/drafts", get(|| async { "all" }).rate_limit(limit).post(|| async { "stored" }));
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+///
+/// Limits on a route and on the router around it
 /// both apply; a request that the route's limit refuses is not counted by the router's. One that the router's limit refuses
 /// does not come to the route's, which may name a longer wait afterwards: see [`RateLimitLayer`].
 ///
@@ -78,15 +99,18 @@ use crate::attribute::RateLimitStore;
 ///
 /// [`RateLimiter`]: sluicegate_core::RateLimiter
 /// [`Limit`]: sluicegate_tower::Limit
+/// [`RateLimitLayer`]: sluicegate_tower::RateLimitLayer
 pub trait RateLimitExt: Sized + sealed::Sealed {
     /// Puts a limit in front of all that this route or router has so far.
     #[must_use]
-    fn rate_limit<R: Respond<Body>>(self, limit: impl Into<RateLimitLayer<R>>) -> Self;
+    #[track_caller]
+    fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self;
 
     /// Gives the handlers that have a `#[rate_limited]` attribute the store for their limits: those of all that this
     /// route or router has so far. [`RateLimitStore`] as a layer says more.
     #[cfg(feature = "macros")]
     #[must_use]
+    #[track_caller]
     fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self;
 }
 
@@ -94,8 +118,8 @@ impl<S> RateLimitExt for MethodRouter<S, Infallible>
 where
     S: Clone + Send + Sync + 'static,
 {
-    fn rate_limit<R: Respond<Body>>(self, limit: impl Into<RateLimitLayer<R>>) -> Self {
-        self.layer::<_, Infallible>(limit.into())
+    fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
+        self.layer::<_, Infallible>(limit.into_layer())
     }
 
     #[cfg(feature = "macros")]
@@ -108,13 +132,31 @@ impl<S> RateLimitExt for Router<S>
 where
     S: Clone + Send + Sync + 'static,
 {
-    fn rate_limit<R: Respond<Body>>(self, limit: impl Into<RateLimitLayer<R>>) -> Self {
-        self.layer(limit.into())
+    #[track_caller]
+    fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
+        warn_without_routes(&self, "rate_limit");
+        self.layer(limit.into_layer())
     }
 
     #[cfg(feature = "macros")]
+    #[track_caller]
     fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self {
+        warn_without_routes(&self, "with_rate_limits");
         self.layer(RateLimitStore::new(store))
+    }
+}
+
+/// A limit covers what was added before it: nothing, on a router without routes. axum does not tell whether the router has
+/// a fallback of its own, so this is a line in the log and no more.
+#[track_caller]
+fn warn_without_routes<S: Clone + Send + Sync + 'static>(router: &Router<S>, method: &str) {
+    if !router.has_routes() {
+        tracing::error!(
+            "`.{method}(..)` at {} is on a router without routes, and covers no route that is added later: write it after \
+             the routes, `Router::new().route(..).{method}(..)`; for a fallback alone, write \
+             `.layer(..)` with the layer of it",
+            Location::caller()
+        );
     }
 }
 

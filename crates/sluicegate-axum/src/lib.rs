@@ -36,6 +36,7 @@
 mod attribute;
 mod ext;
 mod from_parts;
+mod into_layer;
 
 #[cfg(feature = "macros")]
 pub use sluicegate_macros::rate_limited;
@@ -44,6 +45,7 @@ pub use sluicegate_macros::rate_limited;
 pub use self::attribute::{Attributed, BoxRespond, RateLimitStore};
 pub use self::ext::RateLimitExt;
 pub use self::from_parts::key_from_extractor;
+pub use self::into_layer::IntoRateLimitLayer;
 #[doc(inline)]
 pub use sluicegate_tower::rate_limit::{Decided, NotLimited};
 

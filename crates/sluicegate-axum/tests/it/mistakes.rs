@@ -1,8 +1,8 @@
 //! Mistakes that the compiler cannot know: each is logged with what to do, once, and a client learns nothing of it.
 
 use axum::Router;
-use axum::routing::get;
-use sluicegate_axum::{RateLimitExt, rate_limited};
+use axum::routing::{get, post};
+use sluicegate_axum::{Decided, RateLimitExt, rate_limited};
 use sluicegate_core::Policy;
 use sluicegate_tests::log::Log;
 use sluicegate_tower::key::HeaderKey;
@@ -64,4 +64,35 @@ async fn what_an_expression_gets_wrong_is_found_at_the_first_request() {
     assert!(text.contains("cost 3 is above burst 2 of 2/min"), "{text}");
     let text = problem(&app, "/keyless").await;
     assert!(text.contains("\"no header name\" cannot be the name of a header"), "{text}");
+}
+
+#[tokio::test]
+async fn a_limit_on_a_router_without_routes_is_logged_with_its_place() {
+    let log = Log::of_this_thread();
+    let limiter = Policy::gcra("api", "1/min").on(store()).unwrap();
+    let early = Router::new().rate_limit(limiter.clone()).route("/", get(|| async {}));
+    assert_eq!(statuses(&early, "/", 2).await, [200, 200], "as axum has it");
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in
+        ["ERROR", "mistakes.rs", "write it after the routes", "`Router::new().route(..).rate_limit(..)`"]
+    {
+        assert!(lines[0].contains(part), "{lines:?}");
+    }
+
+    let late = Router::new().route("/", get(|| async {})).rate_limit(limiter);
+    assert_eq!(statuses(&late, "/", 2).await, [200, 429]);
+    _ = Router::<()>::new().with_rate_limits(store());
+    assert!(log.lines()[1].contains("`.with_rate_limits(..)` at "), "{:?}", log.lines());
+    assert_eq!(log.lines().len(), 2);
+}
+
+#[tokio::test]
+async fn a_method_that_comes_after_the_limit_has_none_and_decided_says_so() {
+    let limiter = Policy::gcra("notes", "1/min").on(store()).unwrap();
+    let decided = |_: Decided| async {};
+    let app = Router::new().route("/", post(|| async {}).rate_limit(limiter).get(decided));
+    let seen = ask(&app, "/").await;
+    assert_eq!(seen.status.as_u16(), 500);
+    assert!(seen.body.contains("put `.rate_limit(..)` on the route, behind its methods"), "{seen:?}");
 }

@@ -11,6 +11,7 @@ use crate::admission::set::{Limits, Settings};
 use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
 use crate::key::RequestView;
+use crate::limits::IntoGroup;
 use crate::limits::door::Door;
 use crate::limits::group::{Choose, Group};
 use crate::respond::headers::{HeaderFields, LegacyReset};
@@ -63,7 +64,7 @@ impl<R> LimitsBuilder<R> {
     }
 
     /// Adds a limit, or a [`Group`] of limits: all that apply must have room for a request, and all are spent from, or none.
-    pub fn and(mut self, limit: impl Into<Group>) -> Self {
+    pub fn and(mut self, limit: impl IntoGroup) -> Self {
         self.group = self.group.and(limit);
         self
     }

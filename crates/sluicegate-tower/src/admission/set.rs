@@ -12,6 +12,7 @@ use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::Together;
 use crate::guard::lookup::Waits;
 use crate::guard::once::OnceASecond;
+use crate::limits::IntoGroup;
 use crate::limits::door::Door;
 use crate::limits::group::{Group, Plan};
 use crate::respond::headers::Style;
@@ -87,8 +88,8 @@ impl Default for Settings {
 
 impl Limits {
     /// One limit. A [`RateLimiter`](sluicegate_core::RateLimiter) alone counts peer addresses.
-    pub fn new(limit: impl Into<Group>) -> Self {
-        let group = limit.into();
+    pub fn new(limit: impl IntoGroup) -> Self {
+        let group = limit.into_group();
         for limit in group.limits().filter(|limit| limit.gives_back()) {
             if let Err(error) = limit.keep_accounts() {
                 // No error for who makes the layer: without accounts a refund gives back less, and never more.
@@ -99,8 +100,8 @@ impl Limits {
     }
 
     /// Begins several limits, or other settings.
-    pub fn builder(limit: impl Into<Group>) -> LimitsBuilder {
-        LimitsBuilder::new(limit.into(), ())
+    pub fn builder(limit: impl IntoGroup) -> LimitsBuilder {
+        LimitsBuilder::new(limit.into_group(), ())
     }
 
     pub(crate) fn of(group: Group, settings: Settings, waits: Waits) -> Self {

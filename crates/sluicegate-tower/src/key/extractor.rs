@@ -32,6 +32,12 @@ use crate::key::view::RequestView;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say whose bucket a request spends from",
+    label = "not a `KeyExtractor`",
+    note = "a header is `HeaderKey::new(\"x-api-key\")?`, with the `?`; the client behind proxies `ClientIp::behind([..])?`",
+    note = "a closure is `key_fn(|request| ..)`, and returns an `Option` of a key"
+)]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of a request, or why it has none.
     fn extract(&self, request: RequestView<'_>) -> Extraction;

@@ -5,6 +5,7 @@ use std::fmt;
 use sluicegate_core::RateLimiter;
 
 use crate::key::RequestView;
+use crate::limits::into_group::IntoGroup;
 use crate::limits::limit::Limit;
 use crate::limits::predicate::Predicate;
 
@@ -59,8 +60,8 @@ impl Group {
     }
 
     /// Adds a limit or a group behind those that are there.
-    pub fn and(mut self, member: impl Into<Self>) -> Self {
-        let mut member = member.into();
+    pub fn and(mut self, member: impl IntoGroup) -> Self {
+        let mut member = member.into_group();
         let member = match member.members.pop() {
             Some(only) if member.members.is_empty() && member.only_if.is_empty() => only,
             last => {

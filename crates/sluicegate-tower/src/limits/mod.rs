@@ -24,6 +24,7 @@
 pub(crate) mod chosen;
 pub(crate) mod door;
 pub(crate) mod group;
+mod into_group;
 pub(crate) mod limit;
 mod path_in;
 pub(crate) mod predicate;
@@ -33,6 +34,7 @@ pub(crate) mod walk;
 
 pub use self::chosen::Chosen;
 pub use self::group::{Choose, Group};
+pub use self::into_group::IntoGroup;
 pub use self::limit::Limit;
 pub use self::path_in::path_in;
 pub use self::predicate::{method_in, preflight};

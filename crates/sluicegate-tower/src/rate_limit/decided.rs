@@ -90,7 +90,8 @@ mod extractor {
     impl fmt::Display for NotLimited {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str(
-                "no rate limit applied to this request: put `.rate_limit(..)` on the route, or take an `Option<Decided>`",
+                "no rate limit applied to this request: put `.rate_limit(..)` on the route, behind its methods, or take an \
+                 `Option<Decided>`",
             )
         }
     }

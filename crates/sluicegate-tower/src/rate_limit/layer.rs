@@ -8,7 +8,7 @@ use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
 use crate::guard::Guarded;
-use crate::limits::{Group, Limit, Limits, LimitsHandle, ShadowCount};
+use crate::limits::{IntoGroup, Limit, Limits, LimitsHandle, ShadowCount};
 use crate::rate_limit::builder::RateLimitLayerBuilder;
 use crate::respond::problem::ProblemJson;
 
@@ -45,7 +45,7 @@ struct Inner<R> {
 
 impl RateLimitLayer {
     /// A layer with one limit. A [`RateLimiter`] alone counts peer addresses.
-    pub fn new(limit: impl Into<Group>) -> Self {
+    pub fn new(limit: impl IntoGroup) -> Self {
         Limits::new(limit).into()
     }
 
@@ -68,8 +68,8 @@ impl RateLimitLayer {
     ///     .build()?;
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn builder(limit: impl Into<Group>) -> RateLimitLayerBuilder {
-        RateLimitLayerBuilder::begin(limit.into())
+    pub fn builder(limit: impl IntoGroup) -> RateLimitLayerBuilder {
+        RateLimitLayerBuilder::begin(limit.into_group())
     }
 }
 

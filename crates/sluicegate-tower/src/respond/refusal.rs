@@ -168,11 +168,17 @@ impl<'a> Refusal<'a> {
 /// Makes the response to a refused request. The layer adds the rate limit fields and `Retry-After` to it.
 ///
 /// Implemented by closures: `|refusal: &Refusal<'_>| Response::new(..)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not make responses with a body of `{B}`",
+    label = "not a responder",
+    note = "write `ProblemJson::new()`, or a closure with the type of its argument: `|refusal: &Refusal<'_>| Response::new(..)`"
+)]
 pub trait Respond<B>: Send + Sync + 'static {
     /// The response.
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, B> Respond<B> for F
 where
     F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync + 'static,

@@ -1,0 +1,25 @@
+//! Whatever is a limit already: [`IntoGroup`].
+
+use crate::limits::Group;
+
+/// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, a [`Limit`](crate::Limit), which says whose
+/// bucket, or a [`Group`] of them.
+///
+/// All that is `Into<Group>` implements it; it is there so that the compiler can say what is missing.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no limit",
+    label = "not a `RateLimiter`, a `Limit` or a `Group`",
+    note = "a policy is a limit when it is on a store: `Policy::gcra(\"api\", \"5/min\").on(&store)?`",
+    note = "mind the `?`: `on` returns a `Result`, since the quota may be unreadable or the name taken"
+)]
+pub trait IntoGroup {
+    /// The limit, as a group of its own.
+    fn into_group(self) -> Group;
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: Into<Group>> IntoGroup for L {
+    fn into_group(self) -> Group {
+        self.into()
+    }
+}
