@@ -69,3 +69,32 @@ async fn what_replaces_a_policy_after_a_reset_finds_what_was_spent_since() {
         assert!(left <= 1, "{algorithm}: {left} are left of what was spent but for one");
     }
 }
+
+/// Five policies, of which the third is one that no store here can keep if `is_bad`.
+fn five(limit: u64, is_bad: bool) -> Vec<Policy> {
+    let of = |name: &str| Policy::gcra(format!("five-{name}"), Quota::per_day(limit)).build().unwrap();
+    let log = Quota::per_day(if is_bad { 1_000_000 } else { 5 });
+    let third = Policy::sliding_log("five-c", log).build().unwrap();
+    vec![of("a"), of("b"), third, of("d"), of("e")]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_policies_of_which_one_is_refused_change_nothing() {
+    let store = store().await;
+    assert!(RateLimiter::open_all(&store, five(9, true)).is_err());
+    let opened = RateLimiter::open_all(&store, five(5, false)).expect("none of the names is open");
+    for limiter in &opened {
+        assert!(limiter.check_cost("several", 3).await.unwrap().is_allowed());
+    }
+    for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
+        assert!(RateLimiter::replace_all(&store, five(9, true), inherit).is_err());
+    }
+    for limiter in &opened {
+        assert_eq!(limiter.peek("several").await.unwrap().remaining(), 2);
+        assert_eq!(limiter.replacements(), 0);
+    }
+    RateLimiter::replace_all(&store, five(9, false), Inherit::Spent).expect("the store can keep them");
+    for (limiter, left) in opened.iter().zip([6, 6, 2, 6, 6]) {
+        assert_eq!(limiter.peek("several").await.unwrap().remaining(), left);
+    }
+}

@@ -9,7 +9,7 @@ use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{DecidedBy, Mode};
-use sluicegate_core::{Key, Policy, Quota, RateLimiter, Store};
+use sluicegate_core::{Key, Policy, Quota, RateLimiter, Resilient, Store};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::Cluster;
 use sluicegate_tests::servers::{Server, eventually};
@@ -151,6 +151,54 @@ async fn an_error_names_a_part_that_the_keys_of_the_hanging_node_share() {
 fn is_primary(node: &Server) -> bool {
     let role: Vec<Value> = node.run("ROLE");
     matches!(&role[0], Value::BulkString(role) if role == b"master")
+}
+
+/// Whether it is a replica of the node on that port.
+fn follows(node: &Server, port: u16) -> bool {
+    let role: Vec<Value> = node.run("ROLE");
+    matches!(&role[..], [Value::BulkString(role), _, Value::Int(master), ..]
+        if role == b"slave" && *master == i64::from(port))
+}
+
+/// Seen: the whole of such a request was left to the fallback, the limits on nodes that work too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_slot_without_a_node_leaves_only_its_own_asks_to_the_fallback() {
+    let cluster = Cluster::start(&["--cluster-require-full-coverage", "no"]);
+    let redis = store(&cluster, "rl", Duration::from_millis(200)).await;
+    let resilient = Resilient::builder(&redis).build().unwrap();
+    let probe = Policy::gcra("probe", quota(1_000_000)).on(&redis).unwrap();
+    let [user, address] =
+        [("user", 1_000), ("address", 20)].map(|(name, limit)| Policy::gcra(name, quota(limit)));
+    let of_redis = address.clone().on(&redis).unwrap();
+    let [user, address] = [user, address].map(|policy| policy.on(&resilient).unwrap());
+    // Nobody can take the place of a node that hangs with its replica.
+    let gone = cluster.nodes.iter().find(|node| is_primary(node)).unwrap();
+    let replicas = cluster.nodes.iter().filter(|node| follows(node, gone.port()));
+    let gone: Vec<&Server> = replicas.chain([gone]).collect();
+    gone.iter().for_each(|node| node.signal("STOP"));
+    let (mut away, mut answers) = (None, None);
+    for key in 0..200_u64 {
+        match probe.charge(key, 0).await {
+            Ok(_) => answers = answers.or(Some(Key::from(key))),
+            Err(_) => away = away.or(Some(Key::from(key))),
+        }
+        if away.is_some() && answers.is_some() {
+            break;
+        }
+    }
+    let (away, answers) = (away.expect("a third of them"), answers.expect("two thirds of them"));
+    let mut admitted = 0;
+    for _ in 0..40 {
+        let decision = RateLimiter::check_all([(&address, &answers, 1), (&user, &away, 1)]).await.unwrap();
+        admitted += u64::from(decision.is_allowed());
+        assert_eq!(decision.decided_by(), DecidedBy::Fallback);
+        assert_eq!(decision.quotas().len(), 2, "{decision:?}");
+        assert_eq!(decision.quotas()[0].remaining(), 20 - admitted, "as Redis says: {decision:?}");
+        assert_eq!(decision.quotas()[1].remaining(), 1_000 - admitted, "as the fallback says: {decision:?}");
+    }
+    assert_eq!(admitted, 20);
+    assert_eq!(of_redis.peek(&answers).await.unwrap().remaining(), 0);
+    gone.iter().for_each(|node| node.signal("CONT"));
 }
 
 /// Moves a slot as `redis-cli --cluster reshard` does, but a key at a time, and with time to be asked before and after.

@@ -22,16 +22,23 @@ pub enum OnExceeded {
 }
 
 /// What happens to a request while the store cannot be reached. Written `local`, `allow` and `deny`.
+///
+/// Every store is read in this way, by handles, layers and attributes alike: a question without an answer becomes a decision
+/// that says who made it, [`DecidedBy::Fallback`](crate::store::DecidedBy::Fallback) or
+/// [`DecidedBy::Outage`](crate::store::DecidedBy::Outage). Only what is reported, a charge, a refund, a reset, stays an error,
+/// unless the store is a `Resilient` one, which keeps account of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
-    /// This process decides alone, with its share of the quotas, if the store is a `Resilient` one; with any other
-    /// store as [`Allow`](Self::Allow).
+    /// Around a store with a `Resilient` one, this process decides alone, with its share of the quotas. With a bare store nobody
+    /// is there who could decide, so it is let through, as under [`Allow`](Self::Allow).
     #[default]
     Local,
-    /// It is let through, and nobody counts it.
+    /// It is let through, and nobody counts it: the same with a `Resilient` store and with a bare one. The bare one is asked
+    /// each time, so the request waits for its deadline if it hangs.
     Allow,
-    /// It is refused, with 503 where it is an HTTP request.
+    /// It is refused, with 503 where it is an HTTP request. It is told to come back when a `Resilient` store is tried again, and
+    /// after a second with a bare one.
     Deny,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluicegate_core::limiter::{Change, Receipt, Turn};
 use sluicegate_core::store::{DecisionFuture, Mode};
-use sluicegate_core::{ConfigError, Decision, Key, OnExceeded, OnOutage, Policy, RateLimiter};
+use sluicegate_core::{ConfigError, Decision, Key, OnExceeded, Policy, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::admission::check;
@@ -125,12 +125,6 @@ impl Asks {
     /// The decision with its policies.
     pub(crate) fn label(&self, limits: &Limits, decision: Decision) -> Decided {
         Decided::new(decision, self.policies(limits))
-    }
-
-    /// Whether one of the policies refuses while the store cannot be reached. A store that hands its errors on decides
-    /// nothing by itself, so [`OnOutage::Local`] lets pass here.
-    pub(crate) fn denies_in_an_outage(&self, plan: &Plan) -> bool {
-        self.limiters(plan).any(|limiter| limiter.with_policy(Policy::on_outage) == OnOutage::Deny)
     }
 
     /// Gives back what the asks in the places that `is_given_back` says have spent, and says where that leaves the keys if

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use sluicegate_core::store::{Mode, QuotaStatus};
+use sluicegate_core::store::{DecidedBy, Mode, QuotaStatus};
 use sluicegate_core::{Decision, Policy};
 
 use crate::admission::asks::{Asked, Asks};
@@ -257,8 +257,11 @@ impl<'a> Explaining<'a> {
             return self.refused(stop, request);
         }
         match decision {
-            Err(error) if self.asks.denies_in_an_outage(plan) => self.refused(Stop::Outage(error), request),
-            Err(_) => WouldBe::Uncounted,
+            Err(error) => self.refused(Stop::mistake(&error), request),
+            Ok(decision) if decision.decided_by() == DecidedBy::Outage => match decision.is_allowed() {
+                true => WouldBe::Uncounted,
+                false => self.refused(Stop::Plain(RefusalReason::Outage), request),
+            },
             Ok(decision) if decision.is_allowed() && decision.delay().is_zero() => WouldBe::Allowed,
             Ok(decision) if decision.is_allowed() => WouldBe::Delayed(decision.delay()),
             Ok(decision) => match self.asks.waits_out(plan, &decision) {

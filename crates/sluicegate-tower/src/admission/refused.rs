@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::{Response, StatusCode};
+use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::Undecided;
 use sluicegate_core::{ConfigError, Outcome, StoreError};
 
@@ -28,8 +29,6 @@ pub(crate) enum Stop {
     MissingKey(MissingKey, StatusCode),
     /// As a missing key, for clients.
     UnknownTier(MissingKey, StatusCode),
-    /// With the error that the store has handed on.
-    Outage(StoreError),
     Mistake(ConfigError),
     /// For a reason that needs nothing else.
     Plain(RefusalReason<'static>),
@@ -50,7 +49,6 @@ impl Refused {
             Stop::MissingKey(missing, status) | Stop::UnknownTier(missing, status) => {
                 RefusalReason::MissingKey(missing, *status)
             }
-            Stop::Outage(error) => RefusalReason::Outage(Some(error)),
             Stop::Mistake(error) => RefusalReason::Mistake(error),
             Stop::Plain(reason) => *reason,
         };
@@ -87,6 +85,11 @@ impl Refused {
 }
 
 impl Stop {
+    /// The store takes the limits' asks for a mistake in the program. An outage is a decision, and no error.
+    pub(crate) fn mistake(error: &StoreError) -> Self {
+        Self::Mistake(ConfigError::new(ConfigErrorKind::Layer, error.to_string()))
+    }
+
     /// Why no store was asked, if none was.
     pub(crate) fn undecided(&self) -> Option<Undecided> {
         match self {
@@ -94,7 +97,7 @@ impl Stop {
             Self::UnknownTier(..) => Some(Undecided::UnknownTier),
             Self::Plain(RefusalReason::QueueFull(_)) => Some(Undecided::QueueFull),
             Self::Plain(RefusalReason::Blocked) => Some(Undecided::Blocked),
-            Self::Decided(_) | Self::Outage(_) | Self::Mistake(_) | Self::Plain(_) => None,
+            Self::Decided(_) | Self::Mistake(_) | Self::Plain(_) => None,
         }
     }
 }
@@ -120,13 +123,12 @@ impl fmt::Display for Stop {
                 None => f.write_str("the request exceeds a limit"),
             },
             Self::MissingKey(missing, _) | Self::UnknownTier(missing, _) => missing.fmt(f),
-            Self::Outage(error) => error.fmt(f),
             Self::Mistake(error) => error.fmt(f),
             Self::Plain(RefusalReason::QueueFull(_)) => f.write_str("as many requests wait as may wait"),
             Self::Plain(RefusalReason::LookupTimeout(longest)) => {
                 write!(f, "its key or tier was looked up, and did not come within {longest:?}")
             }
-            Self::Plain(RefusalReason::Outage(_)) => f.write_str("the store gives no answer"),
+            Self::Plain(RefusalReason::Outage) => f.write_str("the store gives no answer"),
             Self::Plain(_) => f.write_str("such requests are denied"),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use sluicegate_core::store::{Event, Subject, Undecided};
-use sluicegate_core::{ConfigError, RateLimiter, StoreError};
+use sluicegate_core::{ConfigError, RateLimiter};
 
 use crate::admission::builder::LimitsBuilder;
 use crate::admission::shadow::{ShadowCount, Shadows};
@@ -63,7 +63,6 @@ pub(crate) struct Made {
     pub(crate) refunds: bool,
     /// The policies that requests were asked of together, for the next request.
     pub(crate) together: ArcSwapOption<Together>,
-    outage: OnceASecond,
     mistake: OnceASecond,
 }
 
@@ -111,7 +110,6 @@ impl Limits {
             plan,
             settings,
             together: ArcSwapOption::empty(),
-            outage: OnceASecond::default(),
             mistake: OnceASecond::default(),
         };
         Self(Arc::new(Inner { made: Arc::new(made), waits, shadows: Shadows::default() }))
@@ -182,15 +180,6 @@ impl Limits {
             Some(why) => Event::Undecided(subject, why),
             None => Event::TurnGivenUp(subject),
         });
-    }
-
-    /// Logs that the store gave no answer, at most once a second: an outage must not fill the disk as well.
-    pub(crate) fn report_outage(&self, error: &StoreError, denies: bool) {
-        if self.0.made.outage.is_due() {
-            let error: &(dyn std::error::Error + 'static) = error;
-            let action = if denies { "deny" } else { "allow" };
-            tracing::error!(error, action, "the rate limit store gave no answer");
-        }
     }
 
     /// Logs that the limits of a request cannot be decided, at most once a second.

@@ -204,20 +204,13 @@ impl Way {
     ) -> Option<End> {
         let decision = match result {
             Ok(decision) => decision,
-            Err(error) => {
-                let denies = self.asks.denies_in_an_outage(limits.plan());
-                limits.report_outage(&error, denies);
-                return Some(match denies {
-                    true => refuse(limits, None, Stop::Outage(error)),
-                    false => Ok(uncounted(limits)),
-                });
-            }
+            Err(error) => return Some(refuse(limits, None, Stop::mistake(&error))),
         };
         if decision.decided_by() == DecidedBy::Outage {
             // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
             return Some(match decision.is_allowed() {
                 true => Ok(uncounted(limits)),
-                false => refuse(limits, None, Stop::Plain(RefusalReason::Outage(None))),
+                false => refuse(limits, None, Stop::Plain(RefusalReason::Outage)),
             });
         }
         if !decision.is_allowed() {

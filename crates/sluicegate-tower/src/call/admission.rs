@@ -3,17 +3,15 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::{DecidedBy, DecisionFuture};
-use sluicegate_core::{Decision, Key, OnExceeded, OnOutage, Outcome, RateLimiter, StoreError};
+use sluicegate_core::{Decision, Key, OnExceeded, Outcome, RateLimiter, StoreError};
 
 use crate::call::CallError;
-use crate::guard::once::OnceASecond;
 use crate::guard::queue::Queue;
 use crate::guard::{Place, Step};
 
@@ -84,17 +82,19 @@ impl Under<'_> {
         place: &mut Place,
     ) -> Next<Res, E> {
         let decision = match result {
-            Ok(decision) if decision.decided_by() == DecidedBy::Outage => {
-                let error = StoreError::new(StoreErrorKind::Unavailable);
-                return self.outage(error, !decision.is_allowed());
-            }
             Ok(decision) => decision,
-            Err(error) => return self.outage(error, false),
+            Err(error) => return refuse(CallError::Store(error)),
         };
+        let policy = self.limiter.policy();
+        if decision.decided_by() == DecidedBy::Outage {
+            return match decision.is_allowed() || policy.is_shadow() {
+                true => Step::Go(None),
+                false => refuse(CallError::Store(StoreError::new(StoreErrorKind::Unavailable))),
+            };
+        }
         if decision.is_allowed() && decision.delay().is_zero() {
             return Step::Go(Some(decision));
         }
-        let policy = self.limiter.policy();
         if policy.is_shadow() {
             tracing::debug!(policy = policy.name(), "a policy in shadow would have held a call back");
             return Step::Go(None);
@@ -121,27 +121,8 @@ impl Under<'_> {
         // A turn that is dropped is given back.
         refuse(CallError::QueueFull(delay))
     }
-
-    /// Nobody has decided: the policy says what happens then, unless the store has said so for it.
-    fn outage<Res, E>(self, error: StoreError, is_denied: bool) -> Next<Res, E> {
-        let policy = self.limiter.policy();
-        if !policy.is_shadow() && (is_denied || policy.on_outage() == OnOutage::Deny) {
-            return refuse(CallError::Store(error));
-        }
-        report(policy.name(), &error);
-        Step::Go(None)
-    }
 }
 
 fn refuse<Res, E>(error: CallError<E>) -> Next<Res, E> {
     Step::Refuse(Err(error))
-}
-
-/// Logs at most once a second that calls pass uncounted: an outage must not fill the disk as well.
-fn report(policy: &str, error: &StoreError) {
-    static OUTAGE: LazyLock<OnceASecond> = LazyLock::new(OnceASecond::default);
-    if OUTAGE.is_due() {
-        let error: &(dyn std::error::Error + 'static) = error;
-        tracing::error!(error, policy, "the rate limit store gave no answer: calls pass uncounted");
-    }
 }

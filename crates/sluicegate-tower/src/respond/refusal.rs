@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use http::{Response, StatusCode};
+use sluicegate_core::ConfigError;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::QuotaStatus;
-use sluicegate_core::{ConfigError, StoreError};
 
 use crate::key::MissingKey;
 use crate::key::RequestView;
@@ -34,8 +34,8 @@ pub enum RefusalReason<'a> {
     /// connects.
     MissingKey(&'a MissingKey, StatusCode),
     /// The store could not be reached, and a policy refuses then
-    /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. With the error, if the store has handed it on.
-    Outage(Option<&'a StoreError>),
+    /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. The log says why it could not.
+    Outage,
     /// It has to wait, and as many requests as may wait do so already: 503. With the wait for its turn; 0 if it is a key
     /// or a tier that has to be looked up. It has spent nothing.
     QueueFull(Duration),
@@ -66,7 +66,7 @@ impl<'a> Refusal<'a> {
         match self.reason {
             RefusalReason::Exceeded(decided) | RefusalReason::Impossible(decided) => Some(decided),
             RefusalReason::MissingKey(..)
-            | RefusalReason::Outage(_)
+            | RefusalReason::Outage
             | RefusalReason::QueueFull(_)
             | RefusalReason::LookupTimeout(_)
             | RefusalReason::ConcurrencyExceeded(_)
@@ -100,7 +100,7 @@ impl<'a> Refusal<'a> {
             RefusalReason::Impossible(_) | RefusalReason::Blocked => StatusCode::FORBIDDEN,
             RefusalReason::MissingKey(_, status) => status,
             RefusalReason::Mistake(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            RefusalReason::Outage(_) | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => {
+            RefusalReason::Outage | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         }
@@ -112,7 +112,7 @@ impl<'a> Refusal<'a> {
         let seconds = match self.reason {
             RefusalReason::Exceeded(decided) | RefusalReason::Impossible(decided) => retry_after(decided),
             // No one knows when an outage ends or a permit comes back; a second keeps clients from hammering.
-            RefusalReason::Outage(_)
+            RefusalReason::Outage
             | RefusalReason::LookupTimeout(_)
             | RefusalReason::ConcurrencyExceeded(_) => Some(1),
             RefusalReason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
@@ -129,7 +129,7 @@ impl<'a> Refusal<'a> {
                 "this request costs more than the limit ever lets pass at once: no wait will help",
             ),
             RefusalReason::MissingKey(missing, _) => Detail::Text(missing.told(cfg!(debug_assertions))),
-            RefusalReason::Outage(_) => Detail::Text("the rate limiter gave no answer"),
+            RefusalReason::Outage => Detail::Text("the rate limiter gave no answer"),
             RefusalReason::QueueFull(_) => Detail::Text("too many requests are waiting for their turn"),
             RefusalReason::LookupTimeout(_) => {
                 Detail::Text("it could not be found out in time which limit applies")
@@ -152,7 +152,7 @@ impl<'a> Refusal<'a> {
     /// Whether the server is to blame, or nobody.
     pub(crate) fn is_no_clients_doing(&self) -> bool {
         match self.reason {
-            RefusalReason::Outage(_)
+            RefusalReason::Outage
             | RefusalReason::QueueFull(_)
             | RefusalReason::LookupTimeout(_)
             | RefusalReason::Mistake(_) => true,

@@ -36,7 +36,7 @@ impl<B: From<Bytes>> Respond<B> for SimpleJson {
             RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) => "RATE_LIMITED",
             RefusalReason::Impossible(_) => "COST_TOO_HIGH",
             RefusalReason::MissingKey(..) => "KEY_MISSING",
-            RefusalReason::Outage(_) => "UNAVAILABLE",
+            RefusalReason::Outage => "UNAVAILABLE",
             RefusalReason::QueueFull(_) => "QUEUE_FULL",
             RefusalReason::LookupTimeout(_) => "LOOKUP_TIMEOUT",
             RefusalReason::Mistake(_) => "SERVER_ERROR",

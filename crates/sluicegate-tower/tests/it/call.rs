@@ -122,8 +122,8 @@ async fn while_the_store_cannot_be_reached_the_policy_decides() {
 async fn a_decision_that_nobody_made_is_an_outage() {
     for (outcome, action, passes) in [
         (Outcome::Allowed, OnOutage::Allow, true),
-        (Outcome::Allowed, OnOutage::Deny, false),
         (Outcome::Denied, OnOutage::Local, false),
+        (Outcome::Denied, OnOutage::Deny, false),
     ] {
         // A store that says of every decision that nobody made it.
         let store = around::around(MemoryStore::new(), move |_: &Within, _: &[Ask<'_>]| {

@@ -1,6 +1,7 @@
 //! The verbs of a limiter beyond a check: handles, replacing, giving back.
 
 mod handles;
+mod outages;
 mod refunds;
 mod replace;
 mod several;

@@ -79,7 +79,7 @@ async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
     assert_eq!((passed.status(), fields(&passed)), (StatusCode::OK, vec![]));
     assert!(passed.extensions().get::<Decided>().is_none() && handler.last_seen().is_none());
     let respond = |refusal: &Refusal<'_>| {
-        assert!(matches!(refusal.reason(), RefusalReason::Outage(None)) && refusal.decided().is_none());
+        assert!(matches!(refusal.reason(), RefusalReason::Outage) && refusal.decided().is_none());
         http::Response::builder().status(refusal.status()).body("closed".into()).unwrap()
     };
     let closed = in_the_dark(Policy::gcra("api", "1/min").on_outage(OnOutage::Deny));
