@@ -4,6 +4,7 @@
 
 mod attribute;
 mod examples;
+mod facade;
 mod manifest;
 mod migration;
 mod nginx;

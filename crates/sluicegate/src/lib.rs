@@ -14,17 +14,18 @@
 //! | [`algorithm`] | the settings of the algorithms; the rules themselves, for authors of stores |
 //! | [`limiter`] | the handle of a policy on a store: turns, receipts, replacing a policy while it serves |
 //! | [`key`] | whose bucket: addresses, headers, secrets, tokens, routes, axum's extractors, your own |
-//! | [`limits`] | which requests a limit applies to, at what cost, in which plan |
+//! | [`limits`] | which requests a limit applies to, at what cost, in which plan; deciding and explaining without a layer |
 //! | [`rate_limit`] | the layer, its settings, and the meter for what is known only afterwards |
 //! | [`respond`] | header fields and bodies of responses, gRPC |
 //! | [`attribute`] | the store of `#[rate_limited]` handlers |
 //! | [`in_flight`] | how many requests of a key are under way at once |
+//! | [`guard`] | the service, the future and the gate of all layers, to name their types |
 //! | [`call`] | limits for services that are not HTTP |
 //! | [`outgoing`] | calls to other servers, at the pace that they and we allow |
 //! | [`memory`] | the store in this process: size, clock, numbers |
 //! | [`redis`] | the store that all instances share |
 //! | [`resilient`] | a breaker and a local fallback around a store |
-//! | [`store`] | for authors of stores |
+//! | [`store`] | for authors of stores, and of stores around stores |
 //! | [`clock`] | time as a parameter: tests turn it by hand |
 //! | [`error`] | what can be wrong with a configuration, and why a store gave no answer |
 //! | [`docs`] | pages to read: migration, outages, threats |
@@ -150,12 +151,12 @@ pub mod in_flight {
 /// finds nothing. Nothing that a client writes is trusted unless an extractor is told to.
 ///
 /// ```
-/// use sluicegate::key::{ApiKey, RequestMethod};
+/// use sluicegate::key::{HeaderKey, RequestMethod};
 /// use sluicegate::{ClientIp, KeyExtractor, Limit, MemoryStore, Policy};
 ///
 /// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
-/// // Each API key has a bucket for each method; without a key, the client behind our proxies has one.
-/// let caller = (ApiKey::header("x-api-key")?, RequestMethod).or(ClientIp::behind(["10.0.0.0/8"])?);
+/// // Each tenant, as a gateway of ours names it, has a bucket for each method; without one, the client behind our proxies has.
+/// let caller = (HeaderKey::new("x-tenant")?, RequestMethod).or(ClientIp::behind(["10.0.0.0/8"])?);
 /// let limit = Limit::new(api).key(caller);
 /// # Ok::<(), sluicegate::ConfigError>(())
 /// ```

@@ -33,8 +33,8 @@ use crate::wrap::Within;
 /// Puts a breaker and a fallback around a store, so that its outage is not one of the service.
 ///
 /// While the store answers, it decides. When it fails, or is left alone after it has failed too often, each policy's
-/// [`OnOutage`] says what happens: this process decides with its share of the quota ([`OnOutage::Local`], the
-/// default), requests pass uncounted, or they are refused. [`Decision::decided_by`] tells who has decided.
+/// [`OnOutage`](crate::OnOutage) says what happens: this process decides with its share of the quota ([`OnOutage::Local`](crate::OnOutage::Local), the
+/// default), requests pass uncounted, or they are refused. [`Decision::decided_by`](crate::Decision::decided_by) tells who has decided.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

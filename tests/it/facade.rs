@@ -1,0 +1,91 @@
+//! The names that the facade offers, counted: one more of them is a decision.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
+
+/// How many names an application finds at the root, and in each module.
+const NAMES: [(&str, usize); 19] = [
+    ("(root)", 24),
+    ("algorithm", 17),
+    ("attribute", 3),
+    ("call", 3),
+    ("clock", 3),
+    ("error", 4),
+    ("guard", 7),
+    ("in_flight", 9),
+    ("key", 28),
+    ("limiter", 5),
+    ("limits", 21),
+    ("memory", 3),
+    ("outgoing", 3),
+    ("policy", 9),
+    ("rate_limit", 7),
+    ("redis", 3),
+    ("resilient", 6),
+    ("respond", 10),
+    ("store", 22),
+];
+
+/// The text of a module that the facade takes over whole from one of our crates.
+fn module_of_a_crate(name: &str) -> Option<String> {
+    ["core", "tower"].iter().find_map(|of| {
+        let folder = format!("{CRATES}/sluicegate-{of}/src");
+        fs::read_to_string(format!("{folder}/{name}/mod.rs"))
+            .or_else(|_| fs::read_to_string(format!("{folder}/{name}.rs")))
+            .ok()
+    })
+}
+
+/// The names after `pub use`, and those of public items, outside of inner modules and blocks.
+fn public_names(text: &str) -> Vec<String> {
+    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let mut names = Vec::new();
+    for statement in code.join("\n").split("\npub use ").skip(1) {
+        let path = statement.split(';').next().expect("a text has a first part");
+        let (_, last) = path.rsplit_once("::").expect("nothing is used without a path");
+        let list = path.split_once('{').map_or(last, |(_, list)| list.trim_end_matches(['}', '\n']));
+        names.extend(list.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
+    }
+    for line in code {
+        let mut words = line.split([' ', '<', '(', ':', ';']);
+        let item = ["struct", "enum", "trait", "fn", "const", "type"];
+        if words.next() == Some("pub") && words.next().is_some_and(|word| item.contains(&word)) {
+            names.extend(words.next().map(str::to_owned));
+        }
+    }
+    names
+}
+
+#[test]
+fn the_root_has_24_names_and_each_module_those_that_were_decided_on() {
+    let facade = fs::read_to_string(format!("{CRATES}/sluicegate/src/lib.rs")).expect("it is there");
+    let mut counts = BTreeMap::new();
+    let mut root = String::new();
+    let mut rest = facade.as_str();
+    while let Some((before, module)) = rest.split_once("\npub mod ") {
+        let (name, text) = module.split_once(" {\n").expect("the facade's modules are written out");
+        let (text, after) = text.split_once("\n}").expect("a module ends");
+        root += before;
+        rest = after;
+        if name != "docs" {
+            counts.insert(
+                name.to_owned(),
+                public_names(&format!("\n{}", text.replace("\n    ", "\n").trim_start())),
+            );
+        }
+    }
+    root += rest;
+    let (modules, names): (Vec<_>, Vec<_>) = public_names(&root)
+        .into_iter()
+        .filter(|name| name != "__private")
+        .partition(|name| module_of_a_crate(name).is_some());
+    for name in modules {
+        let text = module_of_a_crate(&name).expect("it was found");
+        counts.insert(name, public_names(&text));
+    }
+    counts.insert("(root)".to_owned(), names);
+    let found: Vec<(&str, usize)> = counts.iter().map(|(module, names)| (&**module, names.len())).collect();
+    assert_eq!(found, NAMES, "{counts:#?}");
+}
