@@ -279,6 +279,6 @@ pub mod respond {
     #[cfg(feature = "grpc")]
     pub use sluicegate_tower::respond::{GrpcOr, GrpcStatus};
     pub use sluicegate_tower::respond::{
-        HeaderFields, LegacyReset, ProblemJson, Refusal, RefusalReason, Respond, SimpleJson,
+        HeaderFields, LegacyReset, ProblemJson, Refusal, RefusalReason, Respond,
     };
 }

@@ -10,9 +10,10 @@ use crate::admission::meter::Meter;
 use crate::admission::restate::restate;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
-use crate::rate_limit::decided::Decided;
+use crate::respond::decided::Decided;
 use crate::respond::headers::{self, Already};
 use crate::respond::refusal::Unserved;
+use crate::respond::shown::Shown;
 
 /// [`Limits`] have decided that a request is let through.
 ///
@@ -106,10 +107,10 @@ impl Marked {
             Some(inner) => decided.merge(inner),
         };
         let already = if inner.is_some() { Already::Both } else { Already::Theirs };
-        let refused_for = headers::retry_after(&shown);
         let (settings, together) = (self.limits.settings(), self.limits.made().together.load());
         let prepared = together.as_ref().map(|together| &together.prepared);
-        headers::write(response.headers_mut(), settings.style, &shown, refused_for, prepared, already);
+        let seen = Shown::of(&shown);
+        headers::write(response.headers_mut(), settings.style, seen, seen.wait, prepared, already);
         // For layers further out: what all of them know together, or what was there before.
         let left = if settings.extensions { Some(shown) } else { inner };
         if let Some(decided) = left {

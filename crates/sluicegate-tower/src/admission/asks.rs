@@ -13,7 +13,7 @@ use crate::admission::set::Limits;
 use crate::admission::together::Together;
 use crate::limits::group::Plan;
 use crate::limits::source::Which;
-use crate::rate_limit::decided::Decided;
+use crate::respond::decided::Decided;
 
 /// The limiters that a request was found to be subject to.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use sluicegate_core::{ConfigError, Outcome, StoreError};
 use crate::admission::set::{Limits, Settings};
 use crate::key::{MissingKey, RequestView};
 use crate::limits::walk::NoAsk;
-use crate::rate_limit::decided::Decided;
-use crate::respond::headers::{self, Already, come_back_after, forbid_caching};
-use crate::respond::refusal::{Refusal, RefusalReason, Respond, Unserved};
+use crate::respond::decided::Decided;
+use crate::respond::headers::{self, Already};
+use crate::respond::refusal::{Refusal, RefusalReason, Respond};
 use crate::respond::spread;
 
 /// [`Limits`] have decided that a request is not let through.
@@ -64,18 +64,11 @@ impl Refused {
         let Settings { style, spread, extensions, .. } = self.limits.settings();
         let request: RequestView<'_> = request.into();
         let refusal = self.refusal(request).later_by(spread::seconds(spread.as_ref()));
-        let mut response = respond.respond(&refusal);
-        forbid_caching(response.headers_mut());
-        let seconds = refusal.retry_after_seconds();
-        if let Some(decided) = refusal.decided() {
-            let together = self.limits.made().together.load();
+        let mut response = refusal.answer(respond, *extensions);
+        if let Some(shown) = refusal.shown {
+            let (together, seconds) = (self.limits.made().together.load(), refusal.retry_after_seconds());
             let prepared = together.as_ref().map(|together| &together.prepared);
-            headers::write(response.headers_mut(), *style, decided, seconds, prepared, Already::Replaced);
-        } else if let Some(seconds) = seconds {
-            come_back_after(response.headers_mut(), seconds);
-        }
-        if *extensions && refusal.is_no_clients_doing() {
-            response.extensions_mut().insert(Unserved);
+            headers::write(response.headers_mut(), *style, shown, seconds, prepared, Already::Replaced);
         }
         if *extensions && let Stop::Decided(decided) = self.stop {
             response.extensions_mut().insert(decided);

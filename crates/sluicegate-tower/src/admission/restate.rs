@@ -8,7 +8,7 @@ use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
 
 use crate::admission::meter::Meter;
-use crate::rate_limit::decided::Decided;
+use crate::respond::decided::Decided;
 
 /// Where a key stands by a policy, which may have replaced the one that decided on the request.
 #[derive(Clone, Debug)]

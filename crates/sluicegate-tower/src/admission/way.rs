@@ -22,7 +22,7 @@ use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::limits::door::{Answer, Entry};
 use crate::limits::walk::{Finding, Found, Next, Walk};
-use crate::rate_limit::decided::Decided;
+use crate::respond::decided::Decided;
 use crate::respond::refusal::RefusalReason;
 
 /// Where a request is on its way.

@@ -17,8 +17,7 @@ use crate::in_flight::layer::Shared;
 use crate::in_flight::{HeldPermit, InFlightLayer, PermitBody};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
-use crate::respond::headers::{come_back_after, forbid_caching, say_in_flight};
-use crate::respond::refusal::Unserved;
+use crate::respond::headers::say_in_flight;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond};
 
 /// What a request waits for.
@@ -76,18 +75,10 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        let refusal = Refusal::new(reason, request);
-        let mut response = self.respond.respond(&refusal).map(|body| PermitBody::new(body, None));
-        forbid_caching(response.headers_mut());
-        if let Some(seconds) = refusal.retry_after_seconds() {
-            come_back_after(response.headers_mut(), seconds);
-        }
+        let refused = Refusal::new(reason, request).answer(&*self.respond, true);
+        let mut response = refused.map(|body| PermitBody::new(body, None));
         if let RefusalReason::ConcurrencyExceeded(in_flight) = reason {
             say_in_flight(response.headers_mut(), self.headers, in_flight, 0);
-        }
-        if !matches!(reason, RefusalReason::MissingKey(..)) {
-            // Limits around this layer give back what they spent.
-            response.extensions_mut().insert(Unserved);
         }
         Step::Refuse(Ok(response))
     }

@@ -1,17 +1,16 @@
 //! Limits in front of a service: [`RateLimitLayer`].
 
 mod builder;
-pub(crate) mod decided;
 mod gate;
 mod layer;
 
 pub use self::builder::{RateLimitLayerBuilder, Responding};
-pub use self::decided::Decided;
-#[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-pub use self::decided::NotLimited;
 pub use self::layer::RateLimitLayer;
 pub use crate::admission::meter::Meter;
+pub use crate::respond::decided::Decided;
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+pub use crate::respond::decided::NotLimited;
 
 /// A service behind a [`RateLimitLayer`].
 ///

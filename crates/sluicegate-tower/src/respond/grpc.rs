@@ -9,7 +9,6 @@ use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
 use crate::key::RequestView;
 use crate::respond::ProblemJson;
-use crate::respond::problem::detail;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond};
 
 /// How long a gRPC client that retries by itself waits before it does; negative if it is not to (gRFC A6).
@@ -152,18 +151,19 @@ fn status(refusal: &Refusal<'_>) -> (Code, String) {
         RefusalReason::Exceeded(_) | RefusalReason::Impossible(_) => Code::ResourceExhausted,
         _ => code_of(refusal.status()),
     };
-    let mut message = String::new();
-    detail(&mut message, refusal.detail());
-    (code, message)
+    (code, refusal.to_string())
 }
 
 /// Whole milliseconds after which the same request could pass: at least 1.
 fn wait_ms(refusal: &Refusal<'_>) -> Option<u64> {
     let seconds = refusal.retry_after_seconds()?;
     let whole = seconds.saturating_mul(1_000);
-    let exact = refusal.decided().and_then(|decided| decided.retry_after());
-    let exact = exact.map(|wait| u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX));
-    let exact = exact.map(|exact| exact.saturating_add(refusal.extra.saturating_mul(1_000)));
+    let exact = refusal.shown.and_then(|shown| {
+        let exact = shown.decided.retry_after()?.as_nanos().div_ceil(1_000_000);
+        // What was added for this client.
+        let later = seconds.saturating_sub(shown.wait?).saturating_mul(1_000);
+        Some(u64::try_from(exact).unwrap_or(u64::MAX).saturating_add(later))
+    });
     // The field in seconds is the same wait rounded up, unless a responder was told another.
     Some(exact.filter(|exact| *exact <= whole).unwrap_or(whole).max(1))
 }

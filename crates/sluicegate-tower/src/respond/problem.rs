@@ -7,8 +7,8 @@ use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::respond::accept::wants_text;
-use crate::respond::headers::lines::{MOST, ceil_seconds};
-use crate::respond::refusal::{Detail, Refusal, RefusalReason, Respond};
+use crate::respond::headers::lines::ceil_seconds;
+use crate::respond::refusal::{Refusal, RefusalReason, Respond, write_number};
 
 /// Problem details (RFC 9457), with the problem type that the rate limit draft defines and the numbers that the
 /// header fields carry. For every body that can be made of [`Bytes`].
@@ -31,16 +31,16 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
             return text(refusal);
         }
         let mut body = String::with_capacity(384);
-        // Writing to a string cannot fail.
         let _ = problem(&mut body, refusal);
         response(refusal, body, "application/problem+json")
     }
 }
 
 /// `Too many requests: try again in 7 s`
-pub(crate) fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
+fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
     let mut body = String::with_capacity(96);
-    detail(&mut body, refusal.detail());
+    // Writing to a string cannot fail, here and below.
+    let _ = refusal.say(&mut body);
     if let Some(first) = body.get_mut(..1) {
         first.make_ascii_uppercase();
     }
@@ -49,11 +49,7 @@ pub(crate) fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
 }
 
 /// A response with the status of the refusal.
-pub(crate) fn response<B: From<Bytes>>(
-    refusal: &Refusal<'_>,
-    body: String,
-    content_type: &'static str,
-) -> Response<B> {
+fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: &'static str) -> Response<B> {
     // Bytes of exactly their length need no second allocation to be shared.
     let mut response = Response::new(B::from(Bytes::from(body.into_bytes().into_boxed_slice())));
     // Room for the rate limit fields and what servers add.
@@ -65,28 +61,25 @@ pub(crate) fn response<B: From<Bytes>>(
 
 fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     if let RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) = refusal.reason() {
-        // Without `fmt`, here and in the numbers, for floods are refused by the million.
         body.push_str(r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#);
-        detail(body, refusal.detail());
+        // The words are plain, and the numbers are ours.
+        refusal.say(body)?;
         body.push_str(r#"","retry_after":"#);
-        push_number(body, refusal.retry_after_seconds().unwrap_or(1));
+        write_number(body, refusal.retry_after_seconds().unwrap_or(1))?;
     } else {
         let status = refusal.status();
-        body.push_str(r#"{"type":"about:blank","title":"#);
-        quoted(body, status.canonical_reason().unwrap_or("Refused"))?;
-        write!(body, r#","status":{},"detail":"#, status.as_u16())?;
-        match refusal.detail() {
-            Detail::Text(text) => quoted(body, text)?,
-            Detail::TryAgainIn(_) | Detail::AtOnce(_) => body.push_str(r#""""#),
-        }
+        body.push_str(r#"{"type":"about:blank","title":""#);
+        body.write_str(status.canonical_reason().unwrap_or("Refused"))?;
+        write!(body, r#"","status":{},"detail":""#, status.as_u16())?;
+        refusal.say(&mut Escaped(body))?;
+        body.push('"');
     }
-    numbers(body, refusal);
-    body.push('}');
-    Ok(())
+    numbers(body, refusal)?;
+    body.write_char('}')
 }
 
 /// The numbers of the header fields, and which quotas refused.
-fn numbers(body: &mut String, refusal: &Refusal<'_>) {
+fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     if let Some(standing) = refusal.standing() {
         for (name, number) in [
             (r#","limit":"#, standing.capacity()),
@@ -94,17 +87,15 @@ fn numbers(body: &mut String, refusal: &Refusal<'_>) {
             (r#","reset":"#, ceil_seconds(standing.reset_after())),
         ] {
             body.push_str(name);
-            push_number(body, number);
+            write_number(body, number)?;
         }
     }
-    match refusal.reason() {
-        RefusalReason::Exceeded(_) | RefusalReason::Impossible(_) => {}
-        RefusalReason::ConcurrencyExceeded(in_flight) => {
-            body.push_str(r#","limit":"#);
-            push_number(body, in_flight.permits());
-            body.push_str(r#","remaining":0"#);
-        }
-        _ => return,
+    if let RefusalReason::ConcurrencyExceeded(in_flight) = refusal.reason() {
+        body.push_str(r#","limit":"#);
+        write_number(body, in_flight.permits())?;
+        body.push_str(r#","remaining":0"#);
+    } else if refusal.shown.is_none() {
+        return Ok(());
     }
     body.push_str(r#","violated-policies":["#);
     for (index, name) in refusal.violated().enumerate() {
@@ -113,39 +104,21 @@ fn numbers(body: &mut String, refusal: &Refusal<'_>) {
         body.push_str(name);
         body.push('"');
     }
-    body.push(']');
+    body.write_char(']')
 }
 
-/// The words, if they need no quoting.
-pub(crate) fn detail(body: &mut String, detail: Detail<'_>) {
-    match detail {
-        Detail::Text(text) => body.push_str(text),
-        Detail::TryAgainIn(seconds) => {
-            body.push_str("too many requests: try again in ");
-            push_number(body, seconds);
-            body.push_str(" s");
+/// The inside of a JSON string: an extractor of the application's may say anything.
+struct Escaped<'a>(&'a mut String);
+
+impl fmt::Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            match c {
+                '"' | '\\' => write!(self.0, "\\{c}")?,
+                c if c < ' ' => write!(self.0, "\\u{:04x}", u32::from(c))?,
+                c => self.0.push(c),
+            }
         }
-        Detail::AtOnce(permits) => {
-            body.push_str("too many requests at once: at most ");
-            push_number(body, permits);
-            body.push_str(", so try again when one has ended");
-        }
+        Ok(())
     }
-}
-
-pub(crate) fn push_number(body: &mut String, number: u64) {
-    body.push_str(itoa::Buffer::new().format(number.min(MOST)));
-}
-
-/// A JSON string.
-pub(crate) fn quoted(body: &mut String, text: &str) -> fmt::Result {
-    body.write_char('"')?;
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => write!(body, "\\{c}")?,
-            c if c < ' ' => write!(body, "\\u{:04x}", u32::from(c))?,
-            c => body.write_char(c)?,
-        }
-    }
-    body.write_char('"')
 }

@@ -1,5 +1,6 @@
 //! The answer to a request that is refused: [`Refusal`] says why, [`Respond`] makes the response.
 
+use std::fmt;
 use std::time::Duration;
 
 use http::{Response, StatusCode};
@@ -7,19 +8,23 @@ use sluicegate_core::ConfigError;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::QuotaStatus;
 
-use crate::key::MissingKey;
-use crate::key::RequestView;
-use crate::rate_limit::decided::Decided;
-use crate::respond::headers::lines::ceil_seconds;
-use crate::respond::headers::{self, retry_after, violated};
+use crate::key::{MissingKey, RequestView};
+use crate::respond::decided::Decided;
+use crate::respond::headers::lines::{MOST, ceil_seconds};
+use crate::respond::headers::{come_back_after, forbid_caching};
+use crate::respond::shown::Shown;
 
 /// A request that is not let through, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     reason: RefusalReason<'a>,
     request: RequestView<'a>,
-    /// Seconds that this client is told to wait longer than it has to.
-    pub(crate) extra: u64,
+    /// What the client may see of the decision, if it came to one.
+    pub(crate) shown: Option<Shown<'a>>,
+    status: StatusCode,
+    wait: Option<u64>,
+    /// Or that of the server, or nobody's: then layers around give back what they spent.
+    is_clients_doing: bool,
 }
 
 /// Why a request is refused.
@@ -63,23 +68,14 @@ impl<'a> Refusal<'a> {
 
     /// What the layer decided, if it came to that.
     pub fn decided(&self) -> Option<&'a Decided> {
-        match self.reason {
-            RefusalReason::Exceeded(decided) | RefusalReason::Impossible(decided) => Some(decided),
-            RefusalReason::MissingKey(..)
-            | RefusalReason::Outage
-            | RefusalReason::QueueFull(_)
-            | RefusalReason::LookupTimeout(_)
-            | RefusalReason::ConcurrencyExceeded(_)
-            | RefusalReason::Mistake(_)
-            | RefusalReason::Blocked => None,
-        }
+        self.shown.map(|shown| shown.decided)
     }
 
     /// The standing whose numbers the client may see, the same as in the header fields: that of the quota that decided,
     /// unless its policy is [hidden](sluicegate_core::policy::PolicyBuilder::hidden). `None` if nothing was decided, and if all
     /// policies are hidden.
     pub fn standing(&self) -> Option<&'a QuotaStatus> {
-        self.decided().and_then(headers::shown)
+        self.shown?.status
     }
 
     /// The names of the quotas that refused, as header fields have them. Those of hidden policies are left out.
@@ -88,86 +84,137 @@ impl<'a> Refusal<'a> {
             RefusalReason::ConcurrencyExceeded(in_flight) => Some(in_flight.name()),
             _ => None,
         };
-        self.decided().into_iter().flat_map(violated).chain(at_once)
+        self.shown.into_iter().flat_map(Shown::violated).chain(at_once)
     }
 
     /// The status that fits the reason.
     pub fn status(&self) -> StatusCode {
-        match self.reason {
-            RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-            RefusalReason::Impossible(_) | RefusalReason::Blocked => StatusCode::FORBIDDEN,
-            RefusalReason::MissingKey(_, status) => status,
-            RefusalReason::Mistake(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            RefusalReason::Outage | RefusalReason::QueueFull(_) | RefusalReason::LookupTimeout(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
-        }
+        self.status
     }
 
     /// Whole seconds after which the same request could pass, and what is
     /// [added](crate::rate_limit::RateLimitLayerBuilder::spread_retry_after); the same number as in `Retry-After`.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        let seconds = match self.reason {
-            RefusalReason::Exceeded(decided) | RefusalReason::Impossible(decided) => retry_after(decided),
-            // No one knows when an outage ends or a permit comes back; a second keeps clients from hammering.
-            RefusalReason::Outage
-            | RefusalReason::LookupTimeout(_)
-            | RefusalReason::ConcurrencyExceeded(_) => Some(1),
-            RefusalReason::QueueFull(delay) => Some(ceil_seconds(delay).max(1)),
-            RefusalReason::MissingKey(..) | RefusalReason::Mistake(_) | RefusalReason::Blocked => None,
-        };
-        seconds.map(|seconds| seconds.saturating_add(self.extra))
+        self.wait
     }
 
-    /// What is wrong and what helps, in one sentence without a full stop.
-    pub(crate) fn detail(&self) -> Detail<'a> {
-        match self.reason {
-            RefusalReason::Exceeded(_) => Detail::TryAgainIn(self.retry_after_seconds().unwrap_or(1)),
-            RefusalReason::Impossible(_) => Detail::Text(
-                "this request costs more than the limit ever lets pass at once: no wait will help",
-            ),
-            RefusalReason::MissingKey(missing, _) => Detail::Text(missing.told(cfg!(debug_assertions))),
-            RefusalReason::Outage => Detail::Text("the rate limiter gave no answer"),
-            RefusalReason::QueueFull(_) => Detail::Text("too many requests are waiting for their turn"),
-            RefusalReason::LookupTimeout(_) => {
-                Detail::Text("it could not be found out in time which limit applies")
-            }
-            RefusalReason::ConcurrencyExceeded(in_flight) => Detail::AtOnce(in_flight.permits()),
-            RefusalReason::Mistake(_) => Detail::Text("this server cannot decide which limits apply"),
-            RefusalReason::Blocked => Detail::Text("requests like this one are not accepted"),
-        }
-    }
-
+    /// A reason more is a variant, a line here, and its words below.
     pub(crate) fn new(reason: RefusalReason<'a>, request: RequestView<'a>) -> Self {
-        Self { reason, request, extra: 0 }
+        let shown = match reason {
+            RefusalReason::Exceeded(decided) | RefusalReason::Impossible(decided) => Some(Shown::of(decided)),
+            _ => None,
+        };
+        // Nobody knows when an outage ends or a permit comes back; a second keeps clients from hammering.
+        let (status, wait, is_clients_doing) = match reason {
+            RefusalReason::Exceeded(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, shown.and_then(|shown| shown.wait), true)
+            }
+            RefusalReason::Impossible(_) => (StatusCode::FORBIDDEN, None, true),
+            RefusalReason::MissingKey(missing, status) => (status, None, !missing.is_mistake()),
+            RefusalReason::Outage => (StatusCode::SERVICE_UNAVAILABLE, Some(1), false),
+            RefusalReason::QueueFull(delay) => {
+                (StatusCode::SERVICE_UNAVAILABLE, Some(ceil_seconds(delay).max(1)), false)
+            }
+            RefusalReason::LookupTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, Some(1), false),
+            RefusalReason::ConcurrencyExceeded(_) => (StatusCode::TOO_MANY_REQUESTS, Some(1), false),
+            RefusalReason::Mistake(_) => (StatusCode::INTERNAL_SERVER_ERROR, None, false),
+            RefusalReason::Blocked => (StatusCode::FORBIDDEN, None, true),
+        };
+        Self { reason, request, shown, status, wait, is_clients_doing }
     }
 
-    /// The same, for a client that is told to wait longer than it has to.
+    /// The same, for a client that is told to wait so many seconds longer than it has to.
     pub(crate) fn later_by(self, extra: u64) -> Self {
-        Self { extra, ..self }
+        Self { wait: self.wait.map(|wait| wait.saturating_add(extra)), ..self }
     }
 
-    /// Whether the server is to blame, or nobody.
-    pub(crate) fn is_no_clients_doing(&self) -> bool {
-        match self.reason {
-            RefusalReason::Outage
-            | RefusalReason::QueueFull(_)
-            | RefusalReason::LookupTimeout(_)
-            | RefusalReason::Mistake(_) => true,
-            RefusalReason::MissingKey(missing, _) => missing.is_mistake(),
-            RefusalReason::Exceeded(_)
-            | RefusalReason::Impossible(_)
-            | RefusalReason::ConcurrencyExceeded(_)
-            | RefusalReason::Blocked => false,
-        }
+    /// What is wrong and what helps, in one sentence without a full stop. Without `fmt` where it matters, for floods are
+    /// refused by the million.
+    pub(crate) fn say(&self, text: &mut impl fmt::Write) -> fmt::Result {
+        let words = match self.reason {
+            RefusalReason::Exceeded(_) => {
+                text.write_str("too many requests: try again in ")?;
+                write_number(text, self.wait.unwrap_or(1))?;
+                " s"
+            }
+            RefusalReason::Impossible(_) => {
+                "this request costs more than the limit ever lets pass at once: no wait will help"
+            }
+            RefusalReason::MissingKey(missing, _) => missing.told(cfg!(debug_assertions)),
+            RefusalReason::Outage => "the rate limiter gave no answer",
+            RefusalReason::QueueFull(_) => "too many requests are waiting for their turn",
+            RefusalReason::LookupTimeout(_) => "it could not be found out in time which limit applies",
+            RefusalReason::ConcurrencyExceeded(in_flight) => {
+                text.write_str("too many requests at once: at most ")?;
+                write_number(text, in_flight.permits())?;
+                ", so try again when one has ended"
+            }
+            RefusalReason::Mistake(_) => "this server cannot decide which limits apply",
+            RefusalReason::Blocked => "requests like this one are not accepted",
+        };
+        text.write_str(words)
     }
+
+    /// The response, with the fields that every refusal has but those of a decision. It `tells` layers around whether they
+    /// give back what they spent.
+    pub(crate) fn answer<B>(&self, respond: &impl Respond<B>, tells: bool) -> Response<B> {
+        let mut response = respond.respond(self);
+        forbid_caching(response.headers_mut());
+        if let Some(seconds) = self.wait.filter(|_| self.shown.is_none()) {
+            come_back_after(response.headers_mut(), seconds);
+        }
+        if tells && !self.is_clients_doing {
+            response.extensions_mut().insert(Unserved);
+        }
+        response
+    }
+}
+
+/// What is wrong and what helps, in one sentence without a full stop: for bodies.
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.say(f)
+    }
+}
+
+pub(crate) fn write_number(text: &mut impl fmt::Write, number: u64) -> fmt::Result {
+    text.write_str(itoa::Buffer::new().format(number.min(MOST)))
 }
 
 /// Makes the response to a refused request. The layer adds the rate limit fields and `Retry-After` to it.
 ///
-/// Implemented by closures: `|refusal: &Refusal<'_>| Response::new(..)`.
+/// Implemented by closures, for a body of one's own:
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::Response;
+/// use http_body_util::Full;
+/// use serde_json::json;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::RateLimitLayer;
+/// use sluicegate_tower::respond::{Refusal, RefusalReason};
+///
+/// let api = Policy::gcra("api", "100/s").on(&MemoryStore::new())?;
+/// let layer = RateLimitLayer::builder(api)
+///     .respond(|refusal: &Refusal<'_>| {
+///         let code = match refusal.reason() {
+///             RefusalReason::Exceeded(_) => "RATE_LIMITED",
+///             RefusalReason::MissingKey(..) => "KEY_MISSING",
+///             _ => "REFUSED",
+///         };
+///         let body = json!({
+///             "code": code,
+///             "message": refusal.to_string(),
+///             "limit": refusal.standing().map(|standing| standing.capacity()),
+///             "retryAfterSeconds": refusal.retry_after_seconds(),
+///         });
+///         let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+///         *response.status_mut() = refusal.status();
+///         response
+///     })
+///     .build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not make responses with a body of `{B}`",
     label = "not a responder",
@@ -186,16 +233,6 @@ where
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
         self(refusal)
     }
-}
-
-/// What a body says in words.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Detail<'a> {
-    Text(&'a str),
-    /// Too many requests, for so many seconds.
-    TryAgainIn(u64),
-    /// Too many requests at once, of at most so many.
-    AtOnce(u64),
 }
 
 /// In the extensions of a response that a layer refused for a reason that is not the client's: layers around it give

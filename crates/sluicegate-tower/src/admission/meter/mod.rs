@@ -15,7 +15,7 @@ use crate::admission::asks::Asks;
 use crate::admission::restate::Now;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
-use crate::rate_limit::decided::Decided;
+use crate::respond::decided::Decided;
 
 /// What a request has spent, for handlers that learn its cost while they serve it: tokens, bytes, rows.
 ///

@@ -1,10 +1,12 @@
 //! The fields of limits on how many at once.
 
-use http::header::{HeaderMap, HeaderValue};
+use http::header::HeaderMap;
 use sluicegate_core::in_flight::InFlight;
 
+use crate::respond::headers::HeaderFields;
 use crate::respond::headers::join::Lines;
-use crate::respond::headers::{HeaderFields, RATELIMIT, RATELIMIT_POLICY};
+use crate::respond::headers::lines::Line;
+use crate::respond::headers::write::replace_lists;
 
 /// Says where a key stands, behind what other layers have said.
 pub(crate) fn say_in_flight(
@@ -13,19 +15,16 @@ pub(crate) fn say_in_flight(
     in_flight: &InFlight,
     remaining: u64,
 ) {
-    if !matches!(fields, HeaderFields::All | HeaderFields::Ietf) {
+    if !fields.ietf() {
         return;
     }
-    let (name, permits) = (in_flight.name(), in_flight.permits());
-    let ours =
-        [format!("\"{name}\";q={permits};qu=\"concurrent-requests\""), format!("\"{name}\";r={remaining}")];
-    // Names consist of characters that are always a valid value.
-    let ours = ours.map(|line| HeaderValue::try_from(line).ok());
+    let (mut policy, mut standing) = (Line::default(), Line::default());
+    policy.name(in_flight.name());
+    policy.number(";q=", in_flight.permits());
+    policy.text(";qu=\"concurrent-requests\"");
+    standing.name(in_flight.name());
+    standing.number(";r=", remaining);
     let lines = Lines::of(headers);
-    let both = lines.read().join(ours, |_| false);
-    for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(both) {
-        if let Some(line) = line {
-            headers.insert(name, line);
-        }
-    }
+    let both = lines.read().join([policy.value(), standing.value()], |_| false);
+    replace_lists(headers, both);
 }

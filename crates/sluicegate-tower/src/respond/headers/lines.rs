@@ -62,6 +62,33 @@ pub(crate) fn number(number: u64) -> HeaderValue {
     }
 }
 
+/// A list of quotas, each a name and numbers. Put together on the stack and copied once it is whole: one allocation.
+#[derive(Default)]
+pub(super) struct Line(SmallVec<[u8; 128]>);
+
+impl Line {
+    pub(super) fn name(&mut self, label: &str) {
+        self.0.extend_from_slice(if self.0.is_empty() { b"\"" } else { b", \"" });
+        self.0.extend_from_slice(label.as_bytes());
+        self.0.push(b'"');
+    }
+
+    /// A parameter that is a number, after its name.
+    pub(super) fn number(&mut self, name: &str, number: u64) {
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    /// Digits, policy names and punctuation of ours are always a valid value; an empty one is left out.
+    pub(super) fn value(self) -> Option<HeaderValue> {
+        if self.0.is_empty() { None } else { HeaderValue::from_bytes(&self.0).ok() }
+    }
+}
+
 /// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, where it is tightest.
 ///
 /// With `longest`, the seconds of `Retry-After`, no `t` is beyond it: a quota that still has room would keep a client away
@@ -70,27 +97,21 @@ pub(crate) fn standings_line<'a>(
     standings: impl Iterator<Item = (&'a QuotaStatus, &'a PolicyQuota)> + Clone,
     longest: Option<u64>,
 ) -> Option<HeaderValue> {
-    // Put together on the stack and copied once it is whole: one allocation.
-    let mut line: SmallVec<[u8; 128]> = SmallVec::new();
+    let mut line = Line::default();
     for (index, (standing, quota)) in standings.clone().enumerate() {
         let label = quota.label();
         if standings.clone().take(index).any(|(_, earlier)| earlier.label() == label) {
             continue;
         }
         let standing = tightest(standings.clone().skip(index), label).unwrap_or(standing);
-        let mut digits = itoa::Buffer::new();
-        line.extend_from_slice(if index == 0 { b"\"" } else { b", \"" });
-        line.extend_from_slice(label.as_bytes());
-        line.extend_from_slice(b"\";r=");
-        line.extend_from_slice(digits.format(standing.remaining().min(MOST)).as_bytes());
+        line.name(label);
+        line.number(";r=", standing.remaining());
         let seconds = ceil_seconds(standing.available_after());
         if seconds > 0 && longest.is_none_or(|longest| seconds <= longest) {
-            line.extend_from_slice(b";t=");
-            line.extend_from_slice(digits.format(seconds.min(MOST)).as_bytes());
+            line.number(";t=", seconds);
         }
     }
-    // Digits, policy names and punctuation of ours are always a valid value; an empty one is left out.
-    if line.is_empty() { None } else { HeaderValue::from_bytes(&line).ok() }
+    line.value()
 }
 
 /// Where the quota of this name is tightest.
@@ -104,25 +125,20 @@ pub(crate) fn tightest<'a>(
 
 /// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.
 pub(crate) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Clone) -> Option<HeaderValue> {
-    let mut line: SmallVec<[u8; 128]> = SmallVec::new();
-    let mut digits = itoa::Buffer::new();
+    let mut line = Line::default();
     for (index, quota) in quotas.clone().enumerate() {
         let label = quota.label();
         if quotas.clone().take(index).any(|earlier| earlier.label() == label) {
             continue;
         }
         let (units, seconds) = window(quota);
-        line.extend_from_slice(if index == 0 { b"\"" } else { b", \"" });
-        line.extend_from_slice(label.as_bytes());
-        line.extend_from_slice(b"\";q=");
-        line.extend_from_slice(digits.format(units.min(MOST)).as_bytes());
+        line.name(label);
+        line.number(";q=", units);
         if let Some(seconds) = seconds {
-            line.extend_from_slice(b";w=");
-            line.extend_from_slice(digits.format(seconds.min(MOST)).as_bytes());
+            line.number(";w=", seconds);
         }
     }
-    // As above.
-    if line.is_empty() { None } else { HeaderValue::from_bytes(&line).ok() }
+    line.value()
 }
 
 /// A quota as so many units in so many whole seconds: a bucket is its burst in the time that refills it. Windows of

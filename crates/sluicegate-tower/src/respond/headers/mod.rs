@@ -7,16 +7,10 @@ pub(crate) mod list;
 pub(crate) mod prepared;
 mod write;
 
-use std::cmp::Reverse;
-
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use sluicegate_core::policy::PolicyQuota;
-use sluicegate_core::store::QuotaStatus;
-use sluicegate_core::{Decision, Outcome};
 
-use crate::rate_limit::decided::Decided;
 pub(crate) use crate::respond::headers::in_flight::say_in_flight;
-use crate::respond::headers::lines::{ceil_seconds, number};
+use crate::respond::headers::lines::number;
 pub(crate) use crate::respond::headers::write::write;
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -53,13 +47,19 @@ pub enum HeaderFields {
     None,
 }
 
+impl HeaderFields {
+    fn ietf(self) -> bool {
+        matches!(self, Self::All | Self::Ietf)
+    }
+}
+
 /// What `X-RateLimit-Reset` is. Services differ, and clients cannot tell by looking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LegacyReset {
     /// Whole seconds from now, as Envoy has it. The default.
     Delta,
-    /// The second of Unix time, as GitHub has it, by the wall clock of this machine.
+    /// The second of Unix time, as GitHub has it, by the clock of the store, which has to count from there.
     Epoch,
 }
 
@@ -90,10 +90,6 @@ impl Style {
     fn legacy(self) -> bool {
         matches!(self.chosen, HeaderFields::All | HeaderFields::Legacy)
     }
-
-    fn ietf(self) -> bool {
-        matches!(self.chosen, HeaderFields::All | HeaderFields::Ietf)
-    }
 }
 
 /// Whose rate limit fields a response has already, if any.
@@ -122,45 +118,6 @@ pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
 /// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
 pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-}
-
-/// Whole seconds after which a refused request may be tried again: at least 1, and never before the wait is over.
-pub(crate) fn retry_after(decision: &Decision) -> Option<u64> {
-    decision.retry_after().map(|wait| ceil_seconds(wait).max(1))
-}
-
-/// Where the quota stands whose numbers clients see: the one that decided, if its policy is not hidden; otherwise the
-/// tightest of those that are not.
-pub(crate) fn shown(decided: &Decided) -> Option<&QuotaStatus> {
-    if !hides(decided) {
-        return Some(decided.deciding());
-    }
-    let strictness = |status: &&QuotaStatus| match decided.outcome() {
-        Outcome::Allowed => (true, 0, status.remaining(), Reverse(status.reset_after())),
-        _ => {
-            let wait = status.available_after().as_micros();
-            (status.passed(), u128::MAX - wait, status.remaining(), Reverse(status.reset_after()))
-        }
-    };
-    let visible = decided.quotas().iter().filter(|status| !is_hidden(decided, status));
-    visible.min_by_key(strictness)
-}
-
-/// The names of the quotas that refused, for the body.
-pub(crate) fn violated(decided: &Decided) -> impl Iterator<Item = &str> {
-    let refused = decided.quotas().iter().filter(|status| !status.passed());
-    refused
-        .filter(|status| decided.outcome() != Outcome::Allowed && !is_hidden(decided, status))
-        .filter_map(|status| decided.quota_of(status))
-        .map(PolicyQuota::label)
-}
-
-fn hides(decided: &Decided) -> bool {
-    decided.policies.iter().any(|policy| policy.is_hidden())
-}
-
-fn is_hidden(decided: &Decided, status: &QuotaStatus) -> bool {
-    decided.policy_of(status).is_some_and(|policy| policy.is_hidden())
 }
 
 fn whole_number(value: &HeaderValue) -> Option<u64> {

@@ -13,7 +13,6 @@ use crate::respond::headers::lines::{number, policy_line};
 pub(crate) struct Prepared {
     /// One per ask.
     pub(crate) policies: Arc<[Arc<Policy>]>,
-    pub(crate) has_hidden: bool,
     /// `RateLimit-Policy` of all of them; `None` if all are hidden.
     pub(crate) policy_line: Option<HeaderValue>,
     /// `X-RateLimit-Limit` of each quota of each policy.
@@ -26,6 +25,6 @@ impl Prepared {
         let limits = policies.iter().map(|policy| policy.quotas().iter().map(limit).collect()).collect();
         let shown = policies.iter().filter(|policy| !policy.is_hidden());
         let policy_line = policy_line(shown.flat_map(|policy| policy.quotas()));
-        Self { has_hidden: policies.iter().any(|policy| policy.is_hidden()), policy_line, limits, policies }
+        Self { policy_line, limits, policies }
     }
 }

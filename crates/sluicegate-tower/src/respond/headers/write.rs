@@ -1,32 +1,31 @@
 //! Writing the fields of a response.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::policy::PolicyQuota;
-use sluicegate_core::store::QuotaStatus;
 
-use crate::rate_limit::decided::Decided;
 use crate::respond::headers::join::{Left, Lines, expose};
 use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
 use crate::respond::headers::prepared::Prepared;
 use crate::respond::headers::{
     Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
-    come_back_after, hides, is_hidden, shown, whole_number,
+    come_back_after, whole_number,
 };
+use crate::respond::shown::{Described, Shown};
 
 /// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. The lines that are `prepared`
 /// are used if the decision is on exactly these policies: not if layers stack, or if limits were asked that seldom meet.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: Style,
-    decided: &Decided,
+    shown: Shown<'_>,
     refused_for: Option<u64>,
     prepared: Option<&Prepared>,
     already: Already,
 ) {
-    let prepared = prepared.filter(|prepared| Arc::ptr_eq(&decided.policies, &prepared.policies));
+    let prepared = prepared.filter(|prepared| Arc::ptr_eq(&shown.decided.policies, &prepared.policies));
     if !style.shows() && refused_for.is_none() {
         return;
     }
@@ -38,46 +37,41 @@ pub(crate) fn write(
     if refused_for.is_some() && style.tells_envoy {
         headers.insert(ENVOY, HeaderValue::from_static("true"));
     }
-    let hides = prepared.map_or_else(|| hides(decided), |prepared| prepared.has_hidden);
-    let described = || {
-        let standings = decided.quotas().iter();
-        let standings = standings.filter(move |standing| !hides || !is_hidden(decided, standing));
-        standings.filter_map(|standing| Some((standing, decided.quota_of(standing)?)))
-    };
-    let theirs_are_there = if style.ietf() {
+    let theirs_are_there = if style.chosen.ietf() {
         let policies = match prepared {
             Some(prepared) => prepared.policy_line.clone(),
-            None => policy_line(described().map(quota)),
+            None => policy_line(shown.quotas().map(quota)),
         };
-        insert_lists(headers, [policies, standings_line(described(), refused_for)], already)
+        insert_lists(headers, [policies, standings_line(shown.quotas(), refused_for)], already)
     } else {
         style.legacy() && already != Already::Replaced && headers.contains_key(RATELIMIT)
     };
-    let theirs = theirs_are_there.then(|| join_lists(headers, style, described, refused_for)).flatten();
-    let deciding = if hides { shown(decided) } else { Some(decided.deciding()) };
-    if let Some(standing) = deciding.filter(|_| style.legacy()) {
+    let theirs = theirs_are_there.then(|| join_lists(headers, style, shown, refused_for)).flatten();
+    if let Some(standing) = shown.status.filter(|_| style.legacy()) {
+        let reset = |after: Duration| match style.reset {
+            LegacyReset::Delta => ceil_seconds(after),
+            LegacyReset::Epoch => ceil_seconds(shown.at(after)),
+        };
         let limit = || prepared?.limits.get(standing.policy_index())?.get(standing.quota_index()).cloned();
         let numbers = match theirs.filter(|theirs| theirs.remaining <= standing.remaining()) {
             Some(Left { limit, remaining, available_after }) => Numbers {
                 limit: limit.map(number),
                 remaining,
-                reset_after: available_after.map(Duration::from_secs),
+                reset: available_after.map(|after| reset(Duration::from_secs(after))),
             },
             None => Numbers {
                 limit: Some(limit().unwrap_or_else(|| number(standing.capacity()))),
                 remaining: standing.remaining(),
-                reset_after: Some(standing.reset_after()),
+                reset: Some(reset(standing.reset_after())),
             },
         };
-        numbers.write(headers, style.reset, already);
+        numbers.write(headers, already);
     }
     if style.exposes {
         let ours = [LIMIT, REMAINING, RESET, RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER];
         expose(headers, &ours);
     }
 }
-
-type Described<'a> = (&'a QuotaStatus, &'a PolicyQuota);
 
 fn quota<'a>((_, quota): Described<'a>) -> &'a PolicyQuota {
     quota
@@ -99,39 +93,42 @@ fn insert_lists(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2], alread
     theirs_are_there
 }
 
+/// Both lists anew, as far as there is something to say.
+pub(super) fn replace_lists(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) {
+    for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(lines) {
+        if let Some(line) = line {
+            headers.insert(name, line);
+        }
+    }
+}
+
 /// Makes one list of theirs and ours, if the style has lists, and says where the tightest of their quotas stands that we
 /// have a looser one of the same name beside.
 #[cold]
-fn join_lists<'a, I>(
+fn join_lists(
     headers: &mut HeaderMap,
     style: Style,
-    described: impl Fn() -> I,
+    shown: Shown<'_>,
     refused_for: Option<u64>,
-) -> Option<Left>
-where
-    I: Iterator<Item = Described<'a>> + Clone,
-{
+) -> Option<Left> {
     let lines = Lines::of(headers);
     let theirs = lines.read();
     // Looked for once for each of ours: theirs may be as many as a field has room for.
-    let tighter: Vec<(&str, Left)> = described()
+    let tighter: Vec<(&str, Left)> = shown
+        .quotas()
         .filter_map(|(_, quota)| {
-            let ours = tightest(described(), quota.label())?;
+            let ours = tightest(shown.quotas(), quota.label())?;
             let left =
                 theirs.tighter(quota.label(), ours.remaining(), ceil_seconds(ours.available_after()))?;
             Some((quota.label(), left))
         })
         .collect();
-    if style.ietf() {
+    if style.chosen.ietf() {
         let is_told = |quota: &PolicyQuota| !tighter.iter().any(|(label, _)| *label == quota.label());
-        let told = || described().filter(|(_, quota)| is_told(quota));
+        let told = || shown.quotas().filter(|(_, quota)| is_told(quota));
         let ours = [policy_line(told().map(quota)), standings_line(told(), refused_for)];
         let both = theirs.join(ours, |member| told().any(|(_, quota)| member.is_called(quota.label())));
-        for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(both) {
-            if let Some(line) = line {
-                headers.insert(name, line);
-            }
-        }
+        replace_lists(headers, both);
     }
     tighter.into_iter().map(|(_, left)| left).min_by_key(|left| left.remaining)
 }
@@ -140,19 +137,19 @@ where
 struct Numbers {
     limit: Option<HeaderValue>,
     remaining: u64,
-    reset_after: Option<Duration>,
+    reset: Option<u64>,
 }
 
 impl Numbers {
     /// A service's own that leave less are not loosened.
-    fn write(self, headers: &mut HeaderMap, reset: LegacyReset, already: Already) {
+    fn write(self, headers: &mut HeaderMap, already: Already) {
         let limit_before = set(headers, LIMIT, self.limit);
         match headers.insert(REMAINING, number(self.remaining)) {
             Some(theirs) if leaves_less(&theirs, already, self.remaining) => {
                 headers.insert(REMAINING, theirs);
                 set(headers, LIMIT, limit_before);
             }
-            _ => drop(set(headers, RESET, self.reset_after.map(|after| number(seconds(reset, after))))),
+            _ => drop(set(headers, RESET, self.reset.map(number))),
         }
     }
 }
@@ -171,15 +168,5 @@ fn leaves_less(theirs: &HeaderValue, already: Already, remaining: u64) -> bool {
         Already::Theirs => theirs <= remaining,
         // What a layer of ours says is left is left here, or less.
         Already::Both => theirs < remaining,
-    })
-}
-
-fn seconds(kind: LegacyReset, after: Duration) -> u64 {
-    ceil_seconds(match kind {
-        LegacyReset::Delta => after,
-        // A clock before 1970 is not a clock.
-        LegacyReset::Epoch => {
-            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(after)
-        }
     })
 }

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use sluicegate_core::Policy;
 use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::{Key, Policy};
 use sluicegate_tower::in_flight::{InFlightLayer, PermitBody};
 use sluicegate_tower::key::{OnMissingKey, RequestView, key_fn};
 use sluicegate_tower::respond::{GrpcStatus, HeaderFields, Refusal, RefusalReason};
@@ -204,6 +204,18 @@ async fn limits_around_it_give_back_what_they_spent_on_a_request_that_it_refused
     drop(first);
     assert_eq!(send(&service, "ada").await.status(), StatusCode::OK);
     assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 3);
+}
+
+/// A server that does not say who connects is to blame for its 500, and the client once paid for it.
+#[tokio::test]
+async fn limits_around_it_give_back_what_they_spent_where_the_server_says_no_peer() {
+    let rate = limiter(Policy::gcra("api", "9/h"));
+    let around = RateLimitLayer::new(Limit::new(rate.clone()).key(Key::from("all")));
+    let by_peer = InFlightLayer::new(InFlight::new("downloads", 9).unwrap());
+    let service = around.layer(by_peer.layer(service_fn(hello)));
+    let refused = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(rate.peek("all").await.unwrap().remaining(), 9);
 }
 
 #[tokio::test]

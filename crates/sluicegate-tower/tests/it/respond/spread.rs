@@ -10,7 +10,7 @@ use sluicegate_core::Policy;
 use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
-use sluicegate_tower::respond::{HeaderFields, SimpleJson};
+use sluicegate_tower::respond::{HeaderFields, Refusal};
 use tower::Layer;
 
 use crate::support::{Body, Handler, by_header, described, from, layer, number, on, problem, send, store};
@@ -79,11 +79,14 @@ async fn a_random_one_is_never_below_the_true_wait_nor_beyond_the_longest() {
 #[tokio::test]
 async fn every_responder_says_the_longer_wait() {
     let builder = one_a_minute().spread_retry_after_by(|| Duration::from_secs(5));
-    let refused = refused(builder.respond(SimpleJson::new())).await;
+    let words = |refusal: &Refusal<'_>| {
+        assert_eq!(refusal.retry_after_seconds(), Some(65));
+        Response::new(Body::from(refusal.to_string()))
+    };
+    let refused = refused(builder.respond(words)).await;
     assert_eq!(number(&refused, "retry-after"), Some(65));
     let body = http_body_util::BodyExt::collect(refused.into_body()).await.unwrap().to_bytes();
-    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["retryAfterSeconds"], 65);
+    assert_eq!(body, "too many requests: try again in 65 s");
 }
 
 #[tokio::test]
