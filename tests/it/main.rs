@@ -5,6 +5,9 @@
 mod attribute;
 mod examples;
 mod facade;
+mod features;
+mod foreign;
+mod links;
 mod manifest;
 mod migration;
 mod nginx;

@@ -23,7 +23,7 @@ async fn connected(url: &str) -> RedisStore {
 }
 
 fn limiter(store: &RedisStore) -> RateLimiter {
-    Policy::gcra("login", "1000000/day").on(store).expect("the policy is possible")
+    Policy::gcra("login", "1000000/30d").on(store).expect("the policy is possible")
 }
 
 /// Asks until the store decides again; how it refuses in between is for it to choose.

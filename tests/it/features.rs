@@ -1,0 +1,88 @@
+//! Features only add: no code does something else because of one, but in the places that say why.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a feature decides what code does, how often, and why that is no surprise to anybody who does not want the feature.
+const ALLOWED: [(&str, usize, &str); 4] = [
+    ("core/src/store/outage.rs", 1, "a line in the log more"),
+    ("redis/src/tls.rs", 4, "with a certificate, which cannot be set without it"),
+    ("tower/src/key/ip/peer.rs", 2, "the peer's address as axum leaves it, where there is no other"),
+    ("tower/src/key/view.rs", 1, "the path as axum leaves it, where a router has cut off a part"),
+];
+
+/// Whether this line, below an attribute, begins something that is there or not: an item, a field, a variant or its arm.
+fn is_added(line: &str) -> bool {
+    let words = ["pub", "mod", "use", "fn", "async fn", "impl", "struct", "enum", "const", "static", "type"];
+    let is_item = words.iter().any(|word| line.strip_prefix(word).is_some_and(|rest| !rest.starts_with('_')));
+    let is_arm = line.contains(" => ") || line.starts_with(char::is_uppercase);
+    let is_field = line.split_once([':', '(', ',']).is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_') && line.ends_with(',')
+    });
+    is_item || is_arm || is_field
+}
+
+/// The lines of a file where a feature decides what code does.
+fn behaviour(text: &str) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let decides = |(index, line): (usize, &&str)| {
+        let is_attribute = line.starts_with("#[cfg(") && line.contains("feature =");
+        let under = lines[index..].iter().find(|line| !line.starts_with("#[") && !line.starts_with("//"));
+        let other =
+            is_attribute && (line.contains("not(feature") || !under.is_some_and(|line| is_added(line)));
+        (other || line.contains("cfg!(feature")).then_some(index + 1)
+    };
+    lines.iter().enumerate().filter_map(decides).collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("the folder can be read").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn no_feature_decides_what_code_does_but_where_it_is_allowed() {
+    let crates = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../crates"));
+    let mut files = Vec::new();
+    for each in fs::read_dir(&crates).expect("the folder is there") {
+        sources(&each.expect("the folder can be read").path().join("src"), &mut files);
+    }
+    assert!(files.len() > 100, "{} files", files.len());
+    let mut found = BTreeMap::new();
+    for file in files {
+        let lines = behaviour(&fs::read_to_string(&file).expect("sources are text"));
+        let name = file.strip_prefix(&crates).expect("it is below").display().to_string();
+        if !lines.is_empty() {
+            found.insert(name.trim_start_matches("sluicegate-").to_owned(), lines);
+        }
+    }
+    let expected: BTreeMap<_, _> =
+        ALLOWED.iter().map(|(file, times, _)| ((*file).to_owned(), *times)).collect();
+    let times: BTreeMap<_, _> = found.iter().map(|(file, lines)| (file.clone(), lines.len())).collect();
+    assert_eq!(times, expected, "in lines {found:?}");
+}
+
+#[test]
+fn a_feature_that_decides_is_found_in_each_of_its_forms() {
+    for (text, expected) in [
+        ("#[cfg(feature = \"a\")]\npub use x::Y;", 0),
+        ("#[cfg(feature = \"a\")]\n#[cfg_attr(docsrs, doc(x))]\nmod y;", 0),
+        ("struct S {\n    #[cfg(feature = \"a\")]\n    y: Y,\n}", 0),
+        ("#[cfg(feature = \"a\")]\nSelf::Y(y) => y.z(),", 0),
+        ("#[cfg(feature = \"a\")]\nY {\n    z: Z,\n},", 0),
+        ("#[cfg(feature = \"a\")]\nif let Some(y) = y {", 1),
+        ("#[cfg(feature = \"a\")]\nreturn y;", 1),
+        ("#[cfg(feature = \"a\")]\nlet y = 1;", 1),
+        ("#[cfg(not(feature = \"a\"))]\nfn y() {}", 1),
+        ("if cfg!(feature = \"a\") {", 1),
+    ] {
+        assert_eq!(behaviour(text).len(), expected, "{text}");
+    }
+}
