@@ -1,4 +1,27 @@
 //! Where the time comes from. Time is a parameter everywhere: tests turn it by hand.
+//! A store has a clock: the machine's ([`SystemClock`]) unless it is given another one. All decisions, waits and resets are
+//! numbers of that clock, in whole microseconds. Redis decides by its own `TIME`, so that the clocks of the instances of a service
+//! do not matter; a clock that is given to a Redis store is for tests.
+//!
+//! A test that sleeps is slow and fails on a busy machine. One that turns a [`ManualClock`] takes no time:
+//!
+//! ```
+//! use std::time::Duration;
+//! use sluicegate_core::clock::ManualClock;
+//! use sluicegate_core::{MemoryStore, Policy};
+//!
+//! let clock = ManualClock::new();
+//! let store = MemoryStore::builder().clock(clock.clone()).build()?;
+//! let login = Policy::fixed_window("login", "1/h").on(&store)?;
+//!
+//! assert!(login.check("ada").now().expect("memory answers at once")?.is_allowed());
+//! assert!(!login.check("ada").now().expect("memory answers at once")?.is_allowed());
+//! clock.advance(Duration::from_secs(3_600));
+//! assert!(login.check("ada").now().expect("memory answers at once")?.is_allowed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Requests that wait for a turn sleep on tokio's timer, which tests pause with `start_paused = true`.
 
 use std::fmt;
 use std::sync::Arc;

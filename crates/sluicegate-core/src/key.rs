@@ -1,4 +1,23 @@
 //! Whose bucket it is.
+//! Limiters take as a key whatever [`AsKey`] is implemented for: text, numbers, addresses, and tuples of them. A [`Key`] is what is kept
+//! of it. Requests of the same key spend from the same bucket, and requests of different keys never do.
+//!
+//! A key that a client can choose freely, such as a header that nobody verifies, is no limit at all: each value has a bucket of its own. Combine it with
+//! one that the client cannot choose, or limit the address as well.
+//!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use sluicegate_core::{MemoryStore, Policy};
+//!
+//! let limiter = Policy::gcra("api", "1/min").on(&MemoryStore::new())?;
+//! let allowed = |decision: sluicegate_core::store::DecisionFuture| {
+//!     decision.now().expect("memory answers at once").map(|decision| decision.is_allowed())
+//! };
+//! assert!(allowed(limiter.check("ada"))? && !allowed(limiter.check("ada"))?);
+//! // A bucket per combination, here of user and address.
+//! assert!(allowed(limiter.check(("ada", Ipv4Addr::LOCALHOST)))?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,6 @@
 //! How many at once, per key: [`InFlight`].
+//! For work that takes long: a limit on how often it begins says nothing of how much of it goes on. Where the work is over in
+//! milliseconds, a rate is the better limit. Permits are of this process: N instances have N times as many.
 
 mod busy;
 mod permit;

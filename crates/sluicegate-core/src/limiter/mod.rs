@@ -1,4 +1,15 @@
 //! The user's handle: [`RateLimiter`].
+//! | call | spends | answers |
+//! |---|---|---|
+//! | [`check`](RateLimiter::check) | one unit, if allowed | now |
+//! | [`peek`](RateLimiter::peek) | nothing | now |
+//! | `acquire` (feature `tokio`) | some units | when it is the caller's turn, or at once that this is too far away |
+//! | [`reserve`](RateLimiter::reserve) | some units, or a turn in the future | now, with the delay to be kept |
+//! | [`charge`](RateLimiter::charge) | some units, into debt if they do not fit | now |
+//! | [`refund`](RateLimiter::refund), [`refund_of`](RateLimiter::refund_of) | gives back | now |
+//! | [`reset`](RateLimiter::reset) | forgets the key | now |
+//!
+//! "Now" is at once in memory, and one round trip on Redis.
 
 mod handles;
 mod open;

@@ -1,4 +1,18 @@
 //! The embedded store: fixed tables, no background task, no unsafe code.
+//! It decides in tens of nanoseconds and is the right store for one process, for tests, and as the fallback of a
+//! [`Resilient`](crate::Resilient) store. It is the wrong one where several instances of a service share a limit of L: N instances admit N
+//! times L, unless each is given an Nth. Then Redis is the store. Nothing survives a restart.
+//!
+//! ```
+//! use sluicegate_core::{MemoryStore, Policy};
+//!
+//! // Room for a million keys in debt in each quota of each policy: 24 MB for GCRA.
+//! let store = MemoryStore::builder().capacity(1_000_000).build()?;
+//! let api = Policy::gcra("api", "100/min").on(&store)?;
+//! assert!(api.check("ada").now().expect("memory answers at once")?.is_allowed());
+//! assert_eq!(store.stats().evictions, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod account;
 mod ahead;

@@ -1,4 +1,14 @@
 //! Named limits: [`Policy`], its quotas, and what it does when they are exceeded.
+//! A policy is data: it is compared, printed and built without a store. [`PolicyBuilder::on`] puts it on one. Its name is that of its
+//! buckets, in header fields, logs and Redis, so two policies of a store have different names.
+//!
+//! | a policy says | by | default |
+//! |---|---|---|
+//! | how much in how long | `Policy::gcra(name, "10/s burst 20")`, [`and`](PolicyBuilder::and) for more quotas | |
+//! | what happens to what exceeds it | [`wait_up_to`](PolicyBuilder::wait_up_to), [`shadow`](PolicyBuilder::shadow) | it is refused |
+//! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
+//! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
+//! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`capacity`](PolicyBuilder::capacity) | [`OnFull::Forget`] |
 
 mod builder;
 mod options;

@@ -1,4 +1,5 @@
 //! A store around a store, for when that one fails: [`Resilient`].
+//! It belongs around every store that is reached over a network. A [`MemoryStore`](crate::MemoryStore) cannot fail, and needs none.
 
 mod breaker;
 mod builder;

@@ -12,7 +12,10 @@ impl Target {
     pub(crate) fn parse(url: &str, tls: Tls) -> Result<Self, ConfigError> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| refused(url, "there is no \"://\" in it"))?;
-        if scheme.starts_with("rediss") && info("rediss://localhost", url).is_ok() {
+        if scheme.starts_with("rediss") {
+            info("rediss://localhost", url).map_err(|_| {
+                refused(url, "TLS needs the feature `redis-tls` of sluicegate, or `tls` of sluicegate-redis")
+            })?;
             tls.check()?;
         }
         match scheme {
@@ -134,6 +137,14 @@ mod tests {
         assert_eq!(of_v6.iter().map(port).collect::<Vec<_>>(), [26_379, 7_000]);
         let redis = info.redis_settings();
         assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ada"), Some("secret"), 2));
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn a_build_without_tls_names_the_feature_that_is_missing() {
+        for url in ["rediss://localhost", "rediss+cluster://a:7000", "rediss+sentinel://a/main"] {
+            assert!(message(url).contains("the feature `redis-tls`"), "{}", message(url));
+        }
     }
 
     /// In the background, where rustls would panic, nobody could tell what is missing.

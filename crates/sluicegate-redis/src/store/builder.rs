@@ -82,10 +82,7 @@ impl RedisStoreBuilder {
     /// As [`RedisStore::connect`].
     ///
     /// # Errors
-    /// When the URL cannot be read, or a setting cannot work.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
+    /// When the URL cannot be read, a setting cannot work, or there is no tokio runtime to connect on.
     pub fn connect(self, url: &str) -> Result<RedisStore, ConfigError> {
         let target = Target::parse(url, self.tls.clone())?;
         self.start(target)
@@ -96,10 +93,7 @@ impl RedisStoreBuilder {
     /// without it, a NAT may forget a silent connection.
     ///
     /// # Errors
-    /// When a setting cannot work.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
+    /// When a setting cannot work, or there is no tokio runtime to connect on.
     pub fn connect_with<C, F>(
         self,
         connect: impl Fn() -> F + Send + Sync + 'static,
@@ -120,10 +114,7 @@ impl RedisStoreBuilder {
     /// `+unwatch`, too.
     ///
     /// # Errors
-    /// When a setting cannot work.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
+    /// When a setting cannot work, or there is no tokio runtime to connect on.
     #[cfg(feature = "deadpool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
     pub fn pool(self, pool: impl Into<crate::DeadPool>) -> Result<RedisStore, ConfigError> {
@@ -144,11 +135,17 @@ impl RedisStoreBuilder {
         if deadline < Duration::from_millis(1) || deadline > Duration::from_secs(60) {
             return fail(format!("a deadline of {deadline:?}: use 1 ms to 60 s"));
         }
+        let Ok(runtime) = Handle::try_current() else {
+            return fail(
+                "a Redis store connects in the background of a tokio runtime, and here is none: call it inside of \
+                 `#[tokio::main]`, or after `let _guard = runtime.enter()`"
+                    .to_owned(),
+            );
+        };
         let is_cluster = target.is_cluster();
         let tags = Tags::new(&secret);
         let link = Link::start(target, script::probe(&prefix)?);
         let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
-        let runtime = Handle::current();
         let caller = Arc::new(Caller { link, together, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {
             caller,
@@ -164,5 +161,16 @@ impl RedisStoreBuilder {
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::RedisStore;
+
+    #[test]
+    fn without_a_runtime_a_store_is_refused_with_where_to_make_it() {
+        let error = RedisStore::connect("redis://127.0.0.1:1").unwrap_err().to_string();
+        assert!(error.contains("call it inside of `#[tokio::main]`"), "{error}");
     }
 }

@@ -44,11 +44,8 @@ impl RedisStore {
     /// [`StoreErrorKind::Unavailable`] until it is connected.
     ///
     /// # Errors
-    /// When the URL cannot be read. That Redis cannot be reached is no error here; see
-    /// [`connected`](Self::connected).
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
+    /// When the URL cannot be read, or there is no tokio runtime to connect on. That Redis cannot be reached is no error here;
+    /// see [`connected`](Self::connected).
     pub fn connect(url: &str) -> Result<Self, ConfigError> {
         Self::builder().connect(url)
     }
@@ -62,6 +59,9 @@ impl RedisStore {
     ///
     /// # Errors
     /// [`StoreErrorKind::Unavailable`] when there is none `within` this time.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing: the store goes on connecting in the background.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
         let up = tokio::time::timeout(within, self.0.caller.link.up()).await;
         up.map_err(|_| {

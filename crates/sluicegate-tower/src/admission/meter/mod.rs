@@ -69,6 +69,10 @@ impl Meter {
     ///
     /// # Errors
     /// When the store gave no answer; the account is then as before, so that the call may be repeated.
+    ///
+    /// # Cancel safety
+    /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
+    /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn charge(
         &self,
         units: u64,
@@ -81,6 +85,10 @@ impl Meter {
     ///
     /// # Errors
     /// When the store gave no answer. Whether they were given back is then unknown, and they will not be once more.
+    ///
+    /// # Cancel safety
+    /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
+    /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn refund(
         &self,
         units: u64,
@@ -93,6 +101,10 @@ impl Meter {
     ///
     /// # Errors
     /// As [`charge`](Self::charge) and [`refund`](Self::refund).
+    ///
+    /// # Cancel safety
+    /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
+    /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn settle(
         &self,
         actual: u64,
