@@ -9,6 +9,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 pub use self::status::QuotaStatus;
+#[cfg(feature = "resilient")]
+use crate::error::{StoreError, StoreErrorKind};
 use crate::receipt::{Receipt, Trace};
 
 /// What a limiter decided.
@@ -170,17 +172,27 @@ impl Decision {
         self
     }
 
-    /// Decisions about different asks of one request as one, each with the places of its asks; none of none. Its time is the
-    /// store's, if the store decided any of them.
+    /// Decisions about different asks of one request as one, each with the places of its asks. Its time is the store's, if the
+    /// store decided any of them. What passed uncounted has no numbers, and is left out beside what was counted.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NothingAsked`] when there are none.
     #[cfg(feature = "resilient")]
-    pub(crate) fn joined(pieces: impl IntoIterator<Item = (Self, SmallVec<[u8; 4]>)>) -> Option<Self> {
-        let pieces: SmallVec<[Self; 2]> =
+    pub(crate) fn joined(
+        pieces: impl IntoIterator<Item = (Self, SmallVec<[u8; 4]>)>,
+    ) -> Result<Self, StoreError> {
+        let mut pieces: SmallVec<[Self; 2]> =
             pieces.into_iter().map(|(decision, places)| decision.of_asks(&places)).collect();
-        let by = pieces.iter().map(|piece| piece.by).max()?;
+        let is_counted = |piece: &Self| piece.by != DecidedBy::Outage || !piece.is_allowed();
+        if pieces.iter().any(is_counted) {
+            pieces.retain(|piece| is_counted(piece));
+        }
+        let nothing = || StoreError::new(StoreErrorKind::NothingAsked);
+        let by = pieces.iter().map(|piece| piece.by).max().ok_or_else(nothing)?;
         let of = |by| pieces.iter().filter(move |piece| piece.by == by);
         let spent_us = |by| of(by).map(Self::spent_us).max();
         let delay_us = pieces.iter().map(|piece| crate::clock::micros(piece.delay())).max().unwrap_or(0);
-        let at_us = spent_us(DecidedBy::Store).or_else(|| spent_us(by))?.saturating_sub(delay_us);
+        let at_us = spent_us(DecidedBy::Store).or_else(|| spent_us(by)).unwrap_or(0).saturating_sub(delay_us);
         let bits = |piece: &Self| {
             piece.quotas.iter().fold(0, |bits, status| bits | receipt_bit(status.policy_index()))
         };
@@ -197,7 +209,7 @@ impl Decision {
         let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
         let traces = lines.into_iter().map(|(_, trace)| trace).collect();
         joined.details = Some(Box::new(Details { traces, untraced, fallback }));
-        Some(joined)
+        Ok(joined)
     }
 
     /// This decision, of its first `count` asks, of which there is at least one: where the others were about the same

@@ -238,12 +238,12 @@ impl Current<'_> {
 /// Asks a store. One that gives no answer is read in the same way whoever has asked: its policies say what an outage means.
 #[inline]
 fn decide(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
-    let answer = store.decide(asks);
-    match answer.known() {
-        Some(Ok(_)) => answer,
-        _ if asks.iter().any(|ask| !ask.mode().asks()) => answer,
-        _ => or_by_policy(answer, asks),
+    let mut answer = store.decide(asks);
+    let is_decided = matches!(answer.known(), Some(Ok(_)));
+    if !is_decided && asks.iter().all(|ask| ask.mode().asks()) {
+        answer = or_by_policy(answer, asks);
     }
+    answer
 }
 
 fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {

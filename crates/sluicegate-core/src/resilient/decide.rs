@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use super::fallback::{Share, is_its};
 use super::parts::Leave;
+use super::reports::{Places, by_part, in_places, is_own_turn, joined};
 use super::settle::Report;
-use super::split::{Split, joined};
+use super::split::Split;
 use super::{Front, State};
 use crate::algorithm::Inherit;
 use crate::decision::Decision;
@@ -51,25 +52,20 @@ impl Wrap for Front {
 pub(super) type PartsOfEach = SmallVec<[u64; 4]>;
 
 impl State {
-    fn decide(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
+    pub(super) fn decide(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
         // Turns go to whoever gave them.
-        let (own, others): (SmallVec<[u8; 4]>, SmallVec<[u8; 4]>) =
+        let (own, others): (Places, Places) =
             (0_u8..).take(asks.len()).partition(|place| is_own_turn(&asks[usize::from(*place)]));
-        if own.len() == asks.len() && !own.is_empty() {
+        if !own.is_empty() && others.is_empty() {
             let reason = StoreError::new(StoreErrorKind::Unavailable);
             return DecisionFuture::ready(self.decide_alone(asks, reason));
         }
         if !own.is_empty() {
-            return self.report_turns(asks, &own, others);
+            return self.report_turn(asks, &own, others);
         }
         let each: PartsOfEach = asks.iter().map(|ask| self.within.parts(std::slice::from_ref(ask))).collect();
-        if let Some(groups) = reports_by_part(asks, &each) {
-            // Each part hears of its own once, whatever becomes of the others.
-            let answers = groups.into_iter().map(|places| {
-                let asks: SmallVec<[Ask<'_>; 4]> =
-                    places.iter().map(|place| asks[usize::from(*place)]).collect();
-                (self.decide(&asks), places)
-            });
+        if let Some(groups) = by_part(asks, &each) {
+            let answers = groups.into_iter().map(|places| (self.decide(&in_places(asks, &places)), places));
             return joined(answers.collect());
         }
         let (leave, away) = self.parts.leave(union(&each));
@@ -85,15 +81,15 @@ impl State {
     /// Asks the store about all of it.
     fn ask_store(self: &Arc<Self>, asks: &[Ask<'_>], each: PartsOfEach, leave: Leave) -> DecisionFuture {
         match self.within_store(asks.iter().copied()).now() {
-            Ok(result) => self.followed(asks, &each, leave, result),
+            Ok(result) => self.after_store(asks, &each, leave, result),
             Err(answer) => {
                 let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
                 let state = Arc::clone(self);
-                self.carried_out(asks.iter().any(|ask| !ask.ask().mode().asks()), async move {
+                self.carry_out(asks.iter().any(|ask| !ask.ask().mode().asks()), async move {
                     let result = state.deadline.keep(answer).await;
                     let follows = {
                         let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
-                        state.followed(&asks, &each, leave, result)
+                        state.after_store(&asks, &each, leave, result)
                     };
                     follows.await
                 })
@@ -111,7 +107,7 @@ impl State {
     }
 
     /// An answer that comes later. What has happened is noted, with the store or without, even if nobody waits for it.
-    pub(super) fn carried_out(
+    pub(super) fn carry_out(
         self: &Arc<Self>,
         reports: bool,
         answer: impl Future<Output = Result<Decision, StoreError>> + Send + 'static,
@@ -135,7 +131,7 @@ impl State {
     }
 
     /// What the store's answer leads to.
-    fn followed(
+    fn after_store(
         self: &Arc<Self>,
         asks: &[Ask<'_>],
         each: &PartsOfEach,
@@ -145,7 +141,7 @@ impl State {
         match result {
             Ok(decision) => {
                 leave.succeeded();
-                self.is_back(asks, &decision);
+                self.note_answer(asks, &decision);
                 DecisionFuture::ready(Ok(decision))
             }
             Err(error) if error.is_transient() => {
@@ -161,7 +157,7 @@ impl State {
     }
 
     /// The store has decided these asks.
-    pub(super) fn is_back(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision) {
+    pub(super) fn note_answer(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision) {
         self.fallback.keep_warm(asks, decision);
         if self.fallback.debts.count() > 0 {
             self.settle();
@@ -206,52 +202,8 @@ impl State {
     pub(super) fn outage(&self) -> (u64, std::time::Duration) {
         (self.clock.now_us(), self.parts.longest_pause())
     }
-
-    /// Reports a turn that the store gave, and what the fallback spent beside it: that is given back if the turn is.
-    fn report_turns(
-        self: &Arc<Self>,
-        asks: &[Ask<'_>],
-        own: &[u8],
-        others: SmallVec<[u8; 4]>,
-    ) -> DecisionFuture {
-        let of = |places: &[u8]| -> SmallVec<[Ask<'_>; 4]> {
-            places.iter().map(|place| asks[usize::from(*place)]).collect()
-        };
-        let own: Vec<OwnedAsk> = of(own).iter().map(OwnedAsk::new).collect();
-        let state = Arc::clone(self);
-        let answer = self.decide(&of(&others)).map(move |result| {
-            let given_up = own.iter().map(OwnedAsk::ask).filter(|ask| ask.mode() == Mode::Return);
-            if result.as_ref().is_ok_and(Decision::is_allowed) {
-                let refunds: SmallVec<[Ask<'_>; 4]> = given_up.map(|ask| ask.in_mode(Mode::Refund)).collect();
-                // Its answer is of no use to anybody.
-                let _ = state.decide_alone(&refunds, StoreError::new(StoreErrorKind::Unavailable));
-            }
-            result
-        });
-        joined([(answer, others)].into_iter().collect())
-    }
 }
 
 fn union<'a>(each: impl IntoIterator<Item = &'a u64>) -> u64 {
     each.into_iter().fold(0, |all, parts| all | parts)
-}
-
-fn is_own_turn(ask: &Ask<'_>) -> bool {
-    matches!(ask.mode(), Mode::Return | Mode::Depart) && is_its(ask)
-}
-
-/// The places of asks that only report what has happened, by the part that they are for, if there are several such.
-fn reports_by_part(asks: &[Ask<'_>], each: &PartsOfEach) -> Option<SmallVec<[SmallVec<[u8; 4]>; 2]>> {
-    let is_report = |ask: &Ask<'_>| matches!(ask.mode(), Mode::Charge | Mode::Refund | Mode::Reset);
-    if !asks.iter().all(is_report) || each.iter().all(|parts| *parts == each[0]) {
-        return None;
-    }
-    let mut groups: SmallVec<[(u64, SmallVec<[u8; 4]>); 2]> = SmallVec::new();
-    for (place, parts) in (0_u8..).zip(each) {
-        match groups.iter_mut().find(|(of, _)| of == parts) {
-            Some((_, places)) => places.push(place),
-            None => groups.push((*parts, [place].into_iter().collect())),
-        }
-    }
-    Some(groups.into_iter().map(|(_, places)| places).collect())
 }

@@ -9,6 +9,7 @@ mod debts;
 mod decide;
 mod fallback;
 mod parts;
+mod reports;
 mod settings;
 mod settle;
 mod split;
@@ -60,6 +61,12 @@ use crate::wrap::Within;
 /// charge the store may admit what it does not know of yet. A charge that is not answered in time may have arrived, and is
 /// not repeated. A call that was not answered in time may have been counted by the store and by the fallback: such a key
 /// has spent a unit too many, never one too few.
+///
+/// # When a part of it is away
+/// A store may have [parts](Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker. Of a request
+/// whose limits live in several of them, only those of the part that is away are left to the fallback, and the store
+/// decides the rest: all pass, or nothing is spent. The fallback lets nothing wait then, and the decision says
+/// [`DecidedBy::Fallback`](crate::store::DecidedBy::Fallback).
 ///
 /// # When a process ends
 /// [`close`](Self::close) charges what is owed before the process ends. Dropped without it, or killed during an outage, a process

@@ -104,7 +104,7 @@ impl Parts {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn opened(&self, part: usize, pause: Duration, error: &StoreError, now_us: u64) {
+    fn note_opening(&self, part: usize, pause: Duration, error: &StoreError, now_us: u64) {
         // Relaxed: a number to look at.
         self.opened.fetch_add(1, Ordering::Relaxed);
         let before = {
@@ -131,7 +131,7 @@ impl Parts {
         }
     }
 
-    fn closed(&self, part: usize, now_us: u64) {
+    fn note_closing(&self, part: usize, now_us: u64) {
         let ended = {
             let mut outage = self.outage();
             let before = outage.parts;
@@ -157,7 +157,7 @@ impl Leave {
         for (part, pass) in self.passes.drain(..) {
             let now_us = parts.clock.now_us();
             if let Some(Change::Closed) = parts.breakers[part].succeeded(pass, &parts.settings, now_us) {
-                parts.closed(part, now_us);
+                parts.note_closing(part, now_us);
             }
         }
     }
@@ -176,7 +176,7 @@ impl Leave {
             let now_us = parts.clock.now_us();
             if let Some(Change::Opened { pause }) = parts.breakers[part].failed(pass, &parts.settings, now_us)
             {
-                parts.opened(part, pause, error, now_us);
+                parts.note_opening(part, pause, error, now_us);
             }
         }
         failed

@@ -10,14 +10,12 @@ use smallvec::SmallVec;
 use super::State;
 use super::fallback::must_be_known;
 use super::parts::Leave;
+use super::reports::Places;
 use crate::clock::micros;
-use crate::decision::{DecidedBy, Decision, QuotaStatus};
+use crate::decision::{Decision, QuotaStatus};
 use crate::error::StoreError;
 use crate::store::{Ask, DecisionFuture, Mode, judge};
 use crate::wrap::OwnedAsk;
-
-/// Decisions about some of the asks of a call each, with the places of those asks.
-type Pieces<T> = SmallVec<[(T, SmallVec<[u8; 4]>); 2]>;
 
 /// A call on its way through both.
 pub(super) struct Split {
@@ -32,7 +30,7 @@ pub(super) struct Split {
 
 #[derive(Default)]
 struct Side {
-    places: SmallVec<[u8; 4]>,
+    places: Places,
     asks: Vec<OwnedAsk>,
 }
 
@@ -43,7 +41,7 @@ impl Side {
     }
 
     /// These asks, with their places.
-    fn which(&self, is_asked: impl Fn(&Ask<'_>) -> bool) -> (SmallVec<[Ask<'_>; 4]>, SmallVec<[u8; 4]>) {
+    fn which(&self, is_asked: impl Fn(&Ask<'_>) -> bool) -> (SmallVec<[Ask<'_>; 4]>, Places) {
         let each = self.asks.iter().map(OwnedAsk::ask).zip(self.places.iter().copied());
         each.filter(|(ask, _)| is_asked(ask)).unzip()
     }
@@ -73,19 +71,19 @@ impl Split {
         let (theirs, places) = self.theirs.which(|ask| goes_on || ask.mode().asks());
         if theirs.is_empty() {
             // Nothing but reports, which are not made of a request that is refused.
-            return DecisionFuture::ready(joined_now(mine));
+            return DecisionFuture::ready(Decision::joined(mine));
         }
         let asks = theirs.iter().map(|ask| if goes_on { *ask } else { ask.in_mode(Mode::Peek) });
         let answer = self.state.within_store(asks);
         let reports = theirs.iter().any(|ask| !ask.mode().asks());
         drop(theirs);
         match answer.now() {
-            Ok(result) => DecisionFuture::ready(self.followed(mine, places, leave, result)),
+            Ok(result) => DecisionFuture::ready(self.after_store(mine, places, leave, result)),
             Err(answer) => {
                 let state = Arc::clone(&self.state);
-                state.clone().carried_out(reports, async move {
+                state.clone().carry_out(reports, async move {
                     let result = state.deadline.keep(answer).await;
-                    self.followed(mine, places, leave, result)
+                    self.after_store(mine, places, leave, result)
                 })
             }
         }
@@ -107,19 +105,18 @@ impl Split {
         let delay = decision.delay();
         if !delay.is_zero() {
             // A queue spaces what it lets go.
-            let decision = self.given_back(decision, &places, Mode::Return);
+            let decision = self.give_back(decision, &places, Mode::Return);
             let refused = |status: QuotaStatus| status.refused_for_us(micros(delay));
             return Ok(decision.map(|(decision, places)| (restated(&decision, refused), places)));
         }
-        let is_uncounted = decision.is_allowed() && decision.decided_by() == DecidedBy::Outage;
-        Ok((!is_uncounted).then_some((decision, places)))
+        Ok(Some((decision, places)))
     }
 
     /// What becomes of all of it, when the store has answered about its asks in these places.
-    fn followed(
+    fn after_store(
         mut self,
         mine: Option<Piece>,
-        places: SmallVec<[u8; 4]>,
+        places: Places,
         leave: Leave,
         result: Result<Decision, StoreError>,
     ) -> Result<Decision, StoreError> {
@@ -128,7 +125,7 @@ impl Split {
         let undone = |mine: Option<Piece>| {
             let (decision, places) = mine?;
             match decision.is_allowed() {
-                true => self.given_back(decision, &places, Mode::Refund),
+                true => self.give_back(decision, &places, Mode::Refund),
                 false => Some((decision, places)),
             }
         };
@@ -136,17 +133,17 @@ impl Split {
             Ok(theirs) if goes_on && theirs.is_allowed() => {
                 leave.succeeded();
                 let (asks, _) = self.theirs.which(|_| true);
-                self.state.is_back(&asks, &theirs);
+                self.state.note_answer(&asks, &theirs);
                 let reported = self.report_mine();
                 let pieces = [mine, reported, Some((theirs, places))];
-                joined_now(pieces.into_iter().flatten())
+                Decision::joined(pieces.into_iter().flatten())
             }
             Ok(theirs) => {
                 leave.succeeded();
                 let (asks, _) = self.theirs.which(|ask| ask.mode().asks());
                 let theirs =
                     if goes_on { theirs } else { restated(&theirs, |status| as_asked(status, &asks)) };
-                joined_now([undone(mine), Some((theirs, places))].into_iter().flatten())
+                Decision::joined([undone(mine), Some((theirs, places))].into_iter().flatten())
             }
             Err(error) if error.is_transient() => {
                 self.state.counts.failed(&error);
@@ -157,7 +154,7 @@ impl Split {
                 all.0.extend(theirs.0);
                 all.1.extend(theirs.1);
                 let decision = self.state.decide_alone(&all.0, error)?;
-                joined_now([(decision, all.1)])
+                Decision::joined([(decision, all.1)])
             }
             Err(error) => {
                 drop(undone(mine));
@@ -174,12 +171,11 @@ impl Split {
         if reports.is_empty() {
             return None;
         }
-        let decision = self.state.decide_alone(&reports, unasked()).ok()?;
-        (decision.decided_by() != DecidedBy::Outage).then_some((decision, places))
+        Some((self.state.decide_alone(&reports, unasked()).ok()?, places))
     }
 
     /// Where the keys stand after what the fallback has spent is given back.
-    fn given_back(&self, decision: Decision, places: &[u8], how: Mode) -> Option<Piece> {
+    fn give_back(&self, decision: Decision, places: &[u8], how: Mode) -> Option<Piece> {
         let (asks, _) = self.mine.which(|ask| ask.mode().asks());
         let receipts: SmallVec<[_; 4]> = (0..asks.len()).map(|ask| decision.receipt(ask)).collect();
         let asks: SmallVec<[Ask<'_>; 4]> = asks
@@ -191,7 +187,7 @@ impl Split {
             })
             .collect();
         let decision = self.state.fallback.decide(&asks, unasked(), self.state.outage()).ok()?;
-        (decision.decided_by() == DecidedBy::Fallback).then(|| (decision, places.into()))
+        Some((decision, places.into()))
     }
 }
 
@@ -206,7 +202,7 @@ impl Drop for Split {
 }
 
 /// A decision about some of the asks, with their places.
-type Piece = (Decision, SmallVec<[u8; 4]>);
+type Piece = (Decision, Places);
 
 /// No store was asked, and nobody sees this.
 fn unasked() -> StoreError {
@@ -226,32 +222,4 @@ fn as_asked(status: QuotaStatus, asks: &[Ask<'_>]) -> QuotaStatus {
         }
         _ => status,
     }
-}
-
-fn joined_now(pieces: impl IntoIterator<Item = Piece>) -> Result<Decision, StoreError> {
-    Decision::joined(pieces).ok_or_else(unasked)
-}
-
-/// The answers about all asks of a call as one.
-pub(super) fn joined(answers: Pieces<DecisionFuture>) -> DecisionFuture {
-    let all = || answers.iter();
-    if all().all(|(answer, _)| answer.known().is_some()) {
-        let pieces = answers.into_iter().map(|(answer, places)| match answer.now() {
-            Ok(result) => result.map(|decision| (decision, places)),
-            Err(_) => Err(unasked()),
-        });
-        let pieces: Result<Pieces<Decision>, StoreError> = pieces.collect();
-        return DecisionFuture::ready(pieces.and_then(joined_now));
-    }
-    DecisionFuture::pending(async {
-        let mut pieces = Pieces::<Decision>::new();
-        let mut failed = None;
-        for (answer, places) in answers {
-            match answer.await {
-                Ok(decision) => pieces.push((decision, places)),
-                Err(error) => failed = Some(error),
-            }
-        }
-        failed.map_or_else(|| joined_now(pieces), Err)
-    })
 }

@@ -298,6 +298,20 @@ fn charges_and_refunds_reach_each_part_once_whatever_becomes_of_the_other() {
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "whoever resets a key has to know that it is not");
 }
 
+#[test]
+fn what_passes_uncounted_is_left_out_beside_what_is_counted() {
+    let scene = Scene::new();
+    let both = Both { user: scene.window("lax", "100/h", OnOutage::Allow), ..scene.both() };
+    let (user, address) = (Key::from(USER), Key::from(ADDRESS));
+    scene.away([USER]);
+    let refunds = || [(&both.address, &address, Change::Nothing), (&both.user, &user, Change::Nothing)];
+    let told = now(RateLimiter::change_all(refunds()));
+    assert_eq!((told.decided_by(), remaining(&told)), (DecidedBy::Store, vec![100]));
+    scene.away([USER, ADDRESS]);
+    let told = now(RateLimiter::change_all(refunds()));
+    assert_eq!((told.decided_by(), remaining(&told)), (DecidedBy::Fallback, vec![25]));
+}
+
 fn now_error(answer: DecisionFuture) -> StoreError {
     answer.now().expect("nothing here has to be waited for").unwrap_err()
 }

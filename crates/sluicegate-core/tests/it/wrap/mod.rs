@@ -36,7 +36,7 @@ impl Wrap for Plain {
 
 async fn conforms(wrap: impl FnOnce(&MemoryStore, &ManualClock) -> Arc<dyn Store>, seed: u64) {
     let clock = ManualClock::new();
-    let memory = MemoryStore::builder().clock(clock.clone()).log_entries(1 << 22).build().unwrap();
+    let memory = MemoryStore::builder().clock(clock.clone()).log_entries(1 << 16).build().unwrap();
     let suite = Conformance::new(wrap(&memory, &clock), clock);
     suite.worked_examples().await;
     suite.all_or_nothing().await;
