@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture};
+use sluicegate_core::store::{Ask, DecisionFuture, Event, Subject};
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
 
@@ -37,6 +37,45 @@ impl<F: Answer> Wrap for Around<F> {
 /// A store with handles of its own, whose answers are made from those of the inner one.
 pub fn around(inner: impl Into<Arc<dyn Store>>, answer: impl Answer) -> Arc<dyn Store> {
     Arc::new(Around { within: Within::new(inner), answer })
+}
+
+/// Writes down the events that it is told.
+struct Told {
+    within: Within,
+    events: Arc<Mutex<Vec<String>>>,
+}
+
+impl Wrap for Told {
+    type Own = ();
+
+    fn within(&self) -> &Within {
+        &self.within
+    }
+
+    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        self.within.decide(asks)
+    }
+
+    fn observe(&self, event: &Event<'_>) {
+        let of = |subject: &Subject<'_>| subject.policy.unwrap_or("no policy").to_owned();
+        self.events.lock().unwrap().push(match event {
+            Event::Undecided(subject, why) => format!("{why:?} {}", of(subject)),
+            Event::TurnGivenUp(subject) => format!("TurnGivenUp {}", of(subject)),
+            Event::Paused(subject, wait) => format!("Paused {} {wait:?}", of(subject)),
+            other => format!("{other:?}"),
+        });
+    }
+}
+
+/// A store around another one, and the events that it was told so far.
+#[must_use]
+pub fn told(inner: impl Into<Arc<dyn Store>>) -> (Arc<dyn Store>, Arc<Mutex<Vec<String>>>) {
+    let events = Arc::<Mutex<Vec<String>>>::default();
+    (Arc::new(Told { within: Within::new(inner), events: Arc::clone(&events) }), events)
 }
 
 /// One of several services that share a store: it has handles, and queues, of its own.

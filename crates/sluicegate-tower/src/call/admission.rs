@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Turn;
-use sluicegate_core::store::{DecidedBy, DecisionFuture};
+use sluicegate_core::store::{DecidedBy, DecisionFuture, Event, Subject, Undecided};
 use sluicegate_core::{Decision, Key, OnExceeded, Outcome, RateLimiter, StoreError};
 
 use crate::call::CallError;
@@ -20,7 +20,15 @@ use crate::guard::{Place, Step};
 pub enum Admission {
     /// In a box, for it is large.
     Decision(Ask, Box<DecisionFuture>),
-    Turn(Turn),
+    Turn(Waiting),
+}
+
+/// A call that waits for its turn.
+#[derive(Debug)]
+pub struct Waiting {
+    turn: Turn,
+    /// Under which limiter whose turn it is, until it has come.
+    of: Option<(RateLimiter, Key)>,
 }
 
 /// What a call asks of a limiter.
@@ -71,7 +79,11 @@ impl Under<'_> {
                 let result = ready!(Pin::new(decision).poll(cx));
                 Poll::Ready(self.decided(ask, result, place))
             }
-            Admission::Turn(turn) => Pin::new(turn).poll(cx).map(|decision| Step::Go(Some(decision))),
+            Admission::Turn(waiting) => {
+                let decision = ready!(Pin::new(&mut waiting.turn).poll(cx));
+                waiting.of = None;
+                Poll::Ready(Step::Go(Some(decision)))
+            }
         }
     }
 
@@ -116,11 +128,41 @@ impl Under<'_> {
             _ => return refuse(CallError::Limited(Box::new(decision))),
         };
         if self.queue.enter(place) {
-            return Step::Wait(Admission::Turn(turn));
+            let of = Some((self.limiter.clone(), ask.key.clone()));
+            return Step::Wait(Admission::Turn(Waiting { turn, of }));
         }
         // A turn that is dropped is given back.
-        refuse(CallError::QueueFull(delay))
+        drop(turn);
+        self.queue_full(&ask.key, delay)
     }
+
+    /// There is no place for a call that would have to wait for this long.
+    pub(crate) fn queue_full<P, W, Res, E>(
+        self,
+        key: &Key,
+        delay: Duration,
+    ) -> Step<P, W, Result<Res, CallError<E>>> {
+        notice(self.limiter, key, |subject| Event::Undecided(subject, Undecided::QueueFull));
+        Step::Refuse(Err(CallError::QueueFull(delay)))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some((limiter, key)) = &self.of {
+            #[expect(
+                clippy::redundant_closure,
+                reason = "the variant alone is no function for every lifetime"
+            )]
+            notice(limiter, key, |subject| Event::TurnGivenUp(subject));
+        }
+    }
+}
+
+/// Tells the limiter's store what is no decision.
+pub(crate) fn notice(limiter: &RateLimiter, key: &Key, event: impl for<'a> FnOnce(Subject<'a>) -> Event<'a>) {
+    let policy = limiter.policy();
+    limiter.store().notice(&event(Subject::of(policy.name()).with_key(key.as_ref())));
 }
 
 fn refuse<Res, E>(error: CallError<E>) -> Next<Res, E> {

@@ -6,7 +6,7 @@ mod key;
 mod layer;
 
 #[cfg(feature = "outgoing")]
-pub(crate) use self::admission::{Admission, Ask, Under};
+pub(crate) use self::admission::{Admission, Ask, Under, notice};
 pub use self::error::CallError;
 pub use self::key::CallKey;
 pub use self::layer::CallLimitLayer;

@@ -57,10 +57,15 @@ impl Departure {
     fn depart<W, Res, E>(self, shared: &Arc<Shared<W>>, place: &mut Place) -> Led<W, Res, E> {
         let now = Instant::now();
         if let Some(until) = shared.holds.until(&self.key, now) {
-            return match until {
-                until if until > self.latest => Step::Refuse(Err(CallError::HeldOff(until - now))),
-                until if !shared.queue.enter(place) => Step::Refuse(Err(CallError::QueueFull(until - now))),
-                until => Step::Wait(Wait::Hold(self, Box::pin(tokio::time::sleep_until(until)))),
+            if until > self.latest {
+                return Step::Refuse(Err(CallError::HeldOff(until - now)));
+            }
+            if shared.queue.enter(place) {
+                return Step::Wait(Wait::Hold(self, Box::pin(tokio::time::sleep_until(until))));
+            }
+            return match shared.under() {
+                Some(under) => under.queue_full(&self.key, until - now),
+                None => Step::Refuse(Err(CallError::QueueFull(until - now))),
             };
         }
         let Some(under) = shared.under() else { return Step::Go(self.departed(shared, None)) };

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::store::Event;
 use sluicegate_core::{Key, RateLimiter};
 use tokio::time::Instant;
 use tower_layer::Layer;
 
-use crate::call::Under;
+use crate::call::{Under, notice};
 use crate::guard::Guarded;
 use crate::guard::queue::Queue;
 use crate::outgoing::advice::asked_wait;
@@ -223,6 +224,9 @@ impl<W> Shared<W> {
         let now = Instant::now();
         if let Some(until) = now.checked_add(wait) {
             self.holds.hold(key, until, now);
+        }
+        if let Some(limiter) = &self.limiter {
+            notice(limiter, key, |subject| Event::Paused(subject, wait));
         }
     }
 }

@@ -3,12 +3,15 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::{Ready, pending, ready};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy, RateLimiter};
+use sluicegate_tests::around;
+use sluicegate_tests::memory::paused_store;
 use sluicegate_tower::call::{CallError, CallLimitLayer};
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::key::{Extraction, RequestView};
@@ -205,4 +208,30 @@ async fn the_turn_that_a_call_has_left_is_there_for_the_next() {
     assert_eq!(start.elapsed().as_secs(), 1);
     second.await.unwrap();
     assert_eq!((start.elapsed().as_secs(), layer.waiting()), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_told_once_of_turns_given_up_of_a_full_queue_and_of_servers_that_ask_for_a_pause() {
+    let (store, told) = around::told(&paused_store());
+    let jobs =
+        Policy::gcra("jobs", "1/s").wait_up_to(Duration::from_secs(60)).on(Arc::clone(&store)).unwrap();
+    let events = move || std::mem::take(&mut *told.lock().unwrap());
+    let layer = CallLimitLayer::new(jobs.clone(), host).longest_queue(1);
+    let mut service = layer.layer(service_fn(ok));
+    service.call(to("a")).await.unwrap();
+    let (waits, refused) = (service.call(to("a")), service.call(to("a")));
+    assert!(matches!(refused.await, Err(CallError::QueueFull(_))));
+    assert_eq!(events(), ["QueueFull jobs"]);
+    waits.await.unwrap();
+    assert_eq!(events(), [""; 0], "a turn that has come was not given up");
+    drop(service.call(to("a")));
+    assert_eq!(events(), ["TurnGivenUp jobs"]);
+    let layer = OutgoingLayer::new().limit(jobs).longest_queue(1);
+    layer.layer(service_fn(full)).oneshot(to("a")).await.unwrap();
+    assert_eq!(events(), ["Paused jobs 10s"]);
+    let mut client = layer.layer(service_fn(ok));
+    let (waits, refused) = (client.call(to("a")), client.call(to("a")));
+    assert!(matches!(refused.await, Err(CallError::QueueFull(_))));
+    drop(waits);
+    assert_eq!(events(), ["QueueFull jobs"], "no turn was reserved yet");
 }
