@@ -1,4 +1,28 @@
 //! Limits for calls that are not HTTP: jobs, queries, messages, any [`Service`](tower_service::Service).
+//!
+//! A call that exceeds its limit fails with a [`CallError`], or waits for its turn where the policy says so. For HTTP, use
+//! [`RateLimitLayer`](crate::RateLimitLayer), which answers refused requests with a response.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//! use sluicegate_core::{MemoryStore, Policy};
+//! use sluicegate_tower::call::{CallError, CallLimitLayer};
+//! use tower::{Layer, Service, ServiceExt, service_fn};
+//!
+//! let mail = Policy::gcra("mail", "2/s burst 1").wait_up_to(Duration::from_secs(5)).on(&MemoryStore::new())?;
+//! let layer = CallLimitLayer::new(mail, |recipient: &&str| recipient.to_string()).longest_queue(1);
+//! let mut send = layer.layer(service_fn(|_: &str| async { Ok::<_, Infallible>("sent") }));
+//! assert_eq!(send.ready().await?.call("ada").await?, "sent");
+//! let waits = send.ready().await?.call("ada");
+//! let refused = send.ready().await?.call("ada").await;
+//! assert!(matches!(refused, Err(CallError::QueueFull(_))));
+//! assert_eq!(waits.await?, "sent");
+//! # Ok(())
+//! # }
+//! ```
 
 mod admission;
 mod error;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use tokio::time::Sleep;
 
 use crate::guard::queue::{Place, Queue};
-use crate::respond::refusal::RefusalReason;
 
 /// How the requests of a layer may wait.
 #[derive(Clone, Debug)]
@@ -33,6 +32,15 @@ pub struct Lookup<F> {
     latest: Option<Pin<Box<Sleep>>>,
 }
 
+/// Why a call does not wait any longer for what is looked up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotFound {
+    /// As many calls as may wait do so already.
+    QueueFull,
+    /// It did not come within this time.
+    TooLate(Duration),
+}
+
 impl<F: Future + Unpin> Lookup<F> {
     pub(crate) fn new(found: F) -> Self {
         Self { found, latest: None }
@@ -44,16 +52,16 @@ impl<F: Future + Unpin> Lookup<F> {
         cx: &mut Context<'_>,
         waits: &Waits,
         place: &mut Place,
-    ) -> Poll<Result<F::Output, RefusalReason<'static>>> {
+    ) -> Poll<Result<F::Output, NotFound>> {
         if let Poll::Ready(found) = Pin::new(&mut self.found).poll(cx) {
             return Poll::Ready(Ok(found));
         }
         if !waits.queue.enter(place) {
-            return Poll::Ready(Err(RefusalReason::QueueFull(Duration::ZERO)));
+            return Poll::Ready(Err(NotFound::QueueFull));
         }
         let latest = self.latest.get_or_insert_with(|| Box::pin(tokio::time::sleep(waits.longest_lookup)));
         ready!(latest.as_mut().poll(cx));
-        Poll::Ready(Err(RefusalReason::LookupTimeout(waits.longest_lookup)))
+        Poll::Ready(Err(NotFound::TooLate(waits.longest_lookup)))
     }
 }
 

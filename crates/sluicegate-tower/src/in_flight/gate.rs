@@ -115,7 +115,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                     *place = Place::default();
                     shared.keyed(found, request)
                 }
-                Err(reason) => shared.refuse(reason, request),
+                Err(not_found) => shared.refuse(not_found.into(), request),
             },
             Wait::Permit(acquire, sleep) => {
                 // The permit first: one that comes with the last moment is not refused.

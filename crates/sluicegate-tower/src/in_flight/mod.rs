@@ -1,4 +1,36 @@
 //! How many requests of a key are under way at once: [`InFlightLayer`].
+//!
+//! For requests that take long: uploads, downloads, streams, reports. A rate limits how often they begin, and does not see how
+//! long they last; for many short requests it is the better limit.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use http_body_util::Full;
+//! use sluicegate_core::in_flight::InFlight;
+//! use sluicegate_tower::in_flight::InFlightLayer;
+//! use sluicegate_tower::key::HeaderKey;
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! let reports = InFlight::new("reports", 1)?;
+//! let layer = InFlightLayer::new(reports.clone())
+//!     .key(HeaderKey::new("x-tenant")?)
+//!     .wait_up_to(Duration::from_secs(2));
+//! let report = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
+//! let request = || Request::get("/report").header("x-tenant", "t1").body(());
+//!
+//! // One is under way for as long as its permit is held, and the next waits in vain.
+//! let held = reports.try_acquire("t1")?;
+//! assert_eq!(layer.layer(report).oneshot(request()?).await?.status(), 429);
+//! drop(held);
+//! assert_eq!(layer.layer(report).oneshot(request()?).await?.status(), 200);
+//! # Ok(())
+//! # }
+//! ```
 
 mod body;
 mod gate;

@@ -125,13 +125,15 @@ impl Walk {
                         self.lookup = None;
                         return Poll::Ready(self.picked((index, &plan.limits[index]), pick, cost, request));
                     }
-                    Err(reason) => found(index, refusing(&plan.limits[index], None, NoAsk::Late(reason))),
+                    Err(reason) => {
+                        found(index, refusing(&plan.limits[index], None, NoAsk::Late(reason.into())))
+                    }
                 }
             }
             Some(Pending::Key(index, lookup, which, cost)) => match ready!(lookup.poll(cx, waits, place)) {
                 Ok(key) => found(*index, with_key(&plan.limits[*index], which.clone(), *cost, key)),
                 Err(reason) => {
-                    found(*index, refusing(&plan.limits[*index], Some(which), NoAsk::Late(reason)))
+                    found(*index, refusing(&plan.limits[*index], Some(which), NoAsk::Late(reason.into())))
                 }
             },
         };

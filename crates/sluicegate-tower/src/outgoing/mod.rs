@@ -1,4 +1,29 @@
 //! Calls to other servers, at the pace that they and we allow: [`OutgoingLayer`].
+//!
+//! It heeds what servers say and spaces calls; it retries none of them, and limits no one who calls us.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//! use http::{Request, Response};
+//! use sluicegate_tower::call::CallError;
+//! use sluicegate_tower::outgoing::OutgoingLayer;
+//! use tower::{Layer, Service, ServiceExt, service_fn};
+//!
+//! // In place of a client, a server with nothing left for a minute.
+//! let client = service_fn(|_: Request<()>| async {
+//!     Ok::<_, Infallible>(Response::builder().header("ratelimit", r#""api";r=0;t=60"#).body(()).unwrap_or_default())
+//! });
+//! let mut client = OutgoingLayer::new().longest_wait(Duration::from_secs(5)).layer(client);
+//! let request = || Request::get("https://api.example.org/").body(());
+//! client.ready().await?.call(request()?).await?;
+//! let refused = client.ready().await?.call(request()?).await;
+//! assert!(matches!(refused, Err(CallError::HeldOff(wait)) if wait == Duration::from_secs(60)));
+//! # Ok(())
+//! # }
+//! ```
 
 mod advice;
 mod gate;

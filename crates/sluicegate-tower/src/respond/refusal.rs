@@ -8,6 +8,7 @@ use sluicegate_core::ConfigError;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::QuotaStatus;
 
+use crate::guard::lookup::NotFound;
 use crate::key::{MissingKey, RequestView};
 use crate::respond::decided::Decided;
 use crate::respond::headers::lines::{MOST, ceil_seconds};
@@ -53,6 +54,15 @@ pub enum RefusalReason<'a> {
     Mistake(&'a ConfigError),
     /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403.
     Blocked,
+}
+
+impl From<NotFound> for RefusalReason<'_> {
+    fn from(not_found: NotFound) -> Self {
+        match not_found {
+            NotFound::QueueFull => Self::QueueFull(Duration::ZERO),
+            NotFound::TooLate(longest) => Self::LookupTimeout(longest),
+        }
+    }
 }
 
 impl<'a> Refusal<'a> {

@@ -212,7 +212,7 @@ async fn the_turn_that_a_call_has_left_is_there_for_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn the_store_is_told_once_of_turns_given_up_of_a_full_queue_and_of_servers_that_ask_for_a_pause() {
-    let (store, told) = around::told(&paused_store());
+    let (store, told) = around::told(paused_store());
     let jobs =
         Policy::gcra("jobs", "1/s").wait_up_to(Duration::from_secs(60)).on(Arc::clone(&store)).unwrap();
     let events = move || std::mem::take(&mut *told.lock().unwrap());
