@@ -42,7 +42,7 @@ mod into_layer;
 pub use sluicegate_macros::rate_limited;
 
 #[cfg(feature = "macros")]
-pub use self::attribute::{Attributed, BoxRespond, RateLimitStore};
+pub use self::attribute::{Attributed, RateLimitStore};
 pub use self::ext::RateLimitExt;
 pub use self::from_parts::key_from_extractor;
 pub use self::into_layer::IntoRateLimitLayer;

@@ -97,7 +97,7 @@ fn expand(handler: &Handler, Limits { limits, fallback, crate_path }: &Limits) -
     let (generics, _, conditions_of_function) = generics.split_for_impl();
     let path = name.unraw().to_string();
     let drafts = limits.iter().map(|limit| draft(limit, &private));
-    let (count, falls_back) = (limits.len(), fallback.is_some());
+    let count = limits.len();
     let state = fallback.as_ref().map(|_| own.state(&private));
     let run = match fallback {
         Some(fallback) => quote_spanned!(Span::mixed_site()=> run_or(&__ATTRIBUTE, #call, #fallback)),
@@ -119,7 +119,6 @@ fn expand(handler: &Handler, Limits { limits, fallback, crate_path }: &Limits) -
             static __ATTRIBUTE: #private::Attribute = #private::Attribute::new(
                 ::core::concat!(::core::module_path!(), "::", #path),
                 ::core::concat!(::core::file!(), ":", ::core::line!()),
-                #falls_back,
                 &__LIMITS,
             );
             #inside

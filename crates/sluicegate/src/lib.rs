@@ -107,7 +107,7 @@ pub use sluicegate_tower::{call, guard, limits, rate_limit};
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub mod attribute {
-    pub use sluicegate_axum::{Attributed, BoxRespond, RateLimitStore};
+    pub use sluicegate_axum::{Attributed, RateLimitStore};
 }
 
 /// How many requests of a key are under way at once.

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
+use axum::response::Response;
 
 use super::arguments::{Arguments, Extracting};
 use super::source::Attribute;
@@ -16,6 +17,13 @@ pub(super) type Extract<A> = Box<dyn FnOnce(Request) -> Extracting<A> + Send>;
 
 /// Where a handler that is asked puts its attribute.
 pub(super) type Asked = Arc<OnceLock<&'static Attribute>>;
+
+/// Tells who asks that this is the attribute; the response is for nobody.
+pub(super) fn answer(asked: &Asked, attribute: &'static Attribute) -> Response {
+    // The attribute answers once: code that wraps it does not change that.
+    _ = asked.set(attribute);
+    Response::default()
+}
 
 /// A request whose arguments `A` are extracted once it is let through; `X` is the state for the handler's fallback.
 pub struct Limited<A, X = NoState>(pub(super) Handed<A, X>);

@@ -1,16 +1,29 @@
-//! The limits of one handler, made: its layer, and the limiters in it.
+//! The limits of one handler, made: what decides, what responds, and the limiters in it.
 
+use std::sync::Arc;
+
+use axum::body::Body;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::{ConfigError, RateLimiter};
-use sluicegate_tower::RateLimitLayer;
+use sluicegate_core::{ConfigError, RateLimiter, Store};
+use sluicegate_tower::limits::{Limits, LimitsBuilder};
+use sluicegate_tower::respond::Respond;
 
-use super::limits::Settings;
-use super::respond::{BoxRespond, setting_aside};
-use super::source::{Attribute, Source};
+use super::source::{Attribute, Source, Variables};
 
+/// What the handlers of a router have in common.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) variables: Variables,
+    pub(super) respond: Arc<dyn Respond<Body>>,
+    pub(super) configure: Arc<dyn Fn(LimitsBuilder) -> LimitsBuilder + Send + Sync>,
+}
+
+/// The limits of a handler.
 pub(super) struct Made {
     pub(super) attribute: &'static Attribute,
-    pub(super) layer: RateLimitLayer<BoxRespond>,
+    pub(super) limits: Limits,
+    pub(super) respond: Arc<dyn Respond<Body>>,
     pub(super) limiters: Vec<RateLimiter>,
 }
 
@@ -42,14 +55,9 @@ impl Made {
         let first = limits
             .next()
             .ok_or_else(|| ConfigError::new(ConfigErrorKind::Layer, "the attribute names no limit"))?;
-        let builder = limits.fold(RateLimitLayer::builder(first), |builder, limit| builder.and(limit));
-        let respond = settings.respond.clone();
-        let respond = match attribute.falls_back() {
-            true => setting_aside(respond),
-            false => respond,
-        };
-        let layer = (settings.configure)(builder.respond(respond)).build()?;
-        Ok(Self { attribute, layer, limiters })
+        let builder = limits.fold(Limits::builder(first), |builder, limit| builder.and(limit));
+        let limits = (settings.configure)(builder).build()?;
+        Ok(Self { attribute, limits, respond: Arc::clone(&settings.respond), limiters })
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = String> {

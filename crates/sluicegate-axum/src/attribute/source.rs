@@ -5,22 +5,16 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::http::Extensions;
-use axum::response::Response;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Quota, RateLimiter, Store};
-use sluicegate_tower::{Limit, RateLimitLayer};
+use sluicegate_tower::Limit;
 
-use super::limited::Asked;
-use super::limits::RateLimitStore;
 use super::name;
-use super::respond::BoxRespond;
 
 /// The limits of one handler, on whatever store its router has.
 pub struct Attribute {
     path: &'static str,
     place: &'static str,
-    falls_back: bool,
     drafts: &'static [Draft],
     /// Whether it was logged that a router has no store.
     warned: AtomicBool,
@@ -28,46 +22,19 @@ pub struct Attribute {
 
 impl Attribute {
     /// The limits of the function with this path, which stands at this place in the source.
-    pub const fn new(
-        path: &'static str,
-        place: &'static str,
-        falls_back: bool,
-        drafts: &'static [Draft],
-    ) -> Self {
-        Self { path, place, falls_back, drafts, warned: AtomicBool::new(false) }
+    pub const fn new(path: &'static str, place: &'static str, drafts: &'static [Draft]) -> Self {
+        Self { path, place, drafts, warned: AtomicBool::new(false) }
     }
 
-    /// The layer of this handler on the store that its router has. Without one, it is logged what is wrong: that is for
-    /// who operates the service, and its clients learn nothing of it.
-    pub(super) fn layer(&'static self, extensions: &Extensions) -> Option<RateLimitLayer<BoxRespond>> {
-        let Some(limits) = extensions.get::<RateLimitStore>() else {
-            // Relaxed: at worst two threads log.
-            if !self.warned.swap(true, Ordering::Relaxed) {
-                tracing::error!(
-                    handler = self.path,
-                    "`#[rate_limited]`: its router has no store for limits: add `.with_rate_limits(&store)` after its routes"
-                );
-            }
-            return None;
-        };
-        limits.layer_of(self)
-    }
-
-    /// Tells who asks that this is the attribute; the response is for nobody.
-    pub(super) fn answer(&'static self, asked: &Asked) -> Response {
-        // The attribute answers once: code that wraps it does not change that.
-        _ = asked.set(self);
-        Response::default()
+    /// Whether it is to be logged that a router has no store: once.
+    pub(super) fn warns(&self) -> bool {
+        // Relaxed: at worst two threads log.
+        !self.warned.swap(true, Ordering::Relaxed)
     }
 
     /// The function's path.
     pub(super) fn path(&self) -> &'static str {
         self.path
-    }
-
-    /// Whether another handler answers what the limits decide against.
-    pub(super) fn falls_back(&self) -> bool {
-        self.falls_back
     }
 
     pub(super) fn drafts(&self) -> &'static [Draft] {

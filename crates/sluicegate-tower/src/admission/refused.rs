@@ -59,7 +59,7 @@ impl Refused {
     pub fn respond<'a, B>(
         self,
         request: impl Into<RequestView<'a>>,
-        respond: &impl Respond<B>,
+        respond: &(impl Respond<B> + ?Sized),
     ) -> Response<B> {
         let Settings { style, spread, extensions, .. } = self.limits.settings();
         let request: RequestView<'_> = request.into();

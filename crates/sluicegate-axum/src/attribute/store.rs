@@ -8,17 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use axum::Extension;
 use axum::body::Body;
+use axum::http::Extensions;
 use axum::middleware::AddExtension;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, RateLimiter, Store};
-use sluicegate_tower::RateLimitLayer;
-use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
+use sluicegate_tower::limits::LimitsBuilder;
 use sluicegate_tower::respond::{ProblemJson, Respond};
 use tower_layer::Layer;
 
 use super::asked::{Attributed, ask};
-use super::made::Made;
-use super::respond::BoxRespond;
+use super::made::{Made, Settings};
 use super::source::{Attribute, Variables};
 
 /// The store on which the `#[rate_limited]` handlers of a router keep their limits: a layer for that router.
@@ -37,7 +36,7 @@ use super::source::{Attribute, Variables};
 ///     "nothing found"
 /// }
 ///
-/// let limits = RateLimitStore::new(&MemoryStore::new()).configure(|layer| layer.headers(HeaderFields::Ietf));
+/// let limits = RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::Ietf));
 /// let app: Router = Router::new().route("/search", get(search)).layer(limits);
 /// ```
 ///
@@ -84,39 +83,29 @@ struct Shared {
     is_listed: AtomicBool,
 }
 
-type Builder = RateLimitLayerBuilder<BoxRespond>;
-
-#[derive(Clone)]
-pub(super) struct Settings {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) variables: Variables,
-    pub(super) respond: BoxRespond,
-    pub(super) configure: Arc<dyn Fn(Builder) -> Builder + Send + Sync>,
-}
-
 impl RateLimitStore {
     /// Limits on this store, in layers as [`RateLimitLayer::new`](sluicegate_tower::RateLimitLayer::new) makes them.
     pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
-        let respond = BoxRespond::new(ProblemJson::new());
+        let respond = Arc::new(ProblemJson::new());
         let variables: Variables = Arc::new(|name| std::env::var(name).ok());
-        let configure = Arc::new(|layer| layer);
+        let configure = Arc::new(|limits| limits);
         Self(Arc::new(Shared::new(Settings { store: store.into(), variables, respond, configure })))
     }
 
     /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
     pub fn respond(self, respond: impl Respond<Body>) -> Self {
-        self.with(|settings| settings.respond = BoxRespond::new(respond))
+        self.with(|settings| settings.respond = Arc::new(respond))
     }
 
-    /// Settings that the layer of every handler gets, such as its [`headers`](RateLimitLayerBuilder::headers). Default:
-    /// those of [`RateLimitLayer::builder`](sluicegate_tower::RateLimitLayer::builder).
+    /// Settings that the limits of every handler get, such as their [`headers`](LimitsBuilder::headers). Default:
+    /// those of [`Limits::builder`](sluicegate_tower::limits::Limits::builder).
     pub fn configure<F>(self, configure: F) -> Self
     where
-        F: Fn(RateLimitLayerBuilder<BoxRespond>) -> RateLimitLayerBuilder<BoxRespond> + Send + Sync + 'static,
+        F: Fn(LimitsBuilder) -> LimitsBuilder + Send + Sync + 'static,
     {
         self.with(|settings| {
             let before = Arc::clone(&settings.configure);
-            settings.configure = Arc::new(move |layer| configure(before(layer)));
+            settings.configure = Arc::new(move |limits| configure(before(limits)));
         })
     }
 
@@ -168,13 +157,22 @@ impl RateLimitStore {
         })
     }
 
-    /// The layer that an attribute stands for, made now if this is its handler's first request. If it cannot be made, that
-    /// is logged.
-    pub(super) fn layer_of(&self, attribute: &'static Attribute) -> Option<RateLimitLayer<BoxRespond>> {
-        if let Some(made) = self.0.made.load().get(&attribute.id()) {
-            return Some(made.layer.clone());
+    /// The limits of a handler on the store that its router has, made now if this is its first request. If there is no store,
+    /// or if they cannot be made, that is logged: it is for who operates the service, and its clients learn nothing of it.
+    pub(super) fn made(extensions: &Extensions, attribute: &'static Attribute) -> Option<Arc<Made>> {
+        let Some(Self(shared)) = extensions.get::<Self>() else {
+            if attribute.warns() {
+                tracing::error!(
+                    handler = attribute.path(),
+                    "`#[rate_limited]`: its router has no store for limits: add `.with_rate_limits(&store)` after its routes"
+                );
+            }
+            return None;
+        };
+        if let Some(made) = shared.made.load().get(&attribute.id()) {
+            return Some(Arc::clone(made));
         }
-        self.0.made_of(attribute, true).ok().map(|made| made.layer.clone())
+        shared.made_of(attribute, true).ok()
     }
 
     /// With other settings. Limits that were made are made anew, on the buckets that they have.
