@@ -19,6 +19,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod plain;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};

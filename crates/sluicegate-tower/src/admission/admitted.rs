@@ -99,7 +99,7 @@ impl Marked {
     fn mark<B>(self: Box<Self>, response: &mut Response<B>) {
         let Some(mut decided) = self.decided else { return };
         if let Some(meter) = &self.meter {
-            restate(&mut decided, meter);
+            restate(&mut decided, meter.now());
         }
         let inner = response.extensions_mut().remove::<Decided>();
         let shown = match &inner {

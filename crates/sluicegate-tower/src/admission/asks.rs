@@ -8,33 +8,16 @@ use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{ConfigError, Decision, Key, OnExceeded, Policy, RateLimiter};
 use smallvec::SmallVec;
 
+use crate::admission::asked::Asked;
 use crate::admission::check;
 use crate::admission::set::Limits;
 use crate::admission::together::Together;
 use crate::limits::group::Plan;
-use crate::limits::source::Which;
 use crate::respond::decided::Decided;
 
 /// The limiters that a request was found to be subject to.
 #[derive(Debug, Default)]
 pub(crate) struct Asks(SmallVec<[Asked; 1]>);
-
-/// Whose bucket of which limiter of a limit, and for how much.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    /// The place of the limit.
-    pub(crate) limit: usize,
-    pub(crate) which: Which,
-    pub(crate) key: Key,
-    pub(crate) cost: u64,
-}
-
-impl Asked {
-    #[inline]
-    pub(crate) fn limiter<'a>(&'a self, plan: &'a Plan) -> &'a RateLimiter {
-        plan.limits[self.limit].source.limiter(&self.which)
-    }
-}
 
 impl Asks {
     #[inline]

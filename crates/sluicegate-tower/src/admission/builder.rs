@@ -27,6 +27,13 @@ pub struct LimitsBuilder<R = ()> {
     pub(crate) respond: R,
 }
 
+impl Limits {
+    /// Begins several limits, or other settings.
+    pub fn builder(limit: impl IntoGroup) -> LimitsBuilder {
+        LimitsBuilder::new(limit.into_group(), ())
+    }
+}
+
 impl LimitsBuilder {
     /// Checks that the limits can be decided together.
     ///

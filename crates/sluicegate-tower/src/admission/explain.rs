@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use http::StatusCode;
 use sluicegate_core::store::{DecidedBy, Mode, QuotaStatus};
-use sluicegate_core::{Decision, Policy};
+use sluicegate_core::{Decision, Policy, StoreError};
 
-use crate::admission::asks::{Asked, Asks};
+use crate::admission::asked::Asked;
+use crate::admission::asks::Asks;
 use crate::admission::refused::{Refused, Stop};
 use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
-use crate::key::RequestView;
+use crate::key::{KeyKind, RequestView};
 use crate::limits::door::Entry;
 use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
 use crate::respond::refusal::RefusalReason;
@@ -76,7 +77,8 @@ pub struct AskExplained {
     pub policy: Arc<Policy>,
     /// The tier that the request is in, if the limit has tiers.
     pub tier: Option<String>,
-    /// Whose bucket, as it may be shown.
+    /// Whose bucket: a digest that is good in this process only, unless the [kind](crate::KeyExtractor::kind) of the key says
+    /// that operators may see it.
     pub key: String,
     /// How many units.
     pub cost: u64,
@@ -191,12 +193,13 @@ impl<'a> Explaining<'a> {
     async fn found(&mut self, Found { limit, finding }: Found) {
         let why = match finding {
             Finding::Asks { which, key, cost } => {
+                let kind = self.limits.plan().limits[limit].key.kind();
                 let source = &self.limits.plan().limits[limit].source;
                 let limiter = source.limiter(&which).clone();
                 let asked = AskExplained {
                     policy: limiter.policy(),
                     tier: source.tier(&which).map(str::to_owned),
-                    key: format!("{key:?}"),
+                    key: if kind == KeyKind::Secret { format!("{key:?}") } else { key.plain() },
                     cost,
                     quotas: Vec::new(),
                 };
@@ -204,7 +207,7 @@ impl<'a> Explaining<'a> {
                 self.explained[limit].asks = Ok(asked);
                 if is_shadow {
                     let standing = limiter.peek_cost(&key, cost).await;
-                    self.stand(limit, standing.as_ref().map_or(&[], Decision::quotas));
+                    self.stand(limit, counted(&standing).to_vec());
                 } else {
                     self.asks.push(Asked { limit, which, key, cost });
                 }
@@ -227,9 +230,9 @@ impl<'a> Explaining<'a> {
         self.explained[limit].asks = Err(why);
     }
 
-    fn stand(&mut self, limit: usize, quotas: &[QuotaStatus]) {
+    fn stand(&mut self, limit: usize, quotas: Vec<QuotaStatus>) {
         if let Ok(asked) = &mut self.explained[limit].asks {
-            asked.quotas = quotas.to_vec();
+            asked.quotas = quotas;
         }
     }
 
@@ -246,12 +249,10 @@ impl<'a> Explaining<'a> {
             };
         }
         let decision = self.asks.decide(plan, Some(Mode::Peek)).await;
-        if let Ok(decision) = &decision {
-            let asked: Vec<usize> = self.asks.iter().map(|asked| asked.limit).collect();
-            for (ask, limit) in asked.into_iter().enumerate() {
-                let own = decision.quotas().iter().filter(|status| status.policy_index() == ask);
-                self.stand(limit, &own.copied().collect::<Vec<_>>());
-            }
+        let asked: Vec<usize> = self.asks.iter().map(|asked| asked.limit).collect();
+        for (ask, limit) in asked.into_iter().enumerate() {
+            let own = counted(&decision).iter().filter(|status| status.policy_index() == ask);
+            self.stand(limit, own.copied().collect());
         }
         if let Some(stop) = self.stop.take() {
             return self.refused(stop, request);
@@ -284,6 +285,14 @@ impl<'a> Explaining<'a> {
             limit.asks = Err(why.to_owned());
         }
         Explanation { outcome, limits: self.explained }
+    }
+}
+
+/// Where quotas stand. Without an answer of the store there are no numbers to show.
+fn counted(answer: &Result<Decision, StoreError>) -> &[QuotaStatus] {
+    match answer {
+        Ok(decision) if decision.decided_by() != DecidedBy::Outage => decision.quotas(),
+        _ => &[],
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is decided on a request, and what becomes of it: [`Limits`](set::Limits) without a service.
 
 pub(crate) mod admitted;
+pub(crate) mod asked;
 pub(crate) mod asks;
 pub(crate) mod builder;
 pub(crate) mod check;

@@ -7,7 +7,6 @@ use sluicegate_core::store::{QuotaStatus, judge};
 use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
 
-use crate::admission::meter::Meter;
 use crate::respond::decided::Decided;
 
 /// Where a key stands by a policy, which may have replaced the one that decided on the request.
@@ -25,9 +24,9 @@ impl Now {
     }
 }
 
-/// The decision on a request, with where its keys stand now as far as its meter knows.
-pub(crate) fn restate(decided: &mut Decided, meter: &Meter) {
-    let accounts: SmallVec<[_; 4]> = meter.now().collect();
+/// The decision on a request, with where its keys stand now: by which policy each ask was decided, and what is known since.
+pub(crate) fn restate(decided: &mut Decided, asks: impl Iterator<Item = (Arc<Policy>, Option<Now>)>) {
+    let accounts: SmallVec<[_; 4]> = asks.collect();
     if accounts.iter().all(|(_, now)| now.is_none()) {
         return;
     }

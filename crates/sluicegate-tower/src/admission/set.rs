@@ -7,7 +7,6 @@ use arc_swap::ArcSwapOption;
 use sluicegate_core::store::{Event, Subject, Undecided};
 use sluicegate_core::{ConfigError, RateLimiter};
 
-use crate::admission::builder::LimitsBuilder;
 use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::Together;
 use crate::guard::lookup::Waits;
@@ -96,11 +95,6 @@ impl Limits {
             }
         }
         Self::of(group, Settings::default(), Waits::default())
-    }
-
-    /// Begins several limits, or other settings.
-    pub fn builder(limit: impl IntoGroup) -> LimitsBuilder {
-        LimitsBuilder::new(limit.into_group(), ())
     }
 
     pub(crate) fn of(group: Group, settings: Settings, waits: Waits) -> Self {

@@ -12,7 +12,8 @@ use sluicegate_core::store::{DecidedBy, DecisionFuture, Undecided};
 use sluicegate_core::{Decision, RateLimiter, StoreError};
 
 use crate::admission::admitted::Marked;
-use crate::admission::asks::{Asked, Asks};
+use crate::admission::asked::Asked;
+use crate::admission::asks::Asks;
 use crate::admission::meter::Meter;
 use crate::admission::refused::{Refused, Stop};
 use crate::admission::set::Limits;

@@ -11,7 +11,7 @@ use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
-use crate::limits::source::{Pick, Which};
+use crate::limits::pick::{Pick, Which};
 
 /// How many chosen policies stay open unless [`Limit::open_at_most`](crate::Limit::open_at_most) says another number.
 const OPEN_AT_MOST: usize = 100;

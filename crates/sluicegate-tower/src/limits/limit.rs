@@ -12,8 +12,9 @@ use crate::key::PeerIp;
 use crate::key::missing::{OnMissingKey, WhenMissing};
 use crate::key::{KeyExtractor, RequestView};
 use crate::limits::chosen::{Chosen, OpenPolicies};
+use crate::limits::pick::Which;
 use crate::limits::predicate::Predicate;
-use crate::limits::source::{Source, Which};
+use crate::limits::source::Source;
 use crate::limits::tiers::Tiers;
 
 /// A limiter with the key that it is asked about and the cost of a request.

@@ -27,6 +27,7 @@ pub(crate) mod group;
 mod into_group;
 pub(crate) mod limit;
 mod path_in;
+pub(crate) mod pick;
 pub(crate) mod predicate;
 pub(crate) mod source;
 pub(crate) mod tiers;

@@ -2,15 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 
-use http::StatusCode;
 use sluicegate_core::{ConfigError, RateLimiter, Store};
 
 use crate::key::RequestView;
 use crate::limits::chosen::{Chosen, OpenPolicies};
+use crate::limits::pick::{Pick, Picking, Which};
 use crate::limits::tiers::Tiers;
 
 /// The limiters of a limit, of which a request is asked of one.
@@ -30,27 +29,6 @@ enum Choose {
     AtOnce(Box<dyn Fn(RequestView<'_>) -> Pick + Send + Sync>),
     Later(Box<dyn Fn(RequestView<'_>) -> Picking + Send + Sync>),
 }
-
-/// Which limiter of a limit is asked.
-#[derive(Clone, Debug)]
-pub(crate) enum Which {
-    /// The one in this place of those that are known.
-    Known(usize),
-    Chosen(RateLimiter),
-}
-
-/// What was found for a request.
-pub(crate) enum Pick {
-    Limiter(Which),
-    Unlimited,
-    /// Requests without a tier are refused with this status.
-    Refused(StatusCode),
-    /// A policy was chosen that cannot be opened.
-    Mistake(ConfigError),
-}
-
-/// A pick that is being looked up.
-pub(crate) type Picking = Pin<Box<dyn Future<Output = Pick> + Send>>;
 
 impl Source {
     pub(crate) fn one(limiter: RateLimiter) -> Self {

@@ -8,7 +8,7 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
-use crate::limits::source::{Pick, Which};
+use crate::limits::pick::{Pick, Which};
 
 /// Named sizes of one limit, such as the plans of a service: for each tier a policy, or none.
 ///

@@ -12,7 +12,7 @@ use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::limits::group::{Plan, What};
 use crate::limits::limit::Limit;
-use crate::limits::source::{Pick, Picking, Which};
+use crate::limits::pick::{Pick, Picking, Which};
 use crate::respond::refusal::RefusalReason;
 
 /// How far a request has come.

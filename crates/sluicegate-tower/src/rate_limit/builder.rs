@@ -4,7 +4,7 @@ use std::fmt;
 
 use sluicegate_core::ConfigError;
 
-use crate::limits::{Group, LimitsBuilder, LimitsHandle};
+use crate::limits::{IntoGroup, LimitsBuilder, LimitsHandle};
 use crate::rate_limit::layer::RateLimitLayer;
 use crate::respond::problem::ProblemJson;
 
@@ -15,9 +15,28 @@ pub type RateLimitLayerBuilder<R = ProblemJson> = LimitsBuilder<Responding<R>>;
 /// Limits with what makes the responses to requests that are refused.
 pub struct Responding<R>(R);
 
-impl RateLimitLayerBuilder {
-    pub(super) fn begin(limit: Group) -> Self {
-        Self::new(limit, Responding(ProblemJson::new()))
+impl RateLimitLayer {
+    /// Begins a layer with several limits or with other settings.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::{Limit, RateLimitLayer};
+    /// use sluicegate_tower::key::{HeaderKey, OnMissingKey};
+    /// use sluicegate_tower::respond::HeaderFields;
+    ///
+    /// let store = MemoryStore::new();
+    /// let per_address = Policy::gcra("address", "10/s").on(&store)?;
+    /// let per_api_key = Policy::sliding_counter("api-key", "1000/h").on(&store)?;
+    ///
+    /// // Both are spent from, or neither is.
+    /// let layer = RateLimitLayer::builder(per_address)
+    ///     .and(Limit::new(per_api_key).key(HeaderKey::new("x-api-key")?).on_missing_key(OnMissingKey::Skip))
+    ///     .headers(HeaderFields::Ietf)
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn builder(limit: impl IntoGroup) -> RateLimitLayerBuilder {
+        LimitsBuilder::new(limit.into_group(), Responding(ProblemJson::new()))
     }
 }
 

@@ -9,7 +9,6 @@ use tower_layer::Layer;
 
 use crate::guard::Guarded;
 use crate::limits::{IntoGroup, Limit, Limits, LimitsHandle, ShadowCount};
-use crate::rate_limit::builder::RateLimitLayerBuilder;
 use crate::respond::problem::ProblemJson;
 
 /// Puts limits in front of a service: see the [crate's example](crate).
@@ -47,29 +46,6 @@ impl RateLimitLayer {
     /// A layer with one limit. A [`RateLimiter`] alone counts peer addresses.
     pub fn new(limit: impl IntoGroup) -> Self {
         Limits::new(limit).into()
-    }
-
-    /// Begins a layer with several limits or with other settings.
-    ///
-    /// ```
-    /// use sluicegate_core::{MemoryStore, Policy};
-    /// use sluicegate_tower::{Limit, RateLimitLayer};
-    /// use sluicegate_tower::key::{HeaderKey, OnMissingKey};
-    /// use sluicegate_tower::respond::HeaderFields;
-    ///
-    /// let store = MemoryStore::new();
-    /// let per_address = Policy::gcra("address", "10/s").on(&store)?;
-    /// let per_api_key = Policy::sliding_counter("api-key", "1000/h").on(&store)?;
-    ///
-    /// // Both are spent from, or neither is.
-    /// let layer = RateLimitLayer::builder(per_address)
-    ///     .and(Limit::new(per_api_key).key(HeaderKey::new("x-api-key")?).on_missing_key(OnMissingKey::Skip))
-    ///     .headers(HeaderFields::Ietf)
-    ///     .build()?;
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    pub fn builder(limit: impl IntoGroup) -> RateLimitLayerBuilder {
-        RateLimitLayerBuilder::begin(limit.into_group())
     }
 }
 

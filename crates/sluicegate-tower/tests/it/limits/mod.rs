@@ -1,7 +1,12 @@
-//! Which limits a request has: costs, tiers, exemptions, missing keys.
+//! Which limits a request has: costs, tiers, choices, exemptions, missing keys; deciding, explaining, swapping.
 
+mod chosen;
 mod costs;
+mod decide;
 mod exempt;
 mod exempt_async;
+mod explain;
+mod groups;
 mod missing_keys;
+mod swap;
 mod tiers;

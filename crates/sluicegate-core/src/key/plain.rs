@@ -1,0 +1,80 @@
+//! A key as people read it.
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::{Key, Tag};
+
+impl Key {
+    /// The parts as text, separated by blanks: `192.0.2.7 "/login"`. Only for keys that may be shown, for they may be secrets.
+    ///
+    /// ```
+    /// use sluicegate_core::Key;
+    ///
+    /// assert_eq!(Key::from(("user\n7", 12_u64)).plain(), r#""user\n7" 12"#);
+    /// ```
+    pub fn plain(&self) -> String {
+        let (mut plain, mut rest) = (String::new(), self.as_bytes());
+        while !rest.is_empty() {
+            let separator = if plain.is_empty() { "" } else { " " };
+            let part = part(rest).filter(|(_, length)| *length <= rest.len());
+            // Parts of a kind that has no text yet.
+            let (text, length) = part.unwrap_or_else(|| (format!("{rest:02x?}"), rest.len()));
+            // Writing to a string does not fail.
+            _ = write!(plain, "{separator}{text}");
+            rest = &rest[length..];
+        }
+        plain
+    }
+}
+
+/// The first part, and how many bytes it takes.
+fn part(encoded: &[u8]) -> Option<(String, usize)> {
+    let (&tag, rest) = encoded.split_first()?;
+    Some(match tag {
+        tag if tag == Tag::Bytes as u8 => {
+            let (length, begin) = length(rest)?;
+            let text = rest.get(begin..begin.checked_add(length)?)?;
+            (format!("{:?}", String::from_utf8_lossy(text)), 1 + begin + length)
+        }
+        tag if tag == Tag::Number as u8 => (u64::from_le_bytes(*rest.first_chunk()?).to_string(), 9),
+        tag if tag == Tag::Large as u8 => (u128::from_le_bytes(*rest.first_chunk()?).to_string(), 17),
+        tag if tag == Tag::Negative as u8 => (i128::from_le_bytes(*rest.first_chunk()?).to_string(), 17),
+        tag if tag == Tag::Ipv4 as u8 => (Ipv4Addr::from(*rest.first_chunk::<4>()?).to_string(), 5),
+        tag if tag == Tag::Ipv6 as u8 => (Ipv6Addr::from(*rest.first_chunk::<16>()?).to_string(), 17),
+        tag if tag == Tag::Shared as u8 => ("shared".to_owned(), 1),
+        _ => return None,
+    })
+}
+
+/// A length as it is written before text, and how many bytes that takes.
+fn length(encoded: &[u8]) -> Option<(usize, usize)> {
+    let bytes = encoded.iter().position(|byte| byte & 0x80 == 0)? + 1;
+    let mut digits = encoded[..bytes].iter().rev();
+    let length =
+        digits.try_fold(0_usize, |sum, byte| sum.checked_mul(0x80)?.checked_add(usize::from(byte & 0x7f)));
+    Some((length?, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_part_is_readable() {
+        let address: IpAddr = "192.0.2.7".parse().expect("an address");
+        let prefix: IpAddr = "2001:db8::".parse().expect("an address");
+        let long = "x".repeat(300);
+        let key = Key::from(address)
+            .and(prefix)
+            .and(7_u64)
+            .and(-7)
+            .and(u128::MAX)
+            .and(&*long)
+            .and("")
+            .and(Key::shared());
+        assert_eq!(key.plain(), format!("192.0.2.7 2001:db8:: 7 -7 {} {long:?} \"\" shared", u128::MAX));
+    }
+}

@@ -1,0 +1,28 @@
+//! What was found for a request: one of a limit's limiters, or why there is none.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use http::StatusCode;
+use sluicegate_core::{ConfigError, RateLimiter};
+
+/// Which limiter of a limit is asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Which {
+    /// The one in this place of those that are known.
+    Known(usize),
+    Chosen(RateLimiter),
+}
+
+/// What was found for a request.
+pub(crate) enum Pick {
+    Limiter(Which),
+    Unlimited,
+    /// Requests without a tier are refused with this status.
+    Refused(StatusCode),
+    /// A policy was chosen that cannot be opened.
+    Mistake(ConfigError),
+}
+
+/// A pick that is being looked up.
+pub(crate) type Picking = Pin<Box<dyn Future<Output = Pick> + Send>>;

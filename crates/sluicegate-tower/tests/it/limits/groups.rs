@@ -1,0 +1,182 @@
+//! Which of several limits apply: all, or only the first that matches.
+
+use http::{Method, Request, StatusCode};
+use proptest::prelude::*;
+use sluicegate_core::{Key, MemoryStore, Policy};
+use sluicegate_tower::limits::{Choose, Group, Limits, Tiers, method_in, path_in};
+use sluicegate_tower::{Limit, RateLimitLayer};
+use tower::Layer;
+
+use crate::support::{Handler, by_header, described, from, on, send, store};
+
+fn limit(store: &MemoryStore, name: &str) -> Limit {
+    by_header(on(store, Policy::gcra(name, "100/min")))
+}
+
+/// The policies that a request was asked of.
+async fn asked(limits: &Limits, request: &Request<()>) -> Vec<String> {
+    let admitted = limits.decide(request).await.unwrap();
+    let policies = admitted.decided().map(|decided| decided.policies.to_vec()).unwrap_or_default();
+    policies.iter().map(|policy| policy.name().to_owned()).collect()
+}
+
+fn to(method: Method, path: &str) -> Request<()> {
+    Request::builder().method(method).uri(path).header("x-key", "ada").body(()).unwrap()
+}
+
+#[tokio::test]
+async fn of_a_group_only_the_first_that_matches_applies_besides_all_others() {
+    let (store, _) = store();
+    let login = limit(&store, "login").only_if(path_in(["/login"]).unwrap());
+    let writes = limit(&store, "writes").only_if(method_in([Method::POST]));
+    let group = Group::new(Choose::First).and(login).and(writes).and(limit(&store, "rest"));
+    let limits =
+        Limits::builder(limit(&store, "flood")).and(group).and(limit(&store, "last")).build().unwrap();
+    assert_eq!(asked(&limits, &to(Method::POST, "/login")).await, ["flood", "login", "last"]);
+    assert_eq!(asked(&limits, &to(Method::POST, "/upload")).await, ["flood", "writes", "last"]);
+    assert_eq!(asked(&limits, &to(Method::GET, "/")).await, ["flood", "rest", "last"]);
+}
+
+#[tokio::test]
+async fn a_member_may_be_several_limits_under_one_condition() {
+    let (store, _) = store();
+    let upload = Group::new(Choose::All)
+        .only_if(path_in(["/upload"]).unwrap())
+        .and(limit(&store, "size"))
+        .and(limit(&store, "count").only_if(method_in([Method::POST])));
+    let group = Group::new(Choose::First).and(upload).and(limit(&store, "rest"));
+    let limits = Limits::builder(group).build().unwrap();
+    assert_eq!(asked(&limits, &to(Method::POST, "/upload")).await, ["size", "count"]);
+    assert_eq!(asked(&limits, &to(Method::GET, "/upload")).await, ["size"], "the group has matched");
+    assert_eq!(asked(&limits, &to(Method::GET, "/")).await, ["rest"]);
+}
+
+#[tokio::test]
+async fn a_limit_that_matches_and_asks_nothing_is_still_the_first() {
+    let (store, _) = store();
+    let plans =
+        Tiers::builder(&store).tier(Policy::gcra("free", "5/min")).unlimited("pro").default_tier("pro");
+    let plan = Limit::tiered(plans.build().unwrap(), |_| None).key(Key::from("all"));
+    let free_of_cost = limit(&store, "free-of-cost").cost_fn(|_| 0);
+    for first in [plan, free_of_cost] {
+        let group = Group::new(Choose::First).and(first).and(limit(&store, "rest"));
+        assert_eq!(asked(&Limits::new(group), &from("ada")).await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn one_policy_may_stand_in_two_members_of_which_one_applies() {
+    let (store, _) = store();
+    let api = on(&store, Policy::gcra("api", "10/min"));
+    let reports = by_header(api.clone()).cost(5).unwrap().only_if(path_in(["/report"]).unwrap());
+    let group = Group::new(Choose::First).and(reports).and(by_header(api));
+    let service = RateLimitLayer::builder(group).build().unwrap().layer(Handler::default());
+    let report = send(&service, to(Method::GET, "/report")).await;
+    assert_eq!(described(&report, "ratelimit").unwrap()[0].1["r"], 5);
+    assert_eq!(described(&send(&service, from("ada")).await, "ratelimit").unwrap()[0].1["r"], 4);
+}
+
+#[tokio::test]
+async fn limits_that_do_not_go_together_are_refused_where_they_meet_and_only_there() {
+    let (store, _) = store();
+    let api = on(&store, Policy::gcra("api", "10/min"));
+    let twice = by_header(api.clone()).only_if(path_in(["/twice"]).unwrap());
+    let many = |name: &str| {
+        let policy = (1..12_u64)
+            .fold(Policy::gcra(name, "100/s"), |policy, minutes| policy.and(format!("1000/{minutes}min")));
+        by_header(on(&store, policy)).only_if(path_in(["/many"]).unwrap())
+    };
+    let limits = RateLimitLayer::builder(by_header(api)).and(twice).and(many("first")).and(many("second"));
+    let service = limits.build().unwrap().layer(Handler::default());
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+    for path in ["/twice", "/many"] {
+        let refused = send(&service, to(Method::GET, path)).await;
+        assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR, "{path}");
+    }
+    let left = send(&service, from("ada")).await;
+    assert_eq!(
+        described(&left, "ratelimit").unwrap()[0].1["r"],
+        8,
+        "a request that is refused so spends nothing"
+    );
+}
+
+/// A tree of limits, by what the model needs to know of them.
+#[derive(Clone, Debug)]
+enum Tree {
+    /// Whether its condition holds.
+    Leaf(bool),
+    Group(Choose, bool, Vec<Self>),
+}
+
+fn tree() -> impl Strategy<Value = Tree> {
+    any::<bool>().prop_map(Tree::Leaf).prop_recursive(4, 40, 4, |inner| {
+        let choose = prop_oneof![Just(Choose::All), Just(Choose::First)];
+        (choose, any::<bool>(), prop::collection::vec(inner, 0..4))
+            .prop_map(|(choose, holds, members)| Tree::Group(choose, holds, members))
+    })
+}
+
+impl Tree {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Leaf(_) => false,
+            Self::Group(_, _, members) => members.iter().all(Self::is_empty),
+        }
+    }
+
+    /// The group, whose leaves are limits with numbers as names.
+    fn build(&self, store: &MemoryStore, names: &mut usize) -> Group {
+        match self {
+            Self::Leaf(holds) => {
+                let (name, holds) = (format!("p{names}"), *holds);
+                *names += 1;
+                limit(store, &name).only_if(move |_| holds).into()
+            }
+            Self::Group(choose, holds, members) => {
+                let holds = *holds;
+                let group = Group::new(*choose).only_if(move |_| holds);
+                members.iter().fold(group, |group, member| group.and(member.build(store, names)))
+            }
+        }
+    }
+
+    /// Whether it matches; the leaves that apply go into `asked`.
+    fn walk(&self, names: &mut usize, is_reached: bool, asked: &mut Vec<String>) -> bool {
+        match self {
+            Self::Leaf(holds) => {
+                if is_reached && *holds {
+                    asked.push(format!("p{names}"));
+                }
+                *names += 1;
+                *holds
+            }
+            Self::Group(choose, holds, members) => {
+                let (mut is_over, mut matches) = (false, false);
+                for member in members {
+                    let is_reached = is_reached && *holds && !is_over && !member.is_empty();
+                    let matched = member.walk(names, is_reached, asked) && !member.is_empty();
+                    matches |= matched || *choose == Choose::All;
+                    is_over |= matched && *choose == Choose::First;
+                }
+                *holds && matches
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn groups_in_groups_choose_as_a_slow_model_does(tree in tree()) {
+        let store = MemoryStore::builder().capacity(10).build().unwrap();
+        let limits = Limits::new(tree.build(&store, &mut 0));
+        let mut expected = Vec::new();
+        tree.walk(&mut 0, true, &mut expected);
+        expected.truncate(17);
+        prop_assume!(expected.len() <= 16);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        prop_assert_eq!(runtime.block_on(asked(&limits, &from("ada"))), expected);
+    }
+}
