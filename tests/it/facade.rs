@@ -9,7 +9,7 @@ const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 const NAMES: [(&str, usize); 19] = [
     ("(root)", 24),
     ("algorithm", 17),
-    ("attribute", 3),
+    ("attribute", 2),
     ("call", 3),
     ("clock", 3),
     ("error", 4),

@@ -49,7 +49,12 @@ async fn a_name_in_use_for_another_policy_is_named_until_it_is_free() {
     let other = Policy::gcra("login", "9/min").on(&store).unwrap();
     let app = Router::new().route("/", get(login)).with_rate_limits(&store);
     let text = problem(&app, "/").await;
-    for part in ["it::mistakes::login", "policy \"login\": the name is taken", "login: 9/min (gcra)", "login: 2/min (gcra)"] {
+    for part in [
+        "it::mistakes::login",
+        "policy \"login\": the name is taken",
+        "login: 9/min (gcra)",
+        "login: 2/min (gcra)",
+    ] {
         assert!(text.contains(part), "{text}");
     }
     drop(other);
