@@ -167,7 +167,7 @@ impl<'a> Refusal<'a> {
 
     /// The response, with the fields that every refusal has but those of a decision. It `tells` layers around whether they
     /// give back what they spent.
-    pub(crate) fn answer<B>(&self, respond: &impl Respond<B>, tells: bool) -> Response<B> {
+    pub(crate) fn answer<B>(&self, respond: &(impl Respond<B> + ?Sized), tells: bool) -> Response<B> {
         let mut response = respond.respond(self);
         forbid_caching(response.headers_mut());
         if let Some(seconds) = self.wait.filter(|_| self.shown.is_none()) {
