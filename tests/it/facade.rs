@@ -24,7 +24,7 @@ const NAMES: [(&str, usize); 19] = [
     ("rate_limit", 7),
     ("redis", 3),
     ("resilient", 6),
-    ("respond", 10),
+    ("respond", 9),
     ("store", 22),
 ];
 
