@@ -84,22 +84,20 @@
 //! | `deadpool` | stores on a pool of deadpool-redis that the application has already |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod apart;
+mod ask;
 mod call;
-mod cell;
+mod connection;
+mod cross_slot;
+mod encode;
 mod failure;
-mod link;
+mod key;
 #[cfg(feature = "deadpool")]
 mod pool;
-mod reply;
+mod prepared;
 mod script;
 mod server;
 mod store;
-mod supervisor;
-mod text;
 mod tls;
-mod together;
-mod turned;
 
 #[cfg(feature = "deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]

@@ -7,7 +7,7 @@ use deadpool_redis::{PoolError, cluster, sentinel};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisError, RedisFuture, Value};
 
-use crate::link::Connection;
+use crate::server::Connection;
 
 /// A pool of deadpool-redis: of one server, a Sentinel group or a Cluster.
 ///

@@ -19,8 +19,13 @@ use redis::{
 };
 
 use self::sentinel::sentinel;
-use crate::link::Connection;
 use crate::tls::Tls;
+
+/// A live connection; clones share it.
+pub(crate) trait Connection: Send + Sync + 'static {
+    /// Sends a command and waits for its reply.
+    fn send(&self, command: Cmd) -> RedisFuture<'static, Value>;
+}
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn Connection>, RedisError>> + Send>>;
 

@@ -14,13 +14,12 @@ use sluicegate_core::store::{Limiters, Registry};
 use tokio::runtime::Handle;
 
 use super::{Inner, RedisStore};
-use crate::call::Caller;
-use crate::cell::Tags;
-use crate::link::Link;
+use crate::call::{Batches, Caller};
+use crate::connection::Supervised;
+use crate::key::Tags;
 use crate::script;
 use crate::server::Target;
 use crate::tls::Tls;
-use crate::together::Together;
 
 /// Collects the settings of a [`RedisStore`].
 #[must_use = "a builder does nothing until it connects"]
@@ -144,9 +143,9 @@ impl RedisStoreBuilder {
         };
         let is_cluster = target.is_cluster();
         let tags = Tags::new(&secret);
-        let link = Link::start(target, script::probe(&prefix)?);
-        let together = (!is_cluster).then(|| Together::start(Arc::clone(link.state())));
-        let caller = Arc::new(Caller { link, together, clock, deadline, runtime });
+        let connection = Supervised::start(target, script::probe(&prefix)?);
+        let batches = (!is_cluster).then(|| Batches::start(Arc::clone(connection.state())));
+        let caller = Arc::new(Caller { connection, batches, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {
             caller,
             is_cluster,

@@ -13,10 +13,12 @@ use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy, Regi
 use sluicegate_core::{ConfigError, Policy, Store, StoreError};
 
 pub use self::builder::RedisStoreBuilder;
-use crate::apart;
+use crate::ask::KeyAsk;
 use crate::call::Caller;
-use crate::cell::{self, Bucket, Cell, Tags};
-use crate::link;
+use crate::connection::part_of;
+use crate::cross_slot;
+use crate::key::{self, Tags};
+use crate::prepared::Prepared;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
@@ -29,7 +31,7 @@ struct Inner {
     is_cluster: bool,
     tags: Tags,
     prefix: String,
-    open: Registry<Arc<Bucket>>,
+    open: Registry<Arc<Prepared>>,
     limiters: Limiters,
 }
 
@@ -63,7 +65,7 @@ impl RedisStore {
     /// # Cancel safety
     /// Dropping the future changes nothing: the store goes on connecting in the background.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
-        let up = tokio::time::timeout(within, self.0.caller.link.up()).await;
+        let up = tokio::time::timeout(within, self.0.caller.connection.state().up()).await;
         up.map_err(|_| {
             StoreError::with_source(StoreErrorKind::Unavailable, "there is no connection to Redis")
         })
@@ -71,12 +73,12 @@ impl RedisStore {
 
     /// The key in Redis under which this store keeps what a policy remembers of a key: to look at it, or to delete it by hand.
     pub fn key_name(&self, policy: &str, key: impl AsKey) -> String {
-        key.with_key(|key| cell::name(&self.0.prefix, policy, &self.0.tags.tag(key)))
+        key.with_key(|key| key::name(&self.0.prefix, policy, &self.0.tags.tag(key)))
     }
 
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        self.0.caller.link.is_up()
+        self.0.caller.connection.state().is_up()
     }
 }
 
@@ -84,7 +86,7 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("prefix", &self.0.prefix)
-            .field("link", &self.0.caller.link)
+            .field("connection", &self.0.caller.connection)
             .finish_non_exhaustive()
     }
 }
@@ -100,40 +102,36 @@ impl Store for Inner {
         replaces: Option<(&PreparedPolicy, Inherit)>,
     ) -> Result<PreparedPolicy, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
-        let old = replaced.map(PreparedPolicy::replaced::<Arc<Bucket>>).transpose()?;
+        let old = replaced.map(PreparedPolicy::replaced::<Arc<Prepared>>).transpose()?;
         let since_us = match inherit {
             // A version says it for the whole fleet: what a lower one has spent is forgotten once.
             Some(Inherit::Reset) if policy.version().is_none() => self.caller.about_now_us() + 1,
             _ => old.map_or(0, |old| old.since_us),
         };
         self.open.open(policy, replaced, |policy| {
-            Bucket::new(&self.prefix, policy, inherit.unwrap_or_default(), since_us).map(Arc::new)
+            Prepared::new(&self.prefix, policy, inherit.unwrap_or_default(), since_us).map(Arc::new)
         })
     }
 
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        let cells = match Cell::each(asks, &self.tags) {
-            Ok(cells) => cells,
+        let asks = match KeyAsk::each(asks, &self.tags) {
+            Ok(asks) => asks,
             Err(error) => return DecisionFuture::ready(Err(error)),
         };
-        if self.is_cluster && !cells.iter().all(|cell| cell.lives_with(&cells[0])) {
-            let task = self.caller.runtime.spawn(apart::decide(Arc::clone(&self.caller), cells));
+        if self.is_cluster && !asks.iter().all(|ask| ask.lives_with(&asks[0])) {
+            let task = self.caller.runtime.spawn(cross_slot::decide(Arc::clone(&self.caller), asks));
             return DecisionFuture::pending(async {
                 task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
             });
         }
-        let mut begun = self.caller.begun(self.caller.call(cells, self.caller.deadline()));
-        match begun.early() {
-            Some(answer) => DecisionFuture::ready(answer),
-            None => DecisionFuture::pending(begun),
-        }
+        self.caller.begin(asks)
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         if !self.is_cluster {
             return 1;
         }
-        let bits = asks.iter().map(|ask| 1 << link::part_of(cell::slot(&self.tags.tag(ask.key()))));
+        let bits = asks.iter().map(|ask| 1 << part_of(key::slot(&self.tags.tag(ask.key()))));
         bits.fold(0, |all, bit: u64| all | bit)
     }
 }

@@ -8,9 +8,8 @@ use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Live, State};
+use super::state::{Live, State};
 use crate::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
-use crate::script::Call;
 
 /// Timeouts in a row after which a connection is taken for dead, although the kernel still believes in it.
 const TIMEOUTS_IN_A_ROW: u32 = 3;
@@ -18,13 +17,20 @@ const TIMEOUTS_IN_A_ROW: u32 = 3;
 /// How long a request waits for a slot that is on its way from one node of a cluster to another.
 const SLOT_PAUSE: Duration = Duration::from_millis(4);
 
+/// How a command names its script: by digest, or, if the server does not know that, by its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptName {
+    Digest,
+    Text,
+}
+
 impl State {
     /// Sends the command that calls a script, by digest, or by its text if the server does not know that; `part` is the
     /// part of the slots that it is for.
     pub(crate) async fn send(
         &self,
         part: usize,
-        command: impl Fn(Call) -> Cmd,
+        command: impl Fn(ScriptName) -> Cmd,
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         // Nothing was sent yet, so there is nothing that could be sent twice.
@@ -38,10 +44,12 @@ impl State {
         };
         let call = async {
             let mut again = true;
-            let mut call = Call::Digest;
+            let mut name = ScriptName::Digest;
             loop {
-                match live.connection.send(command(call)).await {
-                    Err(error) if is_no_script(&error) && call == Call::Digest => call = Call::Text,
+                match live.connection.send(command(name)).await {
+                    Err(error) if is_no_script(&error) && name == ScriptName::Digest => {
+                        name = ScriptName::Text;
+                    }
                     // A slot is on its way, and the client's own retry met that, too.
                     Err(error) if again && is_on_the_way(&error) => {
                         again = false;

@@ -2,8 +2,8 @@
 
 use redis::{Cmd, Value};
 
-use super::Connection;
 use crate::failure;
+use crate::server::Connection;
 
 /// Commands, one after the other, and for each the judge of its reply. They are the scripts' texts, so that the server knows these
 /// from then on, and the first requests need not send them.

@@ -8,41 +8,25 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::{Decision, StoreError};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
-use crate::call::Answer;
-use crate::cell::Cell;
-use crate::link::State;
-use crate::reply::Reply;
-use crate::script;
+use super::request::{Answer, Request, call};
+use crate::connection::State;
 
-/// The most buckets in one call: some fifty microseconds in which Redis does nothing else.
+/// The most quotas in one call: some fifty microseconds in which Redis does nothing else.
 const MOST: usize = 16;
 
-/// One request, and what it needs to be sent.
-pub(crate) struct Request {
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) time: Option<u64>,
-    pub(crate) deadline: Instant,
-}
-
-impl Request {
-    fn buckets(&self) -> usize {
-        self.cells.iter().map(|cell| cell.bucket.rules.len()).sum()
-    }
-}
-
-/// Where requests meet.
-pub(crate) struct Together {
+/// Where requests meet that come at the same time.
+pub(crate) struct Batches {
     shared: Arc<Shared>,
     queue: mpsc::UnboundedSender<Waiting>,
 }
 
 struct Shared {
-    link: Arc<State>,
+    connection: Arc<State>,
     /// Calls that have not been answered yet.
     under_way: AtomicUsize,
 }
@@ -52,23 +36,23 @@ struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
-impl Together {
+impl Batches {
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(crate) fn start(link: Arc<State>) -> Self {
-        let shared = Arc::new(Shared { link, under_way: AtomicUsize::new(0) });
+    pub(crate) fn start(connection: Arc<State>) -> Self {
+        let shared = Arc::new(Shared { connection, under_way: AtomicUsize::new(0) });
         let (queue, waiting) = mpsc::unbounded_channel();
         tokio::spawn(gather(Arc::clone(&shared), waiting));
         Self { shared, queue }
     }
 
     /// Decides a request, alone or with others.
-    pub(crate) fn decide(&self, request: Request) -> impl Future<Output = Answer> + Send + 'static {
+    pub(super) fn decide(&self, request: Request) -> impl Future<Output = Answer> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         let queue = self.queue.clone();
         async move {
             // Relaxed: a guess that is wrong costs a call of its own, or none.
-            if shared.under_way.load(Ordering::Relaxed) == 0 || !shared.link.is_up_or_mending() {
+            if shared.under_way.load(Ordering::Relaxed) == 0 || !shared.connection.is_up_or_mending() {
                 return shared.alone(request).await;
             }
             let deadline = request.deadline;
@@ -102,19 +86,16 @@ impl Drop for UnderWay<'_> {
 impl Shared {
     async fn alone(&self, request: Request) -> Answer {
         let _under_way = UnderWay::begin(&self.under_way);
-        decide(&self.link, 0, request).await.map(|(decision, _)| decision)
+        call(&self.connection, 0, &[&request]).await?.decision(&request.asks)
     }
 
-    async fn together(&self, waiting: Vec<Waiting>) {
+    async fn batch(&self, waiting: Vec<Waiting>) {
         let _under_way = UnderWay::begin(&self.under_way);
-        let Some(last) = waiting.last() else { return };
-        let (time, deadline) = (last.request.time, last.request.deadline);
-        let requests = || waiting.iter().map(|waiting| &*waiting.request.cells);
-        let reply = self.link.send(0, |call| script::command(call, requests(), time), deadline).await;
-        let mut reply = reply.and_then(|reply| Reply::read(&reply).ok_or_else(script::not_ours));
+        let requests: Vec<&Request> = waiting.iter().map(|waiting| &waiting.request).collect();
+        let mut reply = call(&self.connection, 0, &requests).await;
         for Waiting { request, answer } in waiting {
             let decided = match &mut reply {
-                Ok(reply) => reply.decision(&request.cells).ok_or_else(script::not_ours),
+                Ok(reply) => reply.decision(&request.asks),
                 Err(error) => Err(again(error)),
             };
             // Who does not wait any longer has given the request up.
@@ -139,10 +120,10 @@ async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>
         // Nobody waits any longer for what is closed, and nothing of it was sent.
         come.extend(taken.drain(..).filter(|waiting| !waiting.answer.is_closed()));
         while let Some(first) = come.pop_front() {
-            let (mut count, time) = (first.request.buckets(), first.request.time);
+            let (mut count, time) = (first.request.quotas(), first.request.time);
             let mut waiting = vec![first];
             while let Some(next) = come.front() {
-                count += next.request.buckets();
+                count += next.request.quotas();
                 // An injected clock shows one time to all of a call.
                 if count > MOST || next.request.time != time {
                     break;
@@ -150,23 +131,9 @@ async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>
                 waiting.extend(come.pop_front());
             }
             let shared = Arc::clone(&shared);
-            tokio::spawn(async move { shared.together(waiting).await });
+            tokio::spawn(async move { shared.batch(waiting).await });
         }
     }
-}
-
-/// One call for one request; with whether it is refused only because of units that others may give back in a moment.
-pub(crate) async fn decide(
-    link: &State,
-    part: usize,
-    request: Request,
-) -> Result<(Decision, bool), StoreError> {
-    let Request { cells, time, deadline } = &request;
-    let one = || std::iter::once(&**cells);
-    let reply = link.send(part, |call| script::command(call, one(), *time), *deadline).await?;
-    let mut reply = Reply::read(&reply).ok_or_else(script::not_ours)?;
-    let decision = reply.decision(cells).ok_or_else(script::not_ours)?;
-    Ok((decision, reply.is_busy))
 }
 
 /// The same error for another request.

@@ -1,4 +1,6 @@
-//! What stands in a value, and in an order to the script: the text of a policy's rules, and states as three numbers.
+//! What stands in a value, and in an order to the script: a policy's rules as bytes, and states as three numbers.
+
+use std::time::Duration;
 
 use sluicegate_core::algorithm::{Rule, State};
 use sluicegate_core::error::ConfigErrorKind;
@@ -21,7 +23,7 @@ const CLOSED_COUNT: u64 = 1 << 32;
 
 /// All that decides: the version, and per quota its kind, its id, and the numbers of its rule. Instances with the same text
 /// share their states; others keep their own, and charge each other.
-pub(crate) fn of(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
+pub(crate) fn rules(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
     let mut text = Vec::with_capacity(9 + 53 * policy.quotas().len());
     push(&mut text, policy.version().unwrap_or(0));
     text.push(u8::try_from(policy.quotas().len()).unwrap_or(u8::MAX));
@@ -44,6 +46,11 @@ pub(crate) fn of(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
 pub(crate) fn push(bytes: &mut Vec<u8>, number: u64) {
     #[expect(clippy::cast_precision_loss, reason = "what is above 2^53 only has to stay above")]
     bytes.extend_from_slice(&(number as f64).to_le_bytes());
+}
+
+/// Whole microseconds.
+pub(crate) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What stands for a quota's id; 0 if it has none.
@@ -161,7 +168,7 @@ mod tests {
     #[test]
     fn a_log_that_is_too_long_for_redis_is_refused_with_what_to_use() {
         let policy = Policy::sliding_log("long", "2001/d").build().unwrap();
-        let message = of(&policy).unwrap_err().to_string();
+        let message = rules(&policy).unwrap_err().to_string();
         assert!(
             message.contains("at most 2000, not 2001") && message.contains("use a sliding counter"),
             "{message}"

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::probe::Probe;
+use super::state::State;
 use crate::failure;
-use crate::link::{Connection, Probe, State};
-use crate::server::{Closed, Target};
+use crate::server::{Closed, Connection, Target};
 
 /// A cluster is not asked for its nodes more often than this.
 const CLUSTER_KEPT_FOR: Duration = Duration::from_secs(1);

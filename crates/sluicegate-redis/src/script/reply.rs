@@ -1,13 +1,14 @@
 //! What comes out of the script, as decisions.
 
 use redis::Value;
-use sluicegate_core::Decision;
 use sluicegate_core::algorithm::{NEVER, Rule, Slot, State};
+use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Balance, Judged, Mode, QuotaStatus, Trace, judge};
+use sluicegate_core::{Decision, StoreError};
 use smallvec::SmallVec;
 
-use crate::cell::Cell;
-use crate::text::unpacked;
+use crate::ask::KeyAsk;
+use crate::encode::unpacked;
 
 /// What the script replied: the time, and then what it says of one request after the other.
 pub(crate) struct Reply {
@@ -25,7 +26,13 @@ struct Told {
 }
 
 impl Reply {
-    pub(crate) fn read(reply: &Value) -> Option<Self> {
+    /// # Errors
+    /// When it is not a reply of the script.
+    pub(crate) fn read(reply: &Value) -> Result<Self, StoreError> {
+        Self::parsed(reply).ok_or_else(not_ours)
+    }
+
+    fn parsed(reply: &Value) -> Option<Self> {
         let Value::BulkString(bytes) = reply else { return None };
         let (doubles, rest) = bytes.as_chunks::<8>();
         if !rest.is_empty() {
@@ -37,33 +44,40 @@ impl Reply {
         Some(reply)
     }
 
-    /// The decision of the next request, if it is one for these cells.
-    pub(crate) fn decision(&mut self, cells: &[Cell]) -> Option<Decision> {
+    /// The decision of the next request, which asked this.
+    ///
+    /// # Errors
+    /// When it is not one for these asks.
+    pub(crate) fn decision(&mut self, asks: &[KeyAsk]) -> Result<Decision, StoreError> {
+        self.next_decision(asks).ok_or_else(not_ours)
+    }
+
+    fn next_decision(&mut self, asks: &[KeyAsk]) -> Option<Decision> {
         let mut told = Told::default();
         let (granted, delay_us) = match self.next()? {
-            0 => (self.short(cells, &mut told)?, 0),
-            _ => self.long(cells, &mut told)?,
+            0 => (self.short(asks, &mut told)?, 0),
+            _ => self.long(asks, &mut told)?,
         };
         let decision = judge(self.now_us, delay_us, told.quotas);
-        let keeps = |cell: &Cell| cell.bucket.gives_back || cell.apart.is_some();
-        let is_kept = granted && (delay_us > 0 || cells.iter().any(keeps));
+        let keeps = |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some();
+        let is_kept = granted && (delay_us > 0 || asks.iter().any(keeps));
         Some(if is_kept { decision.with_traces(told.traces) } else { decision })
     }
 
     /// The buckets as they were found: the rules say what that comes to.
-    fn short(&mut self, cells: &[Cell], told: &mut Told) -> Option<bool> {
+    fn short(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<bool> {
         let mut found = SmallVec::<[Found; 4]>::new();
-        for cell in cells {
-            for (rule, cost) in cell.bucket.rules.iter().zip(&cell.costs) {
-                found.push(self.found(cell.mode, rule, *cost)?);
+        for ask in asks {
+            for (rule, cost) in ask.prepared.rules.iter().zip(&ask.costs) {
+                found.push(self.found(ask.mode, rule, *cost)?);
             }
         }
         let granted = found.iter().all(|found| found.opens_us <= self.now_us);
         let mut found = found.iter();
-        for cell in cells {
-            for ((quota, rule), cost) in (0_u8..).zip(&cell.bucket.rules).zip(&cell.costs) {
-                let (found, mode) = (found.next()?, if granted { cell.mode } else { Mode::Peek });
-                let (status, trace) = found.after((cell.at, quota), rule, mode, *cost, self.now_us);
+        for ask in asks {
+            for ((quota, rule), cost) in (0_u8..).zip(&ask.prepared.rules).zip(&ask.costs) {
+                let (found, mode) = (found.next()?, if granted { ask.mode } else { Mode::Peek });
+                let (status, trace) = found.after((ask.at, quota), rule, mode, *cost, self.now_us);
                 told.quotas.push(status);
                 told.traces.push(trace);
             }
@@ -88,9 +102,9 @@ impl Reply {
     }
 
     /// The script has said all.
-    fn long(&mut self, cells: &[Cell], told: &mut Told) -> Option<(bool, u64)> {
+    fn long(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<(bool, u64)> {
         let (delay_us, mut granted) = (self.next()?, true);
-        for cell in cells {
+        for ask in asks {
             // An instance with a newer version decides by its rules, of which there may be more or less.
             let quotas = u8::try_from(self.next()?).ok()?;
             for quota in 0..quotas {
@@ -98,7 +112,7 @@ impl Reply {
                     self.numbers()?;
                 let [birth, given, found] = self.numbers()?;
                 let (before, after) = (self.numbers()?, self.numbers()?);
-                let status = QuotaStatus::at_rest((cell.at, quota), capacity)
+                let status = QuotaStatus::at_rest((ask.at, quota), capacity)
                     .with_remaining(remaining)
                     .with_reset_after_us(resets_us);
                 let status = match (passed, never) {
@@ -107,7 +121,8 @@ impl Reply {
                     _ => status.refused_for_us(available_us),
                 };
                 told.quotas.push(status.spending(took));
-                let rule = cell.bucket.rules.get(usize::from(quota)).or_else(|| cell.bucket.rules.first())?;
+                let rule =
+                    ask.prepared.rules.get(usize::from(quota)).or_else(|| ask.prepared.rules.first())?;
                 let [before, after] = [before, after].map(|state| unpacked(rule, state));
                 told.traces.push(Trace { found, given, birth, before, after, held: held == 1 });
                 granted &= passed == 1;
@@ -200,4 +215,9 @@ impl Log {
         let oldest_us = if self.sum == 0 { newest_us } else { self.oldest_us };
         Self { newest_us, sum: self.sum.saturating_add(took), oldest_us }
     }
+}
+
+/// Something else answers to the script's name, or the connection is out of step.
+fn not_ours() -> StoreError {
+    StoreError::with_source(StoreErrorKind::Protocol, "the reply is not that of the sluicegate script")
 }

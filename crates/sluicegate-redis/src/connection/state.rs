@@ -1,27 +1,13 @@
-//! A connection that somebody looks after: requests use it or do without, and never wait for a server that is away.
+//! Which connection there is, and whether it works: what requests and the supervisor share.
 
-mod probe;
-mod send;
-
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use redis::{Cmd, RedisFuture, Value};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-pub(crate) use self::probe::Probe;
-use crate::server::Target;
-use crate::supervisor::supervise;
-
-/// A live connection; clones share it.
-pub(crate) trait Connection: Send + Sync + 'static {
-    /// Sends a command and waits for its reply.
-    fn send(&self, command: Cmd) -> RedisFuture<'static, Value>;
-}
+use crate::server::Connection;
 
 /// Parts of a cluster's slots for each of which timeouts are counted: the two thirds of the answers that come from other
 /// nodes say nothing about the one that hangs.
@@ -32,15 +18,9 @@ pub(crate) fn part_of(slot: u16) -> usize {
     usize::from(slot) * PARTS / 16_384
 }
 
-/// A supervised connection to one target.
-pub(crate) struct Link {
-    state: Arc<State>,
-    supervisor: AbortHandle,
-}
-
 /// What requests and the supervisor share.
 pub(crate) struct State {
-    live: ArcSwapOption<Live>,
+    pub(super) live: ArcSwapOption<Live>,
     /// A cluster's connection is used on until there is a better one: a node that fails is no reason to refuse the keys
     /// of the others.
     pub(crate) is_cluster: bool,
@@ -53,41 +33,37 @@ pub(crate) struct State {
     settled: Notify,
 }
 
-struct Live {
-    connection: Arc<dyn Connection>,
-    generation: u64,
-    timeouts: [AtomicU32; PARTS],
+/// A connection, and what calls have learned about it.
+pub(super) struct Live {
+    pub(super) connection: Arc<dyn Connection>,
+    pub(super) generation: u64,
+    pub(super) timeouts: [AtomicU32; PARTS],
     /// Whether anything was answered since it was last looked at.
-    answered: AtomicBool,
+    pub(super) answered: AtomicBool,
 }
 
-impl Link {
-    /// Begins to connect in the background, and goes on for ever.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
-    pub(crate) fn start(target: Target, probe: Probe) -> Self {
-        let state = Arc::new(State {
+impl State {
+    /// No connection yet.
+    pub(super) fn new(is_cluster: bool) -> Self {
+        Self {
             live: ArcSwapOption::empty(),
-            is_cluster: target.is_cluster(),
+            is_cluster,
             broken: AtomicU64::new(0),
             lost: Notify::new(),
             mending: AtomicBool::new(false),
             settled: Notify::new(),
-        });
-        let supervisor = tokio::spawn(supervise(Arc::clone(&state), target, probe)).abort_handle();
-        Self { state, supervisor }
+        }
     }
 
     /// Whether there is a connection now.
     pub(crate) fn is_up(&self) -> bool {
-        self.state.live.load().is_some()
+        self.live.load().is_some()
     }
 
     /// Waits until there is a connection.
     pub(crate) async fn up(&self) {
         loop {
-            let settled = self.state.settled.notified();
+            let settled = self.settled.notified();
             if self.is_up() {
                 return;
             }
@@ -95,13 +71,6 @@ impl Link {
         }
     }
 
-    /// What requests send by.
-    pub(crate) fn state(&self) -> &Arc<State> {
-        &self.state
-    }
-}
-
-impl State {
     /// Whether a request would be sent, or wait for the attempt that is under way.
     pub(crate) fn is_up_or_mending(&self) -> bool {
         // Acquire: see `closed`.
@@ -119,17 +88,17 @@ impl State {
         self.give_up(generation);
     }
 
-    fn give_up(&self, generation: u64) {
+    pub(super) fn give_up(&self, generation: u64) {
         self.broken.fetch_max(generation, Ordering::Relaxed);
         self.lost.notify_one();
     }
 
-    fn generation(&self) -> Option<u64> {
+    pub(super) fn generation(&self) -> Option<u64> {
         self.live.load().as_ref().map(|live| live.generation)
     }
 
     /// What the attempt that is under way after a loss has come to.
-    async fn mended(&self, deadline: Instant) -> Option<Arc<Live>> {
+    pub(super) async fn mended(&self, deadline: Instant) -> Option<Arc<Live>> {
         loop {
             let settled = self.settled.notified();
             // Acquire: see `closed`. The mark is read first: once it is gone, what was found is there.
@@ -173,17 +142,5 @@ impl State {
         while self.broken.load(Ordering::Relaxed) < generation {
             self.lost.notified().await;
         }
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.supervisor.abort();
-    }
-}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("is_up", &self.is_up()).finish()
     }
 }

@@ -1,0 +1,135 @@
+//! One ask of one request, about one key in Redis: [`KeyAsk`].
+
+use std::sync::Arc;
+
+use sluicegate_core::StoreError;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::store::{Ask, Mode, Trace};
+use smallvec::SmallVec;
+
+use crate::key::{self, Tags};
+use crate::prepared::Prepared;
+
+/// One ask of one request.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyAsk {
+    /// Its name in Redis; from `tag_at` on, that is the hash tag in its braces.
+    name: String,
+    tag_at: usize,
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) mode: Mode,
+    /// One per quota.
+    pub(crate) costs: SmallVec<[u64; 2]>,
+    /// What it is about that was spent before, if that is known.
+    pub(crate) spent: Option<Spent>,
+    /// Its place among the asks.
+    pub(crate) at: u8,
+    /// Set where other slots decide the same request, too.
+    pub(crate) cross_slot: Option<CrossSlot>,
+}
+
+/// What a slot is told of a request that other slots decide, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CrossSlot {
+    /// When its turn comes at the earliest, in microseconds; 0 if it does not wait.
+    pub(crate) due_us: u64,
+    /// For how long what it spends here is marked as not decided, in microseconds.
+    pub(crate) marked_us: u64,
+}
+
+/// What a receipt says.
+#[derive(Clone, Debug)]
+pub(crate) struct Spent {
+    pub(crate) at_us: u64,
+    pub(crate) is_held: bool,
+    /// Per quota the units that took effect and were not given back since, and the trace; none where that is not kept.
+    pub(crate) traces: SmallVec<[(u64, Trace); 1]>,
+}
+
+impl Spent {
+    fn of(receipt: &Receipt, quotas: usize) -> Self {
+        let traces =
+            (0_u8..).take(quotas).map_while(|quota| Some((receipt.cost_of(quota), *receipt.trace(quota)?)));
+        let is_held = receipt.is_held();
+        Self { at_us: receipt.at_us(), is_held, traces: traces.collect() }
+    }
+}
+
+impl KeyAsk {
+    /// One per ask.
+    pub(crate) fn each(asks: &[Ask<'_>], tags: &Tags) -> Result<Vec<Self>, StoreError> {
+        let mut quotas = 0;
+        let asked = (0_u8..).zip(asks).map(|(at, ask)| {
+            let prepared = ask.policy().prepared::<Arc<Prepared>>();
+            let prepared = prepared.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
+            quotas += prepared.rules.len();
+            if quotas > MAX_QUOTAS {
+                return Err(StoreError::new(StoreErrorKind::TooManyQuotas));
+            }
+            let tag = tags.tag(ask.key());
+            let mut name = String::with_capacity(prepared.stem.len() + tag.len() + 2);
+            name.push_str(&prepared.stem);
+            name.push('{');
+            name.push_str(&tag);
+            name.push('}');
+            Ok(Self {
+                name,
+                tag_at: prepared.stem.len(),
+                prepared: Arc::clone(prepared),
+                mode: ask.mode(),
+                costs: (0_u8..).take(prepared.rules.len()).map(|quota| cost_of(ask, quota)).collect(),
+                spent: ask.receipt().map(|receipt| Spent::of(receipt, prepared.rules.len())),
+                at,
+                cross_slot: None,
+            })
+        });
+        let asked: Vec<_> = asked.collect::<Result<_, _>>()?;
+        if asked.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(asked) }
+    }
+
+    /// A charge of one unit under this name.
+    pub(crate) fn probe(name: String, prepared: Arc<Prepared>) -> Self {
+        let (tag_at, costs) = (prepared.stem.len(), std::iter::once(1).collect());
+        Self { name, tag_at, prepared, mode: Mode::Charge, costs, spent: None, at: 0, cross_slot: None }
+    }
+
+    /// The same, asked otherwise.
+    pub(crate) fn with_mode(&self, mode: Mode) -> Self {
+        Self { mode, ..self.clone() }
+    }
+
+    /// The same, about what this receipt says.
+    pub(crate) fn of(&self, mode: Mode, receipt: &Receipt) -> Self {
+        let spent = Some(Spent::of(receipt, self.prepared.rules.len()));
+        Self { mode, spent, ..self.clone() }
+    }
+
+    /// The key of its value.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn tag(&self) -> &str {
+        &self.name[self.tag_at..]
+    }
+
+    /// The hash slot of a Cluster that it lives in.
+    pub(crate) fn slot(&self) -> u16 {
+        key::slot(self.tag().trim_matches(['{', '}']))
+    }
+
+    /// Whether both are certain to live on the same node of a Cluster: their names have the same hash tag.
+    pub(crate) fn lives_with(&self, other: &Self) -> bool {
+        self.tag() == other.tag()
+    }
+}
+
+/// What is given back is at most what took effect.
+fn cost_of(ask: &Ask<'_>, quota: u8) -> u64 {
+    match ask.receipt() {
+        Some(receipt) => ask.cost_of(quota).min(receipt.cost_of(quota)),
+        None => ask.cost_of(quota),
+    }
+}

@@ -1,0 +1,76 @@
+//! What a store calls Redis by: [`Caller`].
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::{Decision, StoreError};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::batch::Batches;
+use super::begun::begun;
+use super::request::{Answer, Request, call};
+use crate::ask::KeyAsk;
+use crate::connection::{State, Supervised, part_of};
+
+/// What a store calls Redis by.
+pub(crate) struct Caller {
+    pub(crate) connection: Supervised,
+    /// None on a Cluster, where only keys of one slot can share a call.
+    pub(crate) batches: Option<Batches>,
+    pub(crate) clock: Option<Box<dyn Clock>>,
+    pub(crate) deadline: Duration,
+    /// Where the store was made, and its connections live.
+    pub(crate) runtime: Handle,
+}
+
+impl Caller {
+    /// When a request that begins now has to be decided.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    /// The time, as nearly as this process knows it.
+    pub(crate) fn about_now_us(&self) -> u64 {
+        self.clock.as_ref().map_or_else(|| SystemClock::new().now_us(), |clock| clock.now_us())
+    }
+
+    /// Decides asks of keys that live together, in one call, which other requests may share. It begins at once, and goes on
+    /// whether or not anybody waits for it.
+    pub(crate) fn begin(&self, asks: Vec<KeyAsk>) -> DecisionFuture {
+        let request = self.request(asks, self.deadline());
+        let answer: Pin<Box<dyn Future<Output = Answer> + Send>> = match &self.batches {
+            Some(batches) => Box::pin(batches.decide(request)),
+            None => {
+                let connection = Arc::clone(self.connection.state());
+                Box::pin(async move { decide(&connection, &request).await.map(|(decision, _)| decision) })
+            }
+        };
+        begun(&self.runtime, answer)
+    }
+
+    /// The same on a Cluster, by this deadline; with whether it is refused only because of units that others may give back in a
+    /// moment.
+    pub(crate) async fn ask(
+        &self,
+        asks: Vec<KeyAsk>,
+        deadline: Instant,
+    ) -> Result<(Decision, bool), StoreError> {
+        decide(self.connection.state(), &self.request(asks, deadline)).await
+    }
+
+    fn request(&self, asks: Vec<KeyAsk>, deadline: Instant) -> Request {
+        Request { asks, time: self.clock.as_ref().map(|clock| clock.now_us()), deadline }
+    }
+}
+
+/// One call for one request.
+async fn decide(connection: &State, request: &Request) -> Result<(Decision, bool), StoreError> {
+    let part = request.asks.first().map_or(0, |ask| part_of(ask.slot()));
+    let mut reply = call(connection, part, &[request]).await?;
+    Ok((reply.decision(&request.asks)?, reply.is_busy))
+}

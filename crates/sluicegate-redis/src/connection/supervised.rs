@@ -1,0 +1,46 @@
+//! A connection to one target, from its start to its end: [`Supervised`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::task::AbortHandle;
+
+use super::probe::Probe;
+use super::state::State;
+use super::supervisor::supervise;
+use crate::server::Target;
+
+/// A supervised connection to one target.
+pub(crate) struct Supervised {
+    state: Arc<State>,
+    supervisor: AbortHandle,
+}
+
+impl Supervised {
+    /// Begins to connect in the background, and goes on for ever.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(crate) fn start(target: Target, probe: Probe) -> Self {
+        let state = Arc::new(State::new(target.is_cluster()));
+        let supervisor = tokio::spawn(supervise(Arc::clone(&state), target, probe)).abort_handle();
+        Self { state, supervisor }
+    }
+
+    /// What requests send by.
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+impl fmt::Debug for Supervised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervised").field("is_up", &self.state.is_up()).finish()
+    }
+}

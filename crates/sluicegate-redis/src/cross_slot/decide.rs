@@ -1,0 +1,144 @@
+//! Asking all slots, then spending in one after the other.
+
+use std::sync::Arc;
+
+use sluicegate_core::store::{Mode, QuotaStatus};
+use sluicegate_core::{Decision, Outcome, StoreError};
+use tokio::time::Instant;
+
+use super::give_up::give_up;
+use super::parts::{Part, by_slot, each, each_or_busy, joined};
+use crate::ask::{CrossSlot, KeyAsk};
+use crate::call::{Answer, Caller};
+use crate::encode::micros;
+
+/// What an attempt came to.
+enum End {
+    Granted(Vec<Part>),
+    /// It is refused, perhaps because of units that others hold for a moment.
+    Refused(Vec<Part>, bool),
+}
+
+pub(crate) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
+    let deadline = caller.deadline();
+    if asks.iter().any(|ask| ask.mode == Mode::Return) {
+        return give_up(&caller, asks, deadline).await;
+    }
+    let (certain, asking): (Vec<_>, Vec<_>) = asks.into_iter().partition(|ask| !ask.mode.asks());
+    let begun = Instant::now();
+    let mut end = attempt(&caller, &asking, deadline).await?;
+    if matches!(end, End::Refused(_, true)) {
+        // About as long as the others need for the rest of their way.
+        let pause = begun.elapsed().min(deadline.saturating_duration_since(Instant::now()) / 4);
+        tokio::time::sleep(pause).await;
+        end = attempt(&caller, &asking, deadline).await?;
+    }
+    match end {
+        End::Granted(mut parts) => match each(&caller, by_slot(certain), deadline).await {
+            Ok(done) => {
+                parts.extend(done);
+                joined(parts)
+            }
+            Err(error) => {
+                give_back(&caller, parts);
+                Err(error)
+            }
+        },
+        End::Refused(mut parts, _) => {
+            // Where they stand is part of the answer.
+            let looks = certain.iter().map(|ask| ask.with_mode(Mode::Peek)).collect();
+            parts.extend(each(&caller, by_slot(looks), deadline).await?);
+            joined(parts)
+        }
+    }
+}
+
+async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> Result<End, StoreError> {
+    let mut groups = by_slot(asking.to_vec());
+    if groups.len() < 2 {
+        let parts = each(caller, groups, deadline).await?;
+        let granted = parts.iter().all(|part| part.decision.is_allowed());
+        return Ok(if granted { End::Granted(parts) } else { End::Refused(parts, false) });
+    }
+    let peeks = groups.iter().map(|asks| asks.iter().map(|ask| ask.with_mode(Mode::Peek)).collect());
+    let (looks, busy) = each_or_busy(caller, peeks.collect(), deadline).await?;
+    if looks.iter().zip(&groups).any(|(look, asks)| is_refused(&look.decision, asks)) {
+        return Ok(End::Refused(looks, busy));
+    }
+    // Where it waits longest, or else least is left, comes first.
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by_key(|index| {
+        let statuses = || looks[*index].decision.quotas().iter();
+        let wait = statuses().filter(|status| !status.passed()).map(QuotaStatus::available_after).max();
+        (std::cmp::Reverse(wait), statuses().map(QuotaStatus::remaining).min())
+    });
+    let mut looks: Vec<Option<Part>> = looks.into_iter().map(Some).collect();
+    let mut spent: Vec<Part> = Vec::with_capacity(groups.len());
+    let last = order.len() - 1;
+    for (turn, index) in order.into_iter().enumerate() {
+        let mut asks = std::mem::take(&mut groups[index]);
+        if !asks.iter().any(|ask| ask.mode.spends()) {
+            spent.extend(looks[index].take());
+            continue;
+        }
+        let due_us =
+            spent.iter().filter(|part| !part.decision.delay().is_zero()).map(|part| part.decision.spent_us());
+        let due_us = due_us.max().unwrap_or(0);
+        let marked_us = if turn < last { micros(caller.deadline) } else { 0 };
+        for ask in &mut asks {
+            // What a queue delays departs when its own queue says.
+            let due_us = if matches!(ask.mode, Mode::Reserve { .. }) { due_us } else { 0 };
+            ask.cross_slot = Some(CrossSlot { due_us, marked_us });
+        }
+        match caller.ask(asks.clone(), deadline).await {
+            Ok((decision, _)) if decision.is_allowed() => spent.push(Part { asks, decision }),
+            Ok((decision, busy)) => {
+                give_back(caller, spent);
+                looks[index] = Some(Part { asks, decision });
+                let looks = looks.into_iter().flatten().collect();
+                return Ok(End::Refused(looks, busy));
+            }
+            Err(error) => {
+                give_back(caller, spent);
+                return Err(error);
+            }
+        }
+    }
+    Ok(End::Granted(spent))
+}
+
+/// Whether a look says that the request would be refused, if those who may wait do.
+fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
+    if decision.outcome() != Outcome::Denied {
+        return !decision.is_allowed();
+    }
+    let waits = |status: &QuotaStatus| {
+        asks.iter().any(|ask| {
+            let may_wait =
+                matches!(ask.mode, Mode::Reserve { longest } if status.available_after() <= longest);
+            usize::from(ask.at) == status.policy_index() && may_wait
+        })
+    };
+    decision.quotas().iter().any(|status| !status.passed() && !waits(status))
+}
+
+/// Gives back what was spent for a request that is refused elsewhere. Nobody waits for it: whether it arrives or not, the
+/// request is refused; what is lost is denied, never doubled.
+fn give_back(caller: &Arc<Caller>, spent: Vec<Part>) {
+    for Part { asks, mut decision } in spent {
+        let is_turn = !decision.delay().is_zero();
+        let asks: Vec<KeyAsk> = asks
+            .iter()
+            .filter(|ask| ask.mode.spends())
+            .filter_map(|ask| {
+                let may_wait = matches!(ask.mode, Mode::Reserve { .. });
+                let mode = if is_turn && may_wait { Mode::Return } else { Mode::Refund };
+                Some(ask.of(mode, &decision.take_receipt(usize::from(ask.at))?))
+            })
+            .collect();
+        if !asks.is_empty() {
+            let caller = Arc::clone(caller);
+            tokio::spawn(async move { caller.ask(asks, caller.deadline()).await });
+        }
+    }
+}

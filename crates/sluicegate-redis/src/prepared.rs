@@ -1,0 +1,46 @@
+//! A policy as the store prepares it: [`Prepared`].
+
+use sluicegate_core::algorithm::Rule;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{ConfigError, Policy};
+
+use crate::{encode, key};
+
+/// A policy as the store prepares it: what all its asks have in common.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// How the names of its keys begin.
+    pub(crate) stem: String,
+    /// See [`encode::rules`].
+    pub(crate) text: Vec<u8>,
+    pub(crate) rules: Vec<Rule>,
+    /// How its keys start that were under other rules before, as the script counts the ways.
+    pub(crate) way: u8,
+    /// What was spent before this moment, in microseconds, is forgotten; 0 if everybody was never reset.
+    pub(crate) since_us: u64,
+    pub(crate) gives_back: bool,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        prefix: &str,
+        policy: &Policy,
+        inherit: Inherit,
+        since_us: u64,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            stem: key::stem(prefix, policy.name()),
+            text: encode::rules(policy)?,
+            rules: policy.quotas().iter().map(|quota| *quota.rule()).collect(),
+            way: match inherit {
+                Inherit::Reset => 0,
+                Inherit::AsIs => 1,
+                Inherit::Proportional => 2,
+                Inherit::Additive => 3,
+                _ => 4,
+            },
+            since_us,
+            gives_back: policy.gives_back(),
+        })
+    }
+}

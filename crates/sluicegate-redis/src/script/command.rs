@@ -1,0 +1,131 @@
+//! The script: what goes in.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use redis::Cmd;
+use sluicegate_core::store::Mode;
+
+use crate::ask::{CrossSlot, KeyAsk};
+use crate::connection::ScriptName;
+use crate::encode::{micros, packed, push};
+
+/// The rules of `sluicegate_core::algorithm` in Lua: one constant text, so that Redis caches it once. The long way is a
+/// function within the loop of the short one, which costs a call nothing that does not need it.
+const TEXT: &str = concat!(
+    include_str!("lua/head.lua"),
+    include_str!("lua/fast.lua"),
+    include_str!("lua/numbers.lua"),
+    include_str!("lua/gcra.lua"),
+    include_str!("lua/window.lua"),
+    include_str!("lua/counter.lua"),
+    include_str!("lua/log.lua"),
+    include_str!("lua/value.lua"),
+    include_str!("lua/inherit.lua"),
+    include_str!("lua/ask.lua"),
+    include_str!("lua/change.lua"),
+    include_str!("lua/request.lua"),
+    include_str!("lua/reply.lua"),
+);
+
+/// What `EVALSHA` calls it by.
+static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+
+/// One call that decides several requests, each for itself; all of them must live in one slot if this is for a Cluster.
+pub(crate) fn command<'a>(
+    name: ScriptName,
+    requests: impl Iterator<Item = &'a [KeyAsk]> + Clone,
+    time: Option<u64>,
+) -> Cmd {
+    let keys: usize = requests.clone().map(<[KeyAsk]>::len).sum();
+    let (command, script) = match name {
+        ScriptName::Digest => ("EVALSHA", DIGEST.as_str()),
+        ScriptName::Text => ("EVAL", TEXT),
+    };
+    let mut cmd = Cmd::with_capacity(6 + keys, 128 * keys + script.len());
+    cmd.arg(command).arg(script).arg(keys);
+    let mut orders = Vec::with_capacity(8 + 32 * keys);
+    push(&mut orders, time.unwrap_or(0));
+    let mut texts: Vec<&[u8]> = Vec::new();
+    for asks in requests {
+        // Asks for the same bucket have to see each other.
+        let mut names = HashSet::with_capacity(if asks.len() > 1 { asks.len() } else { 0 });
+        let is_plain = asks.len() == 1 || asks.iter().all(|ask| names.insert(ask.name()));
+        for (index, ask) in asks.iter().enumerate() {
+            cmd.arg(ask.name());
+            let text = &*ask.prepared.text;
+            let place = texts.iter().position(|known| *known == text).unwrap_or_else(|| {
+                texts.push(text);
+                texts.len() - 1
+            });
+            let is_last = index + 1 == asks.len();
+            order(&mut orders, ask, is_plain, is_last, u8::try_from(place + 2).unwrap_or(u8::MAX));
+        }
+    }
+    cmd.arg(orders);
+    for text in texts {
+        cmd.arg(text);
+    }
+    cmd
+}
+
+/// What is asked of one key; see `lua/head.lua`.
+fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text: u8) {
+    // What is marked, or comes with its turn, takes the long way.
+    let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
+    let mode = mode(ask.mode) + if is_short { 0 } else { 8 };
+    let way = ask.prepared.way + if ask.prepared.gives_back { 8 } else { 0 };
+    orders.extend_from_slice(&[mode, u8::from(is_last), text, way]);
+    let extra = extra(ask);
+    orders.extend_from_slice(&u16::try_from(extra.len()).unwrap_or(u16::MAX).to_le_bytes());
+    push(orders, ask.prepared.since_us);
+    for cost in &ask.costs {
+        push(orders, *cost);
+    }
+    orders.extend_from_slice(&extra);
+}
+
+fn mode(mode: Mode) -> u8 {
+    match mode {
+        Mode::Spend => 0,
+        Mode::Reserve { .. } => 2,
+        Mode::Charge => 3,
+        Mode::Refund => 4,
+        Mode::Reset => 5,
+        Mode::Return => 6,
+        Mode::Depart => 7,
+        // `Mode` may grow; a store that does not know a mode must not spend more than was meant.
+        _ => 1,
+    }
+}
+
+/// What only some asks need: the longest wait, what was spent before, the turn and the mark of a request in several slots.
+fn extra(ask: &KeyAsk) -> Vec<u8> {
+    let mut extra = Vec::new();
+    let longest_us = match ask.mode {
+        Mode::Reserve { longest } => micros(longest),
+        _ => 0,
+    };
+    let CrossSlot { due_us, marked_us } = ask.cross_slot.unwrap_or_default();
+    let (at_us, is_held) = ask.spent.as_ref().map_or((due_us, false), |spent| (spent.at_us, spent.is_held));
+    if ask.spent.is_none() && (longest_us, due_us, marked_us) == (0, 0, 0) {
+        return extra;
+    }
+    push(&mut extra, longest_us);
+    push(&mut extra, at_us);
+    // An account of what was given back is kept for all; policies that do not ask for it refund as in memory, without.
+    let is_exact = ask.prepared.gives_back || ask.cross_slot.is_some();
+    extra.push(u8::from(is_held) + 2 * u8::from(is_exact));
+    push(&mut extra, marked_us);
+    let Some(spent) = &ask.spent else { return extra };
+    if spent.traces.len() == ask.prepared.rules.len() {
+        for (rule, (cost, trace)) in ask.prepared.rules.iter().zip(&spent.traces) {
+            let [before, after] = [trace.before, trace.after].map(|state| packed(rule, state));
+            let head = [*cost, trace.found, trace.given, trace.birth];
+            for number in head.into_iter().chain(before).chain(after) {
+                push(&mut extra, number);
+            }
+        }
+    }
+    extra
+}
