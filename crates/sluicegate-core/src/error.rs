@@ -178,6 +178,7 @@ impl From<Infallible> for ConfigError {
 pub struct StoreError {
     kind: StoreErrorKind,
     part: usize,
+    is_unsent: bool,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -202,18 +203,25 @@ pub enum StoreErrorKind {
 impl StoreError {
     /// An error without a deeper cause.
     pub fn new(kind: StoreErrorKind) -> Self {
-        Self { kind, part: 0, source: None }
+        Self { kind, part: 0, is_unsent: false, source: None }
     }
 
     /// An error with its cause, which [`source`](Error::source) returns.
     pub fn with_source(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { kind, part: 0, source: Some(source.into()) }
+        Self { kind, part: 0, is_unsent: false, source: Some(source.into()) }
     }
 
     /// The error of one part of a store whose parts fail on their own; see [`Store::parts`](crate::Store::parts).
     #[must_use]
     pub fn in_part(mut self, part: usize) -> Self {
         self.part = part;
+        self
+    }
+
+    /// The same error, of a call of which nothing was sent: it has certainly spent nothing. For authors of stores.
+    #[must_use]
+    pub fn unsent(mut self) -> Self {
+        self.is_unsent = true;
         self
     }
 
@@ -227,9 +235,16 @@ impl StoreError {
         self.kind
     }
 
-    /// Whether the same call may succeed later without a change to the program.
-    pub fn is_transient(&self) -> bool {
+    /// Whether the same call may succeed later without a change to the program. It is another question whether it is safe to
+    /// repeat it: see [`may_have_spent`](Self::may_have_spent).
+    pub fn may_succeed_later(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Timeout | StoreErrorKind::Unavailable | StoreErrorKind::Protocol)
+    }
+
+    /// Whether the call may have spent what it asked for, so that the same call may spend it twice: when an answer did not
+    /// come, or cannot be read. Not when nothing was sent, and when the call itself was a mistake.
+    pub fn may_have_spent(&self) -> bool {
+        self.may_succeed_later() && !self.is_unsent
     }
 }
 
@@ -272,7 +287,19 @@ mod tests {
         let error = StoreError::with_source(StoreErrorKind::Unavailable, "connection refused");
         assert_eq!(error.to_string(), "the store cannot be reached");
         assert_eq!(error.source().unwrap().to_string(), "connection refused");
-        assert!(error.is_transient());
-        assert!(!StoreError::new(StoreErrorKind::ForeignPolicy).is_transient());
+    }
+
+    /// An error after which a call may succeed later was called transient, as if that made it safe to repeat.
+    #[test]
+    fn an_error_tells_what_may_succeed_later_from_what_is_safe_to_repeat() {
+        for (error, later, spent) in [
+            (StoreError::new(StoreErrorKind::Timeout), true, true),
+            (StoreError::new(StoreErrorKind::Unavailable), true, true),
+            (StoreError::new(StoreErrorKind::Unavailable).unsent(), true, false),
+            (StoreError::new(StoreErrorKind::Protocol), true, true),
+            (StoreError::new(StoreErrorKind::ForeignPolicy), false, false),
+        ] {
+            assert_eq!((error.may_succeed_later(), error.may_have_spent()), (later, spent), "{error:?}");
+        }
     }
 }

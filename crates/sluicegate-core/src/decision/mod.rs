@@ -79,22 +79,42 @@ impl Clone for Decision {
 
 impl Decision {
     /// What follows from where these quotas stand.
+    #[inline]
     pub(crate) fn of(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaStatus>) -> Self {
-        let quotas: Quotas = quotas.into_iter().collect();
-        assert!(!quotas.is_empty(), "a decision is about at least one quota");
-        let outcome = quotas.iter().map(outcome).max().unwrap_or(Outcome::Allowed);
-        let deciding = deciding(outcome, &quotas);
-        let (by, receipts) = (DecidedBy::Store, u16::MAX);
-        Self { outcome, deciding, by, receipts, details: None, at_us, delay_us, quotas }
+        let mut decision = Self::empty(at_us, delay_us);
+        for status in quotas {
+            decision.outcome = decision.outcome.max(outcome(&status));
+            decision.quotas.push(status);
+        }
+        assert!(!decision.quotas.is_empty(), "a decision is about at least one quota");
+        if decision.quotas.len() > 1 {
+            decision.deciding = deciding(decision.outcome, &decision.quotas);
+        }
+        decision
     }
 
     /// A decision over a single quota, without a loop.
     #[inline]
     pub(crate) fn single(at_us: u64, status: QuotaStatus) -> Self {
-        let mut quotas = SmallVec::new();
-        quotas.push(status);
-        let (outcome, by, receipts) = (outcome(&status), DecidedBy::Store, u16::MAX);
-        Self { outcome, deciding: 0, by, receipts, details: None, at_us, delay_us: 0, quotas }
+        let mut decision = Self::empty(at_us, 0);
+        decision.outcome = outcome(&status);
+        decision.quotas.push(status);
+        decision
+    }
+
+    /// To be filled where it is: it is large, and copying it takes as long as a part of the decision.
+    #[inline]
+    fn empty(at_us: u64, delay_us: u64) -> Self {
+        Self {
+            outcome: Outcome::Allowed,
+            deciding: 0,
+            by: DecidedBy::Store,
+            receipts: u16::MAX,
+            details: None,
+            at_us,
+            delay_us,
+            quotas: SmallVec::new(),
+        }
     }
 
     /// The same, with what each quota's bucket was like before: one trace per quota. For authors of stores.

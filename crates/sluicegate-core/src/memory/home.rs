@@ -52,7 +52,7 @@ macro_rules! tables {
 impl Home {
     pub(super) fn new(store: &Inner, policy: &Policy, rule: &Rule) -> Self {
         let (keys, on_full) = (store.keys_of(policy), policy.on_full());
-        let slots = |per_cent: usize| keys.saturating_mul(per_cent) / 100;
+        let slots = |per_cent: usize| slots(keys, per_cent);
         let count = if on_full == OnFull::Inherit { &store.inherited } else { &store.evictions };
         match rule.log() {
             Some(log) => {
@@ -69,10 +69,12 @@ impl Home {
     }
 
     /// The set or shard of a key.
+    #[inline]
     pub(super) fn index_of(&self, hash: u64) -> usize {
         tables!(self, Self, table => table.set_of(hash), Self::Logs(_) => Logs::shard_of(hash))
     }
 
+    #[inline]
     pub(super) fn lock(&self, index: usize) -> Place<'_> {
         match self {
             Self::Narrow(table) => Place::Narrow(table.lock(index)),
@@ -94,6 +96,11 @@ impl Home {
     }
 }
 
+/// That many slots per hundred keys, in steps that fit a `usize` of 32 bits for every capacity there is.
+fn slots(keys: usize, per_cent: usize) -> usize {
+    (keys / 100).saturating_mul(per_cent).saturating_add(keys % 100 * per_cent / 100)
+}
+
 /// All that a set or a key's log holds.
 pub(super) enum Copied {
     Set(table::Copy),
@@ -104,6 +111,24 @@ impl Place<'_> {
     /// What the table keeps of a key; that of a key at rest if this is a log.
     pub(super) fn kept(&self, hash: u64) -> Kept {
         tables!(self, Place, set => set.get(set.find(hash)), Place::Log(_) => Kept::default())
+    }
+
+    /// Where the table has a key; nowhere if this is a log.
+    #[inline]
+    pub(super) fn find(&self, hash: u64) -> Option<usize> {
+        tables!(self, Place, set => set.find(hash), Place::Log(_) => None)
+    }
+
+    /// What the table keeps of a key that `find` found.
+    #[inline]
+    pub(super) fn get(&self, slot: Option<usize>) -> Kept {
+        tables!(self, Place, set => set.get(slot), Place::Log(_) => Kept::default())
+    }
+
+    /// Stores what is known of a key where `find` found it.
+    #[inline]
+    pub(super) fn put_at(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
+        tables!(self, Place, set => set.put(slot, hash, kept, rule, now_us), Place::Log(_) => {});
     }
 
     pub(super) fn state(&self, hash: u64) -> State {
@@ -146,6 +171,23 @@ impl Place<'_> {
                 if let Place::Log(shard) = self {
                     shard.restore(hash, copy, now_us);
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `keys * 187` left the 32 bits of a small machine above 22.9 million keys, and the table was too small.
+    #[test]
+    fn slots_are_reckoned_without_a_product_that_is_larger_than_they_are() {
+        for keys in [1, 99, 100, 101, 12_345, 22_968_473, 1 << 31] {
+            for per_cent in [OF_FIVE, OF_THREE, OF_TWO] {
+                let exact = keys as u64 * per_cent as u64 / 100;
+                assert_eq!(slots(keys, per_cent) as u64, exact, "{keys} at {per_cent}");
+                assert!(keys as u64 / 100 * per_cent as u64 <= exact);
             }
         }
     }

@@ -144,7 +144,7 @@ impl State {
                 self.note_answer(asks, &decision);
                 DecisionFuture::ready(Ok(decision))
             }
-            Err(error) if error.is_transient() => {
+            Err(error) if error.may_succeed_later() => {
                 self.counts.failed(&error);
                 let failed = leave.failed(&error);
                 // What was reported may have arrived, and is not reported twice.

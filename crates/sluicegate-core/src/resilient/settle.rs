@@ -140,12 +140,12 @@ impl Settling {
                 self.charged += batch.len();
                 continue;
             };
-            if error.is_transient() {
+            if error.may_succeed_later() {
                 self.state.counts.failed(&error);
                 away |= parts;
             }
             // What was not answered in time is most likely charged; again and again would shut a key out.
-            if error.is_transient() && error.kind() != StoreErrorKind::Timeout {
+            if error.may_succeed_later() && error.kind() != StoreErrorKind::Timeout {
                 self.kept.extend(batch);
             } else {
                 unanswered += batch.len();

@@ -145,7 +145,7 @@ impl Split {
                     if goes_on { theirs } else { restated(&theirs, |status| as_asked(status, &asks)) };
                 Decision::joined([undone(mine), Some((theirs, places))].into_iter().flatten())
             }
-            Err(error) if error.is_transient() => {
+            Err(error) if error.may_succeed_later() => {
                 self.state.counts.failed(&error);
                 leave.failed(&error);
                 drop(undone(mine));

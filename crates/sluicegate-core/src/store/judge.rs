@@ -103,6 +103,12 @@ impl Judged {
         Self { slot, passed, passes_us }
     }
 
+    /// An ask that passes now.
+    #[inline]
+    pub fn passing(now_us: u64) -> Self {
+        Self { slot: Slot::at(now_us), passed: true, passes_us: now_us }
+    }
+
     /// An ask that passes at `passes_us`, and not before.
     pub fn refused_until(passes_us: u64) -> Self {
         Self { slot: Slot::at(passes_us), passed: false, passes_us }

@@ -21,7 +21,7 @@ pub(crate) fn in_outage<'a>(
     asks: impl Iterator<Item = (&'a Policy, Mode)> + Clone,
     error: StoreError,
 ) -> Result<Decision, StoreError> {
-    if !error.is_transient() || asks.clone().any(|(_, mode)| !mode.asks()) {
+    if !error.may_succeed_later() || asks.clone().any(|(_, mode)| !mode.asks()) {
         return Err(error);
     }
     let each = asks.map(|(policy, _)| (policy, policy.on_outage() == OnOutage::Deny));

@@ -140,5 +140,6 @@ async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>
 fn again(error: &StoreError) -> StoreError {
     let source = std::error::Error::source(error).map(ToString::to_string);
     let kind = error.kind();
-    source.map_or_else(|| StoreError::new(kind), |source| StoreError::with_source(kind, source))
+    let copy = source.map_or_else(|| StoreError::new(kind), |source| StoreError::with_source(kind, source));
+    if error.may_have_spent() { copy } else { copy.unsent() }
 }

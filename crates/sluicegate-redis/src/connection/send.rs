@@ -40,7 +40,7 @@ impl State {
         };
         let Some(live) = live else {
             let problem = "there is no connection to Redis";
-            return Err(StoreError::with_source(StoreErrorKind::Unavailable, problem).in_part(part));
+            return Err(StoreError::with_source(StoreErrorKind::Unavailable, problem).in_part(part).unsent());
         };
         let call = async {
             let mut again = true;

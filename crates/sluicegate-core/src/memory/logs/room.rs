@@ -2,7 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{CANDIDATES, Entry, Log, NIL, Shard, TIDIED_PER_SPEND, link};
+use super::shard::{Entry, Log, NIL, Shard, link};
+
+/// Logs that a spend looks at beside its own, to find those that are over.
+const TIDIED_PER_SPEND: usize = 2;
+
+/// Logs among which the least indebted is chosen when a shard is full.
+const CANDIDATES: usize = 16;
 
 impl Shard {
     /// The entry that the log of a key begins with that is not known here: all that was left, at the time of the newest.

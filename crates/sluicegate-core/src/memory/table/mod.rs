@@ -1,5 +1,8 @@
 //! The table: fixed, set-associative, one cache line per look-up.
 
+mod locked;
+mod words;
+
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -7,8 +10,9 @@ use std::sync::atomic::AtomicU64 as Count;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::account::Account;
-use crate::algorithm::{Rule, State};
+pub(super) use self::locked::{Copy, Locked};
+use self::words::until_of;
+pub(super) use self::words::{Kept, state_words};
 use crate::policy::OnFull;
 
 /// A fixed table of 64-byte sets, for the keys of one quota. A key's hash says which set it lives in (low half) and how
@@ -36,21 +40,6 @@ struct Set<const SLOTS: usize, const WORDS: usize> {
     forgotten: AtomicU16,
     locked: AtomicBool,
 }
-
-/// What a table keeps of a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
-    pub(super) state: State,
-    /// Only in tables with accounts.
-    pub(super) account: Account,
-}
-
-/// All that a set knows: a row for each slot, its tag and its words, and one for what was left to the set.
-pub(super) type Copy = [[u64; 4]; 6];
-
-const LOW_BITS: u32 = 12;
-const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
-const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
 impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, WORDS, ACCOUNTS> {
     /// A table of at least `slots` slots, that counts in `evictions` how often a key has to make room.
@@ -104,127 +93,6 @@ impl<const SLOTS: usize, const WORDS: usize> Default for Set<SLOTS, WORDS> {
     }
 }
 
-/// A locked set.
-pub(super) struct Locked<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
-    set: &'a Set<SLOTS, WORDS>,
-    table: &'a Table<SLOTS, WORDS, ACCOUNTS>,
-    index: usize,
-}
-
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
-    /// Where the state of a hash is, if it is here.
-    #[inline]
-    pub(super) fn find(&self, hash: u64) -> Option<usize> {
-        let tag = tag_of(hash);
-        self.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
-    }
-
-    /// What is in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
-    #[inline]
-    pub(super) fn get(&self, slot: Option<usize>) -> Kept {
-        let words = slot.map_or_else(|| self.left(), |slot| Some(&self.set.states[slot]));
-        words.map_or_else(Kept::default, load::<WORDS, ACCOUNTS>)
-    }
-
-    /// What keys that made room have left to this set.
-    #[inline]
-    fn left(&self) -> Option<&[AtomicU64; WORDS]> {
-        self.table.left.get(self.index)
-    }
-
-    /// Stores what is known of a hash in the slot that `find` found for it, or in the place of the least indebted.
-    #[inline]
-    pub(super) fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
-        match slot {
-            Some(slot) => store::<WORDS, ACCOUNTS>(&self.set.states[slot], kept),
-            None => self.insert(hash, kept, rule, now_us),
-        }
-    }
-
-    #[cold]
-    fn insert(&mut self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
-        if kept.state.until_us <= now_us {
-            return;
-        }
-        let debt_of = |slot: &usize| {
-            let state = load::<WORDS, ACCOUNTS>(&self.set.states[*slot]).state;
-            (state.until_us > now_us).then(|| rule.weight(state, now_us))
-        };
-        let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
-        if debt_of(&victim).is_some() {
-            self.table.evictions.fetch_add(1, Ordering::Relaxed);
-            self.forget_one();
-            self.leave(&self.set.states[victim], rule, now_us);
-        }
-        self.set.tags[victim].store(tag_of(hash), Ordering::Relaxed);
-        store::<WORDS, ACCOUNTS>(&self.set.states[victim], kept);
-    }
-
-    /// Leaves to the set what a key owes that has to make room.
-    fn leave(&self, words: &[AtomicU64; WORDS], rule: &Rule, now_us: u64) {
-        let Some(left) = self.left() else { return };
-        let [before, state] = [left, words].map(|words| load::<WORDS, ACCOUNTS>(words).state);
-        let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
-        // Without an account: what one key has spent, another cannot give back.
-        store::<WORDS, ACCOUNTS>(left, Kept { state, account: Account::default() });
-    }
-
-    /// Puts a key to rest, whatever it owes.
-    pub(super) fn reset(&mut self, hash: u64) {
-        if let Some(slot) = self.find(hash) {
-            store::<WORDS, ACCOUNTS>(&self.set.states[slot], Kept::default());
-        }
-        self.forget_one();
-    }
-
-    fn forget_one(&self) {
-        self.set.forgotten.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Changes when a key of this set was forgotten or reset.
-    pub(super) fn forgotten(&self) -> u64 {
-        self.set.forgotten.load(Ordering::Relaxed).into()
-    }
-
-    /// All that the set knows.
-    pub(super) fn copy(&self) -> Copy {
-        let mut copy = [[0; 4]; 6];
-        for ((to, words), tag) in copy.iter_mut().zip(&self.set.states).zip(&self.set.tags) {
-            to[0] = u64::from(tag.load(Ordering::Relaxed)) << 32;
-            for (to, word) in to[1..].iter_mut().zip(words) {
-                *to = word.load(Ordering::Relaxed);
-            }
-        }
-        for (to, word) in copy[5].iter_mut().zip(self.left().into_iter().flatten()) {
-            *to = word.load(Ordering::Relaxed);
-        }
-        copy
-    }
-
-    /// The set as it was when it was copied.
-    pub(super) fn restore(&mut self, copy: &Copy) {
-        for ((from, words), tag) in copy.iter().zip(&self.set.states).zip(&self.set.tags) {
-            tag.store(tag_of(from[0]), Ordering::Relaxed);
-            for (from, word) in from[1..].iter().zip(words) {
-                word.store(*from, Ordering::Relaxed);
-            }
-        }
-        for (from, word) in copy[5].iter().zip(self.left().into_iter().flatten()) {
-            word.store(*from, Ordering::Relaxed);
-        }
-    }
-}
-
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Drop
-    for Locked<'_, SLOTS, WORDS, ACCOUNTS>
-{
-    #[inline]
-    fn drop(&mut self) {
-        // Release: pairs with the acquire of whoever locks next.
-        self.set.locked.store(false, Ordering::Release);
-    }
-}
-
 /// Waits on a read, which leaves the line shared, and lets the holder run if it was preempted.
 #[cfg(not(loom))]
 fn wait_for(locked: &AtomicBool) {
@@ -239,49 +107,6 @@ fn wait_for(locked: &AtomicBool) {
 #[cfg(loom)]
 fn wait_for(_locked: &AtomicBool) {
     loom::thread::yield_now();
-}
-
-#[inline]
-fn tag_of(hash: u64) -> u32 {
-    (hash >> 32) as u32
-}
-
-#[inline]
-fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
-    words[0].load(Ordering::Relaxed) >> LOW_BITS
-}
-
-/// The words of a slot that are the state's, where the last one is its account.
-pub(super) const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
-    if ACCOUNTS { WORDS - 1 } else { WORDS }
-}
-
-#[inline]
-fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS]) -> Kept {
-    let first = words[0].load(Ordering::Relaxed);
-    let aux = match state_words::<WORDS, ACCOUNTS>() {
-        1 => first & LOW_MAX,
-        _ => words[1].load(Ordering::Relaxed),
-    };
-    let account =
-        if ACCOUNTS { Account::of(words[WORDS - 1].load(Ordering::Relaxed)) } else { Account::default() };
-    Kept { state: State::new(first >> LOW_BITS, aux), account }
-}
-
-#[inline]
-fn store<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS], kept: Kept) {
-    let Kept { state, account } = kept;
-    let low = match state_words::<WORDS, ACCOUNTS>() {
-        1 => state.aux,
-        _ => {
-            words[1].store(state.aux, Ordering::Relaxed);
-            0
-        }
-    };
-    if ACCOUNTS {
-        words[WORDS - 1].store(account.word(), Ordering::Relaxed);
-    }
-    words[0].store(state.until_us.min(TIME_MAX) << LOW_BITS | low, Ordering::Relaxed);
 }
 
 #[cfg(all(test, not(loom)))]

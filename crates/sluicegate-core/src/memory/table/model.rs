@@ -2,7 +2,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::*;
-use crate::algorithm::Anchor;
+use crate::algorithm::{Anchor, Rule, State};
 use crate::{Algorithm, Quota};
 
 /// Adds one to what the table knows of a key, as a decision does.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::algorithm::Anchor;
+use crate::algorithm::{Anchor, Rule, State};
+use crate::memory::account::Account;
 use crate::{Algorithm, Quota};
 
 fn rule(algorithm: Algorithm) -> Rule {

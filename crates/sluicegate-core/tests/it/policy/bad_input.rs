@@ -207,7 +207,7 @@ fn a_store_that_is_too_small_or_too_large_is_refused() {
 fn failure(verdict: sluicegate_core::store::DecisionFuture) -> StoreError {
     let error = verdict.now().expect("memory answers at once").expect_err("it is a mistake");
     printed_once(&error);
-    assert!(!error.is_transient(), "no retry helps");
+    assert!(!error.may_succeed_later(), "no retry helps");
     error
 }
 

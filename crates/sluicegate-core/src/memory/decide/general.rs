@@ -1,0 +1,142 @@
+//! The general case: several asks, several quotas, logs, replaced policies, turns, reports.
+
+use smallvec::SmallVec;
+
+use super::buckets_of;
+use super::waits::{delay, has_room_to_hold, holds, refuse_waits};
+use crate::decision::Decision;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::memory::Inner;
+use crate::memory::bucket::Bucket;
+use crate::memory::change::Effect;
+use crate::memory::handover::Handover;
+use crate::memory::holds::Held;
+use crate::memory::home::{Copied, Home};
+use crate::memory::place::{Cell, Places, Spot};
+use crate::policy::MAX_QUOTAS;
+use crate::store::{Ask, Judged, Mode, judge};
+
+impl Inner {
+    /// Finds the buckets, locks their sets, judges, and spends from all or none.
+    pub(super) fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
+        let older = self.older(asks);
+        let mut cells = self.cells(asks)?;
+        let mut handovers: Vec<Handover<'_>> =
+            older.iter().flat_map(|(ask, older)| self.handovers(ask, older)).collect();
+        let mut places = lock_all(&mut cells, &mut handovers);
+        // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
+        // would be entered later than its decision says, and a refund would not find it.
+        let now_us = self.clock.now_us();
+        handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
+        cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
+        let mut judged = judge_each(&cells, &mut places, now_us);
+        // All of a request goes on together, when the last of its turns has come.
+        let delays = cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged, now_us));
+        let departs_us = now_us.saturating_add(delays.max().unwrap_or(0));
+        if departs_us > now_us && !has_room_to_hold(&cells, &judged, departs_us) {
+            refuse_waits(&cells, &mut judged, now_us);
+        }
+        let granted = judged.iter().all(Judged::passed);
+        let waits = departs_us > now_us;
+        let is_told = waits || cells.iter().any(|cell| cell.bucket.accounts);
+        let mut traces = Vec::with_capacity(if is_told { cells.len() } else { 0 });
+        let spent: SmallVec<[u64; 4]> = (0..cells.len())
+            .map(|index| {
+                let Effect { spent, trace } = match &cells[index] {
+                    _ if !granted => return 0,
+                    cell if waits && holds(&cells, &judged, cell, departs_us) => {
+                        self.hold(cell, now_us, departs_us)
+                    }
+                    cell => places[cell.place].change(cell, now_us, departs_us),
+                };
+                if is_told {
+                    traces.push(trace);
+                }
+                spent
+            })
+            .collect();
+        let statuses = cells.iter().zip(&judged).zip(&spent).map(|((cell, judged), spent)| {
+            let place = &mut places[cell.place];
+            let balance = place.balance(cell, now_us);
+            let opens_us = |cost| place.slot(cell, now_us, cost).opens_us;
+            judged.status(cell.at, balance, now_us, opens_us).spending(*spent)
+        });
+        let decision = judge(now_us, departs_us - now_us, statuses);
+        Ok(if spent.iter().any(|spent| *spent > 0) && is_told {
+            decision.with_traces(traces)
+        } else {
+            decision
+        })
+    }
+
+    fn cells<'a>(&self, asks: &[Ask<'a>]) -> Result<Cells<'a>, StoreError> {
+        let mut cells = Cells::new();
+        for (policy, ask) in (0_u8..).zip(asks) {
+            for (quota, bucket) in (0_u8..).zip(&*buckets_of(ask)?.each) {
+                if cells.len() == MAX_QUOTAS {
+                    return Err(StoreError::new(StoreErrorKind::TooManyQuotas));
+                }
+                cells.push(self.cell(bucket, ask.of_quota(quota), (policy, quota)));
+            }
+        }
+        if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
+    }
+
+    pub(in crate::memory) fn cell<'a>(&self, bucket: &'a Bucket, ask: Ask<'a>, at: (u8, u8)) -> Cell<'a> {
+        let hash = self.hash(bucket.salt, ask.key());
+        Cell { bucket, ask, hash, at, spot: (bucket.number, bucket.home.index_of(hash)), place: 0 }
+    }
+}
+
+/// Locks every set and shard that is needed, each once, in one order.
+fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Places<'a> {
+    let heirs = handovers.iter().flat_map(|handover| &handover.heirs);
+    let theirs = heirs.flat_map(|(heir, follows)| std::iter::once(heir).chain(follows));
+    let mut spots: SmallVec<[(Spot, &'a Home); 4]> =
+        cells.iter().chain(theirs).map(|cell| (cell.spot, &cell.bucket.home)).collect();
+    spots.sort_unstable_by_key(|(spot, _)| *spot);
+    spots.dedup_by_key(|(spot, _)| *spot);
+    let place = |cell: &mut Cell<'_>| {
+        cell.place = spots.iter().position(|(spot, _)| *spot == cell.spot).unwrap_or_default();
+    };
+    cells.iter_mut().for_each(place);
+    for (heir, follows) in handovers.iter_mut().flat_map(|handover| &mut handover.heirs) {
+        place(heir);
+        follows.iter_mut().for_each(place);
+    }
+    spots.iter().map(|((_, index), home)| home.lock(*index)).collect()
+}
+
+/// Judges each ask as if those before it had been carried out.
+fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
+    let mut undo: SmallVec<[(&Cell<'_>, Copied, Held); 1]> = SmallVec::new();
+    let judged = cells.iter().enumerate().map(|(index, cell)| {
+        let twins = |of: &'_ [Cell<'_>], is: fn(Mode) -> bool| {
+            let found = of.iter().filter(|twin| twin.is_twin_of(cell) && is(twin.ask.mode()));
+            found.fold(None, |sum: Option<u64>, twin| Some(sum.unwrap_or(0).saturating_add(twin.ask.cost())))
+        };
+        let (place, mode) = (&mut places[cell.place], cell.ask.mode());
+        // Spends of one bucket are one spend of all their units. Reports beside them have to be tried out.
+        let is_tried = cells.len() > 1 && twins(cells, |mode| !mode.asks()).is_some();
+        let ahead = if is_tried || !mode.asks() { None } else { twins(&cells[..index], Mode::spends) };
+        let cost = cell.ask.cost().saturating_add(ahead.unwrap_or(0));
+        let mut judged = Judged::new(&cell.bucket.rule, mode, place.slot(cell, now_us, cost), now_us);
+        if mode == Mode::Return && !place.can_return(cell, now_us) {
+            judged = Judged::refused_until(now_us);
+        }
+        if is_tried && judged.passed() && twins(&cells[index + 1..], |_| true).is_some() {
+            undo.push((cell, place.copy(cell.hash, now_us), cell.bucket.holds.of(cell.hash)));
+            let delay_us = delay(mode, &judged, now_us);
+            place.change(cell, now_us, now_us.saturating_add(delay_us));
+        }
+        judged
+    });
+    let judged = judged.collect();
+    for (cell, copied, held) in undo.into_iter().rev() {
+        places[cell.place].restore(cell.hash, &copied, now_us);
+        cell.bucket.holds.restore(cell.hash, held);
+    }
+    judged
+}
+
+type Cells<'a> = SmallVec<[Cell<'a>; 4]>;

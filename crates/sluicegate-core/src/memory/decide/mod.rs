@@ -1,0 +1,42 @@
+//! One decision, by the shortest way that is right for it.
+
+mod few;
+mod general;
+mod single;
+mod waits;
+
+use super::Inner;
+use super::bucket::Buckets;
+use super::home::Home;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::{Ask, DecisionFuture};
+
+impl Inner {
+    #[inline]
+    pub(super) fn decide_now(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        // Almost every decision is one key in one bucket in one table; it needs no lists.
+        if let [ask] = asks {
+            let buckets = match buckets_of(ask) {
+                Ok(buckets) => buckets,
+                Err(error) => return DecisionFuture::ready(Err(error)),
+            };
+            if let [bucket] = &*buckets.each
+                && !buckets.has_older()
+                && ask.mode().asks()
+            {
+                match &bucket.home {
+                    Home::Narrow(table) => return self.decide_single(table, bucket, ask),
+                    Home::Wide(table) => return self.decide_single(table, bucket, ask),
+                    Home::NarrowKept(table) => return self.decide_single(table, bucket, ask),
+                    Home::WideKept(table) => return self.decide_single(table, bucket, ask),
+                    Home::Logs(_) => {}
+                }
+            }
+        }
+        self.decide_few(asks)
+    }
+}
+
+fn buckets_of<'a>(ask: &Ask<'a>) -> Result<&'a Buckets, StoreError> {
+    ask.policy().prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
+}

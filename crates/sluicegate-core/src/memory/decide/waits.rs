@@ -1,0 +1,67 @@
+//! A request that waits for one limit holds its units of the others until it departs.
+
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+
+use crate::memory::Inner;
+use crate::memory::change::Effect;
+use crate::memory::holds::Hold;
+use crate::memory::place::Cell;
+use crate::receipt::Trace;
+use crate::store::{Judged, Mode};
+
+impl Inner {
+    /// Holds what the ask spends until the request departs.
+    pub(super) fn hold(&self, cell: &Cell<'_>, now_us: u64, departs_us: u64) -> Effect {
+        let (bucket, units) = (cell.bucket, cell.ask.cost());
+        // Relaxed: it only has to be another number each time.
+        let id = self.holds.fetch_add(1, Ordering::Relaxed);
+        let hold = Hold { id, units, until_us: departs_us };
+        let longest_us = bucket.rule.longest_spend_us();
+        let is_over = |hold: &Hold| hold.until_us.saturating_add(longest_us) <= now_us;
+        bucket.holds.add(cell.hash, hold, is_over);
+        bucket.reaches(departs_us.saturating_add(longest_us));
+        bucket.ahead.note(departs_us);
+        Effect { spent: units, trace: Trace { birth: hold.id, held: true, ..Trace::default() } }
+    }
+}
+
+/// How long a spend waits for its turn.
+pub(super) fn delay(mode: Mode, judged: &Judged, now_us: u64) -> u64 {
+    if mode.spends() { judged.departs_us().saturating_sub(now_us) } else { 0 }
+}
+
+/// Whether an ask holds its units until the request departs, rather than spend them at that moment already: if all quotas
+/// of its policy could go sooner. Otherwise one waiting request would lock a bucket that others share. A queue holds
+/// nothing: it lets go in the order of arrival, and spaces exactly when.
+pub(super) fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, departs_us: u64) -> bool {
+    let waits = |cell: &Cell<'_>| matches!(cell.ask.mode(), Mode::Reserve { .. });
+    let of_same_ask = cells.iter().zip(judged).filter(|(other, _)| other.at.0 == cell.at.0);
+    let is_sooner = || of_same_ask.clone().all(|(_, judged)| judged.departs_us() < departs_us);
+    let may_hold = cell.ask.mode().spends() && cell.ask.cost() > 0 && !cell.bucket.rule.is_queue();
+    may_hold && cells.iter().any(waits) && is_sooner()
+}
+
+/// Whether the other limits can hold what a waiting request will spend: of one key at most half of the burst, or one unit.
+pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], departs_us: u64) -> bool {
+    let holding: SmallVec<[&Cell<'_>; 4]> =
+        cells.iter().filter(|cell| holds(cells, judged, cell, departs_us)).collect();
+    holding.iter().enumerate().all(|(index, cell)| {
+        let twins = holding[..index].iter().filter(|twin| twin.is_twin_of(cell));
+        let ahead = twins.fold(0, |sum: u64, twin| sum.saturating_add(twin.ask.cost()));
+        let held = cell.bucket.holds.units(cell.hash).saturating_add(ahead);
+        let most = (cell.bucket.capacity / 2).max(1);
+        held.saturating_add(cell.ask.cost()) <= most && (held > 0 || cell.bucket.holds.has_room())
+    })
+}
+
+/// Nothing can be waited for, so an ask passes when it does not have to wait.
+pub(super) fn refuse_waits(cells: &[Cell<'_>], judged: &mut [Judged], now_us: u64) {
+    for (cell, judged) in cells.iter().zip(judged) {
+        let departs_us = judged.departs_us();
+        if cell.ask.mode().spends() && departs_us > now_us {
+            *judged = Judged::refused_until(departs_us);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How a key's log changes: entries come, are given back, and go.
+
+use super::shard::{Entered, Entry, Log, NIL, Shard, narrow};
+
+impl Shard {
+    /// Enters `cost` as admitted at `at_us`, after what the key inherits, and says where.
+    pub(in crate::memory) fn spend(&mut self, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Entered {
+        if cost == 0 {
+            return Entered::default();
+        }
+        self.tidy(now_us);
+        if !self.knows(hash, now_us)
+            && let Some((left_us, left)) = self.inherited(hash, now_us)
+        {
+            self.enter(hash, now_us, left_us, left);
+        }
+        self.enter(hash, now_us, at_us, cost)
+    }
+
+    pub(super) fn enter(&mut self, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Entered {
+        let cost = narrow(cost);
+        let log = match self.current(hash, now_us) {
+            Some(log) => log,
+            None => self.open(hash, now_us),
+        };
+        let Log { tail, birth, .. } = self.logs[log];
+        // Neither a clock that is a little behind another thread's nor a turn given out ahead may unsort the log; an entry
+        // that is moved up counts a little longer for it.
+        let newest = self.entries.get(tail as usize).copied();
+        let at_us = at_us.max(newest.map_or(0, |entry| entry.at_us));
+        match newest {
+            Some(entry) if entry.at_us == at_us => {
+                self.entries[tail as usize].cost = entry.cost.saturating_add(cost);
+                self.logs[log].sum += u64::from(entry.cost.saturating_add(cost) - entry.cost);
+            }
+            _ => self.append(hash, at_us, cost, now_us),
+        }
+        Entered { at_us, birth }
+    }
+
+    /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on; if that is not known, from
+    /// the newest one. Walks the log.
+    pub(in crate::memory) fn refund(&mut self, hash: u64, now_us: u64, ago_us: Option<u64>, cost: u64) {
+        let Some(log) = self.current(hash, now_us) else { return };
+        // Turns that have not come yet are among what was spent just now.
+        let latest_us = ago_us.map_or(u64::MAX, |ago_us| now_us.saturating_sub(ago_us));
+        let spent: u64 = self
+            .chain(self.logs[log].head)
+            .take_while(|&(at_us, _)| at_us <= latest_us)
+            .map(|(_, cost)| cost)
+            .sum();
+        let mut keep = spent.saturating_sub(cost);
+        self.thin(log, |at_us, cost| {
+            if at_us > latest_us {
+                return cost;
+            }
+            let stays = keep.min(cost);
+            keep -= stays;
+            stays
+        });
+    }
+
+    /// Gives back up to `cost` units of one entry.
+    pub(in crate::memory) fn give_back(&mut self, hash: u64, entered: Entered, cost: u64, now_us: u64) {
+        if self.entered(hash, entered, now_us) == 0 {
+            return;
+        }
+        if let Some(log) = self.current(hash, now_us) {
+            self.thin(
+                log,
+                |at_us, units| {
+                    if at_us == entered.at_us { units.saturating_sub(cost) } else { units }
+                },
+            );
+        }
+    }
+
+    /// Leaves of each entry, from the oldest on, so many units as `keep` says.
+    fn thin(&mut self, log: usize, mut keep: impl FnMut(u64, u64) -> u64) {
+        let (mut at, mut tail) = (self.logs[log].head, NIL);
+        while let Some(&Entry { at_us, cost, next }) = self.entries.get(at as usize) {
+            let stays = narrow(keep(at_us, cost.into())).min(cost);
+            self.logs[log].sum -= u64::from(cost - stays);
+            self.entries[at as usize].cost = stays;
+            if stays == 0 {
+                match self.entries.get_mut(tail as usize) {
+                    Some(previous) => previous.next = next,
+                    None => self.logs[log].head = next,
+                }
+                self.free_entry(at);
+            } else {
+                tail = at;
+            }
+            at = next;
+        }
+        self.logs[log].tail = tail;
+        if tail == NIL {
+            self.close(log);
+        }
+    }
+
+    /// Forgets the key.
+    pub(in crate::memory) fn reset(&mut self, hash: u64) {
+        if let Some(&log) = self.index.get(&hash) {
+            self.close(log as usize);
+        }
+    }
+
+    /// The key's log as it was when it was copied.
+    pub(in crate::memory) fn restore(
+        &mut self,
+        hash: u64,
+        (entries, birth): &(Vec<(u64, u64)>, u32),
+        now_us: u64,
+    ) {
+        self.reset(hash);
+        for &(at_us, cost) in entries {
+            self.enter(hash, now_us, at_us, cost);
+        }
+        if let Some(&log) = self.index.get(&hash) {
+            self.logs[log as usize].birth = *birth;
+        }
+    }
+
+    pub(super) fn drop_oldest(&mut self, log: usize) {
+        let head = self.logs[log].head;
+        let Some(&Entry { cost, next, .. }) = self.entries.get(head as usize) else { return };
+        let log = &mut self.logs[log];
+        match self.entries.get_mut(next as usize).filter(|_| !self.left.is_empty()) {
+            // Where nothing is forgotten, it counts as long as the next one.
+            Some(next) if next.cost.checked_add(cost).is_some() => next.cost += cost,
+            _ => log.sum -= u64::from(cost),
+        }
+        log.head = next;
+        if next == NIL {
+            log.tail = NIL;
+        }
+        self.free_entry(head);
+    }
+}

@@ -1,0 +1,190 @@
+//! A part of the logs, behind one lock: what is known of its keys.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::algorithm::{SlidingLog, Slot};
+use crate::memory::holds::{self, Hold, Identity};
+use crate::policy::OnFull;
+
+/// Keys of a shard that share what one of them leaves.
+const HEIRS: usize = 8;
+
+pub(super) const NIL: u32 = u32::MAX;
+
+/// The logs of some keys.
+pub(in crate::memory) struct Shard {
+    pub(super) rule: SlidingLog,
+    /// Where a key's log is.
+    pub(super) index: HashMap<u64, u32, BuildHasherDefault<Identity>>,
+    /// Without gaps, so that one is drawn at random in one step.
+    pub(super) logs: Vec<Log>,
+    pub(super) most_logs: usize,
+    pub(super) entries: Vec<Entry>,
+    pub(super) most_entries: usize,
+    pub(super) free_entry: u32,
+    pub(super) hand: usize,
+    pub(super) random: u64,
+    pub(super) births: u32,
+    /// What logs that made room have left to others, by the hash; empty if they are forgotten.
+    pub(super) left: Box<[(u64, u64)]>,
+    pub(super) evictions: Arc<AtomicU64>,
+}
+
+/// One key's log: a chain of entries, oldest first.
+#[derive(Clone, Copy)]
+pub(super) struct Log {
+    pub(super) hash: u64,
+    pub(super) sum: u64,
+    pub(super) head: u32,
+    pub(super) tail: u32,
+    pub(super) birth: u32,
+}
+
+/// Units that were admitted at one moment. A free entry links to the next free one.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) at_us: u64,
+    pub(super) cost: u32,
+    pub(super) next: u32,
+}
+
+/// Where the units of a spend are to be found again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::memory) struct Entered {
+    pub(in crate::memory) at_us: u64,
+    /// Which log of the key: another one after it was empty, or was forgotten.
+    pub(in crate::memory) birth: u32,
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "`Shard::new` bounds all positions below u32::MAX")]
+pub(super) fn link(position: usize) -> u32 {
+    position as u32
+}
+
+pub(super) fn narrow(units: u64) -> u32 {
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
+
+impl Shard {
+    pub(super) fn new(
+        rule: SlidingLog,
+        (keys, entries): (usize, usize),
+        on_full: OnFull,
+        seed: u64,
+        evictions: Arc<AtomicU64>,
+    ) -> Self {
+        let [keys, entries] = [keys, entries].map(|room| room.clamp(1, NIL as usize - 1));
+        let inherited = if on_full == OnFull::Inherit { keys.div_ceil(HEIRS) } else { 0 };
+        Self {
+            rule,
+            // The room is taken now; its pages are touched as they are needed.
+            index: HashMap::with_capacity_and_hasher(keys, BuildHasherDefault::default()),
+            logs: Vec::with_capacity(keys),
+            most_logs: keys,
+            entries: Vec::with_capacity(entries),
+            most_entries: entries,
+            free_entry: NIL,
+            hand: 0,
+            random: seed | 1,
+            births: 0,
+            left: vec![(0, 0); inherited].into(),
+            evictions,
+        }
+    }
+
+    /// How many logs hold an entry that is not over.
+    pub(super) fn in_use(&self, now_us: u64) -> usize {
+        self.logs.iter().filter(|log| self.until_us(log) > now_us).count()
+    }
+
+    /// When `cost` would pass if nothing else arrived, beside what is held.
+    pub(in crate::memory) fn slot(&mut self, hash: u64, held: &[Hold], now_us: u64, cost: u64) -> Slot {
+        let (head, sum, inherited) = match self.current(hash, now_us) {
+            Some(log) => (self.logs[log].head, self.logs[log].sum, None),
+            None => (NIL, 0, self.inherited(hash, now_us)),
+        };
+        let sum = inherited.map_or(sum, |(_, cost)| cost);
+        // What is held counts from now on, and until a period after its departure: as a turn does.
+        let mut turns = held.iter().map(|hold| (hold.until_us, hold.units)).peekable();
+        let mut entries = inherited.into_iter().chain(self.chain(head)).peekable();
+        let all = std::iter::from_fn(|| match (entries.peek(), turns.peek()) {
+            (Some((entry_us, _)), Some((turn_us, _))) if turn_us < entry_us => turns.next(),
+            (None, _) => turns.next(),
+            _ => entries.next(),
+        });
+        self.rule.slot(all, sum.saturating_add(holds::units(held)), now_us, cost)
+    }
+
+    /// The units of that entry which are still there; none if it is over, or the key was forgotten since.
+    pub(in crate::memory) fn entered(&mut self, hash: u64, entered: Entered, now_us: u64) -> u64 {
+        let Some(log) = self.current(hash, now_us) else { return 0 };
+        if self.logs[log].birth != entered.birth {
+            return 0;
+        }
+        let found = self.chain(self.logs[log].head).find(|&(at_us, _)| at_us == entered.at_us);
+        found.map_or(0, |(_, cost)| cost)
+    }
+
+    /// The units that are counted.
+    pub(in crate::memory) fn used(&mut self, hash: u64, now_us: u64) -> u64 {
+        match self.current(hash, now_us) {
+            Some(log) => self.logs[log].sum,
+            None => self.inherited(hash, now_us).map_or(0, |(_, cost)| cost),
+        }
+    }
+
+    /// Microseconds until the log is empty.
+    pub(in crate::memory) fn reset_after_us(&mut self, hash: u64, now_us: u64) -> u64 {
+        let until_us = match self.current(hash, now_us) {
+            Some(log) => self.until_us(&self.logs[log]),
+            None => self.inherited(hash, now_us).map_or(0, |(at_us, _)| self.over_us(at_us)),
+        };
+        until_us.saturating_sub(now_us)
+    }
+
+    /// Whether the key has a log of its own.
+    pub(in crate::memory) fn knows(&mut self, hash: u64, now_us: u64) -> bool {
+        self.current(hash, now_us).is_some()
+    }
+
+    /// The entries of a key's log, or the one that it would begin with.
+    pub(in crate::memory) fn entries(&mut self, hash: u64, now_us: u64) -> Vec<(u64, u64)> {
+        let (entries, _) = self.copy(hash, now_us);
+        if entries.is_empty() { self.inherited(hash, now_us).into_iter().collect() } else { entries }
+    }
+
+    /// The times and costs of a key's entries, oldest first, and which log it is.
+    pub(in crate::memory) fn copy(&mut self, hash: u64, now_us: u64) -> (Vec<(u64, u64)>, u32) {
+        match self.current(hash, now_us) {
+            Some(log) => (self.chain(self.logs[log].head).collect(), self.logs[log].birth),
+            None => (Vec::new(), 0),
+        }
+    }
+
+    /// The key's log without the entries that are over; none if nothing is left.
+    pub(super) fn current(&mut self, hash: u64, now_us: u64) -> Option<usize> {
+        let log = *self.index.get(&hash)? as usize;
+        self.drop_over(log, now_us).then_some(log)
+    }
+
+    /// Frees the entries that are over, and the log if none is left. Says whether one is.
+    pub(super) fn drop_over(&mut self, log: usize, now_us: u64) -> bool {
+        let Log { mut head, mut sum, .. } = self.logs[log];
+        while let Some(&Entry { at_us, cost, next }) = self.entries.get(head as usize) {
+            if !self.rule.is_over(at_us, now_us) {
+                break;
+            }
+            sum -= u64::from(cost);
+            self.free_entry(head);
+            head = next;
+        }
+        (self.logs[log].head, self.logs[log].sum) = (head, sum);
+        if head == NIL {
+            self.close(log);
+        }
+        head != NIL
+    }
+}

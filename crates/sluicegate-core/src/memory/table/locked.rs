@@ -1,0 +1,147 @@
+//! A set of the table while it is locked: what is known of its keys, and how that changes.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::words::{Kept, load, store};
+use super::{Set, Table};
+use crate::algorithm::Rule;
+use crate::memory::account::Account;
+
+/// All that a set knows: a row for each slot, its tag and its words, and one for what was left to the set.
+pub(in crate::memory) type Copy = [[u64; 4]; 6];
+
+/// A locked set.
+pub(in crate::memory) struct Locked<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
+    pub(super) set: &'a Set<SLOTS, WORDS>,
+    pub(super) table: &'a Table<SLOTS, WORDS, ACCOUNTS>,
+    pub(super) index: usize,
+}
+
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
+    /// Where the state of a hash is, if it is here.
+    #[inline]
+    pub(in crate::memory) fn find(&self, hash: u64) -> Option<usize> {
+        let tag = tag_of(hash);
+        self.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
+    }
+
+    /// What is in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
+    #[inline]
+    pub(in crate::memory) fn get(&self, slot: Option<usize>) -> Kept {
+        let words = slot.map_or_else(|| self.left(), |slot| Some(&self.set.states[slot]));
+        words.map_or_else(Kept::default, load::<WORDS, ACCOUNTS>)
+    }
+
+    /// What keys that made room have left to this set.
+    #[inline]
+    fn left(&self) -> Option<&[AtomicU64; WORDS]> {
+        self.table.left.get(self.index)
+    }
+
+    /// Stores what is known of a hash in the slot that `find` found for it, or in the place of the least indebted.
+    #[inline]
+    pub(in crate::memory) fn put(
+        &mut self,
+        slot: Option<usize>,
+        hash: u64,
+        kept: Kept,
+        rule: &Rule,
+        now_us: u64,
+    ) {
+        match slot {
+            Some(slot) => store::<WORDS, ACCOUNTS>(&self.set.states[slot], kept),
+            None => self.insert(hash, kept, rule, now_us),
+        }
+    }
+
+    #[cold]
+    fn insert(&mut self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
+        if kept.state.until_us <= now_us {
+            return;
+        }
+        let debt_of = |slot: &usize| {
+            let state = load::<WORDS, ACCOUNTS>(&self.set.states[*slot]).state;
+            (state.until_us > now_us).then(|| rule.weight(state, now_us))
+        };
+        let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
+        if debt_of(&victim).is_some() {
+            self.table.evictions.fetch_add(1, Ordering::Relaxed);
+            self.forget_one();
+            self.leave(&self.set.states[victim], rule, now_us);
+        }
+        self.set.tags[victim].store(tag_of(hash), Ordering::Relaxed);
+        store::<WORDS, ACCOUNTS>(&self.set.states[victim], kept);
+    }
+
+    /// Leaves to the set what a key owes that has to make room.
+    fn leave(&self, words: &[AtomicU64; WORDS], rule: &Rule, now_us: u64) {
+        let Some(left) = self.left() else { return };
+        let [before, state] = [left, words].map(|words| load::<WORDS, ACCOUNTS>(words).state);
+        let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
+        // Without an account: what one key has spent, another cannot give back.
+        store::<WORDS, ACCOUNTS>(left, Kept { state, account: Account::default() });
+    }
+
+    /// Puts a key to rest, whatever it owes.
+    pub(in crate::memory) fn reset(&mut self, hash: u64) {
+        if let Some(slot) = self.find(hash) {
+            store::<WORDS, ACCOUNTS>(&self.set.states[slot], Kept::default());
+        }
+        self.forget_one();
+    }
+
+    fn forget_one(&self) {
+        self.set.forgotten.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes when a key of this set was forgotten or reset.
+    pub(in crate::memory) fn forgotten(&self) -> u64 {
+        self.set.forgotten.load(Ordering::Relaxed).into()
+    }
+
+    /// All that the set knows.
+    pub(in crate::memory) fn copy(&self) -> Copy {
+        let mut copy = [[0; 4]; 6];
+        for ((to, words), tag) in copy.iter_mut().zip(&self.set.states).zip(&self.set.tags) {
+            to[0] = u64::from(tag.load(Ordering::Relaxed)) << 32;
+            for (to, word) in to[1..].iter_mut().zip(words) {
+                *to = word.load(Ordering::Relaxed);
+            }
+        }
+        for (to, word) in copy[5].iter_mut().zip(self.left().into_iter().flatten()) {
+            *to = word.load(Ordering::Relaxed);
+        }
+        copy
+    }
+
+    /// The set as it was when it was copied.
+    pub(in crate::memory) fn restore(&mut self, copy: &Copy) {
+        for ((from, words), tag) in copy.iter().zip(&self.set.states).zip(&self.set.tags) {
+            tag.store(tag_of(from[0]), Ordering::Relaxed);
+            for (from, word) in from[1..].iter().zip(words) {
+                word.store(*from, Ordering::Relaxed);
+            }
+        }
+        for (from, word) in copy[5].iter().zip(self.left().into_iter().flatten()) {
+            word.store(*from, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Drop
+    for Locked<'_, SLOTS, WORDS, ACCOUNTS>
+{
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the acquire of whoever locks next.
+        self.set.locked.store(false, Ordering::Release);
+    }
+}
+
+#[inline]
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}

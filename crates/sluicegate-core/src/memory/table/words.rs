@@ -1,0 +1,59 @@
+//! How a state, and its account, stand in the words of a slot.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::algorithm::State;
+use crate::memory::account::Account;
+
+/// What a table keeps of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::memory) struct Kept {
+    pub(in crate::memory) state: State,
+    /// Only in tables with accounts.
+    pub(in crate::memory) account: Account,
+}
+
+const LOW_BITS: u32 = 12;
+const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
+const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
+
+#[inline]
+pub(super) fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
+    words[0].load(Ordering::Relaxed) >> LOW_BITS
+}
+
+/// The words of a slot that are the state's, where the last one is its account.
+pub(in crate::memory) const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
+    if ACCOUNTS { WORDS - 1 } else { WORDS }
+}
+
+#[inline]
+pub(super) fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS]) -> Kept {
+    let first = words[0].load(Ordering::Relaxed);
+    let aux = match state_words::<WORDS, ACCOUNTS>() {
+        1 => first & LOW_MAX,
+        _ => words[1].load(Ordering::Relaxed),
+    };
+    let account =
+        if ACCOUNTS { Account::of(words[WORDS - 1].load(Ordering::Relaxed)) } else { Account::default() };
+    Kept { state: State::new(first >> LOW_BITS, aux), account }
+}
+
+#[inline]
+pub(super) fn store<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS], kept: Kept) {
+    let Kept { state, account } = kept;
+    let low = match state_words::<WORDS, ACCOUNTS>() {
+        1 => state.aux,
+        _ => {
+            words[1].store(state.aux, Ordering::Relaxed);
+            0
+        }
+    };
+    if ACCOUNTS {
+        words[WORDS - 1].store(account.word(), Ordering::Relaxed);
+    }
+    words[0].store(state.until_us.min(TIME_MAX) << LOW_BITS | low, Ordering::Relaxed);
+}
