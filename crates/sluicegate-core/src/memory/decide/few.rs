@@ -35,7 +35,7 @@ struct Found {
 
 impl Inner {
     /// Decides asks that spend or look, in different buckets. The general way takes what is left: more buckets, logs, accounts,
-    /// replaced policies, turns and what is held for them.
+    /// replaced policies, reservations, and what is held for them.
     pub(super) fn decide_few(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let in_general = || DecisionFuture::ready(self.decide_all(asks));
         let mut all = [None; MOST];
@@ -74,7 +74,7 @@ impl Inner {
         let mut count = 0;
         for (policy, ask) in (0_u8..).zip(asks) {
             let buckets = buckets_of(ask).ok()?;
-            if buckets.has_older() || !ask.mode().asks() {
+            if buckets.has_older() || !matches!(ask.mode(), Mode::Spend | Mode::Peek) {
                 return None;
             }
             for (quota, bucket) in (0_u8..).zip(&*buckets.each) {

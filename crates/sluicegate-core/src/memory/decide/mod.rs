@@ -3,6 +3,8 @@
 mod few;
 mod general;
 mod single;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 use super::Inner;

@@ -1,0 +1,210 @@
+//! Random traces in which a store has to decide exactly as memory does.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::Conformance;
+use super::steps::{Random, Step, is_small, random_policy};
+use crate::clock::Clock;
+use crate::limiter::{Inherit, Receipt};
+use crate::store::Mode;
+use crate::{Decision, Key, MemoryStore, Policy, RateLimiter};
+
+impl Conformance {
+    /// Random traces of every mode over several keys and policies, in which the store decides exactly as the memory
+    /// store: outcome, delay, and every number of every quota.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_decisions_as_memory(&self, seed: u64, traces: usize) {
+        self.compare_decisions(seed, traces, Duration::ZERO).await;
+    }
+
+    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), by a clock that is set back again and again, up to this far
+    /// behind the latest time that it has shown.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_decisions_when_the_clock_is_set_back(&self, by: Duration, seed: u64, traces: usize) {
+        self.compare_decisions(seed, traces, by).await;
+    }
+
+    async fn compare_decisions(&self, seed: u64, traces: usize, back: Duration) {
+        let (memory, mut random) = (self.memory(), Random::new(seed));
+        for _ in 0..traces {
+            let policy = random_policy(self.name(), &mut random);
+            let mut pair = self.pair(&memory, &policy, format!("seed {seed}, {policy}"));
+            let mut latest = Duration::ZERO;
+            for _ in 0..40 {
+                let step = Step::random(&mut random, &policy, &self.clock, &mut pair.trace);
+                if !back.is_zero() {
+                    let now = Duration::from_micros(self.clock.now_us());
+                    latest = latest.max(now);
+                    let is_set = random.below(10) == 0;
+                    self.clock.set((latest - back).max(if is_set { Duration::ZERO } else { now }));
+                    if is_set {
+                        // Writing to a string cannot fail.
+                        let _ = write!(pair.trace, ", at {back:?} before the latest time");
+                    }
+                }
+                pair.agrees(&pair.ask(&step).await);
+            }
+        }
+    }
+
+    /// Random traces in which what was spent is given back, in part or in whole, soon or late, twice or never, and turns
+    /// are given up: the store gives back exactly as the memory store does.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_refunds_as_memory(&self, seed: u64, traces: usize) {
+        self.compare_refunds(seed, traces, false).await;
+    }
+
+    /// As [`same_refunds_as_memory`](Self::same_refunds_as_memory), but only under policies that keep account of what is given
+    /// back: for stores that know more than memory does of the others.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_accounts_as_memory(&self, seed: u64, traces: usize) {
+        self.compare_refunds(seed, traces, true).await;
+    }
+
+    async fn compare_refunds(&self, seed: u64, traces: usize, all_give_back: bool) {
+        let (memory, mut random) = (self.memory(), Random::new(seed));
+        for _ in 0..traces {
+            let policy = random_policy(self.name(), &mut random);
+            if all_give_back && !policy.quotas().iter().all(|quota| is_small(quota.rule())) {
+                continue;
+            }
+            let is_plain = random.below(2) == 0 && !all_give_back;
+            let policy = if is_plain { policy } else { policy.with_refunds() };
+            let title = format!("seed {seed}, {policy}, gives back: {}", policy.gives_back());
+            let mut pair = self.pair(&memory, &policy, title);
+            let mut spent: Vec<(Key, [Receipt; 2])> = Vec::new();
+            for _ in 0..60 {
+                let mut step = Step::random(&mut random, &policy, &self.clock, &mut pair.trace);
+                if all_give_back {
+                    // Whose turns are out memory knows of all keys together, and still after a reset.
+                    step.key = Key::from(0_u64);
+                    step.kind = if matches!(step.kind, 3..=5) { 6 } else { step.kind };
+                }
+                let about = (random.below(2) == 0 && !spent.is_empty()).then(|| {
+                    let index = usize::try_from(random.below(spent.len() as u64)).unwrap_or(0);
+                    spent.swap_remove(index)
+                });
+                if all_give_back && about.is_none() && matches!(step.kind, 1 | 3) {
+                    // What that takes away may be spent by somebody else: a store may know that, or not.
+                    spent.retain(|(key, _)| *key != step.key);
+                }
+                let mut found = match about {
+                    None => pair.ask(&step).await,
+                    Some((key, mut receipts)) => {
+                        let is_turn = receipts[0].at_us() > self.clock.now_us();
+                        let what = if is_turn { "give up the turn of" } else { "give back" };
+                        // Writing to a string cannot fail.
+                        let _ = write!(pair.trace, " .. no: {what} {} of {key:?}", step.cost);
+                        let mut found = Vec::new();
+                        for (limiter, receipt) in pair.limiters.iter().zip(&mut receipts) {
+                            let answer = match is_turn {
+                                true => RateLimiter::report([(limiter, &key, &*receipt)], Mode::Return).await,
+                                false => limiter.refund_of(receipt, &key, step.cost).await,
+                            };
+                            found.push(answer.expect("the store answers"));
+                        }
+                        if !is_turn && (receipts[0].cost() > 0 || !all_give_back) {
+                            spent.push((key, receipts));
+                        }
+                        found.try_into().expect("there are two limiters")
+                    }
+                };
+                pair.agrees(&found);
+                if let [Some(ours), Some(reference)] = found.each_mut().map(|found| found.take_receipt(0)) {
+                    spent.push((step.key, [ours, reference]));
+                }
+            }
+        }
+    }
+
+    /// Random traces in the middle of which the policy is replaced, in every way: keys go on under the new one exactly as in
+    /// memory.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_replacements_as_memory(&self, seed: u64, traces: usize) {
+        let (memory, mut random) = (self.memory(), Random::new(seed));
+        let ways = [
+            Inherit::Spent,
+            Inherit::Spent,
+            Inherit::Reset,
+            Inherit::AsIs,
+            Inherit::Proportional,
+            Inherit::Additive,
+        ];
+        for _ in 0..traces {
+            let name = self.name();
+            let [before, after] = [(); 2].map(|()| random_policy(name.clone(), &mut random));
+            let how = random.pick(&ways);
+            let mut pair =
+                self.pair(&memory, &before, format!("seed {seed}, {before}, then {how:?} {after}"));
+            for count in 0..30 {
+                if count == 12 {
+                    pair.trace.push_str("\n  replace");
+                    for limiter in &pair.limiters {
+                        limiter.replace(after.clone(), how).expect("the store can keep it");
+                    }
+                }
+                let policy = if count < 12 { &before } else { &after };
+                let now_us = self.clock.now_us();
+                let step = Step::random(&mut random, policy, &self.clock, &mut pair.trace);
+                // A key that was at rest when it was handed over may not be so a moment before.
+                self.clock.set(Duration::from_micros(now_us.max(self.clock.now_us())));
+                let found = pair.ask(&step).await;
+                let ages = Duration::from_secs(86_400 * 365 * 15);
+                if found[1].quotas().iter().any(|status| status.reset_after() > ages) {
+                    // How exact that is is for each store to say.
+                    break;
+                }
+                pair.agrees(&found);
+            }
+        }
+    }
+
+    fn memory(&self) -> MemoryStore {
+        let memory = MemoryStore::builder().clock(self.clock.clone()).log_entries(1 << 22).build();
+        memory.expect("the settings are possible")
+    }
+
+    fn pair(&self, memory: &MemoryStore, policy: &Policy, trace: String) -> Pair {
+        let reference = RateLimiter::new(memory, policy.clone()).expect("the store can keep it");
+        Pair { limiters: [self.open(policy), reference], trace }
+    }
+}
+
+/// A policy on the store under test and in memory, and what was asked of both.
+struct Pair {
+    limiters: [RateLimiter; 2],
+    trace: String,
+}
+
+impl Pair {
+    async fn ask(&self, step: &Step) -> [Decision; 2] {
+        let [ours, reference] = &self.limiters;
+        [step.ask(ours).await, step.ask(reference).await].map(|answer| answer.expect("the store answers"))
+    }
+
+    /// Whether both have decided the same.
+    fn agrees(&self, [ours, reference]: &[Decision; 2]) {
+        assert_eq!(summary(ours), summary(reference), "{}", self.trace);
+    }
+}
+
+/// All that two stores have to agree on.
+fn summary(decision: &Decision) -> String {
+    let mut text = format!("{:?} after {:?}", decision.outcome(), decision.delay());
+    for status in decision.quotas() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {status:?}");
+    }
+    text
+}

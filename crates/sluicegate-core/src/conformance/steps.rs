@@ -1,0 +1,138 @@
+//! What is asked at random, of policies that are made at random.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::ALGORITHMS;
+use crate::algorithm::{Drain, Rule};
+use crate::clock::{Clock, ManualClock};
+use crate::store::DecisionFuture;
+use crate::{Algorithm, Key, Policy, Quota, RateLimiter};
+
+pub(super) fn random_policy(name: String, random: &mut Random) -> Policy {
+    let algorithm = random.pick(&ALGORITHMS);
+    let mut builder = Policy::builder(name, algorithm, random_quota(random, algorithm));
+    let is_queue = matches!(algorithm, Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)));
+    if random.below(3) == 0 && !is_queue {
+        builder = builder.and(random_quota(random, algorithm)).named("second");
+    }
+    builder.build().expect("all of these quotas can be kept")
+}
+
+/// Whether the account that memory keeps of what is given back never overflows, and no turns are out without being asked for.
+pub(super) fn is_small(rule: &Rule) -> bool {
+    !rule.is_queue() && rule.capacity().saturating_mul(rule.per_unit()) < 1 << 38
+}
+
+fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
+    let limit = random.pick(&[1, 2, 3, 7, 10, 97, 1_000, 7_919, 999_983, 1_000_000]);
+    // The room that a store has for logs bounds their limits.
+    let limit = if algorithm == Algorithm::SlidingLog { limit.min(2_000) } else { limit };
+    let period_ms = random.pick(&[1, 7, 1_000, 10_000, 60_000, 86_400_000, 2_592_000_000]);
+    let quota = Quota::new(limit, Duration::from_millis(period_ms));
+    let has_burst = matches!(
+        algorithm,
+        Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(Drain::Meter | Drain::Queue)
+    );
+    let small = limit.div_ceil(1 + random.below(4));
+    match random.below(3) {
+        0 if has_burst => quota.burst(small),
+        1 if has_burst && limit < 1_000 => quota.burst(limit * 3),
+        _ => quota,
+    }
+}
+
+/// What is asked next.
+pub(super) struct Step {
+    pub(super) key: Key,
+    pub(super) cost: u64,
+    longest: Duration,
+    pub(super) kind: u64,
+}
+
+impl Step {
+    pub(super) fn random(
+        random: &mut Random,
+        policy: &Policy,
+        clock: &ManualClock,
+        trace: &mut String,
+    ) -> Self {
+        let quota = policy.quotas()[0].quota();
+        let capacity = policy.quotas().iter().map(|quota| quota.rule().capacity()).min().unwrap_or(1);
+        let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
+        let now_us = clock.now_us();
+        let moved_us = match random.below(8) {
+            0..=2 => now_us,
+            3 => now_us + random.below(1_000),
+            4 => now_us + random.below(period_us / quota.limit().max(1) + 2),
+            5 => now_us + random.below(period_us.saturating_mul(3)),
+            6 => now_us + random.below(period_us),
+            // What has lapsed out of a log may be forgotten, or not.
+            _ if policy.algorithm() == Algorithm::SlidingLog => now_us + 1,
+            _ => now_us - random.below(500_000.min(period_us)),
+        };
+        clock.set(Duration::from_micros(moved_us));
+        let cost = match random.below(6) {
+            0 => random.below(capacity) + 1,
+            1 => capacity,
+            2 => capacity + random.below(3),
+            _ => 1,
+        };
+        let step = Self {
+            key: Key::from(random.below(2)),
+            cost,
+            longest: Duration::from_micros(random.below(period_us.saturating_mul(2))),
+            kind: random.below(12),
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(trace, "\n  {:+} us: {step}", i128::from(moved_us) - i128::from(now_us));
+        step
+    }
+
+    pub(super) fn ask(&self, limiter: &RateLimiter) -> DecisionFuture {
+        match self.kind {
+            0 => limiter.peek_cost(&self.key, self.cost),
+            1 => limiter.refund(&self.key, self.cost),
+            2 => limiter.charge(&self.key, self.cost),
+            3 => limiter.reset(&self.key),
+            4 | 5 => limiter.reserve(&self.key, self.cost, self.longest),
+            _ => limiter.check_cost(&self.key, self.cost),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, cost, longest, kind } = self;
+        match kind {
+            0 => write!(f, "peek {cost} of {key:?}"),
+            1 => write!(f, "refund {cost} of {key:?}"),
+            2 => write!(f, "charge {cost} of {key:?}"),
+            3 => write!(f, "reset {key:?}"),
+            4 | 5 => write!(f, "reserve {cost} of {key:?} within {longest:?}"),
+            _ => write!(f, "check {cost} of {key:?}"),
+        }
+    }
+}
+
+/// xorshift64*: reproducible, and good enough to choose steps.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        let index = self.below(choices.len() as u64);
+        choices[usize::try_from(index).unwrap_or(0)]
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % bound.max(1)
+    }
+}

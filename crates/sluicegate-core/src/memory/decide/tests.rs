@@ -1,0 +1,76 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::ManualClock;
+use crate::policy::OnFull;
+use crate::store::{Ask, Mode, PreparedPolicy};
+use crate::{Algorithm, Key, MemoryStore, Policy, Quota, Store};
+
+/// Numbers that are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn policy(name: usize, random: &mut Random) -> Policy {
+    let algorithm = Algorithm::ALL[usize::try_from(random.below(Algorithm::ALL.len() as u64)).unwrap()];
+    let quota =
+        |random: &mut Random| Quota::new(2 + random.below(5), Duration::from_secs(1 + random.below(60)));
+    let mut builder = Policy::builder(format!("p{name}"), algorithm, quota(random));
+    if random.below(3) == 0 && !builder.clone().build().unwrap().quotas()[0].rule().is_queue() {
+        builder = builder.and(quota(random)).named("second");
+    }
+    let builder = if random.below(8) == 0 { builder.refunds() } else { builder };
+    let builder = if random.below(4) == 0 { builder.on_full(OnFull::Inherit) } else { builder };
+    builder.build().unwrap()
+}
+
+/// The short ways are the general one without its lists: several limits and quotas, windows, queues and logs among them, keys
+/// that are full, turns that are out, and one policy asked twice.
+#[test]
+fn every_way_decides_as_the_general_one_does() {
+    for seed in 0..60 {
+        let (mut random, clock) = (Random(seed), ManualClock::new());
+        clock.set(Duration::from_secs(1_800_000_000));
+        let store = || MemoryStore::builder().capacity(64).clock(clock.clone()).build().unwrap();
+        let stores = [store(), store()];
+        let policies: Vec<Policy> = (0..3).map(|name| policy(name, &mut random)).collect();
+        let opened = stores.each_ref().map(|store| {
+            let open = |policy: &Policy| store.0.open(Arc::new(policy.clone()), None).unwrap();
+            policies.iter().map(open).collect::<Vec<PreparedPolicy>>()
+        });
+        for step in 0..200 {
+            let asked: Vec<_> = (0..=random.below(3))
+                .map(|_| {
+                    let mode = match random.below(10) {
+                        0 | 1 => Mode::Peek,
+                        2 => Mode::Reserve { longest: Duration::from_secs(random.below(60)) },
+                        3 => Mode::Charge,
+                        _ => Mode::Spend,
+                    };
+                    let cost = [1, 1, 1, 2, 9][usize::try_from(random.below(5)).unwrap()];
+                    (usize::try_from(random.below(3)).unwrap(), Key::from(random.below(2)), cost, mode)
+                })
+                .collect();
+            let mut asks = [Vec::new(), Vec::new()];
+            for (policy, key, cost, mode) in &asked {
+                for (asks, opened) in asks.iter_mut().zip(&opened) {
+                    asks.push(Ask::new(&opened[*policy], key.as_ref(), *cost, *mode));
+                }
+            }
+            let short = stores[0].0.decide(&asks[0]).now().unwrap().unwrap();
+            let general = stores[1].0.decide_all(&asks[1]).unwrap();
+            let told = [&short, &general].map(|decision| {
+                (decision.outcome(), decision.delay(), decision.at_us(), decision.quotas().to_vec())
+            });
+            assert_eq!(told[0], told[1], "seed {seed}, step {step}: {asked:?} of {policies:?}");
+            clock.advance(Duration::from_millis(
+                [0, 0, 1, 700, 5_000][usize::try_from(random.below(5)).unwrap()],
+            ));
+        }
+    }
+}
