@@ -4,7 +4,7 @@
 //! | [`ConfigError`] | building a quota, policy, store or layer | correct what its message names; it comes when the program starts |
 //! | [`StoreError`] | a store that was asked | nothing: layers do what the policy's [`OnOutage`](crate::OnOutage) says |
 //!
-//! A refusal is neither of them: it is a [`Decision`](crate::Decision) that is not allowed. [`StoreError::is_transient`] tells an
+//! A refusal is neither of them: it is a [`Decision`](crate::Decision) that is not allowed. [`StoreError::may_succeed_later`] tells an
 //! outage, which may be over soon, from a mistake in the program.
 //!
 //! ```
