@@ -24,6 +24,8 @@ use crate::key::view::RequestView;
 ///     # (host == "shop.example").then_some(7)
 /// }
 ///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let by_tenant = extract_fn(|request| {
 ///     let Some(host) = request.uri.host().map(str::to_owned) else {
 ///         return Extraction::missing("the request names no host");
@@ -33,8 +35,6 @@ use crate::key::view::RequestView;
 ///         tenant_of(host).await.map(Key::from).ok_or_else(|| MissingKey::new("the host is nobody's"))
 ///     })
 /// });
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let request = http::Request::get("http://shop.example/").body(())?;
 /// assert_eq!(by_tenant.extract((&request).into()).await, Ok(Key::from(7)));
 /// # Ok(())
