@@ -22,7 +22,7 @@ impl<'a> Fault<'a> {
 
     /// The error of the `text` that the part is in, which is not `what` it should be.
     pub(crate) fn in_text(self, text: &str, what: &str, advice: &str) -> ConfigError {
-        let shown: String = text.chars().take(64).collect();
+        let shown: String = text.trim().chars().take(64).collect();
         // The part is a slice of the text: how far it is from the text's beginning is where it stands.
         let start = (self.part.as_ptr().addr()).saturating_sub(text.as_ptr().addr()).min(text.len());
         let end = start.saturating_add(self.part.len()).min(text.len());

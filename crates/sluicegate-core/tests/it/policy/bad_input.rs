@@ -122,7 +122,7 @@ fn a_text_that_is_no_quota_is_reported_when_the_policy_is_built() {
         ("5/fortnight", Unreadable, "fortnight", "\"fortnight\" is not a unit of time"),
         ("0/min", Quota, "0", "the limit is 0"),
         ("5/min burst 0", Quota, "0", "the burst is 0"),
-        (" 5 / 0 s", Quota, "0", "the period is 0"),
+        ("5 / 0 s", Quota, "0", "the period is 0"),
         ("99999999999999999999/s", Quota, "99999999999999999999", "too large"),
         ("5/s/s", Unreadable, "s/s", "not a unit of time"),
         ("5/99999999999999999999999w", Quota, "99999999999999999999999", "too large"),
