@@ -49,6 +49,8 @@ pub struct Decision {
     outcome: Outcome,
     deciding: u8,
     by: DecidedBy,
+    /// Whether the numbers are those after the delay.
+    has_come: bool,
     /// A bit per ask whose receipt was not taken; none in a clone.
     receipts: u16,
     details: Option<Box<Details>>,
@@ -109,6 +111,7 @@ impl Decision {
             outcome: Outcome::Allowed,
             deciding: 0,
             by: DecidedBy::Store,
+            has_come: false,
             receipts: u16::MAX,
             details: None,
             at_us,
@@ -158,14 +161,15 @@ impl Decision {
         ))
     }
 
-    /// This decision as it stands `by` later, if nothing else was decided: all waits are shorter.
+    /// This decision as it stands when its [delay](Self::delay) is over, if nothing else was decided: all waits are shorter.
     #[must_use]
-    pub fn later(mut self, by: Duration) -> Self {
-        let by = crate::clock::micros(by);
+    pub fn after_delay(mut self) -> Self {
+        let by = if self.is_allowed() && !self.has_come { self.delay_us } else { 0 };
         for status in &mut self.quotas {
             status.reset_after_us = status.reset_after_us.saturating_sub(by);
             status.available_after_us = status.available_after_us.saturating_sub(by);
         }
+        self.has_come = true;
         self
     }
 
@@ -254,6 +258,7 @@ impl Decision {
         let delay_us = self.delay_us.saturating_add(inner.delay_us);
         let mut merged = Self::of(self.at_us, delay_us, self.quotas.iter().copied().chain(shifted));
         merged.receipts = 0;
+        merged.has_come = self.has_come || inner.has_come;
         merged.by = if self.by == DecidedBy::Store { inner.by } else { self.by };
         merged
     }
@@ -282,6 +287,14 @@ impl Decision {
     /// When what an allowed request spent began to count, in microseconds of the store's clock.
     pub fn spent_us(&self) -> u64 {
         self.at_us.saturating_add(self.delay_us)
+    }
+
+    /// The moment at which its waits begin, since the epoch of the store's clock: when it was made, or when its
+    /// [delay was over](Self::after_delay). For a moment to show, such as that of a reset, add the wait to it. A store that was
+    /// given no other clock counts from the Unix epoch.
+    pub fn stands_at(&self) -> Duration {
+        let passed_us = if self.has_come && self.is_allowed() { self.delay_us } else { 0 };
+        Duration::from_micros(self.at_us.saturating_add(passed_us))
     }
 
     /// Units that pass at once from rest: the limit of a window, the burst of a bucket.

@@ -48,3 +48,17 @@ fn a_decision_of_its_first_asks_has_only_the_receipts_that_were_not_taken() {
     let left = first.take_receipt(1).expect("nobody has taken it");
     assert_eq!((left.cost(), left.trace(0).map(|trace| trace.birth)), (3, Some(2)));
 }
+
+#[test]
+fn a_turn_that_has_come_resets_at_the_moment_that_was_said_when_it_was_reserved() {
+    let reserved = judge(5_000_000, 300_000, [status(0, true, 2, 400_000).spending(1)]);
+    let resets_at = |decision: &Decision| decision.stands_at() + decision.reset_after();
+    assert_eq!(reserved.stands_at(), Duration::from_secs(5));
+    let come = reserved.clone().after_delay();
+    assert_eq!((come.delay(), come.stands_at()), (reserved.delay(), Duration::from_millis(5_300)));
+    assert_eq!(come.reset_after(), Duration::from_millis(700));
+    assert_eq!(resets_at(&come), resets_at(&reserved));
+    assert_eq!(resets_at(&come.clone().after_delay()), resets_at(&come), "a turn comes once");
+    let denied = judge(5_000_000, 300_000, [status(0, false, 0, 400_000)]).after_delay();
+    assert_eq!(denied.stands_at(), Duration::from_secs(5), "what was refused waits for nothing");
+}

@@ -166,8 +166,7 @@ impl Future for Turn {
             }
         };
         self.0 = Stage::Over;
-        let delay = decision.delay();
-        Poll::Ready(decision.later(delay))
+        Poll::Ready(decision.after_delay())
     }
 }
 
