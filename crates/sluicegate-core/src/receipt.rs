@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::State;
-use crate::decision::DecidedBy;
 
 /// What one allowed ask has spent of its policy's quotas: the token by which it is given back.
 ///
@@ -35,6 +34,19 @@ pub struct Trace {
     pub after: State,
     /// Whether the cost is held for a turn, and not spent yet.
     pub held: bool,
+}
+
+/// Who made a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum DecidedBy {
+    /// The store that keeps the state.
+    Store,
+    /// This process alone, with its share of the quotas, for the store could not be reached; or not that part of it which keeps
+    /// one of the keys, and the store decided the rest.
+    Fallback,
+    /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of rest.
+    Outage,
 }
 
 impl Receipt {

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 pub use self::status::QuotaStatus;
 #[cfg(feature = "resilient")]
 use crate::error::{StoreError, StoreErrorKind};
+pub use crate::receipt::DecidedBy;
 use crate::receipt::{Receipt, Trace};
 
 /// What a limiter decided.
@@ -23,19 +24,6 @@ pub enum Outcome {
     Denied,
     /// Its cost is above what a quota ever lets pass at once; no wait helps, and it has spent nothing.
     Impossible,
-}
-
-/// Who made a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum DecidedBy {
-    /// The store that keeps the state.
-    Store,
-    /// This process alone, with its share of the quotas, for the store could not be reached; or not that part of it which keeps
-    /// one of the keys, and the store decided the rest.
-    Fallback,
-    /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of rest.
-    Outage,
 }
 
 /// The answer for one request: the outcome, and where each quota stands now.
