@@ -50,9 +50,9 @@ impl<'a> Shown<'a> {
         refused.map(|(_, quota)| quota.label())
     }
 
-    /// A moment so much after the decision, as time since the epoch of the store's clock.
+    /// A moment so much after the one at which the numbers hold, as time since the epoch of the store's clock.
     pub(crate) fn at(self, after: Duration) -> Duration {
-        Duration::from_micros(self.decided.at_us()).saturating_add(after)
+        self.decided.stands_at().saturating_add(after)
     }
 }
 
