@@ -1,8 +1,8 @@
-//! What stands in a value, and in an order to the script: a policy's rules as bytes, and states as three numbers.
+//! A policy's rules as bytes: they stand in each value, and in an order to the script.
 
 use std::time::Duration;
 
-use sluicegate_core::algorithm::{Rule, State};
+use sluicegate_core::algorithm::Numbers;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::{ConfigError, Policy};
@@ -11,15 +11,8 @@ use sluicegate_core::{ConfigError, Policy};
 /// Redis serves nobody else.
 const LONGEST_LOG: u64 = 2_000;
 
-/// Two counts of 31 bits stand in the second word of a sliding counter's state.
-const COUNT_BITS: u32 = 31;
-const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
-
-/// Set in the second word of a state when a turn was given out ahead.
-const CLOSED: u64 = 1 << 63;
-
-/// What the script adds to a sliding counter's current count for that.
-const CLOSED_COUNT: u64 = 1 << 32;
+/// The kinds of rules that the script knows.
+const KINDS: u8 = 4;
 
 /// All that decides: the version, and per quota its kind, its id, and the numbers of its rule. Instances with the same text
 /// share their states; others keep their own, and charge each other.
@@ -28,15 +21,14 @@ pub(crate) fn rules(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
     push(&mut text, policy.version().unwrap_or(0));
     text.push(u8::try_from(policy.quotas().len()).unwrap_or(u8::MAX));
     for quota in policy.quotas() {
-        let (kind, numbers) = numbers(policy, quota)?;
-        text.push(kind);
+        let numbers = numbers(policy, quota)?;
+        text.push(numbers.kind());
         text.extend_from_slice(&id(quota).to_le_bytes());
-        for number in numbers {
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "rules are made of numbers that are exact in a double"
-            )]
-            text.extend_from_slice(&(number as f64).to_le_bytes());
+        for number in numbers.all() {
+            match number {
+                Numbers::NONE => text.extend_from_slice(&(-1.0_f64).to_le_bytes()),
+                number => push(&mut text, number),
+            }
         }
     }
     Ok(text)
@@ -64,106 +56,26 @@ fn id(quota: &PolicyQuota) -> u32 {
 }
 
 /// The kind of a rule and its numbers.
-fn numbers(policy: &Policy, quota: &PolicyQuota) -> Result<(u8, [i64; 6]), ConfigError> {
-    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+fn numbers(policy: &Policy, quota: &PolicyQuota) -> Result<Numbers, ConfigError> {
     let refused = |problem: String| {
-        ConfigError::new(ConfigErrorKind::Store, format!("policy {:?}: {problem}", policy.name()))
+        Err(ConfigError::new(ConfigErrorKind::Store, format!("policy {:?}: {problem}", policy.name())))
     };
-    Ok(match quota.rule() {
-        Rule::Gcra(rule) => (
-            1,
-            [
-                number(rule.unit_us().get()),
-                number(rule.ticks().get()),
-                number(rule.spacing().get()),
-                number(rule.burst()),
-                number(rule.ceiling()),
-                if rule.undelayed() == u64::MAX { -1 } else { number(rule.undelayed()) },
-            ],
-        ),
-        Rule::FixedWindow(rule) => (
-            2,
-            [
-                number(rule.limit().get()),
-                number(rule.period_us().get()),
-                number(rule.burst()),
-                number(rule.ceiling()),
-                i64::from(rule.is_aligned()),
-                0,
-            ],
-        ),
-        Rule::SlidingCounter(rule) => (
-            3,
-            [
-                number(rule.limit()),
-                number(rule.period_us().get()),
-                number(rule.unit_us().get()),
-                number(rule.ceiling()),
-                0,
-                0,
-            ],
-        ),
-        Rule::SlidingLog(rule) if rule.limit() > LONGEST_LOG => {
-            return Err(refused(format!(
-                "a sliding log on Redis has a limit of at most {LONGEST_LOG}, not {}, because its value is written whole with every decision: use a sliding counter",
-                rule.limit()
-            )));
-        }
-        Rule::SlidingLog(rule) => {
-            (4, [number(rule.limit()), number(rule.period_us().get()), number(rule.ceiling()), 0, 0, 0])
-        }
-        other => return Err(refused(format!("the Redis store does not know the rule {other:?}"))),
-    })
-}
-
-/// A state as the script writes it.
-pub(crate) fn packed(rule: &Rule, state: State) -> [u64; 3] {
-    let (count, is_closed) = (state.aux & !CLOSED, u64::from(state.aux & CLOSED != 0));
-    match rule {
-        Rule::SlidingCounter(_) => {
-            [state.until_us, count >> COUNT_BITS, (count & COUNT_MAX) + is_closed * CLOSED_COUNT]
-        }
-        Rule::FixedWindow(_) => [state.until_us, count, is_closed],
-        _ => [state.until_us, state.aux, 0],
+    let (rule, numbers) = (quota.rule(), quota.rule().numbers());
+    if let Some(log) = rule.log().filter(|log| log.limit() > LONGEST_LOG) {
+        return refused(format!(
+            "a sliding log on Redis has a limit of at most {LONGEST_LOG}, not {}, because its value is written whole with every decision: use a sliding counter",
+            log.limit()
+        ));
     }
-}
-
-/// A state as the script wrote it.
-pub(crate) fn unpacked(rule: &Rule, [till, a, b]: [u64; 3]) -> State {
-    let closed = |is_closed: bool| if is_closed { CLOSED } else { 0 };
-    match rule {
-        Rule::SlidingCounter(_) => {
-            let counts = ((a & COUNT_MAX) << COUNT_BITS) | (b & COUNT_MAX);
-            State::new(till, counts | closed(b >= CLOSED_COUNT))
-        }
-        Rule::FixedWindow(_) => State::new(till, a | closed(b > 0)),
-        // The moment of the entry.
-        Rule::SlidingLog(_) => State::new(till, 0),
-        _ => State::new(till, a),
+    if numbers.kind() > KINDS {
+        return refused(format!("the Redis store does not know the rule {rule:?}"));
     }
+    Ok(numbers)
 }
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_core::Algorithm;
-
     use super::*;
-
-    #[test]
-    fn a_state_is_the_same_after_a_way_to_redis_and_back() {
-        for algorithm in [
-            Algorithm::Gcra,
-            Algorithm::SlidingCounter,
-            Algorithm::FixedWindow(sluicegate_core::algorithm::Anchor::Epoch),
-        ] {
-            let policy = Policy::builder("policy", algorithm, "7/min").build().unwrap();
-            let rule = policy.quotas()[0].rule();
-            for at in [1_000_000_000, 1_000_000_000 + 61_000_000] {
-                let state = rule.spend(State::REST, 1_000_000_000, at, 3);
-                assert_eq!(unpacked(rule, packed(rule, state)), state, "{algorithm}");
-            }
-        }
-    }
 
     #[test]
     fn a_log_that_is_too_long_for_redis_is_refused_with_what_to_use() {

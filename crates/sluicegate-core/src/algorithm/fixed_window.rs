@@ -157,6 +157,14 @@ impl Shape for FixedWindow {
             .then(self.aligned.into())
     }
 
+    fn words(&self, state: State) -> [u64; 3] {
+        [state.until_us, state.count(), state.is_closed().into()]
+    }
+
+    fn of_words(&self, [until_us, count, closed]: [u64; 3]) -> State {
+        State::new(until_us, count | if closed > 0 { State::CLOSED } else { 0 })
+    }
+
     fn with_debt(mut self, units: u64) -> Self {
         let exact = EXACT.min((DEBT_HORIZON_US / self.period_us).saturating_mul(self.limit.get()));
         self.ceiling = units.min(exact);

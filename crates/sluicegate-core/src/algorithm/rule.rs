@@ -242,4 +242,14 @@ impl Rule {
     pub fn numbers(&self) -> Numbers {
         ask!(self, shape => shape.numbers())
     }
+
+    /// A state as three numbers below 2^53, for stores that decide in another language: the time, and up to two counts.
+    pub fn words(&self, state: State) -> [u64; 3] {
+        ask!(self, shape => shape.words(state))
+    }
+
+    /// The state that [`words`](Self::words) were made of.
+    pub fn of_words(&self, words: [u64; 3]) -> State {
+        ask!(self, shape => shape.of_words(words))
+    }
 }

@@ -22,6 +22,16 @@ pub(super) trait Shape: Copy {
     /// See [`Rule::numbers`](super::Rule::numbers).
     fn numbers(&self) -> Numbers;
 
+    /// See [`Rule::words`](super::Rule::words).
+    fn words(&self, state: State) -> [u64; 3] {
+        [state.until_us, state.aux, 0]
+    }
+
+    /// See [`Rule::of_words`](super::Rule::of_words).
+    fn of_words(&self, [until_us, aux, _]: [u64; 3]) -> State {
+        State::new(until_us, aux)
+    }
+
     /// See [`Rule::slot`](super::Rule::slot).
     #[inline]
     fn slot(&self, _state: State, now_us: u64, _cost: u64) -> Slot {

@@ -38,6 +38,9 @@ pub struct SlidingCounter {
 const COUNT_BITS: u32 = 31;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
+/// Beside the current count in its word when a turn was given out ahead.
+const CLOSED_WORD: u64 = 1 << 32;
+
 /// The window that a moment falls into.
 struct Window {
     start_us: u64,
@@ -195,6 +198,16 @@ impl Shape for SlidingCounter {
     fn numbers(&self) -> Numbers {
         let unit_us = self.unit_us.get();
         Numbers::new(3).then(self.limit).then(self.period_us.get()).then(unit_us).then(self.ceiling)
+    }
+
+    fn words(&self, state: State) -> [u64; 3] {
+        let closed = if state.is_closed() { CLOSED_WORD } else { 0 };
+        [state.until_us, state.count() >> COUNT_BITS, (state.count() & COUNT_MAX) | closed]
+    }
+
+    fn of_words(&self, [until_us, previous, current]: [u64; 3]) -> State {
+        let counts = ((previous & COUNT_MAX) << COUNT_BITS) | (current & COUNT_MAX);
+        State::new(until_us, counts | if current >= CLOSED_WORD { State::CLOSED } else { 0 })
     }
 
     fn with_debt(mut self, units: u64) -> Self {

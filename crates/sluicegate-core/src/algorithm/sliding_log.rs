@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use super::State;
 use super::shape::{Numbers, Shape};
 use super::{Checked, NEVER, Slot};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -100,6 +101,11 @@ impl Shape for SlidingLog {
 
     fn numbers(&self) -> Numbers {
         Numbers::new(4).then(self.limit).then(self.period_us.get()).then(self.ceiling)
+    }
+
+    fn of_words(&self, [moment_us, ..]: [u64; 3]) -> State {
+        // The moment of an entry is all that there is.
+        State::new(moment_us, 0)
     }
 
     fn with_debt(mut self, units: u64) -> Self {

@@ -58,3 +58,17 @@ fn the_largest_numbers_saturate_and_do_not_panic() {
         }
     }
 }
+
+#[test]
+fn a_state_is_the_same_after_a_way_through_three_words() {
+    const EXACT: u64 = 1 << 53;
+    for algorithm in all() {
+        let rule = Rule::new(algorithm, Quota::per_minute(7)).unwrap();
+        for at in [1_000_000_000, 1_000_000_000 + 61_000_000] {
+            let state = rule.spend(State::REST, 1_000_000_000, at, 3);
+            let words = rule.words(state);
+            assert!(words.iter().all(|word| *word < EXACT), "{algorithm}: {words:?}");
+            assert_eq!(rule.of_words(words), state, "{algorithm}");
+        }
+    }
+}

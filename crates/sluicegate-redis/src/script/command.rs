@@ -8,7 +8,7 @@ use sluicegate_core::store::Mode;
 
 use crate::ask::{CrossSlot, KeyAsk};
 use crate::connection::ScriptName;
-use crate::encode::{micros, packed, push};
+use crate::encode::{micros, push};
 
 /// The rules of `sluicegate_core::algorithm` in Lua: one constant text, so that Redis caches it once. The long way is a
 /// function within the loop of the short one, which costs a call nothing that does not need it.
@@ -120,7 +120,7 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
     let Some(spent) = &ask.spent else { return extra };
     if spent.traces.len() == ask.prepared.rules.len() {
         for (rule, (cost, trace)) in ask.prepared.rules.iter().zip(&spent.traces) {
-            let [before, after] = [trace.before, trace.after].map(|state| packed(rule, state));
+            let [before, after] = [trace.before, trace.after].map(|state| rule.words(state));
             let head = [*cost, trace.found, trace.given, trace.birth];
             for number in head.into_iter().chain(before).chain(after) {
                 push(&mut extra, number);

@@ -8,7 +8,6 @@ use sluicegate_core::{Decision, StoreError};
 use smallvec::SmallVec;
 
 use crate::ask::KeyAsk;
-use crate::encode::unpacked;
 
 /// What the script replied: the time, and then what it says of one request after the other.
 pub(crate) struct Reply {
@@ -88,15 +87,15 @@ impl Reply {
     fn found(&mut self, mode: Mode, rule: &Rule, cost: u64) -> Option<Found> {
         let [till, a, b, opens_us, birth, given] = self.numbers()?;
         let now_us = self.now_us;
-        let (state, log) = match rule {
-            Rule::SlidingLog(_) => (State::REST, Log { newest_us: till, sum: a, oldest_us: b }),
-            _ => (unpacked(rule, [till, a, b]), Log::default()),
+        let (state, log) = match rule.log() {
+            Some(_) => (State::REST, Log { newest_us: till, sum: a, oldest_us: b }),
+            None => (rule.of_words([till, a, b]), Log::default()),
         };
-        let opens_us = match rule {
+        let opens_us = match rule.log() {
             _ if mode == Mode::Charge => now_us,
-            Rule::SlidingLog(log) if cost > log.limit() => NEVER,
-            Rule::SlidingLog(_) => opens_us.max(now_us),
-            _ => rule.slot(state, now_us, cost).opens_us,
+            Some(log) if cost > log.limit() => NEVER,
+            Some(_) => opens_us.max(now_us),
+            None => rule.slot(state, now_us, cost).opens_us,
         };
         Some(Found { state, log, opens_us, birth, given })
     }
@@ -123,7 +122,7 @@ impl Reply {
                 told.quotas.push(status.spending(took));
                 let rule =
                     ask.prepared.rules.get(usize::from(quota)).or_else(|| ask.prepared.rules.first())?;
-                let [before, after] = [before, after].map(|state| unpacked(rule, state));
+                let [before, after] = [before, after].map(|words| rule.of_words(words));
                 told.traces.push(Trace { found, given, birth, before, after, held: held == 1 });
                 granted &= passed == 1;
                 self.is_busy |= passed == 2;
@@ -177,7 +176,7 @@ impl Found {
         let is_born = self.log.sum == 0 && self.state.until_us <= now_us;
         let (birth, given) = if is_born { (now_us, 0) } else { (self.birth, self.given) };
         let trace = Trace { given, birth, before: self.state, ..Trace::default() };
-        if let Rule::SlidingLog(rule) = rule {
+        if let Some(rule) = rule.log() {
             let room = rule.ceiling().saturating_sub(self.log.sum);
             let took = match mode {
                 Mode::Charge => cost.min(room),
