@@ -62,7 +62,7 @@ enum Ticking {
 }
 
 fn store(clock: Ticking, capacity: usize) -> MemoryStore {
-    let builder = MemoryStore::builder().capacity(capacity);
+    let builder = MemoryStore::builder().keys(capacity);
     let builder = match clock {
         Ticking::Quanta => builder.clock(QuantaClock(quanta::Clock::new())),
         Ticking::Default => builder,

@@ -52,7 +52,7 @@ async fn stays_limited(limiter: &RateLimiter, basis: DecidedBy) {
 }
 
 fn small() -> MemoryStore {
-    MemoryStore::builder().capacity(1_000).build().unwrap()
+    MemoryStore::builder().keys(1_000).build().unwrap()
 }
 
 #[tokio::test]

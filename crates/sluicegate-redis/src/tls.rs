@@ -24,17 +24,16 @@ impl Tls {
     /// see more than that there is no connection.
     #[cfg(feature = "tls")]
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        let wrong = |problem: &'static str| ConfigError::new(ConfigErrorKind::Store, problem);
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            return fail(
-                "no rustls crypto provider is installed: call rustls::crypto::ring::default_provider().install_default(), or that of another provider, before a store connects by TLS"
-                    .to_owned(),
-            );
+            return Err(wrong(
+                "no rustls crypto provider is installed: call rustls::crypto::ring::default_provider().install_default(), or that of another provider, before a store connects by TLS",
+            ));
         }
         let Some(ca) = &self.ca else { return Ok(()) };
         match Client::build_with_tls("rediss://localhost", ca.clone()) {
             Ok(_) => Ok(()),
-            Err(error) => fail(format!("the CA is not a certificate in PEM: {error}")),
+            Err(error) => Err(wrong("the CA is not a certificate in PEM").with_source(error)),
         }
     }
 

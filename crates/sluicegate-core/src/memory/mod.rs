@@ -7,7 +7,7 @@
 //! use sluicegate_core::{MemoryStore, Policy};
 //!
 //! // Room for a million keys in debt in each quota of each policy: 24 MB for GCRA.
-//! let store = MemoryStore::builder().capacity(1_000_000).build()?;
+//! let store = MemoryStore::builder().keys(1_000_000).build()?;
 //! let api = Policy::gcra("api", "100/min").on(&store)?;
 //! assert!(api.check("ada").now().expect("memory answers at once")?.is_allowed());
 //! assert_eq!(store.stats().evictions, 0);
@@ -50,17 +50,17 @@ use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store};
 ///
 /// # Memory
 /// Each quota of each policy has a table of its own, allocated whole when the policy is opened, that never grows, whatever
-/// keys arrive. Its size is set in keys: by [`PolicyBuilder::capacity`](crate::policy::PolicyBuilder::capacity), or for all policies
-/// by [`MemoryStoreBuilder::capacity`]. The memory of a store is the sum:
+/// keys arrive. Its size is set in keys: by [`PolicyBuilder::keys`](crate::policy::PolicyBuilder::keys), or for all policies
+/// by [`MemoryStoreBuilder::keys`]. The memory of a store is the sum:
 ///
-/// | state | quotas | bytes per key of capacity | with [refunds](crate::policy::PolicyBuilder::refunds) |
+/// | state | quotas | bytes per key | with [refunds](crate::policy::PolicyBuilder::refunds) |
 /// |---|---|---|---|
 /// | one word | GCRA, token and leaky buckets of all round quotas | 24 | 48 |
 /// | two words | fixed windows, sliding counters, interval refills, awkward quotas | 48 | 96 |
 /// | a list | sliding logs | at most 72, and 16 per entry | the same |
 ///
 /// A key is held only while it is in debt: a key back at rest takes no room, and there is nothing to sweep. When
-/// as many keys as the capacity are in debt at once, three to five in a hundred find their set full: then the least
+/// as many keys as there is room for are in debt at once, three to five in a hundred find their set full: then the least
 /// indebted key of that set is forgotten, which admits it anew; see [`MemoryStore::stats`]. That is the key that has used
 /// the smallest part of this quota. A flood of new keys therefore drives out its own kind: it cannot wash away what other
 /// policies know, nor debtors that owe more than its own keys. Logs make room for a flood in the same way, among 16 keys
@@ -74,7 +74,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store};
 ///
 /// When a policy is [replaced](crate::RateLimiter::replace), a quota whose rule stays keeps its table. That of another one
 /// stays until none of its keys matters any more; the first policy's as long as there is a handle. What is held for requests
-/// that wait for another limit takes room of its own, for at most as many keys as the capacity.
+/// that wait for another limit takes room of its own, for at most as many keys as the table has room for.
 ///
 /// # Example
 /// ```
@@ -83,7 +83,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store};
 /// use sluicegate_core::clock::ManualClock;
 ///
 /// let clock = ManualClock::new();
-/// let store = MemoryStore::builder().capacity(10_000).clock(clock.clone()).build()?;
+/// let store = MemoryStore::builder().keys(10_000).clock(clock.clone()).build()?;
 /// let search = Policy::token_bucket("search", "1/s burst 2").on(&store)?;
 ///
 /// let check = || search.check("ada").now().expect("memory answers at once");
@@ -131,7 +131,7 @@ impl MemoryStore {
         Self::with(Settings::default(), Time::System(SystemClock::new()))
     }
 
-    /// Begins a store with another capacity or clock.
+    /// Begins a store with another size or clock.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { settings: Settings::default(), clock: None }
     }
@@ -175,7 +175,7 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("capacity", &self.0.settings.capacity).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("keys", &self.0.settings.keys).finish_non_exhaustive()
     }
 }
 
@@ -188,22 +188,22 @@ pub struct MemoryStats {
     /// The most that fit, over the tables of all policies.
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room. Should stay near zero: if it
-    /// grows, raise the capacity.
+    /// grows, make room for more [keys](MemoryStoreBuilder::keys).
     pub evictions: u64,
     /// Keys that had to make room under policies with [`OnFull::Inherit`](crate::policy::OnFull::Inherit), and left their debt to
-    /// keys that come after. If it grows, keys that have spent nothing are refused: raise the capacity.
+    /// keys that come after. If it grows, keys that have spent nothing are refused: make room for more [keys](MemoryStoreBuilder::keys).
     pub inherited: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Settings {
-    capacity: usize,
+    keys: usize,
     log_entries: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { capacity: 100_000, log_entries: 262_144 }
+        Self { keys: 100_000, log_entries: 262_144 }
     }
 }
 
@@ -217,8 +217,8 @@ pub struct MemoryStoreBuilder {
 impl MemoryStoreBuilder {
     /// How many keys of each policy can be in debt at once, unless the policy says otherwise. Default: 100,000 (2.4 MB for each
     /// quota; 4.8 MB for those of two words). This bounds the memory of a policy; see [`MemoryStore`].
-    pub fn capacity(mut self, keys: usize) -> Self {
-        self.settings.capacity = keys;
+    pub fn keys(mut self, keys: usize) -> Self {
+        self.settings.keys = keys;
         self
     }
 
@@ -238,14 +238,14 @@ impl MemoryStoreBuilder {
     /// Checks the settings and makes the store.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] for a capacity of 0, or one above 2^31.
+    /// [`ConfigErrorKind::Store`] for 0 keys or log entries, and for more than 2^31.
     pub fn build(self) -> Result<MemoryStore, ConfigError> {
-        let Settings { capacity, log_entries } = self.settings;
-        for (what, value) in [("capacity", capacity), ("log_entries", log_entries)] {
+        let Settings { keys, log_entries } = self.settings;
+        for (what, value) in [("keys", keys), ("log entries", log_entries)] {
             if value == 0 || value > MOST_KEYS {
                 return Err(ConfigError::new(
                     ConfigErrorKind::Store,
-                    format!("a memory store cannot have a {what} of {value}: use 1 to {MOST_KEYS}"),
+                    format!("a memory store cannot have room for {value} {what}: use 1 to {MOST_KEYS}"),
                 ));
             }
         }
@@ -279,7 +279,7 @@ impl Inner {
 
     /// How many keys of a policy can be in debt at once.
     fn keys_of(&self, policy: &Policy) -> usize {
-        policy.capacity().unwrap_or(self.settings.capacity)
+        policy.keys().unwrap_or(self.settings.keys)
     }
 
     fn check_log(&self, policy: &Policy, rule: &SlidingLog) -> Result<(), ConfigError> {

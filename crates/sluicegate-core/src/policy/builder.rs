@@ -26,7 +26,7 @@ pub struct PolicyBuilder {
     /// The highest debt in units; as the rule has it by default.
     pub(super) debt: Option<u64>,
     /// Keys that a store of fixed size makes room for; as the store has it by default.
-    pub(super) capacity: Option<usize>,
+    pub(super) keys: Option<usize>,
     pub(super) on_full: OnFull,
 }
 
@@ -85,7 +85,7 @@ impl PolicyBuilder {
             gives_back: false,
             version: None,
             debt: None,
-            capacity: None,
+            keys: None,
             on_full: OnFull::default(),
         }
     }
@@ -148,8 +148,8 @@ impl PolicyBuilder {
 
     /// How many keys of this policy can be in debt at once, on a store of fixed size: a [`MemoryStore`](crate::MemoryStore)
     /// makes a table of this size for each of its quotas. Default: as the store's builder says.
-    pub fn capacity(mut self, keys: usize) -> Self {
-        self.capacity = Some(keys);
+    pub fn keys(mut self, keys: usize) -> Self {
+        self.keys = Some(keys);
         self
     }
 
@@ -172,7 +172,7 @@ impl PolicyBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}`, more than 16 quotas, a capacity of 0 or above 2^31, two quotas that headers could not tell
+    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}`, more than 16 quotas, room for 0 keys or more than 2^31, two quotas that headers could not tell
     /// apart, and whatever [`Rule::new`] refuses. The message names the value and what would be accepted.
     pub fn build(self) -> Result<Policy, ConfigError> {
         check_name("policy name", &self.name)?;
@@ -186,8 +186,8 @@ impl PolicyBuilder {
             let problem = "a queue has one quota, because it spaces its output in one way: put the others into policies of their own";
             return Err(self.error(ConfigErrorKind::QueueOfSeveral, problem.to_owned()).in_quota(1));
         }
-        if let Some(keys) = self.capacity.filter(|keys| !(1..=MOST_KEYS).contains(keys)) {
-            let problem = format!("it cannot have a capacity of {keys}: use 1 to {MOST_KEYS}");
+        if let Some(keys) = self.keys.filter(|keys| !(1..=MOST_KEYS).contains(keys)) {
+            let problem = format!("it cannot have room for {keys} keys: use 1 to {MOST_KEYS}");
             return Err(self.error(ConfigErrorKind::Policy, problem));
         }
         let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
@@ -224,7 +224,7 @@ impl PolicyBuilder {
             gives_back: self.gives_back,
             version: self.version,
             debt: self.debt,
-            capacity: self.capacity,
+            keys: self.keys,
             on_full: self.on_full,
         })
     }

@@ -8,7 +8,7 @@
 //! | what happens to what exceeds it | [`wait_up_to`](PolicyBuilder::wait_up_to), [`shadow`](PolicyBuilder::shadow) | it is refused |
 //! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
 //! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
-//! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`capacity`](PolicyBuilder::capacity) | [`OnFull::Forget`] |
+//! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`keys`](PolicyBuilder::keys) | [`OnFull::Forget`] |
 
 mod builder;
 mod options;
@@ -56,7 +56,7 @@ pub struct Policy {
     gives_back: bool,
     version: Option<u64>,
     debt: Option<u64>,
-    capacity: Option<usize>,
+    keys: Option<usize>,
     on_full: OnFull,
 }
 
@@ -133,9 +133,9 @@ impl Policy {
         self.gives_back
     }
 
-    /// How many keys a store of fixed size makes room for, if it has a capacity of its own.
-    pub fn capacity(&self) -> Option<usize> {
-        self.capacity
+    /// How many keys a store of fixed size makes room for, if this policy says so.
+    pub fn keys(&self) -> Option<usize> {
+        self.keys
     }
 
     /// What becomes of the least indebted key of a store of fixed size that is full.

@@ -53,7 +53,7 @@ impl Policy {
             gives_back: self.gives_back,
             version: self.version,
             debt: self.debt.map(part),
-            capacity: self.capacity,
+            keys: self.keys,
             on_full: self.on_full,
         }
         .build()

@@ -25,8 +25,6 @@ pub enum Event<'a> {
     TurnGivenUp(Subject<'a>),
     /// A server has asked that calls to it pause for this long.
     Paused(Subject<'a>, Duration),
-    /// A header that proxies write could not be used; the text names the fault.
-    ForwardedFault(&'a str),
     /// A policy is in force in the place of an older one.
     PolicyReplaced {
         /// The policy that was in force before.

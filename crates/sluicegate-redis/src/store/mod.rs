@@ -67,7 +67,7 @@ impl RedisStore {
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
         let up = tokio::time::timeout(within, self.0.caller.connection.state().up()).await;
         up.map_err(|_| {
-            StoreError::with_source(StoreErrorKind::Unavailable, "there is no connection to Redis")
+            StoreError::with_source(StoreErrorKind::Unavailable, "there is no connection to Redis").unsent()
         })
     }
 

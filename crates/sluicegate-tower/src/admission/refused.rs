@@ -122,7 +122,8 @@ impl fmt::Display for Stop {
                 write!(f, "its key or tier was looked up, and did not come within {longest:?}")
             }
             Self::Plain(RefusalReason::Outage) => f.write_str("the store gives no answer"),
-            Self::Plain(_) => f.write_str("such requests are denied"),
+            Self::Plain(RefusalReason::Blocked) => f.write_str("such requests are denied"),
+            Self::Plain(_) => f.write_str("the request is refused"),
         }
     }
 }

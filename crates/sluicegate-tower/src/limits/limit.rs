@@ -109,7 +109,7 @@ impl Limit {
     /// A policy is opened when it is first chosen. The 100 that were chosen last stay open, or
     /// [as many as you say](Self::open_at_most); the one that was not chosen for longest is closed for a new one. A
     /// [`MemoryStore`](sluicegate_core::MemoryStore) has a table for each open policy, of the policy's
-    /// [capacity](sluicegate_core::policy::PolicyBuilder::capacity), and forgets it with the policy; Redis forgets nothing.
+    /// [room for keys](sluicegate_core::policy::PolicyBuilder::keys), and forgets it with the policy; Redis forgets nothing.
     /// So let no client choose among more policies than stay open.
     ///
     /// A policy's name belongs to its quotas. One with the name of an open one and other quotas replaces it for all keys,
@@ -128,7 +128,7 @@ impl Limit {
     /// }
     ///
     /// let limit = Limit::by(&MemoryStore::new(), |request| match request.extensions.get::<Plan>() {
-    ///     Some(plan) => Policy::gcra(&*plan.name, format!("{}/min", plan.per_minute)).capacity(1_000),
+    ///     Some(plan) => Policy::gcra(&*plan.name, format!("{}/min", plan.per_minute)).keys(1_000),
     ///     None => Policy::gcra("visitors", "10/min"),
     /// });
     /// # let _ = limit;

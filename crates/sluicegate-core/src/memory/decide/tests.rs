@@ -36,7 +36,7 @@ fn every_way_decides_as_the_general_one_does() {
     for seed in 0..60 {
         let (mut random, clock) = (Random(seed), ManualClock::new());
         clock.set(Duration::from_secs(1_800_000_000));
-        let store = || MemoryStore::builder().capacity(64).clock(clock.clone()).build().unwrap();
+        let store = || MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
         let stores = [store(), store()];
         let policies: Vec<Policy> = (0..3).map(|name| policy(name, &mut random)).collect();
         let opened = stores.each_ref().map(|store| {

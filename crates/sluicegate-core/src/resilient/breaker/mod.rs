@@ -31,8 +31,10 @@ pub(super) struct Breaker {
     word: AtomicU64,
     /// The last results, newest lowest, 1 for a failure; above them a bit that tells how many there are.
     results: AtomicU64,
-    /// When the pause ends, or the ramp.
-    until_us: AtomicU64,
+    /// When the pause ends. Only what opens the breaker writes it, and only what closes it writes the ramp's end: of a success
+    /// and a failure at the same moment one loses, and must not have touched the time of the other.
+    pause_ends_us: AtomicU64,
+    ramp_ends_us: AtomicU64,
     /// Pauses in a row.
     pauses: AtomicU32,
     /// Calls since the ramp began.
@@ -100,15 +102,16 @@ impl Breaker {
         Self {
             word: AtomicU64::new(word.pack()),
             results: AtomicU64::new(NO_RESULTS),
-            until_us: AtomicU64::new(0),
+            pause_ends_us: AtomicU64::new(0),
+            ramp_ends_us: AtomicU64::new(0),
             pauses: AtomicU32::new(0),
             ramped: AtomicU32::new(0),
         }
     }
 
-    // Relaxed, here and below, but for `word` and `until_us`: counts order nothing else.
+    // Relaxed, here and below, but for `word`, which orders the times: counts order nothing else.
     fn load(&self) -> Word {
-        // Acquire: who sees the word sees the `until_us` that belongs to it.
+        // Acquire: a reader of the word sees the time that belongs to it.
         Word::unpack(self.word.load(Ordering::Acquire))
     }
 
@@ -126,7 +129,7 @@ impl Breaker {
     pub(super) fn pause(&self, now_us: u64) -> Duration {
         match self.load().state {
             BreakerState::Open => {
-                Duration::from_micros(self.until_us.load(Ordering::Relaxed).saturating_sub(now_us))
+                Duration::from_micros(self.pause_ends_us.load(Ordering::Relaxed).saturating_sub(now_us))
             }
             BreakerState::HalfOpen | BreakerState::Closed => Duration::ZERO,
         }
@@ -144,7 +147,7 @@ impl Breaker {
                         .admits_in_ramp(settings, now_us)
                         .then_some(Pass { generation, is_trial: false });
                 }
-                BreakerState::Open if now_us < self.until_us.load(Ordering::Relaxed) => return None,
+                BreakerState::Open if now_us < self.pause_ends_us.load(Ordering::Relaxed) => return None,
                 BreakerState::Open => Word { trials: 1, ..word.next(BreakerState::HalfOpen) },
                 BreakerState::HalfOpen if word.trials >= settings.trials => return None,
                 BreakerState::HalfOpen => Word { trials: word.trials + 1, ..word },
@@ -157,7 +160,7 @@ impl Breaker {
 
     /// A tenth of the calls when the ramp begins, all when it ends; evenly spread.
     fn admits_in_ramp(&self, settings: &BreakerSettings, now_us: u64) -> bool {
-        let left_us = self.until_us.load(Ordering::Relaxed).saturating_sub(now_us);
+        let left_us = self.ramp_ends_us.load(Ordering::Relaxed).saturating_sub(now_us);
         let ramp_us = micros(settings.ramp);
         if left_us == 0 || ramp_us == 0 {
             return true;
@@ -188,7 +191,7 @@ impl Breaker {
             if closes {
                 self.results.store(NO_RESULTS, Ordering::Relaxed);
                 self.ramped.store(0, Ordering::Relaxed);
-                self.until_us.store(now_us.saturating_add(micros(settings.ramp)), Ordering::Relaxed);
+                self.ramp_ends_us.store(now_us.saturating_add(micros(settings.ramp)), Ordering::Relaxed);
             }
             if self.swap(word, next) {
                 if closes {
@@ -210,7 +213,7 @@ impl Breaker {
                 return None;
             }
             let pause = self.next_pause(settings);
-            self.until_us.store(now_us.saturating_add(micros(pause)), Ordering::Relaxed);
+            self.pause_ends_us.store(now_us.saturating_add(micros(pause)), Ordering::Relaxed);
             if self.swap(word, word.next(BreakerState::Open)) {
                 self.pauses.fetch_add(1, Ordering::Relaxed);
                 return Some(Change::Opened { pause });
@@ -310,6 +313,32 @@ mod model {
                 thread.join().unwrap();
             }
             assert!(breaker.admit(&SETTINGS, 20_000_000).is_some());
+        });
+    }
+
+    /// A success that lost against a failure once took the pause away.
+    #[test]
+    fn of_a_success_and_a_failure_at_once_the_state_that_wins_has_its_own_time() {
+        const SETTINGS: BreakerSettings =
+            BreakerSettings::new().consecutive(1).trials(2).successes(1).ramp(Duration::from_secs(60));
+        const NOW_US: u64 = 10_000_000;
+        loom::model(|| {
+            let breaker = Arc::new(Breaker::new());
+            breaker.failed(breaker.admit(&SETTINGS, 0).unwrap(), &SETTINGS, 0);
+            let threads = [true, false].map(|answers| {
+                let (breaker, pass) = (Arc::clone(&breaker), breaker.admit(&SETTINGS, NOW_US).unwrap());
+                thread::spawn(move || match answers {
+                    true => breaker.succeeded(pass, &SETTINGS, NOW_US),
+                    false => breaker.failed(pass, &SETTINGS, NOW_US),
+                })
+            });
+            let changes = threads.map(|thread| thread.join().unwrap());
+            let pause = breaker.pause(NOW_US);
+            match breaker.state() {
+                BreakerState::Open => assert!(changes.contains(&Some(Change::Opened { pause }))),
+                BreakerState::Closed => assert!(changes.contains(&Some(Change::Closed)) && pause.is_zero()),
+                BreakerState::HalfOpen => panic!("both trials have ended"),
+            }
         });
     }
 }

@@ -64,7 +64,7 @@ impl World {
         let start = Instant::now();
         let mut random = Random(seed);
         let shared: Arc<dyn Store> =
-            MemoryStore::builder().capacity(64).clock(Paused(start)).build().unwrap().into();
+            MemoryStore::builder().keys(64).clock(Paused(start)).build().unwrap().into();
         let quotas = [0, 1].map(|_| vec![quota(algorithm, &mut random)]);
         let limiters = (0..instances).map(|_| {
             let store = instance(&shared);

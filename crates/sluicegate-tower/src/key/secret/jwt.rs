@@ -212,7 +212,7 @@ impl Claims {
 fn try_backend(algorithm: Algorithm, key: &DecodingKey) -> Result<(), ConfigError> {
     match catch_unwind(AssertUnwindSafe(|| crypto::verify("", b"", key, algorithm))) {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(config_error(format!("{algorithm:?} cannot be verified with this key: {error}"))),
+        Ok(Err(error)) => Err(config_error(format!("{algorithm:?} cannot be verified with this key")).with_source(error)),
         Err(_) => Err(config_error(
             "jsonwebtoken has no crypto backend: enable its feature \"rust_crypto\" or \"aws_lc_rs\" in your Cargo.toml, \
              not both, or install a CryptoProvider before this"
@@ -225,7 +225,7 @@ fn pem(
     key: Result<DecodingKey, jsonwebtoken::errors::Error>,
     kind: &str,
 ) -> Result<DecodingKey, ConfigError> {
-    key.map_err(|error| config_error(format!("not {kind} public key in PEM: {error}")))
+    key.map_err(|error| config_error(format!("not {kind} public key in PEM")).with_source(error))
 }
 
 fn config_error(message: String) -> ConfigError {
