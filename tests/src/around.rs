@@ -56,12 +56,8 @@ impl Wrap for Told {
         Ok(())
     }
 
-    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        self.within.decide(asks)
-    }
-
     fn observe(&self, event: &Event<'_>) {
-        let of = |subject: &Subject<'_>| subject.policy.unwrap_or("no policy").to_owned();
+        let of = |subject: &Subject<'_>| subject.policy.unwrap_or("-").to_owned();
         self.events.lock().unwrap().push(match event {
             Event::Undecided(subject, why) => format!("{why:?} {}", of(subject)),
             Event::TurnGivenUp(subject) => format!("TurnGivenUp {}", of(subject)),
@@ -125,8 +121,14 @@ pub fn lost(memory: &MemoryStore, kind: StoreErrorKind) -> Arc<dyn Store> {
 /// A store that cannot be reached, which is known at once or after another poll.
 #[must_use]
 pub fn broken(at_once: bool) -> Arc<dyn Store> {
+    failing(StoreErrorKind::Unavailable, at_once)
+}
+
+/// A store whose answers are always this error, at once or after another poll.
+#[must_use]
+pub fn failing(kind: StoreErrorKind, at_once: bool) -> Arc<dyn Store> {
     around(MemoryStore::new(), move |_: &Within, _: &[Ask<'_>]| {
-        let error = || Err(StoreError::new(StoreErrorKind::Unavailable));
+        let error = move || Err(StoreError::new(kind));
         if at_once {
             return DecisionFuture::ready(error());
         }

@@ -41,6 +41,13 @@ impl Log {
     }
 }
 
+/// What this thread logs meanwhile.
+pub fn lines_of(run: impl FnOnce()) -> Vec<String> {
+    let log = Log::of_this_thread();
+    run();
+    log.lines()
+}
+
 struct Line(String);
 
 impl Visit for Line {

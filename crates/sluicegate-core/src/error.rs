@@ -15,7 +15,6 @@
 //! ```
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 use std::ops::Range;
@@ -164,12 +163,6 @@ impl fmt::Display for ConfigError {
 impl Error for ConfigError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as &(dyn Error + 'static))
-    }
-}
-
-impl From<Infallible> for ConfigError {
-    fn from(never: Infallible) -> Self {
-        match never {}
     }
 }
 

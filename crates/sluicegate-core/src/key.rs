@@ -72,7 +72,7 @@ impl Key {
     /// This key with the parts of another behind it.
     #[must_use]
     pub fn and(mut self, part: impl AsKey) -> Self {
-        part.with_key(|part| self.bytes.extend_from_slice(&part.to_key().bytes));
+        part.with_key(|part| part.write(&mut self.bytes));
         self
     }
 
@@ -137,14 +137,18 @@ impl<'a> KeyRef<'a> {
     /// The key, to keep.
     pub fn to_key(&self) -> Key {
         let mut bytes = SmallVec::new();
+        self.write(&mut bytes);
+        Key { bytes }
+    }
+
+    fn write(&self, bytes: &mut SmallVec<[u8; 56]>) {
         if self.tag != Self::SEVERAL {
             bytes.push(self.tag);
         }
         if self.tag == Tag::Bytes as u8 {
-            push_length(&mut bytes, self.bytes.len());
+            push_length(bytes, self.bytes.len());
         }
         bytes.extend_from_slice(self.bytes);
-        Key { bytes }
     }
 }
 

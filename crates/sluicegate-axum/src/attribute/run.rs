@@ -1,15 +1,20 @@
 //! A handler's own code behind its limits, and what answers instead.
 
 use std::future::Future;
+use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use sluicegate_tower::limits::Refused;
 use sluicegate_tower::respond::Refusal;
 
 use super::limited::{Extract, Handed, Limited, answer};
+use super::made::Made;
 use super::source::Attribute;
 use super::store::RateLimitStore;
 
@@ -20,18 +25,9 @@ impl<A: Send + 'static, X> Limited<A, X> {
         F: FnOnce(A) -> R + Send + 'static,
         R: Future<Output: IntoResponse> + Send + 'static,
     {
-        let (request, extract, _) = match self.0 {
-            Handed::Question(asked) => return answer(&asked, attribute),
-            Handed::Request { request, extract, state } => (request, extract, state),
-        };
-        let Some(made) = RateLimitStore::made(request.extensions(), attribute) else { return unlimited() };
-        let (mut parts, body) = request.into_parts();
-        match made.limits.decide(&parts).await {
-            Ok(admitted) => {
-                admitted.enter(&mut parts.extensions);
-                admitted.leave(serve(Request::from_parts(parts, body), extract, handler).await)
-            }
-            Err(refused) => refused.respond(&parts, &*made.respond),
+        match self.through(attribute, handler).await {
+            Ok(response) => response,
+            Err(stopped) => stopped.refused.respond(&stopped.parts, &*stopped.made.respond),
         }
     }
 
@@ -42,30 +38,58 @@ impl<A: Send + 'static, X> Limited<A, X> {
         R: Future<Output: IntoResponse> + Send + 'static,
         H: Fallback<T, X>,
     {
+        let Stopped { refused, mut parts, body, state, made } = match self.through(attribute, handler).await {
+            Ok(response) => return response,
+            Err(stopped) => *stopped,
+        };
+        match refused.refusal(&parts).decided().cloned() {
+            // Nothing was decided against it: a key is missing, say.
+            None => refused.respond(&parts, &*made.respond),
+            Some(decided) => {
+                let bare = |refusal: &Refusal<'_>| refusal.status().into_response();
+                let refused = refused.respond(&parts, &bare);
+                parts.extensions.insert(decided);
+                let response = fallback.call(Request::from_parts(parts, body), state).await;
+                instead_of(refused, response)
+            }
+        }
+    }
+
+    /// The response, unless the limits decide against the request.
+    async fn through<F, R>(
+        self,
+        attribute: &'static Attribute,
+        handler: F,
+    ) -> Result<Response, Box<Stopped<X>>>
+    where
+        F: FnOnce(A) -> R + Send + 'static,
+        R: Future<Output: IntoResponse> + Send + 'static,
+    {
         let (request, extract, state) = match self.0 {
-            Handed::Question(asked) => return answer(&asked, attribute),
+            Handed::Question(asked) => return Ok(answer(&asked, attribute)),
             Handed::Request { request, extract, state } => (request, extract, state),
         };
-        let Some(made) = RateLimitStore::made(request.extensions(), attribute) else { return unlimited() };
+        let Some(made) = RateLimitStore::made(request.extensions(), attribute) else {
+            return Ok(unlimited());
+        };
         let (mut parts, body) = request.into_parts();
         match made.limits.decide(&parts).await {
             Ok(admitted) => {
                 admitted.enter(&mut parts.extensions);
-                admitted.leave(serve(Request::from_parts(parts, body), extract, handler).await)
+                Ok(admitted.leave(serve(Request::from_parts(parts, body), extract, handler).await))
             }
-            Err(refused) => match refused.refusal(&parts).decided().cloned() {
-                // Nothing was decided against it: a key is missing, say.
-                None => refused.respond(&parts, &*made.respond),
-                Some(decided) => {
-                    let bare = |refusal: &Refusal<'_>| refusal.status().into_response();
-                    let refused = refused.respond(&parts, &bare);
-                    parts.extensions.insert(decided);
-                    let response = fallback.call(Request::from_parts(parts, body), state).await;
-                    instead_of(refused, response)
-                }
-            },
+            Err(refused) => Err(Box::new(Stopped { refused, parts, body, state, made })),
         }
     }
+}
+
+/// A request that the limits decide against, with all that an answer to it may need.
+struct Stopped<X> {
+    refused: Box<Refused>,
+    parts: Parts,
+    body: Body,
+    state: X,
+    made: Arc<Made>,
 }
 
 /// What `fallback = ..` takes: a handler, with the state that the one in front of it takes.

@@ -58,36 +58,6 @@ impl FixedWindow {
         Ok(rule.with_debt(quota.most_debt()))
     }
 
-    /// Units that each border gives back.
-    pub fn limit(&self) -> NonZeroU64 {
-        self.limit
-    }
-
-    /// From border to border, in microseconds.
-    pub fn period_us(&self) -> NonZeroU64 {
-        self.period_us
-    }
-
-    /// Units that pass at once from rest.
-    pub fn burst(&self) -> u64 {
-        self.burst
-    }
-
-    /// Whether the borders are multiples of the period, and not counted from a key's first unit.
-    pub fn is_aligned(&self) -> bool {
-        self.aligned
-    }
-
-    /// The count above which a charge is forgotten.
-    pub fn ceiling(&self) -> u64 {
-        self.ceiling
-    }
-
-    /// How long a whole burst takes to come back at most, in microseconds.
-    pub fn refill_us(&self) -> u64 {
-        self.after_borders(0, self.borders(self.burst))
-    }
-
     /// Borders until `used` units are given back.
     fn borders(&self, used: u64) -> u64 {
         used.div_ceil(self.limit.get())
@@ -141,7 +111,7 @@ impl Shape for FixedWindow {
     }
 
     fn longest_spend_us(&self) -> u64 {
-        self.refill_us()
+        self.after_borders(0, self.borders(self.burst))
     }
 
     fn drains_in(&self, span_us: u64) -> Option<u64> {

@@ -54,8 +54,7 @@ impl Gcra {
             unreachable!("a quotient by a common divisor is not 0");
         };
         let full = quota.burst.get().saturating_mul(spacing.get());
-        let longest = |span_us: u64| (span_us / unit_us).saturating_mul(ticks.get());
-        if full > longest(LONGEST_US) {
+        if full > (LONGEST_US / unit_us).saturating_mul(ticks.get()) {
             return Err(ConfigError::new(
                 ConfigErrorKind::Quota,
                 format!(
@@ -64,45 +63,9 @@ impl Gcra {
                 ),
             ));
         }
-        let debt = quota.most_debt().saturating_mul(spacing.get());
-        let ceiling = debt.min(LEVEL_MAX).min(longest(DEBT_HORIZON_US));
         let undelayed = queue_above.map_or(u64::MAX, |units| units.saturating_mul(spacing.get()));
-        Ok(Self { unit_us, ticks, spacing, burst: quota.burst.get(), full, ceiling, undelayed })
-    }
-
-    /// The length of a time unit: 1 or 1,000 microseconds.
-    pub fn unit_us(&self) -> NonZeroU64 {
-        self.unit_us
-    }
-
-    /// Parts into which a time unit is cut.
-    pub fn ticks(&self) -> NonZeroU64 {
-        self.ticks
-    }
-
-    /// Parts that one unit of cost lasts.
-    pub fn spacing(&self) -> NonZeroU64 {
-        self.spacing
-    }
-
-    /// Units that pass at once from rest.
-    pub fn burst(&self) -> u64 {
-        self.burst
-    }
-
-    /// The level, in parts, above which a charge is forgotten.
-    pub fn ceiling(&self) -> u64 {
-        self.ceiling
-    }
-
-    /// The level, in parts, above which a leaky bucket spaces its output; `u64::MAX` if it never does.
-    pub fn undelayed(&self) -> u64 {
-        self.undelayed
-    }
-
-    /// How long a whole burst takes to come back, in microseconds.
-    pub fn refill_us(&self) -> u64 {
-        self.drain_us(self.full)
+        let rule = Self { unit_us, ticks, spacing, burst: quota.burst.get(), full, ceiling: 0, undelayed };
+        Ok(rule.with_debt(quota.most_debt()))
     }
 
     /// The time rounded down to whole units.
@@ -176,7 +139,7 @@ impl Shape for Gcra {
     }
 
     fn longest_spend_us(&self) -> u64 {
-        self.refill_us()
+        self.drain_us(self.full)
     }
 
     fn is_queue(&self) -> bool {
@@ -215,10 +178,6 @@ impl Shape for Gcra {
 
     fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
         (state == turn.after).then_some(turn.before)
-    }
-
-    fn heavier(&self, one: State, other: State, _now_us: u64) -> State {
-        std::cmp::max_by_key(one, other, |state| (state.until_us, !state.aux))
     }
 
     fn weight(&self, state: State, _now_us: u64) -> (u64, u64) {

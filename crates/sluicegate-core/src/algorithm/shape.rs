@@ -77,8 +77,8 @@ pub(super) trait Shape: Copy {
     }
 
     /// See [`Rule::heavier`](super::Rule::heavier).
-    fn heavier(&self, one: State, _other: State, _now_us: u64) -> State {
-        one
+    fn heavier(&self, one: State, other: State, now_us: u64) -> State {
+        std::cmp::max_by_key(one, other, |state| self.weight(*state, now_us))
     }
 
     /// See [`Rule::remaining`](super::Rule::remaining).

@@ -66,26 +66,6 @@ impl SlidingCounter {
         COUNT_MAX.min((super::EXACT / self.period).saturating_mul(2)).max(self.limit)
     }
 
-    /// Units per period.
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// The period in microseconds.
-    pub fn period_us(&self) -> NonZeroU64 {
-        self.period_us
-    }
-
-    /// The length of the time unit that shares are computed in: 1 or 1,000 microseconds.
-    pub fn unit_us(&self) -> NonZeroU64 {
-        self.unit_us
-    }
-
-    /// The count above which a charge is forgotten.
-    pub fn ceiling(&self) -> u64 {
-        self.ceiling
-    }
-
     fn window(&self, state: State, now_us: u64) -> Window {
         let index = now_us / self.period_us;
         let start = |index: u64| index.saturating_mul(self.period_us.get());

@@ -72,7 +72,7 @@ impl RateLimiter {
     /// # Errors
     /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.
     pub fn replace(&self, policy: Policy, inherit: Inherit) -> Result<(), ConfigError> {
-        if let Some(replacement) = self.replacement(policy, inherit)? {
+        if let Some(replacement) = self.replacement(|_| policy, inherit)? {
             replacement.commit().tell(self.store());
         }
         Ok(())
@@ -87,30 +87,21 @@ impl RateLimiter {
         if self.policy().gives_back() {
             return Ok(());
         }
-        let guard = self.replacing();
-        let policy = self.policy().with_refunds();
-        if let Some(replacement) = self.replacement_under(guard, policy, Inherit::Spent)? {
+        if let Some(replacement) = self.replacement(Policy::with_refunds, Inherit::Spent)? {
             replacement.commit().tell(self.store());
         }
         Ok(())
     }
 
-    fn replacing(&self) -> MutexGuard<'_, ()> {
-        self.0.replacing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Prepares a replacement, of which nobody sees anything before it is committed. None if there is nothing to replace.
-    fn replacement(&self, policy: Policy, inherit: Inherit) -> Result<Option<Replacement<'_>>, ConfigError> {
-        self.replacement_under(self.replacing(), policy, inherit)
-    }
-
-    fn replacement_under<'a>(
-        &'a self,
-        one_at_a_time: MutexGuard<'a, ()>,
-        policy: Policy,
+    fn replacement(
+        &self,
+        policy: impl FnOnce(&Policy) -> Policy,
         inherit: Inherit,
-    ) -> Result<Option<Replacement<'a>>, ConfigError> {
+    ) -> Result<Option<Replacement<'_>>, ConfigError> {
+        let one_at_a_time = self.0.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.0.current.load_full();
+        let policy = policy(old.policy());
         let loses_accounts = old.policy().gives_back() && !policy.gives_back();
         let policy = if loses_accounts { policy.with_refunds() } else { policy };
         if policy == **old.policy() && inherit != Inherit::Reset {
@@ -130,8 +121,7 @@ impl RateLimiter {
         if !policy.gives_back() || current.gives_back() {
             return Ok(None);
         }
-        let guard = self.replacing();
-        self.replacement_under(guard, self.policy().with_refunds(), Inherit::Spent)
+        self.replacement(Policy::with_refunds, Inherit::Spent)
     }
 }
 
@@ -196,7 +186,7 @@ fn put(
     let steps = policies.into_iter().zip(&found).map(|(policy, found)| match (found, replace) {
         (None, _) => store.open(Arc::new(policy), None).map(Step::Open),
         (Some(handle), None) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
-        (Some(handle), Some(inherit)) => Ok(Step::Join(handle, handle.replacement(policy, inherit)?)),
+        (Some(handle), Some(inherit)) => Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?)),
     });
     let steps = steps.collect::<Result<Vec<Step<'_>>, ConfigError>>()?;
     let mut news = Vec::new();

@@ -191,7 +191,7 @@ impl State {
 
     /// Decides without the store, which could not answer for the reason given.
     pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
-        let decision = self.fallback.decide(asks, reason, self.outage())?;
+        let decision = self.fallback.decide(asks, reason, || self.outage())?;
         if decision.is_allowed() {
             self.fallback.note_spending(asks);
         }

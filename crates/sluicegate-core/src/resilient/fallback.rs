@@ -49,28 +49,29 @@ impl Fallback {
         &self,
         asks: &[Ask<'_>],
         reason: StoreError,
-        (now_us, pause): (u64, Duration),
+        outage: impl Fn() -> (u64, Duration),
     ) -> Result<Decision, StoreError> {
         if asks.iter().any(|ask| must_be_known(ask)) {
             return Err(reason);
         }
-        let policies = |refuses: fn(&Ask<'_>) -> bool| {
-            asks.iter().map(move |ask| (&**ask.policy().policy(), refuses(ask)))
+        let assume = |refuses: fn(&Ask<'_>) -> bool| {
+            let (now_us, pause) = outage();
+            assumed(asks.iter().map(|ask| (&**ask.policy().policy(), refuses(ask))), now_us, pause)
         };
         if asks.iter().any(is_refused) {
-            return Ok(assumed(policies(is_refused), now_us, pause));
+            return Ok(assume(is_refused));
         }
         let local: SmallVec<[(u8, Ask<'_>); 4]> =
             (0_u8..).zip(asks).filter_map(|(index, ask)| Some((index, local(ask)?))).collect();
         let decision = if local.is_empty() {
-            assumed(policies(|_| false), now_us, pause)
+            assume(|_| false)
         } else {
             let local_asks: SmallVec<[Ask<'_>; 4]> = local.iter().map(|(_, ask)| *ask).collect();
             let Ok(decision) = self.store.decide(&local_asks).now() else { return Err(reason) };
             let decision = decision?;
             if decision.outcome() == Outcome::Impossible && asks.iter().all(fits_from_rest) {
                 // It is too much for this process' share, not for the quota: it could pass when the store is back.
-                return Ok(assumed(policies(|ask| on_outage(ask) == OnOutage::Local), now_us, pause));
+                return Ok(assume(|ask| on_outage(ask) == OnOutage::Local));
             }
             let places: SmallVec<[u8; 4]> = local.iter().map(|(index, _)| *index).collect();
             decision.of_asks(&places).by(DecidedBy::Fallback)

@@ -101,11 +101,11 @@ impl Split {
                 |ask| if matches!(ask.mode(), Mode::Reserve { .. }) { ask.in_mode(Mode::Spend) } else { ask },
             )
             .collect();
-        let decision = self.state.fallback.decide(&asks, reason, self.state.outage())?;
+        let decision = self.state.fallback.decide(&asks, reason, || self.state.outage())?;
         let delay = decision.delay();
         if !delay.is_zero() {
             // A queue spaces what it lets go.
-            let decision = self.give_back(decision, &places, Mode::Return);
+            let decision = self.give_back(decision, Mode::Return);
             let refused = |status: QuotaStatus| status.refused_for_us(micros(delay));
             return Ok(decision.map(|(decision, places)| (restated(&decision, refused), places)));
         }
@@ -125,7 +125,7 @@ impl Split {
         let undone = |mine: Option<Piece>| {
             let (decision, places) = mine?;
             match decision.is_allowed() {
-                true => self.give_back(decision, &places, Mode::Refund),
+                true => self.give_back(decision, Mode::Refund),
                 false => Some((decision, places)),
             }
         };
@@ -175,8 +175,8 @@ impl Split {
     }
 
     /// Where the keys stand after what the fallback has spent is given back.
-    fn give_back(&self, decision: Decision, places: &[u8], how: Mode) -> Option<Piece> {
-        let (asks, _) = self.mine.which(|ask| ask.mode().asks());
+    fn give_back(&self, decision: Decision, how: Mode) -> Option<Piece> {
+        let (asks, places) = self.mine.which(|ask| ask.mode().asks());
         let receipts: SmallVec<[_; 4]> = (0..asks.len()).map(|ask| decision.receipt(ask)).collect();
         let asks: SmallVec<[Ask<'_>; 4]> = asks
             .iter()
@@ -186,8 +186,8 @@ impl Split {
                 None => ask.in_mode(Mode::Refund).with_costs(&[0]),
             })
             .collect();
-        let decision = self.state.fallback.decide(&asks, unasked(), self.state.outage()).ok()?;
-        Some((decision, places.into()))
+        let decision = self.state.fallback.decide(&asks, unasked(), || self.state.outage()).ok()?;
+        Some((decision, places))
     }
 }
 

@@ -66,8 +66,13 @@ pub(crate) struct Marked {
 impl Marked {
     /// Of a request that no limit has counted.
     pub(crate) fn of_nothing(limits: &Limits) -> Self {
-        let meter = limits.settings().meters.then(Meter::default);
-        Self { limits: limits.clone(), asks: Asks::default(), decided: None, trials: Vec::new(), meter }
+        Self {
+            limits: limits.clone(),
+            asks: Asks::default(),
+            decided: None,
+            trials: Vec::new(),
+            meter: Some(Meter::default()),
+        }
     }
 
     pub(crate) fn enter(&self, extensions: &mut Extensions) {

@@ -61,9 +61,9 @@ impl<R> LimitsBuilder<R> {
         Ok((Limits::of(group, settings, waits), respond))
     }
 
-    pub(crate) fn with_respond<N>(self, respond: impl FnOnce(R) -> N) -> LimitsBuilder<N> {
-        let Self { group, settings, waits, respond: before } = self;
-        LimitsBuilder { group, settings, waits, respond: respond(before) }
+    pub(crate) fn with_respond<N>(self, respond: N) -> LimitsBuilder<N> {
+        let Self { group, settings, waits, respond: _ } = self;
+        LimitsBuilder { group, settings, waits, respond }
     }
 
     fn door(&mut self) -> &mut Door {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use crate::admission::admitted::Admitted;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
-use crate::admission::way::{End, Waiting, Way};
+use crate::admission::way::{End, Waiting};
 use crate::guard::Place;
 use crate::key::RequestView;
 
@@ -24,10 +24,10 @@ use crate::key::RequestView;
 /// that has its timer enabled.
 #[must_use = "an admission says whether a request may go on"]
 pub struct Admission<'a> {
-    waiting: Box<Waiting>,
+    /// The end, until it is taken, or what it waits for.
+    state: Result<Option<End>, Box<Waiting>>,
     request: RequestView<'a>,
     place: Place,
-    end: Option<End>,
 }
 
 impl Limits {
@@ -37,9 +37,8 @@ impl Limits {
     /// When it is not let through.
     pub fn decide<'a>(&self, request: impl Into<RequestView<'a>>) -> Admission<'a> {
         let request = request.into();
-        let (mut way, mut place) = (Way::default(), Place::default());
-        let end = way.begin((self, request), &mut place);
-        Admission { waiting: Box::new(Waiting::new(self.clone(), way)), request, place, end }
+        let mut place = Place::default();
+        Admission { state: self.begin(request, &mut place).map(Some), request, place }
     }
 }
 
@@ -47,11 +46,12 @@ impl Future for Admission<'_> {
     type Output = Result<Admitted, Box<Refused>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { waiting, request, place, end } = &mut *self;
-        let end = match end.take() {
-            Some(end) => end,
-            None => ready!(waiting.poll(cx, *request, place)),
+        let Self { state, request, place } = &mut *self;
+        let end = match state {
+            Ok(end) => end.take().expect("an admission is polled until it is ready, once"),
+            Err(waiting) => ready!(waiting.poll(cx, *request, place)),
         };
+        *state = Ok(None);
         *place = Place::default();
         Poll::Ready(end.map(Admitted::new))
     }
@@ -59,6 +59,6 @@ impl Future for Admission<'_> {
 
 impl fmt::Debug for Admission<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admission").field("waiting", &self.waiting).finish_non_exhaustive()
+        f.debug_struct("Admission").finish_non_exhaustive()
     }
 }

@@ -23,12 +23,11 @@ use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::limits::door::{Answer, Entry};
 use crate::limits::walk::{Finding, Found, Next, Walk};
-use crate::respond::decided::Decided;
 use crate::respond::refusal::RefusalReason;
 
 /// Where a request is on its way.
 #[derive(Debug, Default)]
-pub(crate) struct Way {
+struct Way {
     walk: Walk,
     asks: Asks,
     /// What is asked of policies that are only tried out, and then what was.
@@ -54,12 +53,12 @@ enum Step {
 pub(crate) type End = Result<Option<Box<Marked>>, Box<Refused>>;
 
 /// A request and the limits that it is on its way through.
-pub(crate) type Through<'a> = (&'a Limits, RequestView<'a>);
+type Through<'a> = (&'a Limits, RequestView<'a>);
 
 impl Way {
     /// Goes as far as it can without waiting: to the end, or to something that has to be waited for.
     #[inline]
-    pub(crate) fn begin(&mut self, through: Through<'_>, place: &mut Place) -> Option<End> {
+    fn begin(&mut self, through: Through<'_>, place: &mut Place) -> Option<End> {
         let (limits, request) = through;
         match &limits.settings().door {
             Some(door) => self.enter(door.entry(request), through, place),
@@ -68,12 +67,7 @@ impl Way {
     }
 
     /// Waits for one thing after the other. A request that has to wait takes a place in the queue.
-    pub(crate) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        through: Through<'_>,
-        place: &mut Place,
-    ) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>, through: Through<'_>, place: &mut Place) -> Poll<End> {
         let (limits, request) = through;
         loop {
             let end = match &mut self.step {
@@ -104,7 +98,7 @@ impl Way {
                     self.step = Step::Limit;
                     // Not before: a client that hangs up while it waits has spent nothing.
                     self.try_out(limits);
-                    Some(Ok(self.pass(limits, decision)))
+                    Some(Ok(self.mark(limits, Some(decision))))
                 }
             };
             if let Some(end) = end {
@@ -223,7 +217,7 @@ impl Way {
         let delay = decision.delay();
         if delay.is_zero() {
             self.try_out(limits);
-            return Some(Ok(self.pass(limits, decision)));
+            return Some(Ok(self.mark(limits, Some(decision))));
         }
         let turn = self.asks.turn(limits.plan(), decision);
         self.wait(limits, turn, delay, place)
@@ -241,18 +235,11 @@ impl Way {
     }
 
     /// On to the inner service. Limits that show nothing do not even hold on to what was decided.
-    fn pass(&mut self, limits: &Limits, decision: Decision) -> Option<Box<Marked>> {
+    fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Option<Box<Marked>> {
         if !limits.marks_responses() {
             return None;
         }
-        let decided = self.asks.label(limits, decision);
-        self.mark(limits, Some(decided))
-    }
-
-    fn mark(&mut self, limits: &Limits, mut decided: Option<Decided>) -> Option<Box<Marked>> {
-        if !limits.marks_responses() {
-            return None;
-        }
+        let mut decided = decision.map(|decision| self.asks.label(limits, decision));
         let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
         let decision = decided.as_mut().map(|decided| &mut decided.decision);
         let meter = limits.settings().meters.then(|| Meter::of_request(limits, &asks, decision, &trials));
@@ -292,6 +279,16 @@ fn refused(limits: &Limits, limit: Option<usize>, stop: Stop) -> Box<Refused> {
     Box::new(Refused::new(limits, stop))
 }
 
+impl Limits {
+    /// The end of a request's way, if it comes to it without waiting.
+    #[inline]
+    pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+        let mut way = Way::default();
+        let end = way.begin((self, request), place);
+        end.ok_or_else(|| Box::new(Waiting { limits: self.clone(), way }))
+    }
+}
+
 /// A request that has to wait, and the limits that it began with.
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "only the guard has one")]
@@ -301,10 +298,6 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn new(limits: Limits, way: Way) -> Self {
-        Self { limits, way }
-    }
-
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,

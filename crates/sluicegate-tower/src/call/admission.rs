@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::{DecidedBy, DecisionFuture, Event, Subject, Undecided};
-use sluicegate_core::{Decision, Key, OnExceeded, Outcome, RateLimiter, StoreError};
+use sluicegate_core::{Decision, Key, OnExceeded, Outcome, Policy, RateLimiter, StoreError};
 
 use crate::call::CallError;
 use crate::guard::queue::Queue;
@@ -97,9 +97,8 @@ impl Under<'_> {
             Ok(decision) => decision,
             Err(error) => return refuse(CallError::Store(error)),
         };
-        let policy = self.limiter.policy();
         if decision.decided_by() == DecidedBy::Outage {
-            return match decision.is_allowed() || policy.is_shadow() {
+            return match decision.is_allowed() || self.limiter.with_policy(Policy::is_shadow) {
                 true => Step::Go(None),
                 false => refuse(CallError::Store(StoreError::new(StoreErrorKind::Unavailable))),
             };
@@ -107,6 +106,7 @@ impl Under<'_> {
         if decision.is_allowed() && decision.delay().is_zero() {
             return Step::Go(Some(decision));
         }
+        let policy = self.limiter.policy();
         if policy.is_shadow() {
             tracing::debug!(policy = policy.name(), "a policy in shadow would have held a call back");
             return Step::Go(None);

@@ -14,12 +14,7 @@ pub(super) fn bounded(value: &[u8]) -> Key {
 
 /// The number that a hexadecimal digit stands for.
 pub(super) fn hex(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
+    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// The name of a header, checked.

@@ -43,7 +43,7 @@ impl RateLimitLayer {
 impl<R> LimitsBuilder<Responding<R>> {
     /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
     pub fn respond<N>(self, respond: N) -> LimitsBuilder<Responding<N>> {
-        self.with_respond(|_| Responding(respond))
+        self.with_respond(Responding(respond))
     }
 
     /// Checks that the limits can be decided together, and makes the layer.

@@ -5,9 +5,8 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::way::{Waiting, Way};
+use crate::admission::way::Waiting;
 use crate::guard::{Gate, Next, Place, Step, sealed};
-use crate::limits::Limits;
 use crate::rate_limit::layer::RateLimitLayer;
 use crate::respond::refusal::Respond;
 
@@ -25,11 +24,10 @@ where
 
     #[inline]
     fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
-        let (limits, mut way) = (self.limits(), Way::default());
-        match way.begin((&limits, request.into()), place) {
-            Some(Ok(marked)) => Step::Go(Admitted::new(marked)),
-            Some(Err(refused)) => Step::Refuse(Ok(refused.respond(request, self.respond()))),
-            None => Step::Wait(Box::new(Waiting::new(Limits::clone(&limits), way))),
+        match self.limits().begin(request.into(), place) {
+            Ok(Ok(marked)) => Step::Go(Admitted::new(marked)),
+            Ok(Err(refused)) => Step::Refuse(Ok(refused.respond(request, self.respond()))),
+            Err(waiting) => Step::Wait(waiting),
         }
     }
 

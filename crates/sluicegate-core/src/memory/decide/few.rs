@@ -79,7 +79,7 @@ impl Inner {
             }
             for (quota, bucket) in (0_u8..).zip(&*buckets.each) {
                 let is_known = all.iter().flatten().any(|other| other.bucket.number == bucket.number);
-                if count == MOST || is_known || bucket.accounts {
+                if count == MOST || is_known || bucket.accounts || bucket.rule.log().is_some() {
                     return None;
                 }
                 let hash = self.hash(bucket.salt, ask.key());
@@ -105,7 +105,7 @@ fn lock<'a>(
         let waiting = (0..).zip(all.iter().flatten()).filter(|(_, asked)| asked.bucket.number >= next);
         let (index, Asked { bucket, hash, .. }) = waiting.min_by_key(|(_, asked)| asked.bucket.number)?;
         let place = bucket.home.lock(bucket.home.index_of(*hash));
-        if bucket.holds.any() || matches!(place, Place::Log(_)) {
+        if bucket.holds.any() {
             return None;
         }
         places[index] = Some(place);

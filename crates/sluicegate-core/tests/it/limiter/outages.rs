@@ -5,45 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::limiter::{Change, Inherit};
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Mode};
-use sluicegate_core::wrap::{Within, Wrap};
-use sluicegate_core::{
-    ConfigError, Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError,
-};
-
-/// A store whose answers are always this error, at once or after another poll.
-struct Mute {
-    within: Within,
-    kind: StoreErrorKind,
-    is_far: bool,
-}
-
-impl Wrap for Mute {
-    type Own = ();
-
-    fn within(&self) -> &Within {
-        &self.within
-    }
-
-    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
-        Ok(())
-    }
-
-    fn ask(&self, _: &[Ask<'_>]) -> DecisionFuture {
-        let error = Err(StoreError::new(self.kind));
-        match self.is_far {
-            false => DecisionFuture::ready(error),
-            true => DecisionFuture::pending(async {
-                tokio::task::yield_now().await;
-                error
-            }),
-        }
-    }
-}
+use sluicegate_core::limiter::Change;
+use sluicegate_core::store::{DecidedBy, Mode};
+use sluicegate_core::{Decision, Key, OnOutage, Outcome, Policy, RateLimiter, Store};
+use sluicegate_tests::around::failing;
 
 fn mute(kind: StoreErrorKind, is_far: bool) -> Arc<dyn Store> {
-    Arc::new(Mute { within: Within::new(MemoryStore::new()), kind, is_far })
+    failing(kind, !is_far)
 }
 
 /// One limiter for each meaning of an outage, all on one store.

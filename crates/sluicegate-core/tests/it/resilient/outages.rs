@@ -54,13 +54,17 @@ impl Store for Flaky {
         }
     }
 
-    /// Keys that are numbers live in that part.
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        asks.iter().fold(0, |parts, ask| {
-            let key = ask.key().to_key();
-            parts | (0..64).find(|part| key == Key::from(*part)).map_or(1, |part: u64| 1 << part)
-        })
+        parts_by_number(asks)
     }
+}
+
+/// Keys that are numbers below 64 live in that part, all others in the first.
+pub(crate) fn parts_by_number(asks: &[Ask<'_>]) -> u64 {
+    asks.iter().fold(0, |parts, ask| {
+        let key = ask.key().to_key();
+        parts | (0..64).find(|part| key == Key::from(*part)).map_or(1, |part: u64| 1 << part)
+    })
 }
 
 /// A memory store that refuses some policies.

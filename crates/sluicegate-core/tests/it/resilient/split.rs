@@ -16,7 +16,7 @@ use sluicegate_core::{
     StoreError,
 };
 
-use super::outages::now;
+use super::outages::{now, parts_by_number};
 
 /// A memory store in 64 parts, each of which can be away: keys that are numbers live in that part.
 struct Shards {
@@ -66,10 +66,7 @@ impl Store for Shards {
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        asks.iter().fold(0, |parts, ask| {
-            let key = ask.key().to_key();
-            parts | (0..64).find(|part| key == Key::from(*part)).map_or(1, |part: u64| 1 << part)
-        })
+        parts_by_number(asks)
     }
 }
 

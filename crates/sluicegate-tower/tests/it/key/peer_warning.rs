@@ -2,7 +2,7 @@
 
 use http::Request;
 use http::request::Parts;
-use sluicegate_tests::log::Log;
+use sluicegate_tests::log::lines_of;
 use sluicegate_tests::process::alone;
 use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
@@ -11,12 +11,6 @@ fn request(peer: &str, header: Option<&str>) -> Parts {
     let request = Request::get("/").extension(PeerAddr(peer.parse().unwrap()));
     let request = header.into_iter().fold(request, |request, name| request.header(name, "198.51.100.7"));
     request.body(()).unwrap().into_parts().0
-}
-
-fn lines_of(run: impl FnOnce()) -> Vec<String> {
-    let log = Log::of_this_thread();
-    run();
-    log.lines()
 }
 
 #[test]

@@ -1,15 +1,9 @@
 //! What is worth a line in the log, and how many lines.
 
-use sluicegate_tests::log::Log;
+use sluicegate_tests::log::lines_of;
 use sluicegate_tower::ClientIp;
 
 use super::parts::{PROXY, behind_ten, found, from};
-
-fn lines_of(run: impl FnOnce()) -> Vec<String> {
-    let log = Log::of_this_thread();
-    run();
-    log.lines()
-}
 
 #[test]
 fn each_kind_of_fault_is_logged_once_and_repeats_nothing_that_was_sent() {

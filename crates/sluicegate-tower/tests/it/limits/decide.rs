@@ -2,15 +2,14 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Event, Undecided};
-use sluicegate_core::wrap::{Within, Wrap};
-use sluicegate_core::{ConfigError, MemoryStore, Policy, Store};
+use sluicegate_core::Policy;
+use sluicegate_core::store::Undecided;
+use sluicegate_tests::around;
 use sluicegate_tower::key::OnMissingKey;
 use sluicegate_tower::limits::{Limits, Tiers, path_in};
 use sluicegate_tower::respond::ProblemJson;
@@ -74,44 +73,9 @@ async fn an_admission_that_is_dropped_while_it_waits_gives_its_turn_back() {
     assert_eq!(answer(waits.peek("ada")).retry_after(), Some(Duration::from_secs(1)));
 }
 
-/// Writes down what it is told.
-struct Told {
-    within: Within,
-    events: Arc<Mutex<Vec<String>>>,
-}
-
-impl Wrap for Told {
-    type Own = ();
-
-    fn within(&self) -> &Within {
-        &self.within
-    }
-
-    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
-        Ok(())
-    }
-
-    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        self.within.decide(asks)
-    }
-
-    fn observe(&self, event: &Event<'_>) {
-        self.events.lock().unwrap().push(match event {
-            Event::Undecided(subject, why) => format!("{why:?} {}", subject.policy.unwrap_or("-")),
-            Event::TurnGivenUp(subject) => format!("TurnGivenUp {}", subject.policy.unwrap_or("-")),
-            other => format!("{other:?}"),
-        });
-    }
-}
-
-fn told(store: &MemoryStore) -> (Arc<dyn Store>, Arc<Mutex<Vec<String>>>) {
-    let events = Arc::default();
-    (Arc::new(Told { within: Within::new(store), events: Arc::clone(&events) }), events)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_store_hears_once_of_each_request_that_it_is_not_asked_about() {
-    let (store, events) = told(&paused_store());
+    let (store, events) = around::told(paused_store());
     let waits =
         Policy::gcra("waits", "1/s").wait_up_to(Duration::from_secs(9)).on(Arc::clone(&store)).unwrap();
     let tiers = Tiers::builder(Arc::clone(&store)).tier(Policy::gcra("free", "9/s"));

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::{Ready, ready};
-use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
@@ -85,20 +84,6 @@ async fn behind_a_key_that_takes_time_the_inner_service_is_called_only_when_read
     let waits = Limit::new(on(&store, waits)).key(Slow);
     let (outer, inner) = (RateLimitLayer::new(direct), RateLimitLayer::new(waits));
     passes_in_every_order(outer.layer(inner.layer(Strict::default()))).await;
-}
-
-#[tokio::test]
-async fn it_is_ready_when_the_inner_service_is() {
-    let (store, _) = store();
-    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("api", "1/s"))));
-    let (mut service, mut handle) = tower_test::mock::spawn_layer::<Request<()>, Response<Body>, _>(layer);
-    handle.allow(0);
-    assert!(service.poll_ready().is_pending());
-    handle.allow(1);
-    assert!(service.poll_ready().is_ready());
-    handle.send_error("the inner service is gone");
-    let Poll::Ready(Err(error)) = service.poll_ready() else { panic!("the error does not come through") };
-    assert_eq!(error.to_string(), "the inner service is gone");
 }
 
 #[derive(Debug, PartialEq)]

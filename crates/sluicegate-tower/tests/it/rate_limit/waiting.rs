@@ -206,13 +206,7 @@ async fn those_that_wait_are_not_overtaken() {
     assert!(late.as_mut().poll(&mut cx).is_pending());
     assert!(matches!(waits.as_mut().poll(&mut cx), Poll::Ready(Ok(_))));
     late.await.unwrap();
-    assert_eq!(
-        departures.seen_ms(),
-        [500, 1_000].iter().fold(vec![0], |mut all, at| {
-            all.push(*at);
-            all
-        })
-    );
+    assert_eq!(departures.seen_ms(), [0, 500, 1_000]);
 }
 
 #[tokio::test(start_paused = true)]
