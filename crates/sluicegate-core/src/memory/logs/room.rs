@@ -7,6 +7,9 @@ use super::shard::{Entry, Log, NIL, Shard, link};
 /// Logs that a spend looks at beside its own, to find those that are over.
 const TIDIED_PER_SPEND: usize = 2;
 
+/// For how long they stay after they are over: a clock that is set back a little finds them again.
+const TIDIED_AFTER_US: u64 = 10_000_000;
+
 /// Logs among which the least indebted is chosen when a shard is full.
 const CANDIDATES: usize = 16;
 
@@ -107,6 +110,7 @@ impl Shard {
     }
 
     pub(super) fn tidy(&mut self, now_us: u64) {
+        let now_us = now_us.saturating_sub(TIDIED_AFTER_US);
         for _ in 0..TIDIED_PER_SPEND.min(self.logs.len()) {
             self.hand = (self.hand + 1) % self.logs.len().max(1);
             if self.hand < self.logs.len() {

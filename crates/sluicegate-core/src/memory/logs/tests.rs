@@ -80,9 +80,9 @@ fn a_full_shard_keeps_its_size_and_its_heavy_debtors() {
     assert_eq!(shard.used(1, 600), 16, "the debtor is still remembered");
     assert!(shard.evictions.load(Ordering::Relaxed) > 9_000);
     // Long after, every entry is free again.
-    shard.spend(1, 1_000_000, 1_000_000, 1);
+    shard.spend(1, 20_000_000, 20_000_000, 1);
     for _ in 0..20 {
-        shard.tidy(1_000_000);
+        shard.tidy(20_000_000);
     }
     let mut free = 0;
     let mut at = shard.free_entry;
@@ -90,4 +90,19 @@ fn a_full_shard_keeps_its_size_and_its_heavy_debtors() {
         (free, at) = (free + 1, entry.next);
     }
     assert_eq!((free + 1, shard.index.len()), (shard.entries.len(), 1));
+}
+
+#[test]
+fn a_clock_that_is_set_back_a_little_finds_the_logs_that_others_passed_by() {
+    let mut shard = shard(8, 16, 10, Duration::from_micros(100));
+    shard.spend(1, 50, 50, 3);
+    for at in [200, 5_000_000, 10_000_140] {
+        shard.spend(2, at, at, 1);
+        shard.spend(3, at, at, 1);
+    }
+    assert_eq!(shard.used(1, 140), 3, "seen last when it was over, but not for long");
+    for _ in 0..3 {
+        shard.spend(2, 10_000_150, 10_000_150, 1);
+    }
+    assert_eq!(shard.used(1, 140), 0);
 }

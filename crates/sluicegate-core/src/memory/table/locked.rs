@@ -62,12 +62,13 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         if kept.state.until_us <= now_us {
             return;
         }
+        // The longest at rest goes first (a clock that is set back a little finds the others again), then the least debt.
         let debt_of = |slot: &usize| {
             let state = load::<WORDS, ACCOUNTS>(&self.set.states[*slot]).state;
-            (state.until_us > now_us).then(|| rule.weight(state, now_us))
+            if state.until_us > now_us { Err(rule.weight(state, now_us)) } else { Ok(state.until_us) }
         };
         let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
-        if debt_of(&victim).is_some() {
+        if debt_of(&victim).is_err() {
             self.table.evictions.fetch_add(1, Ordering::Relaxed);
             self.forget_one();
             self.leave(&self.set.states[victim], rule, now_us);

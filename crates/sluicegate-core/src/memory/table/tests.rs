@@ -52,6 +52,19 @@ fn where_a_level_drains_the_state_closest_to_rest_makes_room() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_a_little_finds_the_keys_that_came_to_rest_last() {
+    let (table, gcra) = (table::<5, 1, false>(), rule(Algorithm::Gcra));
+    for (key, until_us) in [(1, 900), (2, 300), (3, 500)] {
+        put((&table, &gcra), key, State::new(until_us, key), 100);
+    }
+    for key in 4..=6 {
+        put((&table, &gcra), key, State::new(2_000, key), 1_000);
+    }
+    let left = [1, 2, 3].map(|key| get(&table, key).state.until_us);
+    assert_eq!(left, [900, 0, 500], "two slots were never used, then the one that rested longest goes");
+}
+
+#[test]
 fn in_a_window_the_lowest_count_makes_room_although_all_end_together() {
     let (table, window) = (table::<3, 2, false>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
     for (key, count) in [(1, 999), (2, 10), (3, 9), (4, 11), (5, 10)] {
