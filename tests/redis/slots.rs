@@ -265,12 +265,16 @@ async fn a_slot_that_moves_under_load_admits_exactly_the_limit() {
         migrate(slot, from, to, &primaries, Duration::from_millis(50));
     }
     eventually("the slot has moved", || names(to).len() == 1 && names(from).is_empty());
+    // However slow the machine is: most of the calls were decided.
+    eventually("calls go on", || {
+        let failed = failed.lock().unwrap().len() as u64;
+        admitted.load(Ordering::Relaxed) > 100 + failed * 10
+    });
     over.store(true, Ordering::Relaxed);
     for caller in callers {
         caller.await.unwrap();
     }
     let during = admitted.load(Ordering::Relaxed);
-    assert!(during > 100, "only {during} were admitted while the slot moved");
     // What is left is what was not admitted.
     let deadline = Instant::now() + Duration::from_secs(20);
     let left = loop {
@@ -281,5 +285,4 @@ async fn a_slot_that_moves_under_load_admits_exactly_the_limit() {
     };
     let failed = failed.lock().unwrap();
     assert_eq!(during + left, LIMIT, "{failed:?}");
-    assert!(failed.len() as u64 * 10 < during, "{during} were admitted, and these failed: {failed:?}");
 }
