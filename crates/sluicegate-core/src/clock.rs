@@ -1,9 +1,12 @@
 //! Where the time comes from. Time is a parameter everywhere: tests turn it by hand.
-//! A store has a clock: the machine's ([`SystemClock`]) unless it is given another one. All decisions, waits and resets are
-//! numbers of that clock, in whole microseconds. Redis decides by its own `TIME`, so that the clocks of the instances of a service
-//! do not matter; a clock that is given to a Redis store is for tests.
 //!
-//! A test that sleeps is slow and fails on a busy machine. One that turns a [`ManualClock`] takes no time:
+//! A store has a clock: the machine's ([`SystemClock`]) unless it is given another one. All
+//! decisions, waits and resets are numbers of that clock, in whole microseconds. Redis decides by
+//! its own `TIME`, so that the clocks of the instances of a service do not matter; a clock that is
+//! given to a Redis store is for tests.
+//!
+//! A test that sleeps is slow and fails on a busy machine. One that turns a [`ManualClock`] takes
+//! no time:
 //!
 //! ```
 //! use std::time::Duration;
@@ -21,7 +24,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Requests that wait for a turn sleep on tokio's timer, which tests pause with `start_paused = true`.
+//! Requests that wait for a turn sleep on tokio's timer, which tests pause with `start_paused =
+//! true`. A test of both turns the two together.
+//!
+//! # Writing a clock
+//! A [`Clock`] is asked once per decision, so it has to be cheap and must not block. The machine's
+//! time stamp counter is not used: on machines where it is not synchronised between cores it runs
+//! backwards and refuses valid traffic.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,6 +56,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// The monotonic clock of the machine, anchored once at the Unix epoch.
 ///
 /// It never steps: when the machine's wall clock is corrected, the windows of this process stay where they were.
+///
+/// So a leap second, an NTP step or a hand on the clock changes no limit. The price is drift: after
+/// weeks the windows of this process may begin a little beside those of the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: Instant,
@@ -101,6 +113,7 @@ impl ManualClock {
     }
 
     /// Sets the time since the clock's epoch, also backwards.
+    /// For tests of a clock that is corrected; [`advance`](Self::advance) is the usual one.
     pub fn set(&self, since_epoch: Duration) {
         // Relaxed: the clock is one number and orders no other memory.
         self.now_us.store(micros(since_epoch), Ordering::Relaxed);

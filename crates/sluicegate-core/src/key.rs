@@ -1,9 +1,12 @@
 //! Whose bucket it is.
-//! Limiters take as a key whatever [`AsKey`] is implemented for: text, numbers, addresses, and tuples of them. A [`Key`] is what is kept
-//! of it. Requests of the same key spend from the same bucket, and requests of different keys never do.
 //!
-//! A key that a client can choose freely, such as a header that nobody verifies, is no limit at all: each value has a bucket of its own. Combine it with
-//! one that the client cannot choose, or limit the address as well.
+//! Limiters take as a key whatever [`AsKey`] is implemented for: text, numbers, addresses, and
+//! tuples of them. A [`Key`] is the form in which it is kept. Requests of the same key spend from
+//! the same bucket, and requests of different keys never do.
+//!
+//! A key that a client can choose freely, such as a header that nobody verifies, is no limit at
+//! all: each value has a bucket of its own. Combine it with one that the client cannot choose, or
+//! limit the address as well.
 //!
 //! ```
 //! use std::net::Ipv4Addr;
@@ -18,6 +21,18 @@
 //! assert!(allowed(limiter.check(("ada", Ipv4Addr::LOCALHOST)))?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Which key
+//! | key | for | beware of |
+//! |---|---|---|
+//! | user or tenant id | anything behind a login | requests before the login: limit those by address |
+//! | API key, digested | public APIs | keys that nobody has verified yet |
+//! | client address | anonymous traffic | proxies; offices behind one address; IPv6, of which a client has a whole /64 |
+//! | constant | what the service as a whole may do | one client can use it up: [hide](crate::policy::PolicyBuilder::hidden) it, and put a limit per client beside it |
+//!
+//! # In the store
+//! Memory stores keep a hash of the key with a random seed, Redis a keyed hash of 128 bits. Neither
+//! keeps the key, so an address or an API key cannot be read back from a store.
 
 mod plain;
 
@@ -65,6 +80,13 @@ enum Tag {
 
 impl Key {
     /// The bucket of everyone whose own key could not be found: a part that no client can write.
+    ///
+    /// ```
+    /// use sluicegate_core::Key;
+    ///
+    /// assert_ne!(Key::shared(), Key::from("shared"));
+    /// assert_eq!(Key::shared().plain(), "shared");
+    /// ```
     pub fn shared() -> Self {
         KeyRef::part(Tag::Shared, &[]).to_key()
     }
@@ -89,6 +111,9 @@ impl Key {
 }
 
 /// A key that is borrowed from where it is: what stores are asked about.
+///
+/// It hashes as the [`Key`] that [`to_key`](Self::to_key) makes of it, so that a check by `&str`
+/// allocates nothing and finds the same bucket.
 #[derive(Clone, Copy)]
 pub struct KeyRef<'a> {
     /// The type of the only part, or [`KeyRef::SEVERAL`].

@@ -8,13 +8,23 @@ use crate::error::ConfigError;
 use crate::text::{Fault, number};
 use crate::time_span::TimeSpan;
 
-/// So many units per period, with a burst that may be spent at once from rest.
+/// A limit in units per period, with a burst that may be spent at once from rest.
 ///
-/// `Quota::per_second(60)` is sixty a second. The same as text: `"60/s"`, `"60 per second"`, `"60/s burst 120"`,
-/// `"1000/1h"`. A quota prints as the text that reads back as the same quota.
+/// `Quota::per_second(60)` is sixty a second. The same as text: `"60/s"`, `"60 per second"`, `"60/s
+/// burst 120"`, `"1000/1h"`. A quota prints as the text that reads back as the same quota.
 ///
-/// The constructors take any number; what cannot work (a zero, a burst that the algorithm does not know, products
-/// that would not be exact) is refused with its reason when the policy is built. Text is checked when it is parsed.
+/// The constructors take any number; a quota that cannot work (a zero, a burst that the algorithm
+/// does not know, products that would not be exact) is refused with its reason when the policy is
+/// built. Text is checked when it is parsed.
+///
+/// | part | means | default | bounds |
+/// |---|---|---|---|
+/// | limit | units per period, the average rate | | at least 1; 10^6 under a sliding log |
+/// | period | the span that the limit is for | | 1 microsecond to ten years |
+/// | burst | units that may be spent at once from rest | the limit | at least 1; buckets only |
+///
+/// The limit is not a promise about every span of one period: [`Algorithm`](crate::Algorithm) has a
+/// table of what each algorithm lets pass in the worst one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,6 +35,22 @@ use crate::time_span::TimeSpan;
 /// assert_eq!(Quota::new(5, Duration::from_secs(90)).to_string(), "5/90s");
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
+///
+/// The burst and the rate are separate knobs. Both of these average ten a second, and only the
+/// second spreads them out:
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let store = MemoryStore::new();
+/// for (name, quota, at_once) in [("bursty", "10/s", 10), ("smooth", "10/s burst 1", 1)] {
+///     let limiter = Policy::gcra(name, quota).on(&store)?;
+///     let decision = limiter.peek("ada").now().expect("memory answers at once")?;
+///     assert_eq!(decision.capacity(), at_once);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     limit: u64,
@@ -34,6 +60,9 @@ pub struct Quota {
 
 impl Quota {
     /// `limit` units per `period`; the burst is the limit.
+    ///
+    /// Any period of at least a microsecond works with the buckets, a third of a second too: it is
+    /// kept as an exact ratio. Windows need whole microseconds.
     pub const fn new(limit: u64, period: Duration) -> Self {
         Self { limit, period, burst: limit }
     }
@@ -54,6 +83,7 @@ impl Quota {
     }
 
     /// `limit` units in 24 hours.
+    /// A fixed window of it begins at midnight UTC, not local time.
     pub const fn per_day(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(86_400))
     }
@@ -61,6 +91,9 @@ impl Quota {
     /// How many units may be spent at once from rest. Default: the limit.
     ///
     /// Only the buckets (token bucket, leaky bucket, GCRA) take a burst that differs from the limit.
+    ///
+    /// With a burst of 1, units pass one by one, `period / limit` apart. A burst above the limit
+    /// saves up for longer than a period: `"10/s burst 600"` takes a minute to fill.
     #[must_use]
     pub const fn burst(mut self, burst: u64) -> Self {
         self.burst = burst;

@@ -8,6 +8,9 @@ use crate::algorithm::State;
 ///
 /// It cannot be cloned, and what was given back by it is gone from it, whether the store's answer arrives or not: a refund
 /// whose reply was lost is never sent again.
+///
+/// A receipt that is dropped gives nothing back. To keep a part for later, [`split`](Self::split)
+/// it.
 #[derive(Debug)]
 pub struct Receipt {
     basis: DecidedBy,
@@ -37,13 +40,16 @@ pub struct Trace {
 }
 
 /// Who made a decision.
+///
+/// Metrics tell by it how much was decided without the shared state. The order is that of
+/// certainty: a decision made of several is that of the least certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DecidedBy {
     /// The store that keeps the state.
     Store,
-    /// This process alone, with its share of the quotas, for the store could not be reached; or not that part of it which keeps
-    /// one of the keys, and the store decided the rest.
+    /// This process alone, with its share of the quotas, because the store could not be reached. Or
+    /// the part of the store that keeps one of the keys could not, and the store decided the rest.
     Fallback,
     /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of rest.
     Outage,

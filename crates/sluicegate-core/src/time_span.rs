@@ -21,6 +21,9 @@ use crate::text::{Fault, number};
 /// assert_eq!(TimeSpan::from(Duration::from_secs(120)).to_string(), "2min");
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
+///
+/// There are no months and years, whose length is a matter of the calendar, and no fractions: write
+/// `1500ms` for a second and a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(Duration);
 

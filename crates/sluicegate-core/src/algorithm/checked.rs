@@ -76,6 +76,10 @@ impl Checked {
     }
 
     /// The finest of microseconds and milliseconds in which `product_of(period)` is exact, with the period in it.
+    ///
+    /// The second number is the period in that unit. A finer unit is always better (waits are
+    /// rounded up to it), and the caller's product is the largest that its arithmetic makes: twice
+    /// it has to be exact in a double, because Lua has no other number.
     pub(super) fn unit(
         &self,
         product_of: impl Fn(NonZeroU64) -> u64,

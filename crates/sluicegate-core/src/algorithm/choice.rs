@@ -8,33 +8,122 @@ use crate::text::value_of;
 
 /// How a quota is counted. The README has a table that compares them.
 ///
-/// Prints and parses as `fixed-window`, `fixed-window-from-first-hit`, `sliding-log`, `sliding-counter`,
-/// `token-bucket`, `token-bucket-interval`, `token-bucket-aligned`, `leaky-bucket`, `leaky-bucket-queue`,
-/// `leaky-bucket-queue-above-N` and `gcra`.
+/// In doubt take [`Gcra`](Self::Gcra): one number per key, no borders that a client could aim at,
+/// and an exact wait in each refusal. Take [`SlidingLog`](Self::SlidingLog) where the limit is a
+/// security promise, such as failed logins; [`SlidingCounter`](Self::SlidingCounter) or
+/// [`FixedWindow`](Self::FixedWindow) where a contract speaks of windows; a [queue](Drain::Queue)
+/// where traffic shall be smoothed and not refused.
+///
+/// # At most
+/// For a limit of L per period P and a burst of B (L unless it is set), this much passes in the
+/// worst half-open span of one period:
+///
+/// | algorithm | in the worst span of P | words of state | after a burst from rest |
+/// |---|---|---|---|
+/// | [`Gcra`](Self::Gcra), [`Refill::Greedy`], [`Drain::Meter`] | B + L - 1 | 1 or 2 | one more each P / L |
+/// | [`Drain::Queue`] | L go on, P / L apart | 1 or 2 | one more each P / L |
+/// | [`Refill::Interval`], [`Refill::AlignedInterval`] | B + L | 2 | L at once at the next border |
+/// | [`FixedWindow`](Self::FixedWindow) | 2 L, across a border | 2 | L at once at the next border |
+/// | [`SlidingCounter`](Self::SlidingCounter) | 2 L, see there | 2 | gradually, once the next window begins |
+/// | [`SlidingLog`](Self::SlidingLog) | L | one entry per admission | L at once, one P later |
+///
+/// A bucket is about the average: a limit of "5/min" under GCRA lets five pass at once and nine in
+/// the worst minute. Give it a smaller burst (`"5/min burst 1"`) where that is too many, or use a
+/// log.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::algorithm::Anchor;
+/// use sluicegate_core::clock::ManualClock;
+/// use sluicegate_core::{Algorithm, MemoryStore, Policy};
+///
+/// /// What passes of "10/10s" in one span of ten seconds, for a client that comes just before a
+/// /// border of windows and then takes all that it can get.
+/// fn in_ten_seconds(algorithm: Algorithm) -> Result<u64, Box<dyn std::error::Error>> {
+///     let clock = ManualClock::new();
+///     let store = MemoryStore::builder().clock(clock.clone()).build()?;
+///     let limiter = Policy::builder("api", algorithm, "10/10s").on(&store)?;
+///     clock.set(Duration::from_micros(9_999_999));
+///     let mut passed = 0;
+///     for _hundredth_of_a_second in 0..1_000 {
+///         while limiter.check("ada").now().expect("memory answers at once")?.is_allowed() {
+///             passed += 1;
+///         }
+///         clock.advance(Duration::from_millis(10));
+///     }
+///     Ok(passed)
+/// }
+///
+/// assert_eq!(in_ten_seconds(Algorithm::SlidingLog)?, 10);
+/// assert_eq!(in_ten_seconds(Algorithm::Gcra)?, 19);
+/// assert_eq!(in_ten_seconds(Algorithm::FixedWindow(Anchor::Epoch))?, 20);
+/// assert_eq!(in_ten_seconds(Algorithm::SlidingCounter)?, 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # As text
+/// Prints and parses as `fixed-window`, `fixed-window-from-first-hit`, `sliding-log`,
+/// `sliding-counter`, `token-bucket`, `token-bucket-interval`, `token-bucket-aligned`,
+/// `leaky-bucket`, `leaky-bucket-queue`, `leaky-bucket-queue-above-N` and `gcra`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// A count per window: cheapest to explain; at a border up to twice the limit passes.
+    ///
+    /// All keys of an [aligned](Anchor::Epoch) window come back at the same instant, and so do the
+    /// clients that were refused. Where that hurts, let windows begin with [a key's first
+    /// unit](Anchor::FirstHit), or use GCRA.
     FixedWindow(Anchor),
-    /// The time of every admission: exact, and the only one whose memory grows with the limit.
+    /// The time of every admission: exact, and the only one whose memory grows with the limit,
+    /// which is therefore at most [a million](crate::algorithm::SlidingLog::MAX_LIMIT).
+    ///
+    /// The one to choose for logins, password resets and payments: no more than the limit passes in
+    /// any span of one period, wherever the span begins.
     SlidingLog,
-    /// Two counts, the older weighted by its overlap: nearly exact at any limit.
+    /// Two counts, the older weighted by its overlap: two words at any limit.
+    ///
+    /// It is exact for traffic that comes evenly. Traffic that takes all it can get passes up to
+    /// twice the limit in some span of one period: a full window's worth at the end of one window,
+    /// and the next window's as the first one fades. Use the log where that is too much.
     SlidingCounter,
-    /// A bucket of tokens that starts full.
+    /// A bucket of tokens that starts full: an average rate, and a burst on top of it.
     TokenBucket(Refill),
-    /// A bucket that leaks at the quota's rate.
+    /// A bucket that leaks at the quota's rate: a meter that refuses, or a queue that delays.
     LeakyBucket(Drain),
     /// One timestamp per key; decides exactly as the greedy token bucket.
     Gcra,
 }
 
 /// Where fixed windows begin.
+///
+/// A window that begins at the epoch is the same for all keys, and for all instances of a service
+/// whose clocks agree. A window that begins with a key's first unit differs from key to key, so
+/// that keys do not come back all at once.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::algorithm::Anchor;
+/// use sluicegate_core::clock::ManualClock;
+/// use sluicegate_core::{Algorithm, MemoryStore, Policy};
+///
+/// let clock = ManualClock::new();
+/// let store = MemoryStore::builder().clock(clock.clone()).build()?;
+/// clock.set(Duration::from_secs(45)); // a quarter before the full minute
+/// for (name, anchor, reset_after) in [("full", Anchor::Epoch, 15), ("own", Anchor::FirstHit, 60)] {
+///     let limiter = Policy::builder(name, Algorithm::FixedWindow(anchor), "5/min").on(&store)?;
+///     let decision = limiter.check("ada").now().expect("memory answers at once")?;
+///     assert_eq!(decision.reset_after(), Duration::from_secs(reset_after));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Anchor {
-    /// On multiples of the period since the Unix epoch: the full minute, the full hour.
+    /// On multiples of the period since the epoch of the store's clock, which is the Unix epoch
+    /// unless the store was given another clock: the full minute, the full hour, midnight UTC.
     Epoch,
-    /// With a key's first unit.
+    /// With a key's first unit. The window after that begins with the first unit that comes when it
+    /// is over.
     FirstHit,
 }
 
@@ -60,10 +149,29 @@ impl Anchor {
 ///
 /// # Rounding
 /// None; see GCRA.
+///
+/// # Example
+/// Four tokens per 8 s: greedy refill gives one back each 2 s, interval refill all four after 8 s.
+///
+/// ```
+/// use sluicegate_core::algorithm::{Refill, Rule, State};
+/// use sluicegate_core::{Algorithm, Quota};
+///
+/// let quota: Quota = "4/8s".parse()?;
+/// let after_3s = |refill| {
+///     let rule = Rule::new(Algorithm::TokenBucket(refill), quota)?;
+///     let empty = rule.spend(State::REST, 0, 0, 4);
+///     Ok::<_, sluicegate_core::ConfigError>(rule.remaining(empty, 3_000_000))
+/// };
+/// assert_eq!(after_3s(Refill::Greedy)?, 1);
+/// assert_eq!(after_3s(Refill::Interval)?, 0);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refill {
-    /// Continuously, one token each `period / limit`.
+    /// Continuously, one token each `period / limit`. The default of
+    /// [`Policy::token_bucket`](crate::Policy::token_bucket).
     Greedy,
     /// `limit` tokens at the end of each period, counted from the first draw on a full bucket.
     Interval,
@@ -88,12 +196,37 @@ pub enum Refill {
 ///
 /// # Rounding
 /// As GCRA: none.
+///
+/// # Example
+/// Three units fit, and one leaks each second. The meter lets three pass at once; the queue lets
+/// the same three in and spaces them, so that the third goes on after two seconds.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let store = MemoryStore::new();
+/// let delays = |limiter: &sluicegate_core::RateLimiter| {
+///     let delay = || limiter.check("ada").now().expect("memory answers at once").map(|d| d.delay().as_secs_f64().round());
+///     Ok::<_, sluicegate_core::StoreError>([delay()?, delay()?, delay()?])
+/// };
+/// let meter = Policy::leaky_bucket("meter", "1/s burst 3").on(&store)?;
+/// assert_eq!(delays(&meter)?, [0.0, 0.0, 0.0]);
+/// assert!(!meter.check("ada").now().expect("memory answers at once")?.is_allowed());
+///
+/// let queue = Policy::leaky_queue("queue", "1/s burst 3").wait_up_to(Duration::from_secs(5)).on(&store)?;
+/// assert_eq!(delays(&queue)?, [0.0, 1.0, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Drain {
-    /// Passes what fits at once and refuses the rest: a meter, nginx's `nodelay`.
+    /// Passes what fits at once and refuses the rest: a meter, nginx's `nodelay`. The default of
+    /// [`Policy::leaky_bucket`](crate::Policy::leaky_bucket).
     Meter,
-    /// Delays what fits so that the output is evenly spaced: a queue.
+    /// Delays what fits so that the output is evenly spaced: a queue. The policy has to wait
+    /// ([`wait_up_to`](crate::policy::PolicyBuilder::wait_up_to)), and can have one quota only,
+    /// because there is one spacing.
     Queue,
     /// Passes at once until this many units are in the bucket, delays above: nginx's `delay=n`.
     QueueAbove(u64),

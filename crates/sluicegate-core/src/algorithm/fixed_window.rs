@@ -1,4 +1,8 @@
 //! Fixed window, and every bucket that is refilled at instants.
+//!
+//! The count never goes down between borders, so the state is the count and the last border that is
+//! spoken for. A window that was given out ahead of time *closes* those before it: their counts are
+//! gone from the state, and a request that came now could not know what was promised in them.
 
 use std::num::NonZeroU64;
 
@@ -24,6 +28,23 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// # State
 /// Two 64-bit words: the end of the last window that is spoken for, and the count, from which the current window's
 /// start follows.
+///
+/// # Example
+/// Five a minute. All five pass at once, the sixth when the window ends, and at the border five
+/// more.
+///
+/// ```
+/// use sluicegate_core::algorithm::{Anchor, Rule, State};
+/// use sluicegate_core::{Algorithm, Quota};
+///
+/// const SECOND: u64 = 1_000_000;
+/// let rule = Rule::new(Algorithm::FixedWindow(Anchor::Epoch), Quota::per_minute(5))?;
+/// let late = 59 * SECOND;
+/// let state = rule.spend(State::REST, late, late, 5);
+/// assert_eq!(rule.slot(state, late, 1).opens_us, 60 * SECOND);
+/// assert_eq!(rule.remaining(state, 60 * SECOND), 5); // ten within two seconds
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedWindow {
     limit: NonZeroU64,
@@ -67,6 +88,9 @@ impl FixedWindow {
         start_us.saturating_add(borders.saturating_mul(self.period_us.get()))
     }
 
+    /// The window that `now_us` falls into, or the one given out ahead that is still to come. A
+    /// window's start is not stored: it follows from the last border and from how many borders the
+    /// count needs.
     fn window(&self, state: State, now_us: u64) -> Window {
         if state.until_us <= now_us {
             let offset = if self.aligned { now_us % self.period_us } else { 0 };

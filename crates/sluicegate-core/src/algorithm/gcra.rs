@@ -1,4 +1,15 @@
-//! Generic cell rate algorithm.
+//! Generic cell rate algorithm: the greedy token bucket and the leaky bucket too.
+//!
+//! The state is one moment, at which the bucket is empty again. All that GCRA answers is arithmetic
+//! on the span between that moment and now, the *level*, counted in parts of a time unit so that
+//! nothing is ever rounded:
+//!
+//! ```text
+//! level = until - now        a unit of cost adds `spacing` parts
+//! level + c * spacing <= full        it fits: until moves ahead by c * spacing
+//! ```
+//!
+//! Time that passes lowers the level by itself, which is why nothing has to be refilled.
 
 use std::num::NonZeroU64;
 
@@ -24,10 +35,30 @@ use crate::error::{ConfigError, ConfigErrorKind};
 ///
 /// # State
 /// One 64-bit word where `ticks <= 4096` (all round figures), two otherwise.
+///
+/// # Example
+/// Five a minute: a unit lasts 12 s. Five pass at once; half a minute later two and a half are
+/// back, and two of them can be spent.
+///
+/// ```
+/// use sluicegate_core::algorithm::{Rule, State};
+/// use sluicegate_core::{Algorithm, Quota};
+///
+/// const SECOND: u64 = 1_000_000;
+/// let rule = Rule::new(Algorithm::Gcra, Quota::per_minute(5))?;
+/// let state = rule.spend(State::REST, 0, 0, 5);
+/// assert_eq!(rule.slot(state, 0, 1).opens_us, 12 * SECOND); // the sixth
+/// assert_eq!(rule.remaining(state, 30 * SECOND), 2);
+/// assert_eq!(rule.reset_after_us(state, 30 * SECOND), 30 * SECOND);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gcra {
+    /// The time unit, in microseconds: 1, or 1,000 where the products would not fit.
     unit_us: NonZeroU64,
+    /// Parts that a time unit is cut into. `State::aux` is always below it.
     ticks: NonZeroU64,
+    /// Parts that a unit of cost lasts.
     spacing: NonZeroU64,
     burst: u64,
     /// `burst * spacing`: the level at which nothing more fits.
@@ -106,6 +137,8 @@ impl Gcra {
         state.until_us.saturating_sub(units.saturating_mul(self.unit_us.get()))
     }
 
+    /// The state with this level: the moment of rest is rounded up to a time unit, and `aux` keeps
+    /// how many parts before that unit's end it really is. So the level can be read back exactly.
     #[inline]
     pub(super) fn state(&self, level: u64, now_us: u64) -> State {
         if level == 0 {

@@ -3,14 +3,45 @@
 use super::{Rule, State};
 use crate::text::words;
 
-/// How the keys of a replaced policy start under the new one, once, when they are next asked for. Written `spent`, `reset`,
-/// `as-is`, `proportional` and `additive`.
+/// How the keys of a replaced policy start under the new one, once, when they are next asked for.
+/// Written `spent`, `reset`, `as-is`, `proportional` and `additive`.
 ///
-/// A quota inherits from the one with the same rule; if there is none, from the one with the same id; if there is none,
-/// from the one that has counted most. A quota whose rule stays is not touched at all. A memory store follows a key
-/// through up to 32 replacements between two of its requests.
+/// A quota inherits from the one with the same rule; if there is none, from the one with the same
+/// id; if there is none, from the one that has counted most. A quota whose rule stays is not
+/// touched at all. A memory store follows a key through up to 32 replacements between two of its
+/// requests.
+///
+/// # What a key has left
+/// A key that has spent 60 of 100 units an hour, when the limit becomes 50 or 200:
+///
+/// | | of 50 | of 200 | take it when |
+/// |---|---|---|---|
+/// | [`Spent`](Self::Spent) | none, and a debt of 10 | 140 | the limit changes and the past counts: the default |
+/// | [`Reset`](Self::Reset) | 50 | 200 | the old numbers were wrong, or everybody is to be forgiven |
+/// | [`AsIs`](Self::AsIs) | 40 | 40 | units were bought, and are neither given nor taken away |
+/// | [`Proportional`](Self::Proportional) | 20 | 80 | the unit itself has changed |
+/// | [`Additive`](Self::Additive) | 40 | 140 | an upgrade adds units, and a downgrade takes none |
 ///
 /// All but [`Spent`](Self::Spent) are Bucket4j's (`TokensInheritanceStrategy`).
+///
+/// ```
+/// use sluicegate_core::limiter::Inherit::{self, *};
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let left = |inherit: Inherit, limit: &str| {
+///     let plan = Policy::fixed_window("plan", "100/h").on(&MemoryStore::new())?;
+///     plan.check_cost("ada", 60).now().expect("memory answers at once")?;
+///     plan.replace(Policy::fixed_window("plan", limit).build()?, inherit)?;
+///     let decision = plan.peek("ada").now().expect("memory answers at once")?;
+///     Ok::<_, Box<dyn std::error::Error>>(decision.remaining())
+/// };
+/// for (inherit, of_50, of_200) in
+///     [(Spent, 0, 140), (Reset, 50, 200), (AsIs, 40, 40), (Proportional, 20, 80), (Additive, 40, 140)]
+/// {
+///     assert_eq!((left(inherit, "50/h")?, left(inherit, "200/h")?), (of_50, of_200), "{inherit}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Inherit {
@@ -18,7 +49,7 @@ pub enum Inherit {
     /// the old and the new algorithm. A debt under a sliding counter or log is forgotten after its periods.
     #[default]
     Spent,
-    /// Afresh: everybody has the whole new burst.
+    /// Afresh: every key has the whole new burst.
     Reset,
     /// With the units that remained, at most the new burst.
     AsIs,

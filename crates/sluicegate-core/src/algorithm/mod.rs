@@ -1,11 +1,22 @@
 //! The algorithms, as pure functions from state, time and cost to new state. For authors of stores.
 //!
 //! Everyone else names an [`Algorithm`] in a policy and never meets this module. A store keeps one
-//! [`State`] (two integers) per key and quota, and asks the quota's [`Rule`] three things: when would this cost
-//! pass ([`Rule::slot`]), what is the state after it ([`Rule::spend`]), and what is left ([`Rule::remaining`]).
-//! The sliding log, whose state is a list, is the one exception; see [`SlidingLog`].
+//! [`State`] (two integers) per key and quota, and asks the quota's [`Rule`] three things: when
+//! would this cost pass ([`Rule::slot`]), what is the state after it ([`Rule::spend`]), and what is
+//! left ([`Rule::remaining`]). The sliding log, whose state is a list, is the one exception; see
+//! [`SlidingLog`].
 //!
-//! All arithmetic is on integers below 2^53, so that the same rules run as Lua inside Redis with the same results.
+//! All arithmetic is on integers below 2^53, so that the same rules run as Lua inside Redis with
+//! the same results.
+//!
+//! # Invariants
+//! - *No floats, no rounding of state.* What is rounded is shown only: waits up, remainders down.
+//! - *A refusal changes nothing.* Only a cost that passes, or is charged, makes a new state.
+//! - *Rest is forgetting.* From [`State::until_us`] on a state decides as [`State::REST`] does, so
+//!   a store may drop it then, and expiry needs no sweep.
+//! - *Time may stand still or step back.* An earlier `now` makes a key look fuller, never emptier.
+//! - *All quotas up to a limit and burst of 10^6, with a period of 1 ms to 30 days, can be kept.*
+//!   What cannot is refused when the policy is built, with its reason.
 //!
 //! ```
 //! use sluicegate_core::algorithm::{Rule, State};

@@ -11,6 +11,38 @@ use crate::quota::Quota;
 macro_rules! rules {
     ($d:tt $($(#[$doc:meta])* $kind:ident),+) => {
         /// One quota under one algorithm, reduced to the integers that decide.
+        ///
+        /// A rule is a pure function: it holds no state and reads no clock. All moments are
+        /// microseconds of the store's clock, all costs whole units. Overflow saturates; where a
+        /// product would not be exact the quota was refused by [`Rule::new`].
+        ///
+        /// # For authors of stores
+        /// 1. [`slot`](Self::slot) says when the cost would pass. It passes now if `opens_us <=
+        ///    now`.
+        /// 2. If the quotas of all asks pass, [`spend`](Self::spend) makes each new state;
+        ///    otherwise no state changes.
+        /// 3. [`remaining`](Self::remaining) and [`reset_after_us`](Self::reset_after_us) of the
+        ///    new state are what the decision reports.
+        ///
+        /// A store that decides in another language sends [`numbers`](Self::numbers) once and keeps
+        /// [`words`](Self::words).
+        ///
+        /// ```
+        /// use sluicegate_core::algorithm::{Rule, State};
+        /// use sluicegate_core::{Algorithm, Quota};
+        ///
+        /// let rule = Rule::new(Algorithm::Gcra, Quota::per_second(10).burst(20))?;
+        /// assert_eq!((rule.capacity(), rule.debt_ceiling()), (20, 200));
+        /// assert_eq!(rule.longest_spend_us(), 2_000_000); // a spent burst is back after two seconds
+        ///
+        /// // A charge spends whether it fits or not, and says how much of it took effect.
+        /// let (debtor, taken) = rule.charge(State::REST, 0, 1_000);
+        /// assert_eq!((taken, rule.used(debtor, 0), rule.remaining(debtor, 0)), (200, 200, 0));
+        ///
+        /// // What crosses to Redis and back is the same state.
+        /// assert_eq!(rule.of_words(rule.words(debtor)), debtor);
+        /// # Ok::<(), sluicegate_core::ConfigError>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Rule {
@@ -89,7 +121,9 @@ impl Rule {
         }
     }
 
-    /// When `cost` would pass if nothing else arrived.
+    /// When `cost` would pass if nothing else arrived: `now_us` if at once, [`NEVER`](super::NEVER)
+    /// if it is above the [capacity](Self::capacity). The wait is exact: one microsecond earlier
+    /// the same cost would be refused.
     #[inline]
     pub fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
         // The log has a question of this name for those who keep its entries.
@@ -190,8 +224,9 @@ impl Rule {
         ask!(self, shape => shape.outstanding(state, now_us))
     }
 
-    /// Units that come back in this time, if nothing is asked for: of a bucket that is so far from rest, so many are used.
-    /// `None` where the past fades by itself, in sliding windows.
+    /// Units that come back within this span, if nothing else is asked for: a bucket that is this
+    /// far from rest has that many units in it. `None` where the past fades by itself, in sliding
+    /// windows.
     pub fn drains_in(&self, span_us: u64) -> Option<u64> {
         ask!(self, shape => shape.drains_in(span_us))
     }

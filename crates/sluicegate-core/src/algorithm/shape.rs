@@ -1,4 +1,8 @@
-//! What every algorithm answers about its state: [`Shape`].
+//! The questions that every algorithm answers about its state: [`Shape`].
+//!
+//! Adding an algorithm is one file with an `impl Shape`, a line in the list of
+//! [`Rule`](super::Rule)s, a name in `choice.rs` and an arm in `Rule::new`. No code outside of this
+//! folder asks which algorithm it is: all differences are answers to these questions.
 
 use std::num::{NonZeroU64, NonZeroU128};
 
@@ -159,10 +163,11 @@ pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
 
 /// What became of a cost that was to be spent at once.
 pub(crate) struct SpentNow {
+    /// Whether it fitted. If not, `state` is the state from before.
     pub(crate) passed: bool,
     pub(crate) state: State,
     pub(super) level: u64,
-    /// By how much it did not fit.
+    /// By how much it did not fit, in the measure of the level; 0 if it passed.
     pub(super) excess: u64,
 }
 

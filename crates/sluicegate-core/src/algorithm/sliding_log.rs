@@ -1,4 +1,8 @@
 //! Sliding window log.
+//!
+//! The one rule that has no [`State`]: it says when a list of entries has room, and stores keep
+//! that list, each in its own way: the memory store in shards of bounded size, Redis in a sorted
+//! set.
 
 use std::num::NonZeroU64;
 
@@ -20,6 +24,23 @@ use crate::error::{ConfigError, ConfigErrorKind};
 ///
 /// # State
 /// One entry of 16 bytes (memory) per admission in the last period, whatever its cost.
+///
+/// # Example
+/// Three per 10 s, with entries at 1, 4 and 6 s: the next one fits when the oldest is a period old.
+///
+/// ```
+/// use sluicegate_core::algorithm::Rule;
+/// use sluicegate_core::{Algorithm, Quota};
+///
+/// const SECOND: u64 = 1_000_000;
+/// let rule = Rule::new(Algorithm::SlidingLog, "3/10s".parse::<Quota>()?)?;
+/// let log = rule.log().expect("the rule is a log");
+/// let entries = [(SECOND, 1), (4 * SECOND, 1), (6 * SECOND, 1)];
+/// assert_eq!(log.slot(entries.into_iter(), 3, 7 * SECOND, 1).opens_us, 11 * SECOND);
+/// assert_eq!(log.slot(entries.into_iter(), 3, 7 * SECOND, 2).opens_us, 14 * SECOND);
+/// assert!(log.is_over(SECOND, 11 * SECOND)); // half open: a unit of just one period ago does not count
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingLog {
     limit: u64,

@@ -1,4 +1,7 @@
 //! The answer of a store: [`Decision`].
+//!
+//! It carries data about one request and holds nothing: dropping it neither spends nor gives back.
+//! What was spent can be given back by its [receipt](Decision::take_receipt), once.
 
 mod status;
 #[cfg(test)]
@@ -15,6 +18,14 @@ pub use crate::receipt::DecidedBy;
 use crate::receipt::{Receipt, Trace};
 
 /// What a limiter decided.
+///
+/// | | spent | worth a retry | over HTTP |
+/// |---|---|---|---|
+/// | [`Allowed`](Self::Allowed) | its cost | | the service's answer |
+/// | [`Denied`](Self::Denied) | nothing | after [`retry_after`](Decision::retry_after) | 429 and `Retry-After` |
+/// | [`Impossible`](Self::Impossible) | nothing | never with this cost | no `Retry-After` |
+///
+/// The order is that of strictness: of several quotas the greatest outcome counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -28,10 +39,38 @@ pub enum Outcome {
 
 /// The answer for one request: the outcome, and where each quota stands now.
 ///
-/// The numbers on the decision itself are those of the quota that decided: the one that refuses longest, or, when
-/// all allow, the one with the fewest units left. Waits are rounded up, what remains is rounded down.
+/// The numbers on the decision itself are those of the quota that decided: the one that refuses
+/// longest, or, when all allow, the one with the fewest units left. Waits are rounded up, remaining
+/// units are rounded down: a client that follows them is never refused for having come too early.
 ///
-/// A clone says the same, and has no [receipt](Self::take_receipt): what was spent is given back once.
+/// | | of an allowed request | of a refused one |
+/// |---|---|---|
+/// | [`remaining`](Self::remaining) | after its cost was spent | as if it had not come |
+/// | [`delay`](Self::delay) | how long to hold it back; zero unless the policy waits | zero |
+/// | [`retry_after`](Self::retry_after) | none | the shortest wait for the same cost |
+/// | [`reset_after`](Self::reset_after) | until the whole capacity is back | the same |
+///
+/// A clone says the same, and has no [receipt](Self::take_receipt): a cost is given back once.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::clock::ManualClock;
+/// use sluicegate_core::{MemoryStore, Outcome, Policy};
+///
+/// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
+/// let payment = Policy::gcra("payment", "100/min").and("2/10s").on(&store)?;
+/// let check = |cost| payment.check_cost("ada", cost).now().expect("memory answers at once");
+///
+/// assert_eq!(check(2)?.remaining(), 0); // the tighter one speaks: 2 of 2 per 10 s
+/// let denied = check(1)?;
+/// assert_eq!((denied.outcome(), denied.capacity()), (Outcome::Denied, 2));
+/// assert_eq!(denied.retry_after(), Some(Duration::from_secs(5)));
+/// assert_eq!(denied.quotas()[0].remaining(), 98); // the other one has lost nothing by the refusal
+///
+/// let never = check(3)?;
+/// assert_eq!((never.outcome(), never.retry_after()), (Outcome::Impossible, None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Decision {
     outcome: Outcome,
@@ -117,6 +156,23 @@ impl Decision {
 
     /// What the ask at this place has spent, to give it back; once. `None` if it has spent nothing, if the receipt was
     /// taken, and from a clone.
+    ///
+    /// For a decision of one limiter the place is 0, for one of
+    /// [`check_all`](crate::RateLimiter::check_all) that of the limiter.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let tokens = Policy::gcra("tokens", "1000/h").refunds().on(&MemoryStore::new())?;
+    /// let mut decision = tokens.check_cost("ada", 800).now().expect("memory answers at once")?;
+    /// let mut receipt = decision.take_receipt(0).expect("it was allowed");
+    /// assert!(decision.take_receipt(0).is_none()); // once
+    ///
+    /// // The answer took 300 only.
+    /// tokens.refund_of(&mut receipt, "ada", 500).now().expect("memory answers at once")?;
+    /// assert_eq!(tokens.peek("ada").now().expect("memory answers at once")?.remaining(), 700);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn take_receipt(&mut self, ask: usize) -> Option<Receipt> {
         let receipt = self.receipt(ask)?;
         self.receipts &= !receipt_bit(ask);
@@ -237,8 +293,9 @@ impl Decision {
         self
     }
 
-    /// This decision, of so many `asks`, and that of another limiter on the same request, as one: allowed if both allow,
-    /// with the quotas of both, and the tightest of them deciding. The asks of `inner` count from there on.
+    /// This decision, of `asks` asks, and that of another limiter on the same request, as one:
+    /// allowed if both allow, with the quotas of both, and the tightest of them deciding. The
+    /// places of `inner`'s asks are moved behind those of this one.
     #[must_use]
     pub fn merge(&self, asks: usize, inner: &Self) -> Self {
         let place = |status: &QuotaStatus| u8::try_from(status.policy_index() + asks).unwrap_or(u8::MAX);
@@ -263,6 +320,9 @@ impl Decision {
     }
 
     /// How long an allowed request has to wait before it goes on; zero unless its policy waits or shapes.
+    ///
+    /// The cost counts from then on. [`Turn`](crate::limiter::Turn) and the layers keep it; code
+    /// that asks by [`check`](crate::RateLimiter::check) has to sleep that long itself.
     pub fn delay(&self) -> Duration {
         Duration::from_micros(if self.is_allowed() { self.delay_us } else { 0 })
     }
@@ -292,18 +352,28 @@ impl Decision {
     }
 
     /// Units that would pass now.
+    ///
+    /// Rounded down: of 2.9 units, 2. A refused request has spent nothing, so there may be units
+    /// left that were too few for it.
     #[inline]
     pub fn remaining(&self) -> u64 {
         self.deciding().remaining()
     }
 
     /// How long until the whole [`capacity`](Self::capacity) is back.
+    ///
+    /// Rounded up. Under buckets some units are back much earlier; the wait for a particular cost
+    /// is [`retry_after`](Self::retry_after) of a refusal.
     #[inline]
     pub fn reset_after(&self) -> Duration {
         self.deciding().reset_after()
     }
 
     /// For a denied request, the shortest wait after which the same cost would pass if nothing else arrived.
+    ///
+    /// Exact: a request that comes after it and finds nobody before it passes, and one that comes a
+    /// microsecond earlier does not. `None` for one that is allowed, and for a cost that can never
+    /// pass.
     pub fn retry_after(&self) -> Option<Duration> {
         (self.outcome == Outcome::Denied).then(|| self.deciding().available_after())
     }

@@ -1,4 +1,6 @@
 //! Where one quota stands: [`QuotaStatus`].
+//!
+//! It is 40 bytes of plain numbers, so that a decision over four quotas needs no allocation.
 
 use std::time::Duration;
 

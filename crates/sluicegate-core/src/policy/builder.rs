@@ -11,6 +11,24 @@ use crate::quota::{IntoQuota, Quota};
 pub(crate) const MOST_KEYS: usize = 1 << 31;
 
 /// Collects what a [`Policy`] is made of; mistakes are reported by [`build`](Self::build).
+///
+/// Setters never fail and can come in any order, [`named`](Self::named) aside, which is about the
+/// quota before it. [`build`](Self::build) gives the policy as data, [`on`](Self::on) a
+/// [`RateLimiter`](crate::RateLimiter) on a store.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::policy::OnFull;
+/// use sluicegate_core::{MemoryStore, OnOutage, Policy};
+///
+/// let login = Policy::sliding_log("login", "5/min")
+///     .and("50/d").named("daily")
+///     .on_outage(OnOutage::Deny)   // no guessing of passwords while Redis is away
+///     .on_full(OnFull::Inherit)    // no flood frees a key that has used up its tries
+///     .on(&MemoryStore::new())?;
+/// assert_eq!(login.policy().to_string(), "login: 5/min, 50/d (sliding-log)");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` or `on` is called"]
 pub struct PolicyBuilder {
@@ -32,41 +50,62 @@ pub struct PolicyBuilder {
 
 impl Policy {
     /// Begins a policy. The name appears in headers, logs and metrics, and is the key's namespace in a store.
+    ///
+    /// For algorithms that are chosen at run time, and for settings that have no shorthand, such as
+    /// [`Refill::Interval`](crate::algorithm::Refill::Interval):
+    ///
+    /// ```
+    /// use sluicegate_core::algorithm::Refill;
+    /// use sluicegate_core::{Algorithm, Policy};
+    ///
+    /// let prepaid = Policy::builder("prepaid", Algorithm::TokenBucket(Refill::AlignedInterval), "1000/d").build()?;
+    /// let configured = Policy::builder("api", "gcra".parse()?, "10/s").build()?;
+    /// assert_eq!(configured.algorithm(), Algorithm::Gcra);
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn builder(name: impl Into<String>, algorithm: Algorithm, quota: impl IntoQuota) -> PolicyBuilder {
         PolicyBuilder::new(name.into(), algorithm, quota.into_quota())
     }
 
-    /// Begins a policy of fixed windows, on the full minute or hour.
+    /// Begins a policy of fixed windows, on the full minute or hour of UTC. Up to twice the limit
+    /// passes within an instant at a border.
     pub fn fixed_window(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::FixedWindow(Anchor::Epoch), quota)
     }
 
-    /// Begins a policy with a sliding window log.
+    /// Begins a policy with a sliding window log: never more than the limit in any span of one
+    /// period. For logins and payments; the limit is at most 10^6, and memory grows with it.
     pub fn sliding_log(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::SlidingLog, quota)
     }
 
-    /// Begins a policy with a sliding window counter.
+    /// Begins a policy with a sliding window counter: smooth at any limit, and up to twice the
+    /// limit in some span of one period for traffic that takes all it can get.
     pub fn sliding_counter(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::SlidingCounter, quota)
     }
 
-    /// Begins a policy with a token bucket that refills continuously.
+    /// Begins a policy with a token bucket that refills continuously; it decides as
+    /// [`gcra`](Self::gcra) does.
     pub fn token_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::TokenBucket(Refill::Greedy), quota)
     }
 
-    /// Begins a policy with a leaky bucket that refuses what does not fit.
+    /// Begins a policy with a leaky bucket that refuses what does not fit; it decides as
+    /// [`gcra`](Self::gcra) does.
     pub fn leaky_bucket(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::LeakyBucket(Drain::Meter), quota)
     }
 
-    /// Begins a policy with a leaky bucket whose output is evenly spaced; the quota's burst is the queue's length.
+    /// Begins a policy with a leaky bucket whose output is evenly spaced; the quota's burst is the
+    /// queue's length. Requests wait only if it also says
+    /// [`wait_up_to`](PolicyBuilder::wait_up_to).
     pub fn leaky_queue(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::LeakyBucket(Drain::Queue), quota)
     }
 
-    /// Begins a policy with GCRA.
+    /// Begins a policy with GCRA: a burst from rest, then one unit each `period / limit`. The one
+    /// to take in doubt.
     pub fn gcra(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::Gcra, quota)
     }
@@ -91,6 +130,9 @@ impl PolicyBuilder {
     }
 
     /// Adds a quota: all quotas must have room, and all are spent from, or none.
+    ///
+    /// At most [16](super::MAX_QUOTAS). The numbers of a decision are those of the tightest one;
+    /// [`Decision::quotas`](crate::Decision::quotas) has all.
     pub fn and(mut self, quota: impl IntoQuota) -> Self {
         self.quotas.push((None, quota.into_quota()));
         self
@@ -105,6 +147,9 @@ impl PolicyBuilder {
     }
 
     /// Makes a request that exceeds the policy wait its turn for up to `longest`. Default: it is refused.
+    ///
+    /// A request that waits holds its connection and its memory. Behind a proxy, wait for less than
+    /// the proxy's own timeout.
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
         self.on_exceeded = OnExceeded::Wait { longest };
         self
@@ -148,6 +193,10 @@ impl PolicyBuilder {
 
     /// How many keys of this policy can be in debt at once, on a store of fixed size: a [`MemoryStore`](crate::MemoryStore)
     /// makes a table of this size for each of its quotas. Default: as the store's builder says.
+    ///
+    /// For memory it is the number that counts: [`MemoryStore`](crate::MemoryStore) has bytes per
+    /// key. A key at rest takes no room, so plan for the clients of one period and not for all that
+    /// you have.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = Some(keys);
         self

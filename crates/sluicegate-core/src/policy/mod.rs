@@ -1,6 +1,8 @@
 //! Named limits: [`Policy`], its quotas, and what it does when they are exceeded.
-//! A policy is data: it is compared, printed and built without a store. [`PolicyBuilder::on`] puts it on one. Its name is that of its
-//! buckets, in header fields, logs and Redis, so two policies of a store have different names.
+//!
+//! A policy is data: it is compared, printed and built without a store. [`PolicyBuilder::on`] puts
+//! it on one. Its name is that of its buckets, in header fields, logs and Redis, so two policies of
+//! a store have different names.
 //!
 //! | a policy says | by | default |
 //! |---|---|---|
@@ -9,6 +11,18 @@
 //! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
 //! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
 //! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`keys`](PolicyBuilder::keys) | [`OnFull::Forget`] |
+//! | how exact refunds are, and how deep a debt | [`refunds`](PolicyBuilder::refunds), [`debt_up_to`](PolicyBuilder::debt_up_to) | a refund counts as of now; ten bursts |
+//!
+//! # One policy or several
+//! Quotas of one policy share its key: "5 a minute and 20 an hour, per user" is one policy with two
+//! quotas. Limits with different keys, such as one per user and one per address, are two policies,
+//! which a layer or [`RateLimiter::check_all`](crate::RateLimiter::check_all) decides together.
+//! Either way all spend or none does.
+//!
+//! # When not to use it
+//! A policy counts what happens over time. For how many requests run at the same moment use
+//! [`in_flight`](crate::in_flight); for the share of a plan that one endpoint may use,
+//! [`Policy::share`].
 
 mod builder;
 mod options;
@@ -25,6 +39,10 @@ use crate::quota::Quota;
 pub use crate::time_span::TimeSpan;
 
 /// The most quotas that one request can be checked against, over all its policies.
+///
+/// The bound keeps a decision's memory fixed and a Redis script's work small. A policy with more is
+/// refused when it is built, a request with more by
+/// [`StoreErrorKind::TooManyQuotas`](crate::error::StoreErrorKind::TooManyQuotas).
 pub const MAX_QUOTAS: usize = 16;
 
 /// A named set of quotas with an algorithm, and what to do when they are exceeded.
@@ -36,13 +54,22 @@ pub const MAX_QUOTAS: usize = 16;
 /// use sluicegate_core::{MemoryStore, OnExceeded, Policy};
 ///
 /// let store = MemoryStore::new();
-/// let login = Policy::sliding_counter("login", "5/min").on(&store)?;
+/// let login = Policy::sliding_log("login", "5/min").on(&store)?;
 ///
 /// // Two quotas together, and a wait of up to five seconds instead of a refusal.
 /// let payment = Policy::gcra("payment", "5/min").and("2/10s").wait_up_to(Duration::from_secs(5)).build()?;
 /// assert_eq!(payment.quotas().len(), 2);
 /// assert_eq!(payment.on_exceeded(), OnExceeded::Wait { longest: Duration::from_secs(5) });
 /// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+///
+/// Mistakes come when the policy is built, and name the value:
+///
+/// ```
+/// use sluicegate_core::Policy;
+///
+/// let error = Policy::sliding_log("login", "5/min burst 9").build().unwrap_err();
+/// assert!(error.to_string().contains("burst 9"), "{error}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
@@ -61,6 +88,15 @@ pub struct Policy {
 }
 
 /// One quota of a policy.
+///
+/// ```
+/// use sluicegate_core::Policy;
+///
+/// let policy = Policy::gcra("payment", "5/min").and("2/10s").and("100/d").named("day").build()?;
+/// let labels: Vec<_> = policy.quotas().iter().map(|quota| quota.label()).collect();
+/// assert_eq!(labels, ["payment.1min", "payment.10s", "payment.day"]);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyQuota {
     quota: Quota,

@@ -9,6 +9,14 @@ use crate::text::{value_of, words};
 use crate::time_span::TimeSpan;
 
 /// What happens to a request that exceeds its policy. Written `deny` and `wait 5s`.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::OnExceeded;
+///
+/// assert_eq!("deny".parse(), Ok(OnExceeded::Deny));
+/// assert_eq!("wait 500ms".parse(), Ok(OnExceeded::Wait { longest: Duration::from_millis(500) }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnExceeded {
@@ -27,6 +35,15 @@ pub enum OnExceeded {
 /// that says who made it, [`DecidedBy::Fallback`](crate::store::DecidedBy::Fallback) or
 /// [`DecidedBy::Outage`](crate::store::DecidedBy::Outage). Only what is reported, a charge, a refund, a reset, stays an error,
 /// unless the store is a `Resilient` one, which keeps account of it.
+///
+/// | | around it a `Resilient` store | a bare store |
+/// |---|---|---|
+/// | `Local` | this process decides, with its share | let through |
+/// | `Allow` | let through | let through |
+/// | `Deny` | refused, until the store is tried again | refused for a second |
+///
+/// Take `Deny` where an unlimited minute costs more than an outage, such as logins and payments;
+/// `Allow` where the service behind survives its own traffic; `Local` otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
