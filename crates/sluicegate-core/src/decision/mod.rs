@@ -35,6 +35,9 @@ pub enum Outcome {
     Denied,
     /// Its cost is above what a quota ever lets pass at once; no wait helps, and it has spent nothing.
     Impossible,
+    /// Its key is suspended, because it went on after many refusals: whatever it costs, it is refused until
+    /// [`Decision::retry_after`] is over. It has spent nothing.
+    Suspended,
 }
 
 /// The answer for one request: the outcome, and where each quota stands now.
@@ -372,10 +375,11 @@ impl Decision {
     /// For a denied request, the shortest wait after which the same cost would pass if nothing else arrived.
     ///
     /// Exact: a request that comes after it and finds nobody before it passes, and one that comes a
-    /// microsecond earlier does not. `None` for one that is allowed, and for a cost that can never
-    /// pass.
+    /// microsecond earlier does not. For a suspended key it is no sooner than its suspension is over. `None` for one that
+    /// is allowed, and for a cost that can never pass.
     pub fn retry_after(&self) -> Option<Duration> {
-        (self.outcome == Outcome::Denied).then(|| self.deciding().available_after())
+        let waits = matches!(self.outcome, Outcome::Denied | Outcome::Suspended);
+        waits.then(|| self.deciding().available_after())
     }
 
     /// Where the quota stands that decided, whose numbers the decision shows.
@@ -393,10 +397,11 @@ impl Decision {
 /// What one quota alone would come to.
 #[inline]
 fn outcome(status: &QuotaStatus) -> Outcome {
-    match (status.passed(), status.is_impossible()) {
-        (true, _) => Outcome::Allowed,
-        (false, false) => Outcome::Denied,
-        (false, true) => Outcome::Impossible,
+    match (status.passed(), status.is_impossible(), status.is_suspended()) {
+        (true, ..) => Outcome::Allowed,
+        (false, false, false) => Outcome::Denied,
+        (false, true, _) => Outcome::Impossible,
+        (false, false, true) => Outcome::Suspended,
     }
 }
 
@@ -404,7 +409,10 @@ fn outcome(status: &QuotaStatus) -> Outcome {
 fn deciding(outcome: Outcome, quotas: &[QuotaStatus]) -> u8 {
     let strictness = |status: &QuotaStatus| match outcome {
         Outcome::Allowed => (true, status.remaining(), u64::MAX - status.reset_after_us),
-        Outcome::Denied => (status.passed(), u64::MAX - status.available_after_us, status.remaining()),
+        // Whatever refuses longest, of a suspended key, too: it says when the request could pass.
+        Outcome::Denied | Outcome::Suspended => {
+            (status.passed(), u64::MAX - status.available_after_us, status.remaining())
+        }
         Outcome::Impossible => (!status.is_impossible(), status.capacity(), 0),
     };
     let deciding = (0_u8..).zip(quotas).min_by_key(|(_, status)| strictness(status));

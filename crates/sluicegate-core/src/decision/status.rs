@@ -40,6 +40,8 @@ enum Room {
     Now,
     Later,
     Never,
+    /// Not before the key's suspension is over.
+    Suspended,
 }
 
 impl QuotaStatus {
@@ -94,6 +96,21 @@ impl QuotaStatus {
         Self { available_after_us: 0, room: Room::Never, ..self }
     }
 
+    /// The key is suspended for this long, in microseconds: nothing passes until then.
+    #[inline]
+    #[must_use]
+    pub fn suspended_for_us(self, wait_us: u64) -> Self {
+        let reset_after_us = self.reset_after_us.max(wait_us);
+        Self {
+            remaining: 0,
+            reset_after_us,
+            available_after_us: wait_us,
+            spent: 0,
+            room: Room::Suspended,
+            ..self
+        }
+    }
+
     /// The decision has spent `cost` units of it.
     #[inline]
     #[must_use]
@@ -145,6 +162,11 @@ impl QuotaStatus {
     /// Whether the cost is above what this quota ever lets pass at once.
     pub fn is_impossible(&self) -> bool {
         self.room == Room::Never
+    }
+
+    /// Whether the key is suspended under the policy of this quota.
+    pub fn is_suspended(&self) -> bool {
+        self.room == Room::Suspended
     }
 
     /// The place of its policy among those that were asked.

@@ -12,6 +12,20 @@ fn status(policy: u8, passed: bool, remaining: u64, available_after_us: u64) -> 
 }
 
 #[test]
+fn a_suspension_makes_the_outcome_and_whatever_refuses_longest_the_wait() {
+    let suspended = status(1, false, 3, 10).suspended_for_us(7_000_000);
+    let impossible = status(2, false, 0, 5).impossible();
+    let decision = judge(0, 0, [status(0, false, 0, 5_000_000), suspended, impossible]);
+    assert_eq!(decision.outcome(), Outcome::Suspended);
+    assert_eq!((decision.deciding().policy_index(), decision.remaining()), (1, 0));
+    assert_eq!(decision.retry_after(), Some(Duration::from_secs(7)));
+    assert!(decision.reset_after() >= Duration::from_secs(7), "nothing is back before");
+    let longer = judge(0, 0, [status(0, false, 0, 9_000_000), suspended]);
+    assert_eq!((longer.outcome(), longer.deciding().policy_index()), (Outcome::Suspended, 0));
+    assert_eq!(longer.retry_after(), Some(Duration::from_secs(9)));
+}
+
+#[test]
 fn the_tightest_quota_speaks_for_the_decision() {
     let roomy = status(0, true, 9, 5);
     let allowed = judge(0, 0, [roomy, status(1, true, 2, 5)]);

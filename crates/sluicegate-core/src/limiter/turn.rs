@@ -229,7 +229,7 @@ impl RateLimiter {
         let limit = [(self.clone(), key, cost)];
         match decision.outcome() {
             Outcome::Allowed => Ok(Turn::new(decision, limit).await),
-            Outcome::Impossible => Ok(decision),
+            Outcome::Impossible | Outcome::Suspended => Ok(decision),
             Outcome::Denied => match Turn::left(limit, longest) {
                 Some(turn) => Ok(turn.await),
                 None => Ok(decision),

@@ -25,6 +25,15 @@ pub enum Event<'a> {
     TurnGivenUp(Subject<'a>),
     /// A server has asked that calls to it pause for this long.
     Paused(Subject<'a>, Duration),
+    /// A key is suspended under a policy from now on, by its refusals or by hand.
+    Suspended {
+        /// The policy, and the key.
+        subject: Subject<'a>,
+        /// How long from now. Zero ends a suspension.
+        lasts: Duration,
+        /// Whether somebody did it by hand.
+        by_hand: bool,
+    },
     /// A policy is in force in the place of an older one.
     PolicyReplaced {
         /// The policy that was in force before.

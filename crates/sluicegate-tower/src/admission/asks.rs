@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluicegate_core::limiter::{Change, Receipt, Turn};
 use sluicegate_core::store::{DecisionFuture, Mode};
-use sluicegate_core::{ConfigError, Decision, Key, OnExceeded, Policy, RateLimiter};
+use sluicegate_core::{ConfigError, Decision, Key, OnExceeded, Outcome, Policy, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::admission::asked::Asked;
@@ -63,7 +63,9 @@ impl Asks {
 
     /// A turn that another request has left, for one that is refused, if its policies wait so long.
     pub(crate) fn turn_left(&self, plan: &Plan, refused: &Decision) -> Option<Turn> {
-        refused.retry_after()?;
+        if refused.outcome() != Outcome::Denied {
+            return None;
+        }
         let waits =
             self.limiters(plan).filter_map(|limiter| match limiter.with_policy(Policy::on_exceeded) {
                 OnExceeded::Wait { longest } => Some(longest),
@@ -74,7 +76,7 @@ impl Asks {
 
     /// How long a refused request waits, if all policies without room wait so long.
     pub(crate) fn waits_out(&self, plan: &Plan, refused: &Decision) -> Option<Duration> {
-        let wait = refused.retry_after()?;
+        let wait = refused.retry_after().filter(|_| refused.outcome() == Outcome::Denied)?;
         let waits = |ask: usize, needs: Duration| {
             let policy = self.0.get(ask).map(|asked| asked.limiter(plan).with_policy(Policy::on_exceeded));
             matches!(policy, Some(OnExceeded::Wait { longest }) if needs <= longest)

@@ -42,10 +42,11 @@ impl Refused {
     /// Why, with the request that was decided on.
     pub fn refusal<'a>(&'a self, request: impl Into<RequestView<'a>>) -> Refusal<'a> {
         let reason = match &self.stop {
-            Stop::Decided(decided) if decided.outcome() == Outcome::Impossible => {
-                RefusalReason::Impossible(decided)
-            }
-            Stop::Decided(decided) => RefusalReason::Exceeded(decided),
+            Stop::Decided(decided) => match decided.outcome() {
+                Outcome::Impossible => RefusalReason::Impossible(decided),
+                Outcome::Suspended => RefusalReason::Suspended(decided),
+                _ => RefusalReason::Exceeded(decided),
+            },
             Stop::MissingKey(missing, status) | Stop::UnknownTier(missing, status) => {
                 RefusalReason::MissingKey(missing, *status)
             }
@@ -112,6 +113,9 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decided(decided) => match decided.policy() {
+                Some(policy) if decided.outcome() == Outcome::Suspended => {
+                    write!(f, "the key of the request is suspended by policy {policy}")
+                }
                 Some(policy) => write!(f, "the request exceeds policy {policy}"),
                 None => f.write_str("the request exceeds a limit"),
             },

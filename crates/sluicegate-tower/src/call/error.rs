@@ -107,6 +107,9 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
                     "the call costs more than the {} units that its limit ever lets pass at once",
                     decision.capacity()
                 ),
+                (Outcome::Suspended, Some(wait)) => {
+                    write!(f, "the key is suspended after too many refusals: try again in {wait:?}")
+                }
                 (_, Some(wait)) => write!(f, "the rate limit is exceeded: try again in {wait:?}"),
                 (_, None) => f.write_str("the rate limit is exceeded"),
             },

@@ -18,7 +18,7 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 ///
 /// | refused | status | details |
 /// |---|---|---|
-/// | exceeds a quota, or too many at once | `RESOURCE_EXHAUSTED` | `RetryInfo`, `QuotaFailure`, `grpc-retry-pushback-ms` |
+/// | exceeds a quota, or too many at once, or the key is suspended | `RESOURCE_EXHAUSTED` | `RetryInfo`, `QuotaFailure`, `grpc-retry-pushback-ms` |
 /// | costs more than the limit ever lets pass | `RESOURCE_EXHAUSTED` | `QuotaFailure`, and a pushback of -1: no retry helps |
 /// | no key | by its HTTP status: 401 is `UNAUTHENTICATED`, 403 `PERMISSION_DENIED` | a pushback of -1 |
 /// | others, such as no answer from the store | by their HTTP status: 503 is `UNAVAILABLE` | as far as a wait helps, as the first |
@@ -148,7 +148,9 @@ impl GrpcKind {
 /// The status, and what it says. Of the request it repeats nothing.
 fn status(refusal: &Refusal<'_>) -> (Code, String) {
     let code = match refusal.reason() {
-        RefusalReason::Exceeded(_) | RefusalReason::Impossible(_) => Code::ResourceExhausted,
+        RefusalReason::Exceeded(_) | RefusalReason::Suspended(_) | RefusalReason::Impossible(_) => {
+            Code::ResourceExhausted
+        }
         _ => code_of(refusal.status()),
     };
     (code, refusal.to_string())

@@ -10,8 +10,8 @@ use crate::respond::accept::wants_text;
 use crate::respond::headers::lines::ceil_seconds;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond, write_number};
 
-/// Problem details (RFC 9457), with the problem type that the rate limit draft defines and the numbers that the
-/// header fields carry. For every body that can be made of [`Bytes`].
+/// Problem details (RFC 9457), with the problem types that the rate limit draft defines, `quota-exceeded` and, for keys that are
+/// suspended, `abnormal-usage-detected`, and the numbers that the header fields carry. For every body that can be made of [`Bytes`].
 ///
 /// A client whose `Accept` likes text or HTML better than JSON, as a browser's does, gets one line of plain text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,8 +60,17 @@ fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: &
 }
 
 fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
-    if let RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) = refusal.reason() {
-        body.push_str(r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#);
+    let head = match refusal.reason() {
+        RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) => Some(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#,
+        ),
+        RefusalReason::Suspended(_) => Some(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":429,"detail":""#,
+        ),
+        _ => None,
+    };
+    if let Some(head) = head {
+        body.push_str(head);
         // The words are plain, and the numbers are ours.
         refusal.say(body)?;
         body.push_str(r#"","retry_after":"#);

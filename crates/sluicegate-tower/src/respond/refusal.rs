@@ -34,6 +34,8 @@ pub struct Refusal<'a> {
 pub enum RefusalReason<'a> {
     /// It exceeds a quota: 429, with the wait in `Retry-After`.
     Exceeded(&'a Decided),
+    /// Its key is suspended, because it went on after many refusals: 429, with what is left of that in `Retry-After`.
+    Suspended(&'a Decided),
     /// Its cost is above what a quota ever lets pass at once: 403, and no wait helps.
     Impossible(&'a Decided),
     /// It has no key, and the limit rejects such requests with this status; with 500, if this server does not say who
@@ -111,12 +113,14 @@ impl<'a> Refusal<'a> {
     /// A reason more is a variant, a line here, and its words below.
     pub(crate) fn new(reason: RefusalReason<'a>, request: RequestView<'a>) -> Self {
         let shown = match reason {
-            RefusalReason::Exceeded(decided) | RefusalReason::Impossible(decided) => Some(Shown::of(decided)),
+            RefusalReason::Exceeded(decided)
+            | RefusalReason::Suspended(decided)
+            | RefusalReason::Impossible(decided) => Some(Shown::of(decided)),
             _ => None,
         };
         // Nobody knows when an outage ends or a permit comes back; a second keeps clients from hammering.
         let (status, wait, is_clients_doing) = match reason {
-            RefusalReason::Exceeded(_) => {
+            RefusalReason::Exceeded(_) | RefusalReason::Suspended(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, shown.and_then(|shown| shown.wait), true)
             }
             RefusalReason::Impossible(_) => (StatusCode::FORBIDDEN, None, true),
@@ -144,6 +148,11 @@ impl<'a> Refusal<'a> {
         let words = match self.reason {
             RefusalReason::Exceeded(_) => {
                 text.write_str("too many requests: try again in ")?;
+                write_number(text, self.wait.unwrap_or(1))?;
+                " s"
+            }
+            RefusalReason::Suspended(_) => {
+                text.write_str("suspended after too many refused requests: try again in ")?;
                 write_number(text, self.wait.unwrap_or(1))?;
                 " s"
             }
