@@ -34,15 +34,19 @@
 //! Memory stores keep a hash of the key with a random seed, Redis a keyed hash of 128 bits. Neither
 //! keeps the key, so an address or an API key cannot be read back from a store.
 
+mod kind;
 mod plain;
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 
 use smallvec::SmallVec;
+
+pub use self::kind::KeyKind;
 
 /// Whose bucket a request spends from: an address, a user, an API key, or several of these together.
 ///
@@ -50,7 +54,7 @@ use smallvec::SmallVec;
 /// the same bytes, whatever a client writes into them: `("a_b", "c")` is not `("a", "b_c")`, the text `"1"` is not the
 /// number `1`. Up to 51 bytes of text fit without an allocation.
 ///
-/// Keys may be secrets. `Debug` shows a hash that is good within this process only.
+/// Keys may be secrets, which their [kind](Self::kind) says. `Debug` shows a hash that is good within this process only.
 ///
 /// ```
 /// use sluicegate_core::Key;
@@ -60,8 +64,9 @@ use smallvec::SmallVec;
 /// assert_ne!(Key::from("1"), Key::from(1));
 /// assert_eq!(Key::from(1_u8), Key::from(1_i64));
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone)]
 pub struct Key {
+    /// The [`KeyKind`], and then the parts.
     bytes: SmallVec<[u8; 56]>,
 }
 
@@ -94,19 +99,22 @@ impl Key {
     /// This key with the parts of another behind it.
     #[must_use]
     pub fn and(mut self, part: impl AsKey) -> Self {
-        part.with_key(|part| part.write(&mut self.bytes));
+        part.with_key(|part| {
+            self.set_kind(self.kind().max(part.kind));
+            part.write(&mut self.bytes);
+        });
         self
     }
 
     /// The encoded parts, for stores that hash. Different keys have different bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.get(1..).unwrap_or_default()
     }
 
     /// This key, borrowed.
     #[inline]
     pub fn as_ref(&self) -> KeyRef<'_> {
-        KeyRef::decode(&self.bytes)
+        KeyRef::decode(self.kind(), self.as_bytes())
     }
 }
 
@@ -118,6 +126,7 @@ impl Key {
 pub struct KeyRef<'a> {
     /// The type of the only part, or [`KeyRef::SEVERAL`].
     tag: u8,
+    kind: KeyKind,
     /// The only part, or all parts encoded.
     bytes: &'a [u8],
 }
@@ -127,13 +136,18 @@ impl<'a> KeyRef<'a> {
 
     #[inline]
     fn part(tag: Tag, bytes: &'a [u8]) -> Self {
-        Self { tag: tag as u8, bytes }
+        let kind = match tag {
+            Tag::Ipv4 | Tag::Ipv6 => KeyKind::Address,
+            Tag::Shared => KeyKind::Name,
+            Tag::Bytes | Tag::Number | Tag::Negative | Tag::Large => KeyKind::Secret,
+        };
+        Self { tag: tag as u8, kind, bytes }
     }
 
     /// A key of one part is the same key whether it was encoded or not.
     #[inline]
-    fn decode(encoded: &'a [u8]) -> Self {
-        let several = Self { tag: Self::SEVERAL, bytes: encoded };
+    fn decode(kind: KeyKind, encoded: &'a [u8]) -> Self {
+        let several = Self { tag: Self::SEVERAL, kind, bytes: encoded };
         let Some((&tag, rest)) = encoded.split_first() else { return several };
         let single = match tag {
             tag if tag == Tag::Bytes as u8 => match rest.split_first() {
@@ -150,7 +164,7 @@ impl<'a> KeyRef<'a> {
             tag if tag == Tag::Shared as u8 => Some(rest).filter(|rest| rest.is_empty()),
             _ => None,
         };
-        single.map_or(several, |bytes| Self { tag, bytes })
+        single.map_or(several, |bytes| Self { tag, kind, bytes })
     }
 
     /// Type, length and bytes for a hasher: different keys differ in one of them.
@@ -162,6 +176,7 @@ impl<'a> KeyRef<'a> {
     /// The key, to keep.
     pub fn to_key(&self) -> Key {
         let mut bytes = SmallVec::new();
+        bytes.push(self.kind as u8);
         self.write(&mut bytes);
         Key { bytes }
     }
@@ -232,6 +247,34 @@ impl AsKey for Key {
     #[inline]
     fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
         ask(self.as_ref())
+    }
+}
+
+/// Keys are equal if their parts are: their kinds do not count.
+impl PartialEq for Key {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 
@@ -375,7 +418,7 @@ mod tests {
         ];
         for (i, a) in keys.iter().enumerate() {
             for b in &keys[..i] {
-                assert_ne!(a.bytes, b.bytes);
+                assert_ne!(a.as_bytes(), b.as_bytes());
                 assert_ne!(a.as_ref().parts(), b.as_ref().parts());
             }
         }

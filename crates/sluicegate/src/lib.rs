@@ -163,7 +163,7 @@ pub mod in_flight {
 pub mod key {
     #[cfg(feature = "axum")]
     pub use sluicegate_axum::key_from_extractor;
-    pub use sluicegate_core::key::{AsKey, Key, KeyRef};
+    pub use sluicegate_core::key::{AsKey, Key, KeyKind, KeyRef};
     #[cfg(feature = "axum")]
     pub use sluicegate_tower::key::Route;
     #[cfg(feature = "secrets")]
@@ -173,9 +173,9 @@ pub mod key {
     pub use sluicegate_tower::key::{BearerJwt, Claims};
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::key::{
-        ClientIp, Extraction, ForwardedFaults, HeaderKey, KeyExtractor, KeyKind, MissingKey, Networks,
-        OnMalformed, OnMissingKey, PeerAddr, PeerIp, RequestMethod, RequestPath, RequestView, extract_fn,
-        key_fn, key_from_extension,
+        ClientIp, Extraction, ForwardedFaults, HeaderKey, KeyExtractor, MissingKey, Networks, OnMalformed,
+        OnMissingKey, PeerAddr, PeerIp, RequestMethod, RequestPath, RequestView, extract_fn, key_fn,
+        key_from_extension,
     };
 }
 

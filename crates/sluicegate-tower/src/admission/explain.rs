@@ -17,7 +17,7 @@ use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
-use crate::key::{KeyKind, RequestView};
+use crate::key::RequestView;
 use crate::limits::door::Entry;
 use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
 use crate::respond::refusal::RefusalReason;
@@ -193,13 +193,12 @@ impl<'a> Explaining<'a> {
     async fn found(&mut self, Found { limit, finding }: Found) {
         let why = match finding {
             Finding::Asks { which, key, cost } => {
-                let kind = self.limits.plan().limits[limit].key.kind();
                 let source = &self.limits.plan().limits[limit].source;
                 let limiter = source.limiter(&which).clone();
                 let asked = AskExplained {
                     policy: limiter.policy(),
                     tier: source.tier(&which).map(str::to_owned),
-                    key: if kind == KeyKind::Secret { format!("{key:?}") } else { key.plain() },
+                    key: key.shown(),
                     cost,
                     quotas: Vec::new(),
                 };

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sluicegate_core::Key;
+use sluicegate_core::key::KeyKind;
 
 use crate::key::extraction::Extraction;
-use crate::key::kind::KeyKind;
 use crate::key::view::RequestView;
 
 /// Finds out whose bucket a request spends from.
@@ -42,7 +42,16 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of a request, or why it has none.
     fn extract(&self, request: RequestView<'_>) -> Extraction;
 
-    /// What its keys are, which says who may see them. Default: [`KeyKind::Secret`].
+    /// What its keys are, which says who may see them. Default: [`KeyKind::Secret`]. A layer puts it on each key that it finds.
+    ///
+    /// ```
+    /// use sluicegate_tower::key::{ApiKey, KeyKind, RequestMethod};
+    /// use sluicegate_tower::{KeyExtractor, PeerIp};
+    ///
+    /// assert_eq!((RequestMethod, PeerIp::new()).kind(), KeyKind::Address);
+    /// assert_eq!(ApiKey::header("x-api-key")?.or(PeerIp::new()).kind(), KeyKind::Secret);
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     fn kind(&self) -> KeyKind {
         KeyKind::Secret
     }

@@ -5,7 +5,6 @@ mod extractor;
 mod function;
 mod header;
 mod ip;
-mod kind;
 pub(crate) mod missing;
 mod path;
 mod route;
@@ -14,12 +13,13 @@ mod secret;
 mod text;
 mod view;
 
+pub use sluicegate_core::key::KeyKind;
+
 pub use self::extraction::Extraction;
 pub use self::extractor::KeyExtractor;
 pub use self::function::{extract_fn, key_fn, key_from_extension};
 pub use self::header::HeaderKey;
 pub use self::ip::{ClientIp, ForwardedFaults, Networks, OnMalformed, PeerAddr, PeerIp};
-pub use self::kind::KeyKind;
 pub use self::missing::{MissingKey, OnMissingKey};
 pub use self::path::RequestPath;
 pub use self::route::RequestMethod;

@@ -10,7 +10,7 @@ use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
 use crate::key::PeerIp;
 use crate::key::missing::{OnMissingKey, WhenMissing};
-use crate::key::{KeyExtractor, RequestView};
+use crate::key::{KeyExtractor, KeyKind, RequestView};
 use crate::limits::chosen::{Chosen, OpenPolicies};
 use crate::limits::pick::Which;
 use crate::limits::predicate::Predicate;
@@ -36,6 +36,8 @@ use crate::limits::tiers::Tiers;
 pub struct Limit {
     pub(crate) source: Source,
     pub(crate) key: Box<dyn KeyExtractor>,
+    /// What its keys are.
+    pub(crate) kind: KeyKind,
     cost: u64,
     /// Finds the cost of a request, if it is not the same for all.
     cost_of: Option<CostOf>,
@@ -163,6 +165,7 @@ impl Limit {
         Self {
             source,
             key: Box::new(PeerIp::new()),
+            kind: PeerIp::new().kind(),
             cost: 1,
             cost_of: None,
             only_if: Vec::new(),
@@ -184,6 +187,7 @@ impl Limit {
 
     /// Whose bucket a request spends from. Default: [`PeerIp`].
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
+        self.kind = key.kind();
         self.key = Box::new(key);
         self
     }

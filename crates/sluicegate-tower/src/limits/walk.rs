@@ -170,7 +170,10 @@ impl Walk {
 
 /// What the limit asks, now that its key was looked for.
 #[inline]
-fn with_key(limit: &Limit, which: Which, cost: u64, key: Result<Key, MissingKey>) -> Finding {
+fn with_key(limit: &Limit, which: Which, cost: u64, mut key: Result<Key, MissingKey>) -> Finding {
+    if let Ok(key) = &mut key {
+        key.set_kind(limit.kind);
+    }
     match limit.when_missing.read(key, || limit.title()) {
         Keyed::Key(key) => Finding::Asks { which, key, cost },
         Keyed::Skipped(missing) => Finding::Nothing(WhyNot::NoKey(missing)),

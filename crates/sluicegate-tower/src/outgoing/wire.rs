@@ -3,6 +3,7 @@
 use http::header::HOST;
 use http::{HeaderMap, Request, Response, StatusCode};
 use sluicegate_core::Key;
+use sluicegate_core::key::KeyKind;
 
 /// Reads whom a request goes to, and the head of the response.
 ///
@@ -30,10 +31,10 @@ impl<B, ResB> Wire<Request<B>, Response<ResB>> for HttpWire {
             (None, _) => 443,
         };
         if let Some(host) = uri.host() {
-            return Key::from((host.to_ascii_lowercase(), u64::from(port)));
+            return Key::from((host.to_ascii_lowercase(), u64::from(port))).of_kind(KeyKind::Name);
         }
         match request.headers().get(HOST).and_then(|host| host.to_str().ok()) {
-            Some(host) => Key::from(host.to_ascii_lowercase()),
+            Some(host) => Key::from(host.to_ascii_lowercase()).of_kind(KeyKind::Name),
             None => Key::shared(),
         }
     }

@@ -1,13 +1,15 @@
 //! What the keys of an extractor are: nobody may show a secret that an extractor, or a combination of them, finds.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use sluicegate_core::Key;
+use sluicegate_core::{Key, MemoryStore, Policy, RateLimiter};
+use sluicegate_tests::around;
 use sluicegate_tower::key::{
     ApiKey, Bearer, BearerJwt, Cookie, Extraction, HeaderKey, KeyKind, RequestMethod, RequestPath,
     RequestView, Route, extract_fn, key_fn, key_from_extension,
 };
-use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
+use sluicegate_tower::limits::Limits;
+use sluicegate_tower::{ClientIp, KeyExtractor, Limit, PeerIp};
 
 fn address() -> PeerIp {
     PeerIp::new()
@@ -80,4 +82,32 @@ fn an_extractor_of_another_kind_finds_the_same_key() {
     let key = |extractor: &dyn KeyExtractor| extractor.extract((&request).into()).now().unwrap();
     assert_eq!(key(&tenant().of_kind(KeyKind::Name)), key(&tenant()));
     assert_eq!(key(&tenant()), Ok(Key::from("acme")));
+}
+
+/// The store could not say which of the keys that it keeps may be shown.
+#[tokio::test]
+async fn a_key_reaches_the_store_with_the_kind_that_its_extractor_says() {
+    let kinds = Arc::<Mutex<Vec<KeyKind>>>::default();
+    let seen = Arc::clone(&kinds);
+    let store = around::around(MemoryStore::new(), move |within, asks| {
+        seen.lock().unwrap().extend(asks.iter().map(|ask| ask.key().kind()));
+        within.decide(asks)
+    });
+    let limiter = RateLimiter::new(store, Policy::gcra("api", "9/min").build().unwrap()).unwrap();
+    let tenant = || HeaderKey::new("x-tenant").unwrap();
+    let late = || extract_fn(|_| Extraction::pending(async { Ok(Key::from("acme")) }));
+    let request = http::Request::get("/").header("x-tenant", "acme").body(()).unwrap();
+    for limit in [
+        Limit::new(limiter.clone()).key(tenant()),
+        Limit::new(limiter.clone()).key(tenant().of_kind(KeyKind::Name)),
+        Limit::new(limiter.clone()).key((tenant().of_kind(KeyKind::Name), RequestMethod)),
+        Limit::new(limiter.clone()).key(late()),
+        Limit::new(limiter.clone()).key(late().of_kind(KeyKind::Address)),
+        // Clients without a key share one, whatever their keys are.
+        Limit::new(limiter.clone()).key(HeaderKey::new("x-none").unwrap()),
+    ] {
+        _ = Limits::new(limit).decide(&request).await.unwrap();
+    }
+    let (name, address, secret) = (KeyKind::Name, KeyKind::Address, KeyKind::Secret);
+    assert_eq!(*kinds.lock().unwrap(), [secret, name, name, secret, address, name]);
 }
