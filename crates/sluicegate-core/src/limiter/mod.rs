@@ -69,6 +69,7 @@ pub struct RateLimiter(Arc<Handle>);
 
 struct Handle {
     store: Arc<dyn Store>,
+    always_answers: bool,
     first: PreparedPolicy,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
     current: ArcSwap<PreparedPolicy>,
@@ -81,6 +82,7 @@ struct Handle {
 impl Handle {
     fn new(store: Arc<dyn Store>, first: PreparedPolicy) -> Self {
         Self {
+            always_answers: store.always_answers(),
             store,
             current: ArcSwap::from_pointee(first.clone()),
             first,
@@ -200,14 +202,26 @@ impl RateLimiter {
         self.with_opened(|opened| key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, mode)])))
     }
 
+    /// Asks the store, of which all asks are.
     #[inline]
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        decide(&*self.0.store, asks)
+        // A decision is large, and even to look at it costs a copy of it: a tenth of a decision in memory.
+        if self.0.always_answers {
+            return self.0.store.decide(asks);
+        }
+        or_by_policy(self.0.store.decide(asks), asks)
     }
 
     #[inline]
     fn with_opened<T>(&self, use_it: impl FnOnce(&PreparedPolicy) -> T) -> T {
-        use_it(self.opened().as_opened())
+        let replaced;
+        use_it(match self.replacements() {
+            0 => &self.0.first,
+            _ => {
+                replaced = self.0.current.load();
+                &replaced
+            }
+        })
     }
 
     #[inline]
@@ -235,18 +249,11 @@ impl Current<'_> {
     }
 }
 
-/// Asks a store. One that gives no answer is read in the same way whoever has asked: its policies say what an outage means.
-#[inline]
-fn decide(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
-    let mut answer = store.decide(asks);
-    let is_decided = matches!(answer.known(), Some(Ok(_)));
-    if !is_decided && asks.iter().all(|ask| ask.mode().asks()) {
-        answer = or_by_policy(answer, asks);
-    }
-    answer
-}
-
+/// The answer of a store that may give none: its policies say what an outage means, whoever has asked.
 fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
+    if matches!(answer.known(), Some(Ok(_))) || !asks.iter().all(|ask| ask.mode().asks()) {
+        return answer;
+    }
     let policies = asks.iter().map(|ask| (Arc::clone(ask.policy().policy()), ask.mode()));
     let policies: SmallVec<[(Arc<Policy>, Mode); 2]> = policies.collect();
     answer.map(move |result| {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{RateLimiter, decide, spending_mode};
+use super::{RateLimiter, spending_mode};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::receipt::Receipt;
-use crate::store::{Ask, DecisionFuture, Mode, Store};
+use crate::store::{Ask, DecisionFuture, Mode};
 
 /// What has become of a request that was let through: for [`RateLimiter::change_all`].
 #[derive(Debug)]
@@ -50,8 +50,8 @@ impl RateLimiter {
             .chain(asks)
             .map(|(limiter, key, cost, mode)| (limiter, limiter.opened(), key, cost, mode))
             .collect();
-        let store = match store_of(asks.iter().map(|(limiter, ..)| *limiter)) {
-            Ok(store) => store,
+        let first = match on_one_store(asks.iter().map(|(limiter, ..)| *limiter)) {
+            Ok(first) => first,
             Err(error) => return DecisionFuture::ready(Err(error)),
         };
         let asks: SmallVec<[Ask<'_>; 4]> = asks
@@ -62,7 +62,7 @@ impl RateLimiter {
                 Ask::new(opened, key.as_ref(), *cost, mode)
             })
             .collect();
-        decide(store, &asks)
+        first.decide(&asks)
     }
 
     /// Charges and refunds under several limiters of one store, together in one call.
@@ -80,8 +80,8 @@ impl RateLimiter {
                 (limiter, limiter.opened(), key, change, cost)
             })
             .collect();
-        let store = match store_of(changes.iter().map(|(limiter, ..)| *limiter)) {
-            Ok(store) => store,
+        let first = match on_one_store(changes.iter().map(|(limiter, ..)| *limiter)) {
+            Ok(first) => first,
             Err(error) => return DecisionFuture::ready(Err(error)),
         };
         let asks: SmallVec<[Ask<'_>; 4]> = changes
@@ -95,7 +95,7 @@ impl RateLimiter {
                 }
             })
             .collect();
-        let verdict = decide(store, &asks);
+        let verdict = first.decide(&asks);
         drop(asks);
         for (.., change, cost) in &mut changes {
             if let Change::Refund(receipt, _) = change {
@@ -121,19 +121,20 @@ impl RateLimiter {
                 Ask::new(opened.as_opened(), key.as_ref(), receipt.cost(), mode).of(receipt)
             })
             .collect();
-        match store_of(turns.iter().map(|(_, limiter, ..)| *limiter)) {
-            Ok(store) => decide(store, &asks),
+        match on_one_store(turns.iter().map(|(_, limiter, ..)| *limiter)) {
+            Ok(first) => first.decide(&asks),
             Err(error) => DecisionFuture::ready(Err(error)),
         }
     }
 }
 
-/// The store that all of them are on.
-fn store_of<'a>(mut limiters: impl Iterator<Item = &'a RateLimiter>) -> Result<&'a dyn Store, StoreError> {
-    let Some(first) = limiters.next() else { return Err(StoreError::new(StoreErrorKind::NothingAsked)) };
-    let store = first.store();
-    if !limiters.all(|other| Arc::ptr_eq(other.store(), store)) {
+/// The first of them, if all are on one store.
+fn on_one_store<'a>(
+    mut limiters: impl Iterator<Item = &'a RateLimiter>,
+) -> Result<&'a RateLimiter, StoreError> {
+    let first = limiters.next().ok_or_else(|| StoreError::new(StoreErrorKind::NothingAsked))?;
+    if !limiters.all(|other| Arc::ptr_eq(other.store(), first.store())) {
         return Err(StoreError::new(StoreErrorKind::ForeignPolicy));
     }
-    Ok(&**store)
+    Ok(first)
 }

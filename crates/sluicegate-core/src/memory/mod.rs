@@ -315,6 +315,10 @@ impl Store for Inner {
         self.decide_now(asks)
     }
 
+    fn always_answers(&self) -> bool {
+        true
+    }
+
     fn limiters(&self) -> &Limiters {
         &self.limiters
     }

@@ -58,6 +58,12 @@ pub trait Store: Send + Sync + 'static {
     /// Decides all asks of one request together: all spend, or none does.
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
 
+    /// Whether each ask is answered at once, and none with an error that [may pass](crate::StoreError::may_succeed_later): then
+    /// nobody looks at the answers of this store for an outage. By default it is not so.
+    fn always_answers(&self) -> bool {
+        false
+    }
+
     /// Which parts of the store would decide these asks, one bit each: parts that fail on their own, such as the nodes
     /// of a cluster, so that what calls this store can leave out one of them. By default it is one part.
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
