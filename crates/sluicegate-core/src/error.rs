@@ -75,6 +75,8 @@ pub enum ConfigErrorKind {
     OtherStore,
     /// A policy that this store cannot keep, although others can.
     Unsupported,
+    /// An override that changes nothing, ends before it begins or too late, or is by an operator without a name.
+    Override,
     /// A store that cannot be built with these settings.
     Store,
     /// A middleware whose parts do not fit together.

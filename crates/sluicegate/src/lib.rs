@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`policy`] | how much in how long, and what happens to the rest: waiting, shadow, outages, several quotas |
 //! | [`algorithm`] | the settings of the algorithms; the rules themselves, for authors of stores |
-//! | [`limiter`] | the handle of a policy on a store: turns, receipts, replacing a policy while it serves |
+//! | [`limiter`] | the handle of a policy on a store: turns, receipts, replacing a policy while it serves, overrides of operators |
 //! | [`key`] | whose bucket: addresses, headers, secrets, tokens, routes, axum's extractors, your own |
 //! | [`limits`] | which requests a limit applies to, at what cost, in which plan; deciding and explaining without a layer |
 //! | [`rate_limit`] | the layer, its settings, and the meter for what is known only afterwards |
@@ -199,7 +199,10 @@ pub mod key {
 /// # }
 /// ```
 pub mod limiter {
-    pub use sluicegate_core::limiter::{Change, Inherit, RateLimiter, Receipt, Turn};
+    pub use sluicegate_core::limiter::{
+        Change, Inherit, OverrideError, OverrideErrorKind, Overrides, RateLimiter, Receipt, Turn,
+    };
+    pub use sluicegate_core::policy::{Override, OverrideBuilder};
 }
 
 /// For authors of stores, and of stores around stores; services need none of it.
@@ -222,7 +225,8 @@ pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
         Ask, Balance, DecidedBy, DecisionFuture, Event, Judged, Limiters, Listener, Listeners, Mode,
-        PreparedPolicy, QuotaStatus, Registry, Store, Subject, Trace, Undecided, judge,
+        PreparedPolicy, QuotaStatus, Registry, Shared, SharedFuture, Store, Subject, Trace, Undecided, Write,
+        judge,
     };
     pub use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 }

@@ -13,6 +13,8 @@
 
 mod handles;
 mod open;
+mod overrides;
+mod replacement;
 #[cfg(feature = "tokio")]
 #[cfg(test)]
 mod tests;
@@ -28,13 +30,14 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
+pub use self::overrides::{OverrideError, OverrideErrorKind, Overrides};
 pub use self::together::Change;
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::turn::Turn;
 pub use crate::algorithm::Inherit;
 use crate::key::AsKey;
-use crate::policy::{OnExceeded, Policy};
+use crate::policy::{OnExceeded, Override, Policy};
 pub use crate::receipt::Receipt;
 pub use crate::store::Limiters;
 use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, Store, in_outage};
@@ -72,11 +75,25 @@ struct Handle {
     always_answers: bool,
     first: PreparedPolicy,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
-    current: ArcSwap<PreparedPolicy>,
+    current: ArcSwap<InForce>,
     replacements: AtomicU64,
-    replacing: Mutex<()>,
+    /// Locked by whoever replaces the policy.
+    own: Mutex<Own>,
     #[cfg(feature = "tokio")]
     queues: crate::wait::Queues,
+}
+
+/// The policy that decides, and the override that has made it what it is.
+struct InForce {
+    prepared: PreparedPolicy,
+    over: Option<Arc<Override>>,
+}
+
+/// The policy as code has put it in force, whatever an operator makes of it.
+struct Own {
+    policy: Arc<Policy>,
+    /// The version of the last override that could not be kept here.
+    refused: u64,
 }
 
 impl Handle {
@@ -84,10 +101,10 @@ impl Handle {
         Self {
             always_answers: store.always_answers(),
             store,
-            current: ArcSwap::from_pointee(first.clone()),
+            current: ArcSwap::from_pointee(InForce { prepared: first.clone(), over: None }),
+            own: Mutex::new(Own { policy: Arc::clone(first.policy()), refused: 0 }),
             first,
             replacements: AtomicU64::new(0),
-            replacing: Mutex::new(()),
             #[cfg(feature = "tokio")]
             queues: crate::wait::Queues::default(),
         }
@@ -100,7 +117,7 @@ impl RateLimiter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The policy in force.
+    /// The policy in force: that of the code, or as an [override](Overrides) has it.
     pub fn policy(&self) -> Arc<Policy> {
         self.with_opened(|opened| Arc::clone(opened.policy()))
     }
@@ -218,8 +235,8 @@ impl RateLimiter {
         use_it(match self.replacements() {
             0 => &self.0.first,
             _ => {
-                replaced = self.0.current.load();
-                &replaced
+                replaced = self.in_force();
+                &replaced.prepared
             }
         })
     }
@@ -228,7 +245,19 @@ impl RateLimiter {
     fn opened(&self) -> Current<'_> {
         match self.replacements() {
             0 => Current::First(&self.0.first),
-            _ => Current::Replaced(self.0.current.load()),
+            _ => Current::Replaced(self.in_force()),
+        }
+    }
+
+    /// What has replaced the first policy. The first who asks after the end of an override ends it.
+    fn in_force(&self) -> arc_swap::Guard<Arc<InForce>> {
+        let in_force = self.0.current.load();
+        match &in_force.over {
+            Some(over) if !over.stands_at(self.0.store.now_us()) => {
+                self.end_override();
+                self.0.current.load()
+            }
+            _ => in_force,
         }
     }
 }
@@ -236,7 +265,7 @@ impl RateLimiter {
 /// The policy in force, for as long as a call takes.
 enum Current<'a> {
     First(&'a PreparedPolicy),
-    Replaced(arc_swap::Guard<Arc<PreparedPolicy>>),
+    Replaced(arc_swap::Guard<Arc<InForce>>),
 }
 
 impl Current<'_> {
@@ -244,7 +273,7 @@ impl Current<'_> {
     fn as_opened(&self) -> &PreparedPolicy {
         match self {
             Self::First(opened) => opened,
-            Self::Replaced(guard) => guard,
+            Self::Replaced(in_force) => &in_force.prepared,
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Putting policies on a store, and replacing them there: one or several, all or none.
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::handles::{find, insert};
+use super::overrides::follow;
+use super::replacement::Replacement;
 use super::{Handle, RateLimiter};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
-use crate::store::{Event, Inherit, PreparedPolicy, Store};
+use crate::store::{Inherit, PreparedPolicy, Store};
 
 impl RateLimiter {
     /// Puts a policy on a store, or finds it there: a name that is open gives the handle that is open, with its buckets,
@@ -67,7 +68,8 @@ impl RateLimiter {
 
     /// Replaces the policy for everybody who names it on this store; `inherit` says how keys start under the new one. By an
     /// equal policy it changes nothing, unless everybody is to start afresh. Accounts that are
-    /// [kept](Self::keep_accounts) stay kept.
+    /// [kept](Self::keep_accounts) stay kept. What an [override](super::Overrides) says of the policy, it says of the new one, as
+    /// long as it stands.
     ///
     /// # Errors
     /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.
@@ -93,73 +95,31 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Prepares a replacement, of which nobody sees anything before it is committed. None if there is nothing to replace.
+    /// Prepares a replacement of the policy as code has it, of which nobody sees anything before it is committed. None if there
+    /// is nothing to replace.
     fn replacement(
         &self,
         policy: impl FnOnce(&Policy) -> Policy,
         inherit: Inherit,
     ) -> Result<Option<Replacement<'_>>, ConfigError> {
-        let one_at_a_time = self.0.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.0.current.load_full();
-        let policy = policy(old.policy());
-        let loses_accounts = old.policy().gives_back() && !policy.gives_back();
+        let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = policy(&own.policy);
+        let loses_accounts = own.policy.gives_back() && !policy.gives_back();
         let policy = if loses_accounts { policy.with_refunds() } else { policy };
-        if policy == **old.policy() && inherit != Inherit::Reset {
-            return Ok(None);
-        }
-        let new = self.0.store.open(Arc::new(policy), Some((&old, inherit)))?;
-        Ok(Some(Replacement { limiter: self, old, new, inherit, _one_at_a_time: one_at_a_time }))
+        Replacement::prepare(self, own, policy, inherit)
     }
 
     /// What has to be replaced so that this handle serves whoever puts this policy on the store: nothing if it was opened by
     /// that policy, or is replaced by it.
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
-        let current = self.policy();
-        if !policy.is_like(self.0.first.policy()) && !policy.is_like(&current) {
-            return Err(crate::store::name_taken(&policy, &current));
+        let own = self.own_policy();
+        if !policy.is_like(self.0.first.policy()) && !policy.is_like(&own) {
+            return Err(crate::store::name_taken(&policy, &own));
         }
-        if !policy.gives_back() || current.gives_back() {
+        if !policy.gives_back() || own.gives_back() {
             return Ok(None);
         }
         self.replacement(Policy::with_refunds, Inherit::Spent)
-    }
-}
-
-/// A policy that is prepared to replace that of a handle, while no other replacement can.
-struct Replacement<'a> {
-    limiter: &'a RateLimiter,
-    old: Arc<PreparedPolicy>,
-    new: PreparedPolicy,
-    inherit: Inherit,
-    _one_at_a_time: MutexGuard<'a, ()>,
-}
-
-/// A replacement that has taken effect.
-struct Replaced {
-    old: Arc<PreparedPolicy>,
-    new: PreparedPolicy,
-    inherit: Inherit,
-}
-
-impl Replacement<'_> {
-    /// Puts it in force.
-    fn commit(self) -> Replaced {
-        let Self { limiter, old, new, inherit, .. } = self;
-        limiter.0.current.store(Arc::new(new.clone()));
-        // Release: whoever sees the count also sees the new policy.
-        limiter.0.replacements.fetch_add(1, Ordering::Release);
-        limiter.0.store.replaced(&old, &new, inherit);
-        Replaced { old, new, inherit }
-    }
-}
-
-impl Replaced {
-    /// To be called outside of all locks.
-    fn tell(&self, store: &Arc<dyn Store>) {
-        let (old, new) = (self.old.policy(), self.new.policy());
-        if !old.is_like(new) || self.inherit == Inherit::Reset {
-            store.notice(&Event::PolicyReplaced { old, new, inherit: self.inherit });
-        }
     }
 }
 
@@ -181,6 +141,7 @@ fn put(
         let problem = format!("two policies named {:?}: give each a name of its own", twice.name());
         return Err(ConfigError::new(ConfigErrorKind::NameTaken, problem));
     }
+    follow(store);
     let mut open = store.limiters().lock();
     let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
     let steps = policies.into_iter().zip(&found).map(|(policy, found)| match (found, replace) {
@@ -193,6 +154,7 @@ fn put(
     let limiters = steps.into_iter().map(|step| match step {
         Step::Open(first) => {
             let limiter = RateLimiter(Arc::new(Handle::new(Arc::clone(store), first)));
+            news.extend(limiter.follow());
             insert(&mut open, &limiter);
             limiter
         }

@@ -319,6 +319,10 @@ impl Store for Inner {
         true
     }
 
+    fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
     fn limiters(&self) -> &Limiters {
         &self.limiters
     }

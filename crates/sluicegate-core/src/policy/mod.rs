@@ -24,15 +24,23 @@
 //! [`in_flight`](crate::in_flight); for the share of a plan that one endpoint may use,
 //! [`Policy::share`].
 
+#[cfg(feature = "limiter")]
+mod board;
 mod builder;
 mod options;
+#[cfg(feature = "limiter")]
+mod overrides;
 mod share;
 
 use std::fmt;
 
+#[cfg(feature = "limiter")]
+pub(crate) use self::board::Board;
 pub use self::builder::PolicyBuilder;
 pub(crate) use self::builder::{MOST_KEYS, check_name};
 pub use self::options::{OnExceeded, OnFull, OnOutage};
+#[cfg(feature = "limiter")]
+pub use self::overrides::{Override, OverrideBuilder};
 use crate::algorithm::{Algorithm, Rule};
 pub use crate::quota::IntoQuota;
 use crate::quota::Quota;

@@ -1,4 +1,4 @@
-//! A part of a policy: for one of several instances, or for one of several endpoints.
+//! The same policy with other quotas: a part of it, for one of several instances or endpoints, or what an operator says.
 
 use super::{Policy, PolicyBuilder};
 use crate::algorithm::{Algorithm, Drain};
@@ -42,21 +42,37 @@ impl Policy {
             let smaller = Quota::new(part(quota.quota.limit()), quota.quota.period());
             (quota.id.clone(), Ok(smaller.burst(part(quota.quota.burst_size()))))
         });
+        let builder = self.with(quotas.collect());
+        PolicyBuilder { name: name.into(), algorithm, debt: self.debt.map(part), ..builder }.build()
+    }
+
+    /// The same policy with other quotas, which keep the ids of its own if there are as many.
+    ///
+    /// # Errors
+    /// When they cannot be kept exactly.
+    pub(super) fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, ConfigError> {
+        let are_as_many = quotas.len() == self.quotas.len();
+        let id = |index: usize| self.quotas.get(index).filter(|_| are_as_many)?.id.clone();
+        let quotas = quotas.iter().enumerate().map(|(index, quota)| (id(index), Ok(*quota)));
+        self.with(quotas.collect()).build()
+    }
+
+    /// Begins the same policy with other quotas.
+    fn with(&self, quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>) -> PolicyBuilder {
         PolicyBuilder {
-            name: name.into(),
-            algorithm,
-            quotas: quotas.collect(),
+            name: self.name.clone(),
+            algorithm: self.algorithm,
+            quotas,
             on_exceeded: self.on_exceeded,
             on_outage: self.on_outage,
             is_shadow: self.is_shadow,
             is_hidden: self.is_hidden,
             gives_back: self.gives_back,
             version: self.version,
-            debt: self.debt.map(part),
+            debt: self.debt,
             keys: self.keys,
             on_full: self.on_full,
         }
-        .build()
     }
 }
 

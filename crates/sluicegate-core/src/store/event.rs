@@ -42,7 +42,11 @@ pub enum Event<'a> {
         new: &'a Arc<Policy>,
         /// How the keys of the old one start under the new one.
         inherit: Inherit,
+        /// The operator who has put or withdrawn an override; None if code has replaced the policy, or an override is over.
+        by: Option<&'a str>,
     },
+    /// What instances share by this store has been read; see [`Shared`](super::Shared).
+    Shared(&'a [u8]),
     /// A part of a store is left alone, for it has failed too often.
     BreakerOpened {
         /// The bit of [`Store::parts`](crate::Store::parts).

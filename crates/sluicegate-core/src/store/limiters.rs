@@ -1,21 +1,39 @@
-//! The open handles of a store: [`Limiters`].
+//! The open handles of a store, and the overrides of their policies: [`Limiters`].
 
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::policy::Board;
 
 /// The handles of a store: one per policy name, so that everybody who names a policy sees its replacements and stands in
 /// its queues. For authors of stores, who keep one and hand it out by [`Store::limiters`](crate::Store::limiters).
 #[derive(Default)]
-pub struct Limiters(Mutex<Handles>);
+pub struct Limiters {
+    handles: Mutex<Handles>,
+    overrides: Mutex<Board>,
+    follows: AtomicBool,
+}
 
 /// By name. A store holds them and does not know what they are: that is the [`RateLimiter`](crate::RateLimiter)'s.
 type Handles = HashMap<String, Weak<dyn Any + Send + Sync>>;
 
 impl Limiters {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Handles> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The overrides that this instance knows of. No other lock is taken while this one is held.
+    pub(crate) fn overrides(&self) -> MutexGuard<'_, Board> {
+        self.overrides.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True for the first one who asks: the one who makes these handles follow what the store shares.
+    pub(crate) fn is_first_to_follow(&self) -> bool {
+        // Relaxed: it orders nothing else. Read first, for it is written once.
+        !self.follows.load(Ordering::Relaxed) && !self.follows.swap(true, Ordering::Relaxed)
     }
 }
 

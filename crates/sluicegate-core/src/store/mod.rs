@@ -8,6 +8,7 @@ mod limiters;
 mod outage;
 mod prepared;
 mod registry;
+mod shared;
 
 use std::sync::Arc;
 
@@ -22,7 +23,9 @@ pub(crate) use self::outage::in_outage;
 pub use self::prepared::PreparedPolicy;
 pub use self::registry::Registry;
 pub(crate) use self::registry::name_taken;
+pub use self::shared::{Shared, SharedFuture, Write};
 pub use crate::algorithm::Inherit;
+use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::ConfigError;
 use crate::policy::Policy;
@@ -87,6 +90,17 @@ pub trait Store: Send + Sync + 'static {
     /// listener inward. By default no events arise.
     fn listen(&self, listener: Arc<dyn Listener>) {
         drop(listener);
+    }
+
+    /// The time by the clock that this store decides by, in microseconds, as nearly as this process knows it. By default the
+    /// machine's.
+    fn now_us(&self) -> u64 {
+        SystemClock::new().now_us()
+    }
+
+    /// What instances share by this store. By default nothing: then overrides of operators hold on this instance only.
+    fn shared(&self) -> Option<&dyn Shared> {
+        None
     }
 
     /// The handles of this store, one per name: a field that starts as its default.

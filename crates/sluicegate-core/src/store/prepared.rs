@@ -26,7 +26,6 @@ impl PreparedPolicy {
     }
 
     /// Whether both were opened as one.
-    #[cfg(feature = "resilient")]
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.has(&other.prepared)
     }

@@ -70,7 +70,7 @@ pub use self::within::Within;
 use crate::error::ConfigError;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
-use crate::store::{Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, Store};
+use crate::store::{Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, Shared, Store};
 
 /// A store around a store. Whatever implements this is a [`Store`].
 pub trait Wrap: Send + Sync + 'static {
@@ -151,6 +151,14 @@ impl<W: Wrap> Store for W {
     fn listen(&self, listener: Arc<dyn Listener>) {
         self.tell(&listener);
         self.within().store().listen(listener);
+    }
+
+    fn now_us(&self) -> u64 {
+        self.within().store().now_us()
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        self.within().store().shared()
     }
 
     fn limiters(&self) -> &Limiters {

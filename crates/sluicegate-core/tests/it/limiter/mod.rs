@@ -2,6 +2,7 @@
 
 mod handles;
 mod outages;
+mod overrides;
 mod refunds;
 mod replace;
 mod several;

@@ -1,0 +1,111 @@
+//! Why an override was not put or withdrawn: [`OverrideError`].
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{ConfigError, StoreError};
+use crate::policy::Override;
+
+/// An override that was not put or withdrawn. Nothing has changed, unless the [kind](Self::kind) says that this is not known.
+#[derive(Debug)]
+pub struct OverrideError(Problem);
+
+/// What kind of problem an [`OverrideError`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OverrideErrorKind {
+    /// No policy of this name is open on this store, or the store cannot keep what it would be, or the override itself cannot be.
+    Invalid,
+    /// Another override stands than the operator has seen; or none, where there was to be one.
+    OutOfDate,
+    /// The store that instances share did not answer: whether it has taken the override is not known.
+    Store,
+}
+
+#[derive(Debug)]
+pub(super) enum Problem {
+    Invalid(ConfigError),
+    OutOfDate { wanted: String, last: Option<Arc<Override>> },
+    Store(StoreError),
+}
+
+impl OverrideError {
+    /// What kind of problem it is.
+    pub fn kind(&self) -> OverrideErrorKind {
+        match self.0 {
+            Problem::Invalid(_) => OverrideErrorKind::Invalid,
+            Problem::OutOfDate { .. } => OverrideErrorKind::OutOfDate,
+            Problem::Store(_) => OverrideErrorKind::Store,
+        }
+    }
+
+    /// What is wrong with it, as data.
+    pub fn config(&self) -> Option<&ConfigError> {
+        match &self.0 {
+            Problem::Invalid(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The override that another operator has put in the meantime; none if that one has withdrawn it.
+    pub fn standing(&self) -> Option<&Override> {
+        match &self.0 {
+            Problem::OutOfDate { last, .. } => last.as_deref().filter(|last| !last.is_withdrawal()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for OverrideError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Problem::Invalid(error) => error.fmt(f),
+            Problem::OutOfDate { wanted, last: Some(last) } if last.is_withdrawal() => {
+                write!(
+                    f,
+                    "not done: {wanted}. The last override is {last}: put another one without `replacing`"
+                )
+            }
+            Problem::OutOfDate { wanted, last: Some(last) } => {
+                let version = last.version();
+                write!(f, "not done: {wanted}. Another override stands: {last}, with version {version}. ")?;
+                f.write_str("Name that version to replace or withdraw it")
+            }
+            Problem::OutOfDate { wanted, last: None } => {
+                write!(f, "not done: {wanted}. No override stands: put one without `replacing`")
+            }
+            Problem::Store(_) => {
+                f.write_str("the store did not take the override, or did not say so: look again")
+            }
+        }
+    }
+}
+
+impl Error for OverrideError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            Problem::Invalid(error) => error.source(),
+            Problem::OutOfDate { .. } => None,
+            Problem::Store(error) => Some(error),
+        }
+    }
+}
+
+impl From<Problem> for OverrideError {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl From<ConfigError> for OverrideError {
+    fn from(error: ConfigError) -> Self {
+        Self(Problem::Invalid(error))
+    }
+}
+
+impl From<StoreError> for OverrideError {
+    fn from(error: StoreError) -> Self {
+        Self(Problem::Store(error))
+    }
+}

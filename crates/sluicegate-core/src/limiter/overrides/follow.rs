@@ -1,0 +1,75 @@
+//! How the handles of a store come to know of overrides: what the store shares is merged with what is known here.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::policy::Board;
+use crate::store::{Event, Listener, SharedFuture, Store, Write};
+
+/// From now on the handles of this store follow what is written by the store that is shared, by any instance.
+pub(crate) fn follow(store: &Arc<dyn Store>) {
+    if store.limiters().is_first_to_follow() {
+        // Weak: what listens is kept by the store.
+        store.listen(Arc::new(Follower(Arc::downgrade(store))));
+    }
+}
+
+struct Follower(Weak<dyn Store>);
+
+impl Listener for Follower {
+    fn event(&self, event: &Event<'_>) {
+        if let (Event::Shared(bytes), Some(store)) = (event, self.0.upgrade()) {
+            learn(&store, bytes);
+        }
+    }
+}
+
+/// Learns what was read, and brings the policies in force to that. What a store has lost that is known here is written again: it
+/// was flushed, started anew, or is a replica that had not heard of it.
+pub(super) fn learn(store: &Arc<dyn Store>, bytes: &[u8]) {
+    let read = Board::read(bytes);
+    let now_us = store.now_us();
+    let (board, has_changed) = {
+        let mut board = store.limiters().overrides();
+        let before = board.clone();
+        board.learn(&read);
+        board.forget(now_us);
+        (board.clone(), *board != before)
+    };
+    if let Some(shared) = store.shared()
+        && board.is_news_to(&read)
+    {
+        // Nobody waits for it: who has been quicker is heard of in a moment.
+        drop(shared.exchange(Some(written(&board, &board.bytes(), bytes, now_us))));
+    }
+    if has_changed {
+        follow_all(store);
+    }
+}
+
+/// Brings the policies in force to what is known here.
+pub(super) fn follow_all(store: &Arc<dyn Store>) {
+    let replaced = store.limiters().all().into_iter().filter_map(|limiter| limiter.follow());
+    // Each by itself, and told outside of all locks.
+    replaced.for_each(|replaced| replaced.tell(store));
+}
+
+/// What is to be written.
+fn written<'a>(board: &Board, bytes: &'a [u8], over: &'a [u8], now_us: u64) -> Write<'a> {
+    Write { over, bytes, keep: Duration::from_micros(board.kept_us().saturating_sub(now_us)) }
+}
+
+/// Writes a board over what was read, if that is still there, and says what is there then; without a board, it only reads. A
+/// store that shares nothing keeps it for this instance.
+pub(super) fn exchange(store: &Arc<dyn Store>, write: Option<(&Board, &[u8])>, now_us: u64) -> SharedFuture {
+    let bytes = write.map_or_else(Vec::new, |(board, _)| board.bytes());
+    let Some(shared) = store.shared() else {
+        let mut known = store.limiters().overrides();
+        if let Some((board, _)) = write.filter(|(_, over)| *over == known.bytes()) {
+            *known = board.clone();
+        }
+        let there = Arc::from(known.bytes());
+        return Box::pin(std::future::ready(Ok(there)));
+    };
+    shared.exchange(write.map(|(board, over)| written(board, &bytes, over, now_us)))
+}

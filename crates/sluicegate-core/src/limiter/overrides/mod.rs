@@ -1,0 +1,226 @@
+//! Changes of policies by operators, for a time: [`Overrides`].
+
+mod error;
+mod follow;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use self::error::Problem;
+pub use self::error::{OverrideError, OverrideErrorKind};
+pub(super) use self::follow::follow;
+use self::follow::{exchange, follow_all, learn};
+use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
+use crate::policy::{Board, Override, OverrideBuilder};
+use crate::store::Store;
+
+/// Policies that have an override, or had one of late, on one store.
+const MOST: usize = 1_000;
+
+/// How often somebody else may write in between.
+const ATTEMPTS: usize = 16;
+
+/// The overrides of a store: an operator changes a quota for a time, on all instances of the service, and without a deploy.
+///
+/// An [`Override`] changes the policy in force in one step for all who name it, and what was spent counts; when its time is over,
+/// the policy of the code is back. It says who has put it. By its version, of two operators who act at once the second sees
+/// what the first has done, instead of undoing it.
+///
+/// On a store that instances [share](Self::are_shared), as Redis is, each of them has it within 5 s, and one that starts has it at once. What
+/// the store loses, by a restart or a flush, the instances that know of it write again. While the store is away, overrides
+/// stand to their ends, and none can be put. On a store in memory they are those of this instance only.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::limiter::Overrides;
+/// use sluicegate_core::policy::Override;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::new();
+/// let login = Policy::gcra("login", "5/min").on(&store)?;
+/// let overrides = Overrides::of(&store);
+///
+/// let more = Override::builder("login", "ada").quota("50/min").lasting(Duration::from_secs(600));
+/// let standing = overrides.put(more).await?;
+/// assert_eq!(login.policy().to_string(), "login: 50/min (gcra)");
+/// assert_eq!(login.own_policy().to_string(), "login: 5/min (gcra)");
+///
+/// // Bob has not seen what Ada did.
+/// let other = overrides.put(Override::builder("login", "bob").quota("9/min")).await.unwrap_err();
+/// assert_eq!(other.standing().map(Override::by), Some("ada"));
+///
+/// overrides.withdraw("login", standing.version(), "bob").await?;
+/// assert_eq!(login.policy().to_string(), "login: 5/min (gcra)");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # When not to use it
+/// For a change that is to stay: [`RateLimiter::replace`](crate::RateLimiter::replace), or the code. An override stands for at
+/// most 30 days.
+#[derive(Clone)]
+pub struct Overrides(Arc<dyn Store>);
+
+impl Overrides {
+    /// The overrides of this store: of the one that the policies were put on, with all that is around it.
+    pub fn of(store: impl Into<Arc<dyn Store>>) -> Self {
+        let store = store.into();
+        follow(&store);
+        Self(store)
+    }
+
+    /// Whether other instances have them, too; otherwise they hold on this instance only.
+    pub fn are_shared(&self) -> bool {
+        self.0.shared().is_some()
+    }
+
+    /// Those that are in force, as far as this instance knows, by the names of their policies.
+    pub fn list(&self) -> Vec<Arc<Override>> {
+        let now_us = self.0.now_us();
+        self.0.limiters().overrides().all_standing(now_us).cloned().collect()
+    }
+
+    /// Reads them anew where they are shared, and returns those that are in force.
+    ///
+    /// # Errors
+    /// When the store does not answer. Those that are known stand nevertheless.
+    pub async fn read(&self) -> Result<Vec<Arc<Override>>, StoreError> {
+        let read = exchange(&self.0, None, self.0.now_us()).await?;
+        learn(&self.0, &read);
+        Ok(self.list())
+    }
+
+    /// Puts an override, which is in force here when this returns.
+    ///
+    /// # Errors
+    /// [`OverrideErrorKind::Invalid`] when no policy of this name is open here, when the store cannot keep what it would be, or
+    /// when the override says nothing or is for no time. [`OverrideErrorKind::OutOfDate`] when another one stands than it is to
+    /// [replace](OverrideBuilder::replacing). Then nothing has changed. [`OverrideErrorKind::Store`] when the store has not
+    /// answered.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have been put or not.
+    pub async fn put(&self, change: OverrideBuilder) -> Result<Arc<Override>, OverrideError> {
+        let all = self.put_all([change]).await?;
+        Ok(all.into_iter().next().expect("each has been put"))
+    }
+
+    /// Puts several overrides, all or none of them.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), when one of them cannot be put, and for two of one policy.
+    ///
+    /// # Cancel safety
+    /// Dropped, they may have been put or not.
+    pub async fn put_all(
+        &self,
+        changes: impl IntoIterator<Item = OverrideBuilder>,
+    ) -> Result<Vec<Arc<Override>>, OverrideError> {
+        let changes: Vec<_> = changes.into_iter().collect();
+        for (index, change) in changes.iter().enumerate() {
+            self.check(change)?;
+            if changes[..index].iter().any(|other| other.policy() == change.policy()) {
+                return Err(refused(change.policy(), "two overrides of one policy: put one of them").into());
+            }
+        }
+        self.write(|board, now_us| {
+            let put = |change: &OverrideBuilder| {
+                let over = change.build(now_us)?;
+                expect(board, change.policy(), change.replaces(), now_us, || over.to_string())?;
+                Ok(board.put(over))
+            };
+            changes.iter().map(put).collect()
+        })
+        .await
+    }
+
+    /// Ends the override of this version, by this operator; the policy of the code is back here when this returns.
+    ///
+    /// # Errors
+    /// [`OverrideErrorKind::OutOfDate`] when another one stands, or none; [`OverrideErrorKind::Store`] when the store has not
+    /// answered.
+    ///
+    /// # Cancel safety
+    /// Dropped, it may be withdrawn or not.
+    pub async fn withdraw(&self, policy: &str, version: u64, by: &str) -> Result<(), OverrideError> {
+        self.write(|board, now_us| {
+            let withdrawal = Override::withdrawal(policy, by, now_us)?;
+            expect(board, policy, Some(version), now_us, || withdrawal.to_string())?;
+            board.put(withdrawal);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes what is written, once more if somebody else has done so in between.
+    async fn write<T>(
+        &self,
+        change: impl Fn(&mut Board, u64) -> Result<T, OverrideError>,
+    ) -> Result<T, OverrideError> {
+        let mut there = exchange(&self.0, None, self.0.now_us()).await?;
+        for _ in 0..ATTEMPTS {
+            learn(&self.0, &there);
+            let now_us = self.0.now_us();
+            let mut board = self.0.limiters().overrides().clone();
+            let done = change(&mut board, now_us)?;
+            if board.len() > MOST {
+                let problem = format!("overrides of more than {MOST} policies: withdraw others");
+                return Err(ConfigError::new(ConfigErrorKind::Override, problem).into());
+            }
+            let bytes = board.bytes();
+            let found = exchange(&self.0, Some((&board, &there)), now_us).await?;
+            if *found == *bytes {
+                learn(&self.0, &found);
+                follow_all(&self.0);
+                return Ok(done);
+            }
+            there = found;
+        }
+        Err(StoreError::with_source(StoreErrorKind::Unavailable, "others write all the time").unsent().into())
+    }
+
+    /// Checks an override before anything is written.
+    fn check(&self, change: &OverrideBuilder) -> Result<(), OverrideError> {
+        let over = change.build(self.0.now_us())?;
+        match self.0.limiters().get(change.policy()) {
+            Some(limiter) => Ok(limiter.would_keep(&over)?),
+            None => Err(refused(change.policy(), self.unknown()).into()),
+        }
+    }
+
+    fn unknown(&self) -> String {
+        let open = self.0.limiters().all();
+        let names: Vec<_> =
+            open.iter().map(|limiter| limiter.own_policy().name().to_owned()).take(8).collect();
+        let more = if open.len() > names.len() { ", and others" } else { "" };
+        format!("no policy of this name is open on this store: those that are open are {names:?}{more}")
+    }
+}
+
+fn refused(policy: &str, problem: impl Into<Cow<'static, str>>) -> ConfigError {
+    ConfigError::new(ConfigErrorKind::Override, problem).in_policy(policy)
+}
+
+/// Checks that the override of a policy that stands is the one that an operator has seen.
+fn expect(
+    board: &Board,
+    policy: &str,
+    version: Option<u64>,
+    now_us: u64,
+    wanted: impl FnOnce() -> String,
+) -> Result<(), OverrideError> {
+    if board.standing(policy, now_us).map(|over| over.version()) == version {
+        return Ok(());
+    }
+    let last = board.last(policy).filter(|last| last.is_withdrawal() || last.stands_at(now_us)).cloned();
+    Err(Problem::OutOfDate { wanted: wanted(), last }.into())
+}
+
+impl fmt::Debug for Overrides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Overrides").field(&self.list()).finish()
+    }
+}

@@ -1,0 +1,200 @@
+//! A policy in the place of another one, as code says and as an override has it: [`Replacement`].
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
+
+use super::{InForce, Own, RateLimiter};
+use crate::error::ConfigError;
+use crate::policy::{Override, Policy};
+use crate::store::{Event, Inherit, PreparedPolicy, Store};
+
+/// A policy that is prepared to replace that of a handle, while no other replacement can.
+pub(super) struct Replacement<'a> {
+    limiter: &'a RateLimiter,
+    own: MutexGuard<'a, Own>,
+    /// The policy as code has it.
+    policy: Arc<Policy>,
+    old: Arc<InForce>,
+    new: InForce,
+    inherit: Inherit,
+}
+
+/// A replacement that has taken effect.
+pub(super) struct Replaced {
+    old: Arc<InForce>,
+    new: PreparedPolicy,
+    inherit: Inherit,
+    /// What has changed it, unless it was code or the time.
+    over: Option<Arc<Override>>,
+}
+
+impl<'a> Replacement<'a> {
+    /// Prepares what code says, with what an override makes of it; None if that is in force.
+    ///
+    /// # Errors
+    /// When the store cannot keep the policy. An override that it cannot keep is left out.
+    pub(super) fn prepare(
+        limiter: &'a RateLimiter,
+        mut own: MutexGuard<'a, Own>,
+        policy: Policy,
+        inherit: Inherit,
+    ) -> Result<Option<Self>, ConfigError> {
+        let old = limiter.0.current.load_full();
+        let is_new = policy != *own.policy;
+        let over = limiter.standing_override().filter(|over| is_new || over.version() != own.refused);
+        if over.is_some() && is_new {
+            // It has to be one that the store can keep when the override is over.
+            limiter.open_for(policy.clone(), &old, inherit)?;
+        }
+        let changed = over.as_ref().map(|over| limiter.open_under(over, &policy, &old, inherit));
+        let new = match (over, changed) {
+            (Some(over), Some(Ok(prepared))) => InForce { prepared, over: Some(over) },
+            (Some(over), Some(Err(error))) => {
+                // Code goes on as it says. It is reported once.
+                own.refused = over.version();
+                warn(&over, &error);
+                InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None }
+            }
+            _ => InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None },
+        };
+        let is_in_force = new.prepared.is(&old.prepared) && new.over == old.over;
+        if is_in_force && !is_new {
+            return Ok(None);
+        }
+        Ok(Some(Self { limiter, own, policy: Arc::new(policy), old, new, inherit }))
+    }
+
+    /// Puts it in force.
+    pub(super) fn commit(self) -> Replaced {
+        let Self { limiter, mut own, policy, old, new, inherit } = self;
+        own.policy = policy;
+        let prepared = new.prepared.clone();
+        let over = limiter.changed_by(&old, &new);
+        limiter.0.current.store(Arc::new(new));
+        // Release: whoever sees the count also sees the new policy.
+        limiter.0.replacements.fetch_add(1, Ordering::Release);
+        if !prepared.is(&old.prepared) {
+            limiter.0.store.replaced(&old.prepared, &prepared, inherit);
+        }
+        Replaced { old, new: prepared, inherit, over }
+    }
+}
+
+impl Replaced {
+    /// To be called outside of all locks.
+    pub(super) fn tell(&self, store: &Arc<dyn Store>) {
+        let (old, new) = (self.old.prepared.policy(), self.new.policy());
+        if old.is_like(new) && self.inherit != Inherit::Reset {
+            return;
+        }
+        let by = self.over.as_deref().map(Override::by);
+        #[cfg(feature = "tracing")]
+        tracing::info!(
+            target: "sluicegate::audit",
+            policy = new.name(),
+            from = %old,
+            to = %new,
+            inherit = %self.inherit,
+            by,
+            until_us = self.over.as_deref().map(Override::until_us),
+            "the policy is replaced"
+        );
+        store.notice(&Event::PolicyReplaced { old, new, inherit: self.inherit, by });
+    }
+}
+
+impl RateLimiter {
+    /// The policy as code has put it in force, by opening or [replacing](Self::replace) it: what holds again when the override
+    /// is over that stands now.
+    pub fn own_policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.0.own.lock().unwrap_or_else(PoisonError::into_inner).policy)
+    }
+
+    /// The override that is in force, if there is one.
+    pub fn overridden(&self) -> Option<Arc<Override>> {
+        self.in_force().over.clone()
+    }
+
+    /// Brings the policy in force to what the overrides say that are known here.
+    pub(super) fn follow(&self) -> Option<Replaced> {
+        let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
+        self.follow_by(own)
+    }
+
+    /// Ends an override whose time is over, unless somebody else is about to.
+    pub(super) fn end_override(&self) {
+        let own = match self.0.own.try_lock() {
+            Ok(own) => own,
+            Err(TryLockError::Poisoned(own)) => own.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if let Some(replaced) = self.follow_by(own) {
+            replaced.tell(self.store());
+        }
+    }
+
+    fn follow_by(&self, own: MutexGuard<'_, Own>) -> Option<Replaced> {
+        let policy = Policy::clone(&own.policy);
+        // The store keeps the policy as code has it already.
+        let replacement = Replacement::prepare(self, own, policy, Inherit::Spent).ok()?;
+        replacement.map(Replacement::commit)
+    }
+
+    /// Checks that this override can be kept here.
+    pub(super) fn would_keep(&self, over: &Override) -> Result<(), ConfigError> {
+        let own = self.own_policy();
+        self.open_under(over, &own, &self.0.current.load(), Inherit::Spent).map(drop)
+    }
+
+    fn standing_override(&self) -> Option<Arc<Override>> {
+        let last = self.0.store.limiters().overrides().last(self.0.first.policy().name()).cloned()?;
+        last.stands_at(self.0.store.now_us()).then_some(last)
+    }
+
+    /// The override or withdrawal that makes the difference, if it is one.
+    fn changed_by(&self, old: &InForce, new: &InForce) -> Option<Arc<Override>> {
+        if new.over == old.over {
+            return None;
+        }
+        let last = || self.0.store.limiters().overrides().last(self.0.first.policy().name()).cloned();
+        new.over.clone().or_else(|| last().filter(|last| last.is_withdrawal()))
+    }
+
+    fn open_under(
+        &self,
+        over: &Override,
+        policy: &Policy,
+        old: &InForce,
+        inherit: Inherit,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        self.open_for(over.changed(policy)?, old, inherit)
+    }
+
+    /// What is in force, if it is this policy and goes on, or what the store has prepared in its place.
+    fn open_for(
+        &self,
+        policy: Policy,
+        old: &InForce,
+        inherit: Inherit,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        if policy == **old.prepared.policy() && inherit != Inherit::Reset {
+            return Ok(old.prepared.clone());
+        }
+        self.0.store.open(Arc::new(policy), Some((&old.prepared, inherit)))
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn warn(over: &Override, error: &ConfigError) {
+    tracing::error!(
+        target: "sluicegate::audit",
+        policy = over.policy(),
+        to = %over,
+        by = over.by(),
+        %error,
+        "an override cannot be kept on this instance, and is left out"
+    );
+}
+
+#[cfg(not(feature = "tracing"))]
+fn warn(_: &Override, _: &ConfigError) {}

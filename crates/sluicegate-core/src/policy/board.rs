@@ -1,0 +1,197 @@
+//! All overrides of a store, as instances tell each other: [`Board`].
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::check_name;
+use super::overrides::{Override, check_operator};
+use crate::quota::Quota;
+
+/// The last override of each policy, also when it was withdrawn: of two boards the one knows what the other has not heard of yet,
+/// whichever way they went.
+///
+/// It is written as a line for each policy, so that it can be looked at in Redis: version, policy, operator, until when it
+/// stands and is remembered, and its quotas, with tabs between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Board(BTreeMap<String, Entry>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    last: Arc<Override>,
+    /// Until the longest of the overrides that it has replaced would have ended: an instance that has missed it may still
+    /// tell of those.
+    kept_us: u64,
+}
+
+impl Entry {
+    /// Whether this is the later one; among equals the order only has to be the same everywhere.
+    fn is_after(&self, other: &Self) -> bool {
+        (self.last.version, self.line()) > (other.last.version, other.line())
+    }
+
+    fn line(&self) -> String {
+        let Override { policy, quotas, by, until_us, version } = &*self.last;
+        let mut line = format!("{version}\t{policy}\t{by}\t{until_us}\t{}\t", self.kept_us);
+        for (index, quota) in quotas.iter().enumerate() {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{}{quota}", if index == 0 { "" } else { "," });
+        }
+        line
+    }
+
+    /// None for a line that is not one of ours.
+    fn read(line: &str) -> Option<Self> {
+        let mut fields = line.split('\t');
+        let mut next = || fields.next();
+        let version = next()?.parse().ok()?;
+        let (policy, by) = (next()?.to_owned(), next()?.to_owned());
+        let (until_us, kept_us) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let quotas = next()?.split(',').filter(|quota| !quota.is_empty()).map(str::parse::<Quota>);
+        let quotas = quotas.collect::<Result<_, _>>().ok()?;
+        check_name("policy name", &policy).ok()?;
+        check_operator(&by).ok()?;
+        Some(Self { last: Arc::new(Override { policy, quotas, by, until_us, version }), kept_us })
+    }
+}
+
+impl Board {
+    /// Reads what [`bytes`](Self::bytes) has written. What cannot be read was written by nobody here, and counts for nothing.
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let text = str::from_utf8(bytes).unwrap_or_default();
+        let entries = text.lines().filter_map(Entry::read);
+        Self(entries.map(|entry| (entry.last.policy.clone(), entry)).collect())
+    }
+
+    /// It as a text; an empty one if there is nothing on it.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.values().flat_map(|entry| (entry.line() + "\n").into_bytes()).collect()
+    }
+
+    /// Takes over whatever is newer on the other one.
+    pub(crate) fn learn(&mut self, other: &Self) {
+        for (policy, theirs) in &other.0 {
+            match self.0.get_mut(policy) {
+                Some(ours) => {
+                    let kept_us = ours.kept_us.max(theirs.kept_us);
+                    if theirs.is_after(ours) {
+                        *ours = theirs.clone();
+                    }
+                    ours.kept_us = kept_us;
+                }
+                None => {
+                    self.0.insert(policy.clone(), theirs.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether the other one has anything to learn from this one.
+    pub(crate) fn is_news_to(&self, other: &Self) -> bool {
+        self.0.iter().any(|(policy, ours)| other.0.get(policy).is_none_or(|theirs| ours.is_after(theirs)))
+    }
+
+    /// Forgets what can be in force nowhere any more.
+    pub(crate) fn forget(&mut self, now_us: u64) {
+        self.0.retain(|_, entry| now_us < entry.kept_us);
+    }
+
+    /// Puts an override in the place of the last one of its policy, with a version above that one's.
+    pub(crate) fn put(&mut self, mut over: Override) -> Arc<Override> {
+        let before = self.0.get(&over.policy);
+        let (version, kept_us) = before.map_or((0, 0), |entry| (entry.last.version, entry.kept_us));
+        over.version = over.version.max(version.saturating_add(1));
+        let kept_us = kept_us.max(over.until_us);
+        let (policy, last) = (over.policy.clone(), Arc::new(over));
+        self.0.insert(policy, Entry { last: Arc::clone(&last), kept_us });
+        last
+    }
+
+    /// The last override of a policy, whether it stands or not.
+    pub(crate) fn last(&self, policy: &str) -> Option<&Arc<Override>> {
+        self.0.get(policy).map(|entry| &entry.last)
+    }
+
+    /// The override of a policy that is in force then.
+    pub(crate) fn standing(&self, policy: &str, now_us: u64) -> Option<&Arc<Override>> {
+        self.last(policy).filter(|over| over.stands_at(now_us))
+    }
+
+    /// All that are in force then, by the names of their policies.
+    pub(crate) fn all_standing(&self, now_us: u64) -> impl Iterator<Item = &Arc<Override>> {
+        self.0.values().map(|entry| &entry.last).filter(move |over| over.stands_at(now_us))
+    }
+
+    /// Until when anything of it counts.
+    pub(crate) fn kept_us(&self) -> u64 {
+        self.0.values().map(|entry| entry.kept_us).max().unwrap_or(0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(policy: &str, quota: &str, by: &str, now_us: u64) -> Override {
+        Override::builder(policy, by).quota(quota).until_us(now_us + 100).build(now_us).unwrap()
+    }
+
+    fn board(overrides: impl IntoIterator<Item = Override>) -> Board {
+        let mut board = Board::default();
+        for over in overrides {
+            board.put(over);
+        }
+        board
+    }
+
+    #[test]
+    fn a_board_reads_back_as_it_was_written_and_nothing_else_is_read() {
+        let mut full = board([over("login", "5/min burst 3", "ada l.", 1), over("search", "7/s", "bob", 2)]);
+        full.put(Override::withdrawal("search", "eve", 3).unwrap());
+        assert_eq!(Board::read(&full.bytes()), full);
+        for garbage in
+            [&b"\xff\xfe"[..], b"OK", b"1\tlogin\tada", b"1\tLogin!\tada\t9\t9\t5/min", b"\n\n\t\t\t\t\t"]
+        {
+            assert_eq!(Board::read(garbage), Board::default(), "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn boards_that_went_different_ways_agree_whoever_learns_first() {
+        let common = board([over("login", "5/min", "ada", 1)]);
+        let (mut one, mut other) = (common.clone(), common);
+        one.put(Override::withdrawal("login", "bob", 5).unwrap());
+        other.put(over("login", "9/min", "eve", 7));
+        other.put(over("search", "7/s", "eve", 8));
+        assert!(one.is_news_to(&Board::default()) && other.is_news_to(&one));
+        let (one_before, other_before) = (one.clone(), other.clone());
+        one.learn(&other_before);
+        other.learn(&one_before);
+        assert_eq!(one, other);
+        assert!(!one.is_news_to(&other));
+        assert_eq!(one.standing("login", 10).map(|over| over.by()), Some("eve"));
+    }
+
+    /// An instance that has missed a withdrawal would tell of the override again as long as that would have stood.
+    #[test]
+    fn what_ended_an_override_is_remembered_as_long_as_that_would_have_stood() {
+        let mut board = board([over("login", "5/min", "ada", 1)]);
+        let stale = board.clone();
+        board.put(Override::withdrawal("login", "bob", 5).unwrap());
+        board.forget(100);
+        board.learn(&stale);
+        assert_eq!(board.standing("login", 100), None);
+        board.forget(101);
+        assert_eq!((board.len(), stale.standing("login", 101)), (0, None));
+    }
+
+    #[test]
+    fn versions_rise_when_the_clock_goes_back() {
+        let mut board = board([over("login", "5/min", "ada", 50)]);
+        assert_eq!(board.put(over("login", "6/min", "ada", 10)).version(), 51);
+    }
+}

@@ -1,0 +1,207 @@
+//! A change of a policy for a time, by an operator: [`Override`].
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Policy;
+use crate::clock::micros;
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::{IntoQuota, Quota};
+use crate::time_span::TimeSpan;
+
+/// An override stands for an hour unless it says otherwise.
+const AN_HOUR: Duration = Duration::from_secs(3_600);
+
+/// A change for longer belongs into the code, or into the file of rules.
+const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+
+/// The longest name of an operator, in bytes.
+const LONGEST_NAME: usize = 64;
+
+/// A change of a policy that an operator has made, for a time: other quotas, while the rest of the policy stays.
+///
+/// It is put on a store by [`Overrides::put`](crate::limiter::Overrides::put).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    pub(super) policy: String,
+    pub(super) quotas: Vec<Quota>,
+    pub(super) by: String,
+    pub(super) until_us: u64,
+    pub(super) version: u64,
+}
+
+impl Override {
+    /// Begins an override of the policy of this name, by this operator: a name of at most 64 bytes, for logs and for whoever comes
+    /// next.
+    pub fn builder(policy: impl Into<String>, by: impl Into<String>) -> OverrideBuilder {
+        OverrideBuilder {
+            policy: policy.into(),
+            by: by.into(),
+            quotas: Vec::new(),
+            ends: Ends::After(AN_HOUR),
+            replaces: None,
+        }
+    }
+
+    /// The name of the policy.
+    pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// The quotas that take the place of the policy's own; none if those stay.
+    pub fn quotas(&self) -> &[Quota] {
+        &self.quotas
+    }
+
+    /// The operator.
+    pub fn by(&self) -> &str {
+        &self.by
+    }
+
+    /// When it ends: microseconds by the clock of its store, which are those since the Unix epoch unless it was given another one.
+    pub fn until_us(&self) -> u64 {
+        self.until_us
+    }
+
+    /// Which of the overrides of this policy it is: each has a higher version than those before it. Whoever
+    /// [replaces](OverrideBuilder::replacing) or [withdraws](crate::limiter::Overrides::withdraw) it says so by this number.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether it is in force then.
+    pub(crate) fn stands_at(&self, now_us: u64) -> bool {
+        !self.is_withdrawal() && now_us < self.until_us
+    }
+
+    /// In the place of an override that was withdrawn stands one that changes nothing.
+    pub(crate) fn is_withdrawal(&self) -> bool {
+        self.quotas.is_empty()
+    }
+
+    /// What an operator leaves who withdraws an override.
+    pub(crate) fn withdrawal(policy: &str, by: &str, now_us: u64) -> Result<Self, ConfigError> {
+        check_operator(by).map_err(|error| error.in_policy(policy))?;
+        let (policy, by) = (policy.to_owned(), by.to_owned());
+        Ok(Self { policy, quotas: Vec::new(), by, until_us: now_us, version: now_us })
+    }
+
+    /// The policy with this change.
+    pub(crate) fn changed(&self, policy: &Policy) -> Result<Policy, ConfigError> {
+        if self.quotas.is_empty() { Ok(policy.clone()) } else { policy.with_quotas(&self.quotas) }
+    }
+}
+
+/// `login: 10/min, by ada`
+impl fmt::Display for Override {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.policy)?;
+        for quota in &self.quotas {
+            write!(f, "{quota}, ")?;
+        }
+        if self.is_withdrawal() {
+            f.write_str("withdrawn, ")?;
+        }
+        write!(f, "by {}", self.by)
+    }
+}
+
+/// Collects what an [`Override`] is made of; mistakes are reported when it is put.
+#[derive(Clone, Debug)]
+#[must_use = "an override does nothing until it is put"]
+pub struct OverrideBuilder {
+    policy: String,
+    by: String,
+    quotas: Vec<Result<Quota, ConfigError>>,
+    ends: Ends,
+    replaces: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Ends {
+    After(Duration),
+    AtUs(u64),
+}
+
+impl OverrideBuilder {
+    /// Adds a quota. All of them together take the place of the policy's own. Default: those stay.
+    pub fn quota(mut self, quota: impl IntoQuota) -> Self {
+        self.quotas.push(quota.into_quota());
+        self
+    }
+
+    /// How long it stands, at most 30 days. Default: an hour.
+    pub fn lasting(mut self, span: Duration) -> Self {
+        self.ends = Ends::After(span);
+        self
+    }
+
+    /// When it ends, in microseconds by the clock of the store: at most 30 days from now. Default: after an hour.
+    pub fn until_us(mut self, until_us: u64) -> Self {
+        self.ends = Ends::AtUs(until_us);
+        self
+    }
+
+    /// Takes the place of the override that has this version. Default: it is put only if none stands.
+    pub fn replacing(mut self, version: u64) -> Self {
+        self.replaces = Some(version);
+        self
+    }
+
+    /// The name of the policy.
+    pub(crate) fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    /// The version of the override that it is to replace, if there is to be one.
+    pub(crate) fn replaces(&self) -> Option<u64> {
+        self.replaces
+    }
+
+    /// The override as one that is put now.
+    pub(crate) fn build(&self, now_us: u64) -> Result<Override, ConfigError> {
+        let refused = |problem: String| {
+            Err(ConfigError::new(ConfigErrorKind::Override, problem).in_policy(&self.policy))
+        };
+        let here = |(index, quota): (usize, &Result<Quota, ConfigError>)| {
+            quota.clone().map_err(|error| error.in_policy(&self.policy).in_quota(index))
+        };
+        let quotas: Vec<Quota> = self.quotas.iter().enumerate().map(here).collect::<Result<_, _>>()?;
+        if quotas.is_empty() {
+            return refused("an override that changes nothing: give it a quota".to_owned());
+        }
+        check_operator(&self.by).map_err(|error| error.in_policy(&self.policy))?;
+        let until_us = match self.ends {
+            Ends::After(span) => now_us.saturating_add(micros(span)),
+            Ends::AtUs(until_us) if until_us <= now_us => {
+                return refused(format!(
+                    "an override until {until_us} us is over before it begins: its store's clock shows {now_us} us"
+                ));
+            }
+            Ends::AtUs(until_us) => until_us,
+        };
+        let span = Duration::from_micros(until_us - now_us);
+        if span.is_zero() || span > LONGEST {
+            let (span, longest) = (TimeSpan::from(span), TimeSpan::from(LONGEST));
+            return refused(format!(
+                "an override for {span}: use at most {longest}, and change the policy itself for longer"
+            ));
+        }
+        let (policy, by) = (self.policy.clone(), self.by.clone());
+        Ok(Override { policy, quotas, by, until_us, version: now_us })
+    }
+}
+
+/// The names of operators go into logs and pages.
+pub(super) fn check_operator(by: &str) -> Result<(), ConfigError> {
+    if (1..=LONGEST_NAME).contains(&by.len()) && !by.contains(char::is_control) {
+        return Ok(());
+    }
+    let shown: String = by.chars().take(80).collect();
+    Err(ConfigError::new(
+        ConfigErrorKind::Override,
+        format!(
+            "{shown:?} cannot be the name of an operator: use 1 to {LONGEST_NAME} bytes without control characters"
+        ),
+    ))
+}

@@ -1,0 +1,36 @@
+//! What instances of a service tell each other by the store that they share: [`Shared`].
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::StoreError;
+
+/// A few bytes that all instances of a service share by their store, such as the overrides of operators; for authors of stores,
+/// who offer it by [`Store::shared`](crate::Store::shared).
+pub trait Shared: Send + Sync {
+    /// Writes, if what is there is still what the writer has seen, and says what is there then; without a write, it only reads.
+    /// Nothing is there at first, and again when the store has lost it: no bytes.
+    ///
+    /// # Contract
+    /// It starts its work when it is called, and finishes it, also when the future is dropped. What is read or written by this or
+    /// any other call is told to the listeners of the store, as [`Event::Shared`](super::Event::Shared); a store tells new
+    /// listeners the last that it knows, and looks for news every few seconds.
+    fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture;
+}
+
+/// What is there now, or why that is not known.
+pub type SharedFuture = Pin<Box<dyn Future<Output = Result<Arc<[u8]>, StoreError>> + Send>>;
+
+/// What is to be written, for [`Shared::exchange`].
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it is what a compare-and-set takes, and nothing else")]
+pub struct Write<'a> {
+    /// What has to be there before, to the byte.
+    pub over: &'a [u8],
+    /// What is there afterwards.
+    pub bytes: &'a [u8],
+    /// How long it is needed: after that the store may forget it.
+    pub keep: Duration,
+}
