@@ -29,6 +29,7 @@ async fn the_memory_store_passes_its_own_suite() {
     let suite = Conformance::new(store, clock);
     suite.worked_examples().await;
     suite.all_or_nothing().await;
+    suite.modes().await;
     for seed in 1..=30 {
         suite.same_decisions_as_memory(seed, 15).await;
         suite.same_refunds_as_memory(seed, 15).await;
@@ -40,6 +41,7 @@ async fn one_server_decides_the_worked_examples() {
     let suite = suite(&standalone().url(), "worked").await;
     suite.worked_examples().await;
     suite.all_or_nothing().await;
+    suite.modes().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,6 +81,7 @@ async fn a_sentinel_group_decides_as_memory_does() {
     let suite = suite(&Sentinels::shared().url(), "sentinel").await;
     suite.worked_examples().await;
     suite.all_or_nothing().await;
+    suite.modes().await;
     for seed in 1..=5 {
         suite.same_decisions_as_memory(seed, 15).await;
     }
@@ -89,6 +92,7 @@ async fn a_cluster_decides_as_memory_does() {
     let suite = suite(&Cluster::shared().url(), "cluster").await;
     suite.worked_examples().await;
     suite.all_or_nothing().await;
+    suite.modes().await;
     for seed in 6..=10 {
         suite.same_decisions_as_memory(seed, 15).await;
     }

@@ -53,6 +53,8 @@ pub enum DecidedBy {
     Fallback,
     /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of rest.
     Outage,
+    /// Nobody: all policies that were asked are [off](crate::policy::PolicyMode::Off). The numbers are those of rest.
+    Off,
 }
 
 impl Receipt {

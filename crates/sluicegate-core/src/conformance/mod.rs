@@ -28,6 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, ManualClock};
+use crate::limiter::Inherit;
+use crate::policy::PolicyMode;
 use crate::{Algorithm, Decision, Key, Outcome, Policy, RateLimiter, Store};
 
 /// Every algorithm with every setting.
@@ -113,6 +115,27 @@ impl Conformance {
                 denied(both().await);
             }
             assert_eq!(allowed(wide.peek(&address).await).remaining(), 7, "{algorithm}");
+        }
+    }
+
+    /// A policy that is switched off and on again finds its keys as they were.
+    ///
+    /// # Panics
+    /// When a key is forgotten, or when what passes while the policy is off is counted.
+    pub async fn modes(&self) {
+        for algorithm in ALGORITHMS {
+            let limiter = self.limiter(Policy::builder(self.name(), algorithm, "5/min"));
+            let put = |mode| limiter.replace(limiter.policy().in_mode(mode), Inherit::Spent);
+            allowed(limiter.check_cost("k", 5).await);
+            for mode in [PolicyMode::Off, PolicyMode::Shadow, PolicyMode::Off] {
+                put(mode).expect("it is the same policy");
+                let asked = limiter.check_cost("k", 5).await.expect("the store answers");
+                assert_eq!(asked.is_allowed(), mode == PolicyMode::Off, "{algorithm}, {mode}");
+            }
+            put(PolicyMode::Enforce).expect("it is the same policy");
+            denied(limiter.check("k").await);
+            self.clock.advance(Duration::from_secs(120));
+            allowed(limiter.check_cost("k", 5).await);
         }
     }
 

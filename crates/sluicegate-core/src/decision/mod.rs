@@ -232,11 +232,23 @@ impl Decision {
         self.by
     }
 
+    /// Whether somebody counted. Otherwise nothing was spent, and the numbers are those of rest.
+    pub fn is_counted(&self) -> bool {
+        !matches!(self.by, DecidedBy::Outage | DecidedBy::Off)
+    }
+
     /// This decision, if its asks had stood at these places among others.
-    #[cfg(feature = "resilient")]
     pub(crate) fn of_asks(mut self, places: &[u8]) -> Self {
         // A decision of one ask may be shown as one of many.
         self.receipts = u16::MAX;
+        if let Some(details) = self.details.as_deref_mut() {
+            let moved = |bits: u16| {
+                let of_bits = (0..).zip(places).filter(|(ask, _)| bits & receipt_bit(*ask) != 0);
+                of_bits.fold(0, |all, (_, place)| all | receipt_bit(usize::from(*place)))
+            };
+            details.untraced = moved(details.untraced);
+            details.fallback = details.fallback.map(|(bits, at_us)| (moved(bits), at_us));
+        }
         for status in &mut self.quotas {
             status.policy = places.get(status.policy_index()).copied().unwrap_or(status.policy);
         }
@@ -254,9 +266,9 @@ impl Decision {
     ) -> Result<Self, StoreError> {
         let mut pieces: SmallVec<[Self; 2]> =
             pieces.into_iter().map(|(decision, places)| decision.of_asks(&places)).collect();
-        let is_counted = |piece: &Self| piece.by != DecidedBy::Outage || !piece.is_allowed();
-        if pieces.iter().any(is_counted) {
-            pieces.retain(|piece| is_counted(piece));
+        let has_a_say = |piece: &Self| piece.is_counted() || !piece.is_allowed();
+        if pieces.iter().any(has_a_say) {
+            pieces.retain(|piece| has_a_say(piece));
         }
         let nothing = || StoreError::new(StoreErrorKind::NothingAsked);
         let by = pieces.iter().map(|piece| piece.by).max().ok_or_else(nothing)?;

@@ -12,6 +12,7 @@
 //! "Now" is at once in memory, and one round trip on Redis.
 
 mod handles;
+mod off;
 mod open;
 mod overrides;
 mod replacement;
@@ -222,6 +223,9 @@ impl RateLimiter {
     /// Asks the store, of which all asks are.
     #[inline]
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        if asks.iter().any(off::is_off) {
+            return self.decide_without_off(asks);
+        }
         // A decision is large, and even to look at it costs a copy of it: a tenth of a decision in memory.
         if self.0.always_answers {
             return self.0.store.decide(asks);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyQuota};
+use super::{MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyMode, PolicyQuota};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
@@ -37,7 +37,7 @@ pub struct PolicyBuilder {
     pub(super) quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>,
     pub(super) on_exceeded: OnExceeded,
     pub(super) on_outage: OnOutage,
-    pub(super) is_shadow: bool,
+    pub(super) mode: PolicyMode,
     pub(super) is_hidden: bool,
     pub(super) gives_back: bool,
     pub(super) version: Option<u64>,
@@ -119,7 +119,7 @@ impl PolicyBuilder {
             quotas: vec![(None, quota)],
             on_exceeded: OnExceeded::Deny,
             on_outage: OnOutage::default(),
-            is_shadow: false,
+            mode: PolicyMode::default(),
             is_hidden: false,
             gives_back: false,
             version: None,
@@ -146,13 +146,18 @@ impl PolicyBuilder {
         self
     }
 
-    /// Makes a request that exceeds the policy wait its turn for up to `longest`. Default: it is refused.
+    /// What happens to a request that exceeds the policy. Default: [`OnExceeded::Deny`].
+    pub fn on_exceeded(mut self, action: OnExceeded) -> Self {
+        self.on_exceeded = action;
+        self
+    }
+
+    /// Makes a request that exceeds the policy wait its turn for up to `longest`: short for [`OnExceeded::Wait`].
     ///
     /// A request that waits holds its connection and its memory. Behind a proxy, wait for less than
     /// the proxy's own timeout.
-    pub fn wait_up_to(mut self, longest: Duration) -> Self {
-        self.on_exceeded = OnExceeded::Wait { longest };
-        self
+    pub fn wait_up_to(self, longest: Duration) -> Self {
+        self.on_exceeded(OnExceeded::Wait { longest })
     }
 
     /// What happens to a request while the store cannot be reached. Default: [`OnOutage::Local`].
@@ -161,11 +166,15 @@ impl PolicyBuilder {
         self
     }
 
-    /// Only tries the policy out: middleware decides, counts and logs what it would have refused, and lets it pass.
-    /// [`RateLimiter`](crate::RateLimiter)'s own methods answer as always; their caller is who enforces.
-    pub fn shadow(mut self) -> Self {
-        self.is_shadow = true;
+    /// Whether the policy is enforced, only tried out, or off. Default: [`PolicyMode::Enforce`].
+    pub fn mode(mut self, mode: PolicyMode) -> Self {
+        self.mode = mode;
         self
+    }
+
+    /// Only tries the policy out: short for [`PolicyMode::Shadow`].
+    pub fn shadow(self) -> Self {
+        self.mode(PolicyMode::Shadow)
     }
 
     /// Keeps the policy from clients: it is enforced, and its name and numbers appear neither in header fields nor in
@@ -268,7 +277,7 @@ impl PolicyBuilder {
             quotas,
             on_exceeded: self.on_exceeded,
             on_outage: self.on_outage,
-            is_shadow: self.is_shadow,
+            mode: self.mode,
             is_hidden: self.is_hidden,
             gives_back: self.gives_back,
             version: self.version,

@@ -7,7 +7,8 @@
 //! | a policy says | by | default |
 //! |---|---|---|
 //! | how much in how long | `Policy::gcra(name, "10/s burst 20")`, [`and`](PolicyBuilder::and) for more quotas | |
-//! | what happens to what exceeds it | [`wait_up_to`](PolicyBuilder::wait_up_to), [`shadow`](PolicyBuilder::shadow) | it is refused |
+//! | what happens to what exceeds it | [`on_exceeded`](PolicyBuilder::on_exceeded), [`wait_up_to`](PolicyBuilder::wait_up_to) | [`OnExceeded::Deny`] |
+//! | whether it is enforced | [`mode`](PolicyBuilder::mode), [`shadow`](PolicyBuilder::shadow) | [`PolicyMode::Enforce`] |
 //! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
 //! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
 //! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`keys`](PolicyBuilder::keys) | [`OnFull::Forget`] |
@@ -38,7 +39,7 @@ use std::fmt;
 pub(crate) use self::board::Board;
 pub use self::builder::PolicyBuilder;
 pub(crate) use self::builder::{MOST_KEYS, check_name};
-pub use self::options::{OnExceeded, OnFull, OnOutage};
+pub use self::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 #[cfg(feature = "limiter")]
 pub use self::overrides::{Override, OverrideBuilder};
 use crate::algorithm::{Algorithm, Rule};
@@ -86,7 +87,7 @@ pub struct Policy {
     quotas: Vec<PolicyQuota>,
     on_exceeded: OnExceeded,
     on_outage: OnOutage,
-    is_shadow: bool,
+    mode: PolicyMode,
     is_hidden: bool,
     gives_back: bool,
     version: Option<u64>,
@@ -161,9 +162,10 @@ impl Policy {
         self.on_outage
     }
 
-    /// Whether it is only tried out: decided, counted and logged by middleware, and never enforced.
-    pub fn is_shadow(&self) -> bool {
-        self.is_shadow
+    /// Whether it is enforced, only tried out, or off.
+    #[inline]
+    pub fn mode(&self) -> PolicyMode {
+        self.mode
     }
 
     /// Whether it is kept from clients: enforced, and not in header fields or bodies.
@@ -190,6 +192,13 @@ impl Policy {
     /// Its version, if it has one: on a store that several instances share, the highest decides.
     pub fn version(&self) -> Option<u64> {
         self.version
+    }
+
+    /// The same policy in another mode: for [`RateLimiter::replace`](crate::RateLimiter::replace), under which keys stay as
+    /// they are.
+    #[must_use]
+    pub fn in_mode(&self, mode: PolicyMode) -> Self {
+        Self { mode, ..self.clone() }
     }
 
     pub(crate) fn with_refunds(&self) -> Self {

@@ -1,4 +1,4 @@
-//! What a policy does when it is exceeded, when its store is away, and when a table is full.
+//! Whether a policy is enforced, and what it does when it is exceeded, when its store is away, and when a table is full.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,6 +27,43 @@ pub enum OnExceeded {
         /// The longest wait.
         longest: Duration,
     },
+}
+
+/// Whether a policy is enforced. Written `enforce`, `shadow` and `off`.
+///
+/// A policy that is replaced by itself in another mode keeps its keys as they are: what was spent stays spent, and drains in
+/// the meantime. What was spent before is given back, reset and waited for in every mode.
+///
+/// ```
+/// use sluicegate_core::limiter::Inherit;
+/// use sluicegate_core::policy::PolicyMode;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let login = Policy::sliding_log("login", "1/min").on(&MemoryStore::new())?;
+/// assert!(login.check("ada").await?.is_allowed());
+///
+/// login.replace(login.policy().in_mode(PolicyMode::Off), Inherit::Spent)?;
+/// assert!(login.check("ada").await?.is_allowed());
+///
+/// login.replace(login.policy().in_mode("enforce".parse()?), Inherit::Spent)?;
+/// assert!(!login.check("ada").await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PolicyMode {
+    /// No store is asked: every request passes and spends nothing, and clients see nothing of it. Handles answer with a
+    /// decision that [nobody counted](crate::store::DecidedBy::Off).
+    Off,
+    /// It is only tried out: layers decide, count and log what it would have refused, and let it pass; clients see nothing of
+    /// it. [`RateLimiter`](crate::RateLimiter)'s own methods answer as always, because their callers are those who enforce.
+    Shadow,
+    /// It is enforced.
+    #[default]
+    Enforce,
 }
 
 /// What happens to a request while the store cannot be reached. Written `local`, `allow` and `deny`.
@@ -75,6 +112,9 @@ pub enum OnFull {
     /// with a key's first unit.
     Inherit,
 }
+
+words!(PolicyMode decides "whether a policy is enforced":
+    "enforce" => Enforce, "shadow" => Shadow, "off" => Off);
 
 words!(OnOutage decides "what happens while the store cannot be reached":
     "local" => Local, "allow" => Allow, "deny" => Deny);

@@ -65,7 +65,7 @@ impl Policy {
             quotas,
             on_exceeded: self.on_exceeded,
             on_outage: self.on_outage,
-            is_shadow: self.is_shadow,
+            mode: self.mode,
             is_hidden: self.is_hidden,
             gives_back: self.gives_back,
             version: self.version,

@@ -17,9 +17,7 @@ pub use self::event::{Event, Listener, Listeners, Subject, Undecided};
 pub use self::future::DecisionFuture;
 pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
-#[cfg(feature = "resilient")]
-pub(crate) use self::outage::assumed;
-pub(crate) use self::outage::in_outage;
+pub(crate) use self::outage::{assumed, in_outage};
 pub use self::prepared::PreparedPolicy;
 pub use self::registry::Registry;
 pub(crate) use self::registry::name_taken;

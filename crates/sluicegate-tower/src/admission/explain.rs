@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use sluicegate_core::store::{DecidedBy, Mode, QuotaStatus};
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::{Mode, QuotaStatus};
 use sluicegate_core::{Decision, Policy, StoreError};
 
 use crate::admission::asked::Asked;
@@ -192,7 +193,7 @@ impl<'a> Explaining<'a> {
 
     async fn found(&mut self, Found { limit, finding }: Found) {
         let why = match finding {
-            Finding::Asks { which, key, cost } => {
+            Finding::Asks { which, key, cost, is_enforced } => {
                 let source = &self.limits.plan().limits[limit].source;
                 let limiter = source.limiter(&which).clone();
                 let asked = AskExplained {
@@ -202,13 +203,12 @@ impl<'a> Explaining<'a> {
                     cost,
                     quotas: Vec::new(),
                 };
-                let is_shadow = asked.policy.is_shadow();
                 self.explained[limit].asks = Ok(asked);
-                if is_shadow {
+                if is_enforced {
+                    self.asks.push(Asked { limit, which, key, cost });
+                } else {
                     let standing = limiter.peek_cost(&key, cost).await;
                     self.stand(limit, counted(&standing).to_vec());
-                } else {
-                    self.asks.push(Asked { limit, which, key, cost });
                 }
                 return;
             }
@@ -216,6 +216,7 @@ impl<'a> Explaining<'a> {
                 WhyNot::Condition => "a condition of it does not hold".to_owned(),
                 WhyNot::Free => "the request costs nothing".to_owned(),
                 WhyNot::Unlimited => "the request is unlimited".to_owned(),
+                WhyNot::Off => "its policy is off".to_owned(),
                 WhyNot::NoKey(missing) => format!("{missing}, and it skips such requests"),
                 WhyNot::TriedOut(no_ask) => format!("it is only tried out: {}", Stop::from(no_ask)),
             },
@@ -258,7 +259,7 @@ impl<'a> Explaining<'a> {
         }
         match decision {
             Err(error) => self.refused(Stop::mistake(&error), request),
-            Ok(decision) if decision.decided_by() == DecidedBy::Outage => match decision.is_allowed() {
+            Ok(decision) if !decision.is_counted() => match decision.is_allowed() {
                 true => WouldBe::Uncounted,
                 false => self.refused(Stop::Plain(RefusalReason::Outage), request),
             },
@@ -290,7 +291,7 @@ impl<'a> Explaining<'a> {
 /// Where quotas stand. Without an answer of the store there are no numbers to show.
 fn counted(answer: &Result<Decision, StoreError>) -> &[QuotaStatus] {
     match answer {
-        Ok(decision) if decision.decided_by() != DecidedBy::Outage => decision.quotas(),
+        Ok(decision) if decision.is_counted() => decision.quotas(),
         _ => &[],
     }
 }
@@ -326,8 +327,8 @@ impl fmt::Display for LimitExplained {
             Ok(asks) => asks,
             Err(why) => return write!(f, "not asked: {why}"),
         };
-        let shadow = if policy.is_shadow() { "would ask" } else { "asks" };
-        write!(f, "{shadow} {cost} of {policy} for {key}")?;
+        let asks = if policy.mode() == PolicyMode::Enforce { "asks" } else { "would ask" };
+        write!(f, "{asks} {cost} of {policy} for {key}")?;
         if let Some(tier) = tier {
             write!(f, ", tier {tier}")?;
         }

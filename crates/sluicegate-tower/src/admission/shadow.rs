@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use sluicegate_core::store::{DecidedBy, DecisionFuture};
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Policy, StoreError};
 use tokio::runtime::Handle;
 
@@ -82,7 +83,7 @@ impl Shadows {
         let known: Vec<_> = known.collect();
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let is_known = |name: &str| known.iter().any(|policy| policy.name() == name);
-        let shadows = known.iter().filter(|policy| policy.is_shadow());
+        let shadows = known.iter().filter(|policy| policy.mode() == PolicyMode::Shadow);
         let count = |name: &str| {
             all.get(name).map_or_else(|| Counts::default().shown(name), |counts| counts.shown(name))
         };
@@ -107,7 +108,7 @@ impl Counts {
     fn count(&self, trial: &Trial, policy: &Policy, mut result: Result<Decision, StoreError>) {
         trial.settle(result.as_mut().ok());
         match result {
-            Ok(decision) if decision.decided_by() == DecidedBy::Outage => add(&self.unknown),
+            Ok(decision) if !decision.is_counted() => add(&self.unknown),
             Err(_) => add(&self.unknown),
             Ok(decision) if !decision.is_allowed() => {
                 add(&self.refused);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluicegate_core::limiter::Turn;
-use sluicegate_core::store::{DecidedBy, DecisionFuture, Undecided};
+use sluicegate_core::store::{DecisionFuture, Undecided};
 use sluicegate_core::{Decision, RateLimiter, StoreError};
 
 use crate::admission::admitted::Marked;
@@ -146,13 +146,11 @@ impl Way {
     #[inline]
     fn take(&mut self, limits: &Limits, Found { limit, finding }: Found) -> Option<Box<Refused>> {
         match finding {
-            Finding::Asks { which, key, cost } => {
-                let is_shadow = limits.plan().limits[limit].is_shadow(Some(&which));
+            Finding::Asks { which, key, cost, is_enforced } => {
                 let asked = Asked { limit, which, key, cost };
-                if is_shadow {
-                    self.tried.push(asked)
-                } else {
-                    self.asks.push(asked)
+                match is_enforced {
+                    true => self.asks.push(asked),
+                    false => self.tried.push(asked),
                 }
                 None
             }
@@ -201,7 +199,7 @@ impl Way {
             Ok(decision) => decision,
             Err(error) => return Some(refuse(limits, None, Stop::mistake(&error))),
         };
-        if decision.decided_by() == DecidedBy::Outage {
+        if !decision.is_counted() {
             // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
             return Some(match decision.is_allowed() {
                 true => Ok(uncounted(limits)),

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Turn;
-use sluicegate_core::store::{DecidedBy, DecisionFuture, Event, Subject, Undecided};
-use sluicegate_core::{Decision, Key, OnExceeded, Outcome, Policy, RateLimiter, StoreError};
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::{DecisionFuture, Event, Subject, Undecided};
+use sluicegate_core::{Decision, Key, OnExceeded, Outcome, RateLimiter, StoreError};
 
 use crate::call::CallError;
 use crate::guard::queue::Queue;
@@ -97,19 +98,16 @@ impl Under<'_> {
             Ok(decision) => decision,
             Err(error) => return refuse(CallError::Store(error)),
         };
-        if decision.decided_by() == DecidedBy::Outage {
-            return match decision.is_allowed() || self.limiter.with_policy(Policy::is_shadow) {
-                true => Step::Go(None),
-                false => refuse(CallError::Store(StoreError::new(StoreErrorKind::Unavailable))),
-            };
-        }
         if decision.is_allowed() && decision.delay().is_zero() {
-            return Step::Go(Some(decision));
+            return Step::Go(Some(decision).filter(Decision::is_counted));
         }
         let policy = self.limiter.policy();
-        if policy.is_shadow() {
+        if policy.mode() != PolicyMode::Enforce {
             tracing::debug!(policy = policy.name(), "a policy in shadow would have held a call back");
             return Step::Go(None);
+        }
+        if !decision.is_counted() {
+            return refuse(CallError::Store(StoreError::new(StoreErrorKind::Unavailable)));
         }
         let limits = [(self.limiter.clone(), ask.key.clone(), ask.cost)];
         let longest = ask.longest.or_else(|| match policy.on_exceeded() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use http::response;
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
 use crate::key::PeerIp;
@@ -295,13 +296,22 @@ impl Limit {
         self.cost_of.as_ref().map_or(self.cost, |cost_of| cost_of(request))
     }
 
-    /// Whether this limiter of it, or every one that it has, is only tried out.
-    pub(crate) fn is_shadow(&self, which: Option<&Which>) -> bool {
-        let is_shadow = |limiter: &RateLimiter| limiter.with_policy(Policy::is_shadow);
+    /// How far the policy of this limiter is enforced; if it is not known which, that of the limit's strictest one.
+    #[inline]
+    pub(crate) fn mode(&self, which: Option<&Which>) -> PolicyMode {
+        let mode = |limiter: &RateLimiter| limiter.with_policy(Policy::mode);
         match which {
-            Some(which) => is_shadow(self.source.limiter(which)),
-            None => !self.source.known().is_empty() && self.source.known().iter().all(is_shadow),
+            Some(which) => mode(self.source.limiter(which)),
+            None => self.source.known().iter().map(mode).max().unwrap_or_default(),
         }
+    }
+
+    /// Whether nothing has to be looked for, because all policies that could be found are off.
+    #[inline]
+    pub(crate) fn is_off(&self) -> bool {
+        let is_off = |limiter: &RateLimiter| limiter.with_policy(Policy::mode) == PolicyMode::Off;
+        let known = self.source.known();
+        self.source.chooses() && !known.is_empty() && known.iter().all(is_off)
     }
 
     /// A name for logs and errors: its own, or that of its first policy.

@@ -84,6 +84,12 @@ impl Source {
         Self { limiters, choose: Some(choose) }
     }
 
+    /// Whether one of several limiters is looked for.
+    #[inline]
+    pub(crate) fn chooses(&self) -> bool {
+        self.choose.is_some()
+    }
+
     /// The limiter for a request, as far as it is known at once.
     #[inline]
     pub(crate) fn pick(&self, request: RequestView<'_>) -> Result<Pick, Picking> {

@@ -4,6 +4,7 @@
 use std::task::{Context, Poll, ready};
 
 use http::StatusCode;
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{ConfigError, Key};
 
 use crate::guard::Place;
@@ -36,8 +37,8 @@ pub(crate) struct Found {
 }
 
 pub(crate) enum Finding {
-    /// So much, of this limiter and key.
-    Asks { which: Which, key: Key, cost: u64 },
+    /// So much, of this limiter and key; and whether the answer is enforced, or only tried out.
+    Asks { which: Which, key: Key, cost: u64, is_enforced: bool },
     /// Nothing, and why.
     Nothing(WhyNot),
     /// The request is refused.
@@ -53,6 +54,8 @@ pub(crate) enum WhyNot {
     Free,
     /// Its tier, or what was chosen for it, is unlimited.
     Unlimited,
+    /// Its policy is off.
+    Off,
     /// Its key is missing, and such requests are let through.
     NoKey(MissingKey),
     /// It cannot be asked, and refuses no request for that, because it is only tried out.
@@ -100,6 +103,9 @@ impl Walk {
             if cost == 0 {
                 return found(index, Finding::Nothing(WhyNot::Free));
             }
+            if limit.is_off() {
+                return found(index, Finding::Nothing(WhyNot::Off));
+            }
             return match limit.source.pick(request) {
                 Ok(pick) => self.picked((index, limit), pick, cost, request),
                 Err(picking) => self.wait(Pending::Limiter(index, Lookup::new(picking), cost)),
@@ -126,16 +132,22 @@ impl Walk {
                         return Poll::Ready(self.picked((index, &plan.limits[index]), pick, cost, request));
                     }
                     Err(reason) => {
-                        found(index, refusing(&plan.limits[index], None, NoAsk::Late(reason.into())))
+                        found(index, refusing(plan.limits[index].mode(None), NoAsk::Late(reason.into())))
                     }
                 }
             }
-            Some(Pending::Key(index, lookup, which, cost)) => match ready!(lookup.poll(cx, waits, place)) {
-                Ok(key) => found(*index, with_key(&plan.limits[*index], which.clone(), *cost, key)),
-                Err(reason) => {
-                    found(*index, refusing(&plan.limits[*index], Some(which), NoAsk::Late(reason.into())))
-                }
-            },
+            Some(Pending::Key(index, lookup, which, cost)) => {
+                let key = ready!(lookup.poll(cx, waits, place));
+                let limit = &plan.limits[*index];
+                let mode = limit.mode(Some(which));
+                found(
+                    *index,
+                    match key {
+                        Ok(key) => with_key((limit, mode), which.clone(), *cost, key),
+                        Err(reason) => refusing(mode, NoAsk::Late(reason.into())),
+                    },
+                )
+            }
         };
         self.lookup = None;
         Poll::Ready(next)
@@ -151,13 +163,16 @@ impl Walk {
         request: RequestView<'_>,
     ) -> Next {
         let finding = match pick {
-            Pick::Limiter(which) => match limit.key.extract(request).now() {
-                Ok(key) => with_key(limit, which, cost, key),
-                Err(pending) => return self.wait(Pending::Key(index, Lookup::new(pending), which, cost)),
+            Pick::Limiter(which) => match limit.mode(Some(&which)) {
+                PolicyMode::Off => Finding::Nothing(WhyNot::Off),
+                mode => match limit.key.extract(request).now() {
+                    Ok(key) => with_key((limit, mode), which, cost, key),
+                    Err(pending) => return self.wait(Pending::Key(index, Lookup::new(pending), which, cost)),
+                },
             },
             Pick::Unlimited => Finding::Nothing(WhyNot::Unlimited),
-            Pick::Refused(status) => refusing(limit, None, NoAsk::Tier(status)),
-            Pick::Mistake(error) => refusing(limit, None, NoAsk::Mistake(error)),
+            Pick::Refused(status) => refusing(limit.mode(None), NoAsk::Tier(status)),
+            Pick::Mistake(error) => refusing(limit.mode(None), NoAsk::Mistake(error)),
         };
         found(index, finding)
     }
@@ -170,22 +185,28 @@ impl Walk {
 
 /// What the limit asks, now that its key was looked for.
 #[inline]
-fn with_key(limit: &Limit, which: Which, cost: u64, mut key: Result<Key, MissingKey>) -> Finding {
+fn with_key(
+    (limit, mode): (&Limit, PolicyMode),
+    which: Which,
+    cost: u64,
+    mut key: Result<Key, MissingKey>,
+) -> Finding {
     if let Ok(key) = &mut key {
         key.set_kind(limit.kind);
     }
     match limit.when_missing.read(key, || limit.title()) {
-        Keyed::Key(key) => Finding::Asks { which, key, cost },
+        Keyed::Key(key) => Finding::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce },
         Keyed::Skipped(missing) => Finding::Nothing(WhyNot::NoKey(missing)),
-        Keyed::Rejected(missing, status) => refusing(limit, Some(&which), NoAsk::Key(missing, status)),
+        Keyed::Rejected(missing, status) => refusing(mode, NoAsk::Key(missing, status)),
     }
 }
 
-/// A limit that is only tried out refuses no request.
-fn refusing(limit: &Limit, which: Option<&Which>, why: NoAsk) -> Finding {
-    match limit.is_shadow(which) {
-        true => Finding::Nothing(WhyNot::TriedOut(why)),
-        false => Finding::Refuses(why),
+/// Only a limit that is enforced refuses a request.
+fn refusing(mode: PolicyMode, why: NoAsk) -> Finding {
+    match mode {
+        PolicyMode::Enforce => Finding::Refuses(why),
+        PolicyMode::Off => Finding::Nothing(WhyNot::Off),
+        _ => Finding::Nothing(WhyNot::TriedOut(why)),
     }
 }
 

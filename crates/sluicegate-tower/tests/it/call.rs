@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use sluicegate_core::RateLimiter;
 use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::store::{Ask, DecisionFuture, QuotaStatus, judge};
 use sluicegate_core::wrap::Within;
-use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy};
+use sluicegate_core::{Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy};
 use sluicegate_tests::around;
 use sluicegate_tower::call::{CallError, CallKey, CallLimitLayer};
 use sluicegate_tower::guard::Guarded;
@@ -157,6 +159,21 @@ async fn a_policy_in_shadow_counts_and_holds_nothing_back() {
         }
         assert_eq!((inner.calls(), start.elapsed()), (3, Duration::ZERO));
         assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_off_holds_no_call_back_and_counts_none() {
+    for wait in [OnExceeded::Deny, OnExceeded::Wait { longest: Duration::from_secs(60) }] {
+        let limiter = limiter(Policy::gcra("pages", "1/h").on_exceeded(wait).mode(PolicyMode::Off));
+        let (service, inner) = printer(limiter.clone());
+        let start = Instant::now();
+        for _ in 0..3 {
+            print(&service, job("ada", 1)).await.unwrap();
+        }
+        assert_eq!((inner.calls(), start.elapsed()), (3, Duration::ZERO));
+        limiter.replace(limiter.policy().in_mode(PolicyMode::Enforce), Inherit::Spent).unwrap();
+        assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 1);
     }
 }
 

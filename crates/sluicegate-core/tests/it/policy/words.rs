@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sluicegate_core::algorithm::Drain;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::policy::{OnFull, TimeSpan};
+use sluicegate_core::policy::{OnFull, PolicyMode, TimeSpan};
 use sluicegate_core::{Algorithm, ConfigError, OnExceeded, OnOutage, Quota};
 
 use crate::support::{ALL, ms, secs};
@@ -26,6 +26,8 @@ where
 fn each_option_has_its_words() {
     let outages = [OnOutage::Local, OnOutage::Allow, OnOutage::Deny].map(reads_back);
     assert_eq!(outages, ["local", "allow", "deny"]);
+    let modes = [PolicyMode::Enforce, PolicyMode::Shadow, PolicyMode::Off].map(reads_back);
+    assert_eq!(modes, ["enforce", "shadow", "off"]);
     assert_eq!([OnFull::Forget, OnFull::Inherit].map(reads_back), ["forget", "inherit"]);
     let ways = [Inherit::Spent, Inherit::Reset, Inherit::AsIs, Inherit::Proportional, Inherit::Additive];
     assert_eq!(ways.map(reads_back), ["spent", "reset", "as-is", "proportional", "additive"]);
@@ -48,6 +50,7 @@ fn another_word_is_refused_with_those_that_there_are() {
         "\"open\" does not say what happens while the store cannot be reached: use \"local\", \"allow\" or \"deny\""
     );
     assert!(refused::<OnFull>("").to_string().contains("use \"forget\" or \"inherit\""));
+    assert!(refused::<PolicyMode>("on").to_string().contains("use \"enforce\", \"shadow\" or \"off\""));
     assert!(refused::<Inherit>("As-Is").to_string().contains("\"as-is\""));
     assert!(refused::<Algorithm>("leaky").to_string().contains("\"gcra\", or leaky-bucket-queue-above-N"));
     assert!(refused::<OnExceeded>("queue").to_string().contains("\"deny\", or \"wait\" with a time"));

@@ -8,6 +8,7 @@ mod inputs;
 mod leaving;
 pub(crate) mod meter;
 mod meter_reach;
+mod modes;
 mod queue;
 pub(crate) mod readiness;
 mod refunds;
