@@ -1,0 +1,80 @@
+//! The alerts and the dashboard of `examples/monitoring/`, by Prometheus' own tool.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/monitoring").join(name)
+}
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(file(name)).unwrap()
+}
+
+/// Runs `promtool` with these arguments and this input.
+fn promtool(arguments: &[&str], input: &str) {
+    let mut command = Command::new("promtool");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().expect("promtool is installed: tests/run operate does that");
+    running.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert!(
+        output.status.success(),
+        "promtool {arguments:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The queries of all panels, as they are when no policy and no store is chosen.
+fn queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&read("dashboard.json")).unwrap();
+    let of = |panel: &Value| panel["targets"].as_array().cloned().unwrap_or_default();
+    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(of);
+    let query = |target: Value| target["expr"].as_str().unwrap().to_owned();
+    let filled = |query: String| {
+        query.replace("$__rate_interval", "1m").replace("$policy", ".*").replace("$store", ".*")
+    };
+    targets.map(query).map(filled).collect()
+}
+
+#[test]
+fn every_alert_fires_and_clears() {
+    promtool(&["check", "config", file("prometheus.yml").to_str().unwrap()], "");
+    promtool(&["test", "rules", file("alerts_test.yml").to_str().unwrap()], "");
+}
+
+/// The tests of rules pass when an alert is left out.
+#[test]
+fn every_alert_is_tested_before_while_and_after_it_fires() {
+    let (rules, tests) = (read("alerts.yml"), read("alerts_test.yml"));
+    let alerts: BTreeSet<_> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert_eq!(alerts.len(), 8);
+    for alert in alerts {
+        let cases = tests.split("- alertname: ").skip(1).filter(|case| case.lines().next() == Some(alert));
+        let cases: Vec<bool> = cases.map(|case| case.contains("exp_alerts:")).collect();
+        let fires = cases.iter().position(|fires| *fires).unwrap_or_else(|| panic!("{alert} never fires"));
+        assert!(fires > 0, "{alert} is not tested before it fires");
+        assert!(cases[fires..].contains(&false), "{alert} never clears");
+    }
+}
+
+#[test]
+fn every_query_of_the_dashboard_is_one() {
+    let queries = queries();
+    assert!(queries.len() > 30, "{}", queries.len());
+    let rules = queries.iter().enumerate().map(|(index, query)| {
+        assert!(!query.contains('$'), "{query}");
+        format!("      - record: query_{index}\n        expr: {}\n", Value::from(&**query))
+    });
+    let rules: String = rules.collect();
+    promtool(
+        &["check", "rules", "/dev/stdin"],
+        &format!("groups:\n  - name: dashboard\n    rules:\n{rules}"),
+    );
+}

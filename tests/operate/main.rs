@@ -1,0 +1,4 @@
+//! Operating a service, over real sockets: what is counted, and what the person on call sees and does.
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+mod alerts;
