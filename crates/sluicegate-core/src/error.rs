@@ -1,11 +1,13 @@
 //! What can be wrong with a configuration, and why a store gave no answer.
+//!
 //! | error | comes from | what to do |
 //! |---|---|---|
 //! | [`ConfigError`] | building a quota, policy, store or layer | correct what its message names; it comes when the program starts |
 //! | [`StoreError`] | a store that was asked | nothing: layers do what the policy's [`OnOutage`](crate::OnOutage) says |
 //!
-//! A refusal is neither of them: it is a [`Decision`](crate::Decision) that is not allowed. [`StoreError::may_succeed_later`] tells an
-//! outage, which may be over soon, from a mistake in the program.
+//! A refusal is neither of them: it is a [`Decision`](crate::Decision) that is not allowed.
+//! [`StoreError::may_succeed_later`] tells an outage, which may be over soon, from a mistake in the
+//! program.
 //!
 //! ```
 //! use sluicegate_core::{MemoryStore, Policy};
@@ -13,6 +15,9 @@
 //! let error = Policy::gcra("login", "5/fortnight").on(&MemoryStore::new()).unwrap_err();
 //! assert!(error.to_string().contains("\"fortnight\" is not a unit of time"));
 //! ```
+//!
+//! Messages name the offending value and say what to write. They leave out their source, so that a
+//! chain (`{error}: {source}`) prints each message once.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -46,6 +51,9 @@ pub struct ConfigError {
 }
 
 /// What kind of mistake a [`ConfigError`] is about.
+///
+/// Match on it to answer a mistake in a program, such as an editor of rules; show the message to
+/// people. Kinds are added as mistakes are, so a match needs an arm for the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
@@ -169,6 +177,23 @@ impl Error for ConfigError {
 }
 
 /// A store could not answer. A denial is a [`Decision`](crate::Decision), not an error.
+///
+/// | kind | may succeed later | may have spent |
+/// |---|---|---|
+/// | [`Timeout`](StoreErrorKind::Timeout) | yes | yes |
+/// | [`Unavailable`](StoreErrorKind::Unavailable) | yes | yes, unless nothing was sent |
+/// | [`Protocol`](StoreErrorKind::Protocol) | yes | yes |
+/// | the others: mistakes in the program | no | no |
+///
+/// ```
+/// use sluicegate_core::StoreError;
+/// use sluicegate_core::error::StoreErrorKind;
+///
+/// let lost = StoreError::new(StoreErrorKind::Unavailable);
+/// assert!(lost.may_succeed_later() && lost.may_have_spent());
+/// let never_sent = lost.unsent();
+/// assert!(never_sent.may_succeed_later() && !never_sent.may_have_spent());
+/// ```
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -185,7 +210,7 @@ pub enum StoreErrorKind {
     Timeout,
     /// It cannot be reached, so that nothing was spent; or the connection broke before an answer came, and that is unknown.
     Unavailable,
-    /// It answered something that is not an answer.
+    /// Its reply could not be understood.
     Protocol,
     /// An ask named a policy that was opened on another store; a mistake in the program, never worth a retry.
     ForeignPolicy,

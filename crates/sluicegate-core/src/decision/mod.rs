@@ -24,6 +24,7 @@ use crate::receipt::{Receipt, Trace};
 /// | [`Allowed`](Self::Allowed) | its cost | | the service's answer |
 /// | [`Denied`](Self::Denied) | nothing | after [`retry_after`](Decision::retry_after) | 429 and `Retry-After` |
 /// | [`Impossible`](Self::Impossible) | nothing | never with this cost | no `Retry-After` |
+/// | [`Suspended`](Self::Suspended) | nothing | after [`retry_after`](Decision::retry_after) | `Retry-After` |
 ///
 /// The order is that of strictness: of several quotas the greatest outcome counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

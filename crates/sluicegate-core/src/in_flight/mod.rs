@@ -1,6 +1,20 @@
 //! How many at once, per key: [`InFlight`].
-//! For work that takes long: a limit on how often it begins says nothing of how much of it goes on. Where the work is over in
-//! milliseconds, a rate is the better limit. Permits are of this process: N instances have N times as many.
+//!
+//! For work that takes long: a limit on how often it begins says nothing of how much of it goes on.
+//! Where the work is over in milliseconds, a rate is the better limit.
+//!
+//! | | a rate ([`Policy`](crate::Policy)) | in flight |
+//! |---|---|---|
+//! | counts | beginnings per time | work that has begun and not ended |
+//! | a slow service | lets the work pile up | holds new work back |
+//! | is given back | no, it drains | yes, when the [`Permit`] is dropped |
+//! | over several instances | shared by Redis | of this process: N instances have N times as many |
+//!
+//! The two go well together: a rate against abuse, and a number at once against overload.
+//!
+//! # When not to use it
+//! For a bound over all instances of a service, for one that has to survive a crash of the process,
+//! and to limit CPU work that never yields.
 
 mod busy;
 mod permit;
@@ -17,11 +31,12 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::{AsKey, KeyRef};
 use crate::policy::check_name;
 
-/// Limits how many things a key has going on at once: uploads of a tenant, connections of an address.
+/// Limits how many things a key has going on at once: uploads of a tenant, connections of an
+/// address.
 ///
-/// A rate limits how often something begins; this limits how much of it is under way, for work that takes long. Whoever
-/// has a [`Permit`] holds one of so many for its key until it drops it. For one process; clones are handles to the same
-/// permits.
+/// A rate limits how often something begins; this limits how much of it is under way, for work that
+/// takes long. Each [`Permit`] is one of its key's permits, held until it is dropped. For one
+/// process; clones are handles to the same permits.
 ///
 /// ```
 /// use sluicegate_core::in_flight::InFlight;
@@ -35,9 +50,13 @@ use crate::policy::check_name;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// # Fairness
+/// First come, first served, per key: nobody overtakes those who wait,
+/// [`try_acquire`](Self::try_acquire) neither. Keys do not wait for each other.
+///
 /// # Memory
-/// Only keys with permits out take room, about 150 bytes each, and waiting takes room only within the bounds of
-/// [`InFlightBuilder::queue`].
+/// Only keys with permits out take room, about 150 bytes each, and waiting takes room only within
+/// the bounds of [`InFlightBuilder::queue`].
 #[derive(Clone)]
 pub struct InFlight(Arc<Inner>);
 
@@ -120,6 +139,18 @@ impl InFlight {
     ///
     /// # Errors
     /// As [`InFlightBuilder::build`]; the old number then stays.
+    ///
+    /// ```
+    /// use sluicegate_core::in_flight::InFlight;
+    ///
+    /// let jobs = InFlight::new("jobs", 3)?;
+    /// let held: Vec<_> = (0..3).map(|_| jobs.try_acquire("ada")).collect::<Result<_, _>>()?;
+    /// jobs.set_permits(1)?;
+    /// assert_eq!((jobs.in_use("ada"), jobs.remaining("ada")), (3, 0)); // nothing is taken away
+    /// drop(held);
+    /// assert_eq!(jobs.remaining("ada"), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_permits(&self, permits: u64) -> Result<(), ConfigError> {
         check_permits(&self.0.name, permits)?;
         // Relaxed: whoever decides by it does so under the lock of a key, and those decided before are looked at below.
@@ -139,6 +170,8 @@ impl InFlight {
     }
 
     /// How many keys have permits out.
+    ///
+    /// Locks each of the 64 parts once: for a gauge, not for each request.
     pub fn keys(&self) -> usize {
         self.0.table.keys()
     }
@@ -178,12 +211,17 @@ pub struct InFlightBuilder {
 
 impl InFlightBuilder {
     /// How many may wait for a permit of one key. Default: 100.
+    ///
+    /// With 0 nobody waits: [`acquire`](InFlight::acquire) answers at once, as
+    /// [`try_acquire`](InFlight::try_acquire) does.
     pub fn queue(mut self, per_key: usize) -> Self {
         self.queue = per_key;
         self
     }
 
     /// How many may wait for permits of all keys together. Default: 1,000.
+    ///
+    /// It bounds the memory of waiting, whatever the number of keys.
     pub fn queue_in_all(mut self, waiting: usize) -> Self {
         self.queue_in_all = waiting;
         self

@@ -11,6 +11,9 @@ use crate::in_flight::{InFlight, NoPermit};
 use crate::key::Key;
 
 /// One of the permits of a key, held until it is dropped.
+///
+/// It may be moved to another task or thread, and into a response body. A permit that is leaked
+/// (`mem::forget`) is lost to its key for as long as the process lives.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct Permit {
     in_flight: InFlight,

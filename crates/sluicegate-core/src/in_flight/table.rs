@@ -1,4 +1,8 @@
 //! Who holds how many, and who waits for them.
+//!
+//! One lock for each of 64 parts. A key's permits, its queue and the change of their number are all
+//! decided under the lock of its part, and wakers are called when it is open again: a waker may
+//! drop a permit, which takes the lock. A [`Place`] has a lock of its own, taken inside the part's.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -23,8 +27,9 @@ pub(super) struct Table {
 
 type Part = HashMap<Key, Held, RandomState>;
 
-/// What is held of a key's permits; never nothing, for then the key is gone. While someone waits, none is left, but for
-/// the moment in which a higher number is passed on.
+/// Permits held for one key, and the queue for them. Keys without permits out are removed. Requests
+/// wait only while all permits are taken, except for the moment in which a higher number is passed
+/// on.
 #[derive(Default)]
 struct Held {
     in_use: u64,

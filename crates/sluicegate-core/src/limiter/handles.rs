@@ -34,6 +34,8 @@ pub(super) fn find(handles: &HashMap<String, Held>, name: &str) -> Option<RateLi
     handles.get(name).and_then(limiter)
 }
 
+/// Takes note of a new handle, and sweeps those that are gone: the list never has more entries than
+/// there are names in use, and those that have died since the last opening.
 pub(super) fn insert(handles: &mut HashMap<String, Held>, limiter: &RateLimiter) {
     handles.retain(|_, handle| handle.strong_count() > 0);
     let handle: Weak<Handle> = Arc::downgrade(&limiter.0);
@@ -45,6 +47,8 @@ impl PolicyBuilder {
     ///
     /// # Errors
     /// As [`build`](Self::build), and whatever the store cannot keep.
+    ///
+    /// A store is given by reference or by value; both are handles to the same store.
     pub fn on(self, store: impl Into<Arc<dyn Store>>) -> Result<RateLimiter, ConfigError> {
         RateLimiter::new(store, self.build()?)
     }

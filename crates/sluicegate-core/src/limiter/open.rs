@@ -1,4 +1,8 @@
 //! Putting policies on a store, and replacing them there: one or several, all or none.
+//!
+//! Each step that can fail comes before the first one that takes effect. The store's list of
+//! handles is locked first, then the replacements of each handle, and listeners are told when all
+//! locks are open again.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -17,6 +21,19 @@ impl RateLimiter {
     ///
     /// # Errors
     /// When the store cannot keep the policy exactly, or its name is in use there for a different one.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+    ///
+    /// let store = MemoryStore::new();
+    /// let login = RateLimiter::new(&store, Policy::gcra("login", "5/min").build()?)?;
+    /// let again = Policy::gcra("login", "5/min").on(&store)?;
+    /// assert!(again.is(&login)); // the same handle and the same buckets
+    ///
+    /// let error = Policy::gcra("login", "6/min").on(&store).unwrap_err();
+    /// assert!(error.to_string().contains("the name is taken"), "{error}");
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn new(store: impl Into<Arc<dyn Store>>, policy: Policy) -> Result<Self, ConfigError> {
         let all = put(&store.into(), vec![policy], None)?;
         Ok(all.into_iter().next().expect("each policy has a handle"))
@@ -73,6 +90,23 @@ impl RateLimiter {
     ///
     /// # Errors
     /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.
+    ///
+    /// It takes effect for requests that are decided from now on. Turns that were given out stay,
+    /// and requests that wait keep their place. The old policy's memory is let go of when none of
+    /// its keys matters any more.
+    ///
+    /// ```
+    /// use sluicegate_core::limiter::Inherit;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let plan = Policy::gcra("plan", "100/h").on(&MemoryStore::new())?;
+    /// plan.check_cost("ada", 60).now().expect("memory answers at once")?;
+    /// plan.replace(Policy::gcra("plan", "200/h").build()?, Inherit::Spent)?;
+    ///
+    /// let now = plan.peek("ada").now().expect("memory answers at once")?;
+    /// assert_eq!((now.capacity(), now.remaining()), (200, 140));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn replace(&self, policy: Policy, inherit: Inherit) -> Result<(), ConfigError> {
         if let Some(replacement) = self.replacement(|_| policy, inherit)? {
             replacement.commit().tell(self.store());

@@ -1,4 +1,8 @@
 //! Several limiters in one call: all spend or none does; and what becomes of that afterwards.
+//!
+//! One call is one decision of the store, so nothing can come between the limiters, and a refusal
+//! by one costs nothing under the others. On a Redis Cluster the limits of one request may live on
+//! several nodes; the Redis store then says what that costs.
 
 use std::sync::Arc;
 
@@ -14,9 +18,9 @@ use crate::store::{Ask, DecisionFuture, Mode};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Change<'a> {
-    /// It has cost so much more; see [`RateLimiter::charge`].
+    /// It has cost this many units more; see [`RateLimiter::charge`].
     Charge(u64),
-    /// Up to so many units of this receipt are given back; see [`RateLimiter::refund_of`].
+    /// Up to this many units of the receipt are given back; see [`RateLimiter::refund_of`].
     Refund(&'a mut Receipt, u64),
     /// Nothing; the decision says where the key stands.
     Nothing,
@@ -26,6 +30,28 @@ impl RateLimiter {
     /// Decides a request that several limiters have a say in, each with its own key and cost: all spend, or none.
     ///
     /// The limiters must be on the same store; otherwise the verdict is [`StoreErrorKind::ForeignPolicy`].
+    ///
+    /// ```
+    /// use sluicegate_core::{Key, MemoryStore, Policy, RateLimiter};
+    ///
+    /// let store = MemoryStore::new();
+    /// let by_user = Policy::gcra("user", "100/min").on(&store)?;
+    /// let by_address = Policy::gcra("address", "2/min").on(&store)?;
+    /// let (ada, address) = (Key::from("ada"), Key::from("192.0.2.7"));
+    ///
+    /// let check = || RateLimiter::check_all([(&by_user, &ada, 10), (&by_address, &address, 1)])
+    ///     .now().expect("memory answers at once");
+    /// assert!(check()?.is_allowed() && check()?.is_allowed());
+    /// let denied = check()?;
+    /// assert_eq!(denied.deciding().policy_index(), 1); // the address refused
+    /// assert_eq!(denied.quotas()[0].remaining(), 80); // so the user has not paid a third time
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NothingAsked`](StoreErrorKind::NothingAsked) without limiters, and
+    /// [`TooManyQuotas`](StoreErrorKind::TooManyQuotas) when they have more than 16 quotas
+    /// together.
     pub fn check_all<'a>(checks: impl IntoIterator<Item = (&'a Self, &'a Key, u64)>) -> DecisionFuture {
         Self::decide_all(checks.into_iter().map(|(limiter, key, cost)| (limiter, key, cost, None)))
     }
@@ -66,6 +92,14 @@ impl RateLimiter {
     }
 
     /// Charges and refunds under several limiters of one store, together in one call.
+    ///
+    /// For work that has been done: what it cost beyond the estimate is charged under one limiter
+    /// and given back under another, in one round trip. Receipts lose their units when this is
+    /// called.
+    ///
+    /// # Errors
+    /// As [`charge`](Self::charge) and [`refund_of`](Self::refund_of); and as
+    /// [`check_all`](Self::check_all) for limiters that do not belong together.
     pub fn change_all<'a>(
         changes: impl IntoIterator<Item = (&'a Self, &'a Key, Change<'a>)>,
     ) -> DecisionFuture {

@@ -218,6 +218,14 @@ impl RateLimiter {
     ///
     /// # Panics
     /// When it has to wait outside of a tokio runtime that has its timer enabled.
+    ///
+    /// It is the call for workers: no loop, no polling of the store, one reservation per request.
+    /// Requests of one key go in the order of arrival, and on Redis the turns of all instances are
+    /// given out by the store. Each instance keeps its own line: across instances the order is that
+    /// of the reservations.
+    ///
+    /// With several tasks per key, waiting beats retrying: a task that comes back on its own may be
+    /// overtaken for ever.
     pub async fn acquire(
         &self,
         key: impl AsKey,

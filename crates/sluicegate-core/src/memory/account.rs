@@ -1,4 +1,8 @@
 //! Which of a key's buckets it is, and how much was given back to it.
+//!
+//! A refund names what it gives back by the bucket's birth and by how full the bucket was. Without
+//! the birth, a receipt of yesterday could lift the bucket of today; without the sum of what was
+//! given back since, two refunds could give back the same drained unit.
 
 /// The account of a bucket, in one word, for policies that give back: its birth in the high 20 bits, and in the others how
 /// much was given back to it since, in the measure of its rule's level.

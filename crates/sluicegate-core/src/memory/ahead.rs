@@ -1,4 +1,8 @@
 //! Turns that are out: what was spent before them does not come back while they are.
+//!
+//! Kept for all keys of a bucket together, in three words. That is coarse: a request that
+//! waits for another limit, or in a queue, stops the refunds of other keys for as long as it waits.
+//! It errs to the safe side and costs nothing where no policy waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,8 @@
 //! A policy as the memory store prepares it.
+//!
+//! A bucket is a quota with its table. A replacement keeps the bucket whose rule stays, so that
+//! such a change moves no state at all; for the others it notes which buckets the new ones follow,
+//! and each key is handed over when it is next asked for. Nothing walks a table.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,8 @@
 //! What an ask does to a key's state.
+//!
+//! By now it is known that all asks of the decision pass, so nothing here refuses. Three things are
+//! kept beside the state: the account (what was given back), the turns that are out, and the trace,
+//! which goes into the receipt and says exactly what was found and left.
 
 use super::bucket::Bucket;
 use super::home::Place;

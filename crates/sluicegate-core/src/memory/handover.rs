@@ -1,4 +1,9 @@
-//! What a key has spent under a policy goes on under the one that has replaced it, once, when the key is next asked for.
+//! What a key has spent under a policy goes on under the one that has replaced it, once, when the
+//! key is next asked for.
+//!
+//! All sets involved are locked together with those of the decision, so that no other request sees
+//! the key twice or not at all. The old states are put to rest, the new ones written. With several
+//! replacements in a row the oldest is carried out first.
 
 use std::sync::Arc;
 

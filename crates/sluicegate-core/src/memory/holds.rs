@@ -1,4 +1,11 @@
 //! Units that are held for requests that wait for another limit.
+//!
+//! A request that waits for limit A must be sure of limit B when its turn comes, and must not have
+//! spent B before: until then the units count in full and do not drain. They live beside the table,
+//! in a map that is empty unless requests with several limits wait; an atomic count spares everyone
+//! else the lock.
+//!
+//! The map's mutex is taken while the key's set is locked, and never the other way round.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,8 @@
 //! Where the states of one quota live.
+//!
+//! A state is one word or two, an account is one more, and a log is a list: five kinds of home.
+//! Which one it is, is decided when the policy is opened, so that a decision branches once and then
+//! works on a table whose sizes the compiler knows.
 
 use std::sync::MutexGuard;
 
@@ -32,6 +36,10 @@ pub(super) enum Place<'a> {
 
 /// Slots per hundred keys of capacity: a table that is as full as it was made for has 2.7 of 5, 1.3 of 3 or 0.7 of 2 slots
 /// of a set in use.
+///
+/// Keys fall into sets at random, and a set that is full makes its least indebted key go. More
+/// slots than keys make that rare: three to five keys in a hundred meet a full set when the table
+/// is as full as it was made for.
 const OF_FIVE: usize = 187;
 const OF_THREE: usize = 225;
 const OF_TWO: usize = 300;

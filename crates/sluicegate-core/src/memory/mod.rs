@@ -1,7 +1,7 @@
 //! The embedded store: fixed tables, no background task, no unsafe code.
-//! It decides in tens of nanoseconds and is the right store for one process, for tests, and as the fallback of a
-//! [`Resilient`](crate::Resilient) store. It is the wrong one where several instances of a service share a limit of L: N instances admit N
-//! times L, unless each is given an Nth. Then Redis is the store. Nothing survives a restart.
+//!
+//! It decides in tens of nanoseconds and is the right store for one process, for tests, and as the
+//! fallback of a [`Resilient`](crate::Resilient) store.
 //!
 //! ```
 //! use sluicegate_core::{MemoryStore, Policy};
@@ -13,6 +13,34 @@
 //! assert_eq!(store.stats().evictions, 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # When not to use it
+//! - Where several instances of a service share a limit of L: N instances admit N times L, unless
+//!   each is given an Nth ([`Policy::share`](crate::Policy::share)). Then Redis is the store.
+//! - Where a restart must not forgive: nothing survives it.
+//!
+//! # How it is made
+//! A decision hashes the key together with a number of its quota, locks one set of 64 bytes, and
+//! reads and writes two or three numbers there. A key whose state is at rest takes no room, because
+//! a missing key decides the same; so nothing has to be swept, and there is no task to start or to
+//! forget.
+//!
+//! | room | is |
+//! |---|---|
+//! | `table` | the sets: slots, tags, the lock, who makes room |
+//! | `logs` | sliding logs, whose states are lists |
+//! | `home`, `place` | one face for both |
+//! | `decide` | three ways of deciding, of which the general one is right for everything |
+//! | `change` | what an ask does to a state |
+//! | `bucket`, `handover` | a policy's quotas, and how keys go on when it is replaced |
+//! | `holds`, `ahead`, `account` | units held for waiting requests, turns that are out, what was given back |
+//!
+//! # Locking
+//! Sets and shards of one decision are locked together, each once, in the order of their buckets'
+//! numbers and then of their indices, and all are held until the states are written. What is held
+//! for waiting requests has a mutex per bucket, taken under the set's lock and never before it. The
+//! clock is read under the locks wherever a state is not a level, so that the times in one state
+//! never go backwards.
 
 mod account;
 mod ahead;
@@ -152,6 +180,9 @@ impl MemoryStore {
     }
 
     /// How full the store is. Walks the tables, so it is for a gauge that is read now and then.
+    ///
+    /// It takes no lock in tables, so the numbers may be a moment apart from each other. Logs lock
+    /// one shard after the other.
     pub fn stats(&self) -> MemoryStats {
         let now_us = self.0.clock.now_us();
         let open = self.0.open.prepared();
@@ -217,6 +248,21 @@ pub struct MemoryStoreBuilder {
 impl MemoryStoreBuilder {
     /// How many keys of each policy can be in debt at once, unless the policy says otherwise. Default: 100,000 (2.4 MB for each
     /// quota; 4.8 MB for those of two words). This bounds the memory of a policy; see [`MemoryStore`].
+    ///
+    /// A key counts while it is in debt, which for most keys is for one period after its last
+    /// request. So the number to give is that of clients per period, with a margin for floods.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::builder().keys(50_000).build()?;
+    /// let api = Policy::gcra("api", "100/min").on(&store)?;
+    /// // A policy of few keys needs no large table.
+    /// let global = Policy::gcra("global", "10000/s").keys(1).on(&store)?;
+    /// let slots = store.stats().slots;
+    /// assert!((90_000..100_000).contains(&slots)); // 1.87 slots per key keep sets from filling up
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn keys(mut self, keys: usize) -> Self {
         self.settings.keys = keys;
         self
@@ -224,6 +270,15 @@ impl MemoryStoreBuilder {
 
     /// How many entries the sliding logs of each quota have together. Default: 262,144 (4 MB). A sixteenth of them is the
     /// highest limit that a sliding log on this store can have.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::new(); // 262,144 entries: logs of up to 16,384
+    /// assert!(Policy::sliding_log("small", "16384/h").on(&store).is_ok());
+    /// assert!(Policy::sliding_log("large", "16385/h").on(&store).is_err());
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn log_entries(mut self, entries: usize) -> Self {
         self.settings.log_entries = entries;
         self
@@ -267,6 +322,9 @@ impl Inner {
     }
 
     /// Policy, quota and key in one: the hash is seeded at random, so nobody outside can aim at a set.
+    ///
+    /// Two keys whose 64 bits collide share a bucket: the low 32 bits choose the set and the high
+    /// 32 are the tag in it.
     #[inline]
     fn hash(&self, salt: u64, key: KeyRef<'_>) -> u64 {
         let (tag, bytes) = key.parts();

@@ -103,6 +103,9 @@ fn departed(rule: &Rule, state: State, hold: &Hold) -> State {
 }
 
 /// When `cost` would pass beside what is held: all of it counts until it departs, and does not drain before.
+///
+/// It goes through the departures in order: before each of them all held units count, after it they
+/// are a spend of that moment. The first gap in which the cost fits is the answer.
 fn slot_beside(rule: &Rule, mut state: State, held: &[Hold], now_us: u64, cost: u64) -> Slot {
     let (mut left, mut from_us) = (units(held), now_us);
     if cost > rule.capacity() {

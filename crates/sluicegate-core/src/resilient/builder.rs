@@ -18,6 +18,27 @@ use crate::store::Store;
 use crate::wrap::Within;
 
 /// Collects the settings of a [`Resilient`] store.
+///
+/// | setting | default | too low | too high |
+/// |---|---|---|---|
+/// | [`replicas`](Self::replicas) | 1 | a fleet on its own admits several times the limit | clients are refused in an outage although there is room |
+/// | [`fallback`](Self::fallback) | 100,000 keys | keys are forgotten during an outage | memory |
+/// | [`deadline`](Self::deadline) | that of the store | a slow answer counts as a failure, and may be spent twice | requests wait for a store that hangs |
+/// | [`breaker`](Self::breaker) | see there | a hiccup is an outage | requests wait for failures |
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::resilient::BreakerSettings;
+/// use sluicegate_core::{MemoryStore, Resilient};
+///
+/// # let redis = MemoryStore::new();
+/// let store = Resilient::builder(redis)
+///     .replicas(4)
+///     .fallback(MemoryStore::builder().keys(20_000).build()?)
+///     .breaker(BreakerSettings::new().consecutive(3))
+///     .build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ResilientBuilder {
     store: Arc<dyn Store>,
@@ -42,6 +63,10 @@ impl ResilientBuilder {
 
     /// How many instances of the service share the store: on its own, each decides with that part of every quota,
     /// rounded up. Default: 1, with which a fleet that is cut off from its store admits the limit once per instance.
+    ///
+    /// Give the number of instances that run at the same time, those of a rolling deployment
+    /// included. A limit of 10 with 4 replicas is 3 on each instance, 12 together: shares are
+    /// rounded up, so that a limit of 1 is never 0.
     pub fn replicas(mut self, instances: u64) -> Self {
         self.replicas = instances;
         self
@@ -49,6 +74,9 @@ impl ResilientBuilder {
 
     /// Where the fallback keeps its state: a store of its own, on which no other limits are. Default: a new
     /// [`MemoryStore`] for 100,000 keys.
+    ///
+    /// It is asked at each allowed request, to keep it warm: some tens of nanoseconds beside a
+    /// network round trip.
     pub fn fallback(mut self, memory: MemoryStore) -> Self {
         self.fallback = memory;
         self
@@ -56,6 +84,8 @@ impl ResilientBuilder {
 
     /// How long the store may take, for one that has no deadline of its own. Default: none, for the stores of this family
     /// have one, and act on what they miss.
+    ///
+    /// A call that misses it is a failure for the breaker. What it asked for may have been spent.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self

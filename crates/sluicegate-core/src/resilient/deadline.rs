@@ -1,4 +1,8 @@
 //! How long the store may take: [`Deadline`].
+//!
+//! Only for stores that have none themselves. A deadline inside of the store is better: it can tell
+//! whether the command was sent, and gives up the connection. From out here a call that is late is
+//! just dropped.
 
 use std::time::Duration;
 

@@ -1,4 +1,8 @@
 //! What the fallback admitted, to be debited when the store is back.
+//!
+//! Sums per key and policy, not a list of requests: memory is bounded by keys, and one charge
+//! settles any number of requests. What was given back meanwhile is struck off. Debts beyond the
+//! bound on keys are forgotten, in favour of the client.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,15 @@
 //! The way of a call: to the store as far as its parts are asked, and to the fallback for the rest.
+//!
+//! 1. Reports about turns that the fallback gave go to the fallback.
+//! 2. Reports for several parts go to each part on its own: one that is away must not keep the
+//!    others from hearing.
+//! 3. If all parts may be asked, the store decides. Its failure counts for the breaker of the part
+//!    that it names, and the call is decided again without that part, unless it was a report, which
+//!    may have arrived.
+//! 4. If some parts are away, the call is split: see `split`. If all are, the fallback decides.
+//!
+//! Calls that report go on in a task of their own when they have to wait, so that a client that
+//! hangs up does not undo a charge.
 
 use std::sync::Arc;
 

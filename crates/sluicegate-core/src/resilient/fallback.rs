@@ -1,4 +1,9 @@
 //! What is decided while the store cannot be asked: by its policies' [`OnOutage`].
+//!
+//! The fallback hears of everything that the store lets pass, so that a client which has used up
+//! its limit does not find a fresh bucket when the store goes away. It is asked with its *share* of
+//! each quota. A cost that fits the quota and not the share is refused as in an outage, with a
+//! wait: it could pass when the store is back.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,27 @@
 //! A store around a store, for when that one fails: [`Resilient`].
-//! It belongs around every store that is reached over a network. A [`MemoryStore`](crate::MemoryStore) cannot fail, and needs none.
+//!
+//! It belongs around every store that is reached over a network. A
+//! [`MemoryStore`](crate::MemoryStore) cannot fail, and needs none.
+//!
+//! # What it guards against
+//! | what goes wrong | what happens without it | with it |
+//! |---|---|---|
+//! | the store refuses connections | each request asks in vain | after five failures it is left alone, for 0.2 to 1 s at a time |
+//! | it hangs | each request waits for the deadline | only the first few do, and a trial now and then |
+//! | it is back | everyone rushes to it | a tenth of the calls at first, all after a second |
+//! | it lost a node | requests of that node fail | only that node's limits fall back |
+//! | units were spent meanwhile | nobody counted them | they are charged to it when it is back |
+//!
+//! # How it is made
+//! A breaker for each part of the store says whether it is asked ([`BreakerSettings`]). What it is
+//! not asked is decided by each policy's `OnOutage`: by the fallback, a memory store with a share
+//! of each quota, or by nobody. The fallback notes what it let pass as debts, and one background
+//! task at a time charges them to the store. All of these are separate files that know nothing of
+//! each other; `decide` leads a call past them.
+//!
+//! # Locking
+//! Breakers have no lock. Debts and the list of parts that are away have a mutex each, never held
+//! together or across an await. Listeners are told when no lock is held.
 
 mod breaker;
 mod builder;
@@ -107,6 +129,18 @@ impl Resilient {
 
     /// How it is doing: for a gauge, a health page, an alarm. Every change of the breaker is also a line in the log, by
     /// `tracing`.
+    ///
+    /// Cheap enough to be read by each scrape: it takes one short lock and reads a few counters.
+    ///
+    /// ```
+    /// use sluicegate_core::resilient::BreakerState;
+    /// use sluicegate_core::{MemoryStore, Resilient};
+    ///
+    /// let store = Resilient::new(MemoryStore::new());
+    /// let status = store.status();
+    /// assert_eq!(status.breaker, BreakerState::Closed);
+    /// assert!(status.in_fallback.is_zero());
+    /// ```
     pub fn status(&self) -> ResilientStatus {
         let State { counts, parts, fallback, .. } = &*self.0.0;
         counts.status(&parts.status(), fallback.debts.count())

@@ -34,6 +34,9 @@ struct Outage {
 }
 
 /// Leave to ask some parts of the store. Dropped without a result, it makes room for others.
+///
+/// Whoever has leave holds a trial's place where a breaker is half open. So it must not be kept
+/// beyond the call: it is moved into the call's future, and dropped with it.
 pub(super) struct Leave {
     parts: Arc<Parts>,
     passes: SmallVec<[(usize, Pass); 1]>,

@@ -52,13 +52,19 @@ impl BreakerSettings {
         }
     }
 
-    /// Opens after so many failures in a row. Default: 5.
+    /// Opens after `failures` consecutive failures. Default: 5.
+    ///
+    /// It finds a store that is gone within five calls. A success in between starts the count anew;
+    /// a store that fails now and then is for [`ratio`](Self::ratio) to find.
     pub const fn consecutive(mut self, failures: u32) -> Self {
         self.consecutive = failures;
         self
     }
 
-    /// Opens when so many `percent` of the last `calls` (1 to 62) have failed. Default: 50 % of 20.
+    /// Opens when at least `percent` of the last `calls` (1 to 62) have failed. Default: 50 % of
+    /// 20.
+    ///
+    /// Nothing is concluded before there were that many calls.
     pub const fn ratio(mut self, percent: u32, calls: u32) -> Self {
         self.percent = percent;
         self.calls = calls;
@@ -67,26 +73,34 @@ impl BreakerSettings {
 
     /// Stays open for `first`, and after each failed trial for twice as long, up to `longest`; all of it 20 % more or
     /// less at random. Default: 200 ms, up to 1 s.
+    ///
+    /// The chance keeps the instances of a service from trying at the same moment. A long pause is
+    /// kind to the store and slow to notice that it is back: requests stay with the fallback until
+    /// the pause is over.
     pub const fn pause(mut self, first: Duration, longest: Duration) -> Self {
         self.first_pause = first;
         self.longest_pause = longest;
         self
     }
 
-    /// Lets so many trials through at once (1 to 255) while it is half open. Default: 1.
+    /// Admits at most `trials` trials at the same time (1 to 255) while it is half open. Default:
+    /// 1.
+    ///
+    /// Requests beyond them are decided without the store. More trials close it sooner under load,
+    /// and let more requests wait if the store still hangs.
     pub const fn trials(mut self, trials: u32) -> Self {
         self.trials = trials;
         self
     }
 
-    /// Closes after so many trials have succeeded (1 to 255). Default: 3.
+    /// Closes after `successes` successful trials (1 to 255). Default: 3.
     pub const fn successes(mut self, successes: u32) -> Self {
         self.successes = successes;
         self
     }
 
-    /// For so long after it has closed, only a part of the calls is let through: a tenth at first, all at the end.
-    /// Default: 1 s.
+    /// After closing, admits a growing share of the calls over `ramp`: 10 % at first, 100 % at the
+    /// end. Default: 1 s; zero for all at once.
     pub const fn ramp(mut self, ramp: Duration) -> Self {
         self.ramp = ramp;
         self

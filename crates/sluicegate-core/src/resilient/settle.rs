@@ -1,4 +1,12 @@
 //! Charging to the store, when it is back, what was spent without it.
+//!
+//! One task at a time takes all debts out, charges them part by part in calls of up to 16 quotas,
+//! and puts back what it could not charge. Only what *still counts* is charged: the fallback is
+//! asked how much of each quota the key has used by now, because what drained during the outage
+//! would have drained in the store as well.
+//!
+//! A charge that is not answered in time is given up and not repeated: it has most likely arrived,
+//! and charging it again and again would shut a key out. One that certainly failed is owed on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

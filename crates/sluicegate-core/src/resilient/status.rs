@@ -8,6 +8,10 @@ use super::parts::PartsStatus;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// How a [`Resilient`](super::Resilient) store is doing. Counts are since it was made.
+///
+/// For alarms: `breaker` other than closed for longer than a deployment takes, `debts` that do not
+/// shrink while it is closed, and `timeouts` that grow while it is closed, which say that the
+/// deadline is near the store's usual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResilientStatus {
@@ -19,7 +23,7 @@ pub struct ResilientStatus {
     pub timeouts: u64,
     /// Calls that found no store.
     pub unavailable: u64,
-    /// Answers that were none.
+    /// Replies that could not be understood.
     pub protocol: u64,
     /// Decisions that were made without the store.
     pub fallback_decisions: u64,

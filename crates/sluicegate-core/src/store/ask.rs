@@ -7,6 +7,27 @@ use crate::key::KeyRef;
 use crate::receipt::Receipt;
 
 /// What one request asks of one policy.
+///
+/// An ask is data: it names a prepared policy, a key, a cost and a [`Mode`], so that it can cross
+/// to a script in Redis as well as to a table in memory. It borrows all of them and is copied
+/// freely.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::store::{Ask, Mode, Store};
+/// use sluicegate_core::{Key, MemoryStore, Policy};
+///
+/// let store: Arc<dyn Store> = MemoryStore::new().into();
+/// let policy = store.open(Arc::new(Policy::gcra("login", "5/min").build()?), None)?;
+/// let key = Key::from("ada");
+///
+/// let spend = Ask::new(&policy, key.as_ref(), 2, Mode::Spend);
+/// let look = spend.in_mode(Mode::Peek);
+/// // Asks of one call see each other, in their order: the look comes after the spend.
+/// let decision = store.decide(&[spend, look]).now().expect("memory answers at once")?;
+/// assert_eq!(decision.quotas()[1].remaining(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     policy: &'a PreparedPolicy,
@@ -109,6 +130,16 @@ impl<'a> Ask<'a> {
 }
 
 /// What is to be done with the cost.
+///
+/// | mode | is | may be refused | changes the key |
+/// |---|---|---|---|
+/// | [`Spend`](Self::Spend), [`Reserve`](Self::Reserve) | a question | yes | if it passes |
+/// | [`Peek`](Self::Peek) | a question | yes | never |
+/// | [`Charge`](Self::Charge), [`Refund`](Self::Refund), [`Reset`](Self::Reset) | a report | no | always |
+/// | [`Depart`](Self::Depart) | a report | no | what was held is spent |
+/// | [`Return`](Self::Return) | a report | where a later turn depends on it | if it passes |
+///
+/// Questions that nobody answers are decided by the policy; reports become errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {

@@ -1,4 +1,8 @@
-//! What happens around decisions, and inside of stores: [`Event`], and the [`Listener`] that hears of it.
+//! What happens around decisions, and inside of stores: [`Event`], and the [`Listener`] that hears
+//! of it.
+//!
+//! Decisions are not events: a wrapper that counts them sees them pass. An event is the rest, so
+//! that metrics and logs miss nothing and no layer needs a metrics library.
 
 use std::fmt;
 use std::sync::Arc;
@@ -130,6 +134,25 @@ impl<'a> Subject<'a> {
 /// # Contract
 /// It is called outside of all locks, by whichever thread meets the event, often in the middle of a request: so it must not
 /// block, and it counts rather than keeps what it cannot take at once.
+///
+/// A closure is a listener:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use sluicegate_core::store::{Event, Listeners};
+///
+/// let opened = Arc::new(AtomicU64::new(0));
+/// let count = Arc::clone(&opened);
+/// let listeners = Listeners::default();
+/// listeners.add(Arc::new(move |event: &Event<'_>| {
+///     if matches!(event, Event::FallbackBegan) {
+///         count.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }));
+/// listeners.tell(&Event::FallbackBegan);
+/// assert_eq!(opened.load(Ordering::Relaxed), 1);
+/// ```
 pub trait Listener: Send + Sync + 'static {
     /// Something has happened.
     fn event(&self, event: &Event<'_>);
@@ -142,6 +165,9 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Listener for F {
 }
 
 /// The listeners of a store, for authors of stores in which events arise.
+///
+/// Listeners are added when a program starts and told millions of times, so telling takes no lock.
+/// One cannot be taken out again; it lives as long as the store.
 #[derive(Default)]
 pub struct Listeners(ArcSwapOption<Vec<Arc<dyn Listener>>>);
 

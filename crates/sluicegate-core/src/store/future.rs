@@ -12,6 +12,21 @@ use crate::error::StoreError;
 ///
 /// # Cancel safety
 /// Dropping it gives nothing back and prevents nothing: what was asked is done, polled or not.
+///
+/// Code that is not async asks with [`now`](Self::now):
+///
+/// ```
+/// use sluicegate_core::store::DecisionFuture;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let login = Policy::gcra("login", "5/min").on(&MemoryStore::new())?;
+/// match login.check("ada").now() {
+///     Ok(answer) => assert!(answer?.is_allowed()),
+///     // Only of a store over a network: await it, or block on it.
+///     Err(pending) => drop::<DecisionFuture>(pending),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a decision says whether the request may go on"]
 pub struct DecisionFuture(Answer);
 

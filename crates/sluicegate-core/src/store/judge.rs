@@ -53,6 +53,9 @@ pub fn judge(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaSt
 }
 
 /// Whether one quota lets an ask pass, and when it would. For authors of stores.
+///
+/// It has two times: when the cost would *pass*, and when it *departs*. They differ under a
+/// reservation, which passes now and departs at its turn, and in a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged {
     slot: Slot,

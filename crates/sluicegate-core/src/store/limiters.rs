@@ -1,4 +1,7 @@
 //! The open handles of a store, and the overrides of their policies: [`Limiters`].
+//!
+//! Queues, replacements and derived header values belong to a handle, so two handles of one name
+//! would be two queues for one bucket.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -1,4 +1,23 @@
-//! Where state lives, and who decides: the [`Store`] trait, for authors of stores and of wrappers around them.
+//! Where state lives, and who decides: the [`Store`] trait, for authors of stores and of wrappers
+//! around them.
+//!
+//! Users of limiters need [`MemoryStore`](crate::MemoryStore) or the Redis store and never name
+//! this module.
+//!
+//! # Writing a store
+//! | part | what it does | see |
+//! |---|---|---|
+//! | [`Store::open`] | checks and prepares a policy, once | [`Registry`] keeps what was prepared, by name |
+//! | [`Store::decide`] | answers all [`Ask`]s of one request, all or none | [`Judged`] and [`judge`], from slots to a decision |
+//! | [`Store::limiters`] | hands out a field | [`Limiters`] |
+//!
+//! The algorithms come as [`Rule`](crate::algorithm::Rule)s. Whether the store is right is decided
+//! by the suite in `conformance` (feature of that name): it compares a store with the one in memory
+//! over random traces.
+//!
+//! # Writing a wrapper
+//! A store around a store is a [`Wrap`](crate::wrap::Wrap): it decides, observes or refuses, and
+//! everything that it leaves out goes through.
 
 mod ask;
 mod event;
@@ -57,6 +76,15 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<PreparedPolicy, ConfigError>;
 
     /// Decides all asks of one request together: all spend, or none does.
+    ///
+    /// The asks are borrowed for the call, not for the future: a store that answers later copies
+    /// what it needs ([`OwnedAsk`](crate::wrap::OwnedAsk)).
+    ///
+    /// # Errors
+    /// The future's error says that there is no answer:
+    /// [`StoreErrorKind`](crate::error::StoreErrorKind) tells an outage from a mistake. Whether the
+    /// call may have spent nevertheless is part of it
+    /// ([`StoreError::unsent`](crate::StoreError::unsent)).
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
 
     /// Whether each ask is answered at once, and none with an error that [may pass](crate::StoreError::may_succeed_later): then
@@ -67,6 +95,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Which parts of the store would decide these asks, one bit each: parts that fail on their own, such as the nodes
     /// of a cluster, so that what calls this store can leave out one of them. By default it is one part.
+    ///
+    /// A bit stands for the same part as long as the store lives. Parts that cannot be told apart
+    /// share a bit.
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         _ = asks;
         1
@@ -79,7 +110,8 @@ pub trait Store: Send + Sync + 'static {
         _ = (old, new, inherit);
     }
 
-    /// Takes note of what never reaches [`decide`](Self::decide). By default it does not.
+    /// Takes note of what never reaches [`decide`](Self::decide): for stores that count or log. By
+    /// default it does not. Called in the middle of requests, so it must not block.
     fn notice(&self, event: &Event<'_>) {
         _ = event;
     }

@@ -1,4 +1,9 @@
-//! What an outage means: the one place where a store that gives no answer becomes a decision, or an error.
+//! What an outage means: the one place where a store that gives no answer becomes a decision, or an
+//! error.
+//!
+//! Handles, layers and the fallback all come here, so that a policy's [`OnOutage`] has one reading.
+//! The numbers of such a decision are those of rest, because nobody knows better, and
+//! [`DecidedBy::Outage`] says so.
 
 use std::time::Duration;
 

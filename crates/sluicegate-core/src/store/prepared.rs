@@ -8,6 +8,13 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
 
 /// A policy that a store has prepared; only that store can decide it.
+///
+/// It carries the store's own preparation (tables, a compiled script) without naming its type, so
+/// that asks of all stores have one type. A store that is handed the policy of another one finds
+/// that [`prepared`](Self::prepared) is `None` and answers
+/// [`ForeignPolicy`](crate::error::StoreErrorKind::ForeignPolicy).
+///
+/// Dropping the last clone lets go of the preparation: of tables in memory, and of the name.
 #[derive(Clone)]
 pub struct PreparedPolicy {
     policy: Arc<Policy>,

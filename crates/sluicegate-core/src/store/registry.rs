@@ -12,6 +12,25 @@ use crate::policy::Policy;
 ///
 /// Equal policies share what was prepared; a different one under a name in use is refused, for it would take over
 /// buckets that are not its own. A name is free again when the last limiter that used it is gone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::Policy;
+/// use sluicegate_core::store::Registry;
+///
+/// let registry = Registry::<u32>::default();
+/// let policy = |quota| Ok::<_, sluicegate_core::ConfigError>(Arc::new(Policy::gcra("login", quota).build()?));
+/// let first = registry.open(policy("5/min")?, None, |_| Ok(7))?;
+/// assert_eq!(first.prepared::<u32>(), Some(&7));
+/// // An equal policy gets what is there; nothing is prepared again.
+/// let same = registry.open(policy("5/min")?, None, |_| Ok(8))?;
+/// assert_eq!(same.prepared::<u32>(), Some(&7));
+/// // Another one of that name is refused, until the last user of the first is gone.
+/// assert!(registry.open(policy("6/min")?, None, |_| Ok(9)).is_err());
+/// drop((first, same));
+/// assert!(registry.open(policy("6/min")?, None, |_| Ok(9)).is_ok());
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 pub struct Registry<T> {
     /// Of each name those that are still in use, the youngest last.
     open: Mutex<HashMap<String, Vec<Open<T>>>>,

@@ -11,6 +11,10 @@ use crate::decision::{DecidedBy, Decision};
 
 /// Waiting requests with the same limiters, keys and costs, and as many slots: the first request goes at the first slot,
 /// whoever reserved it.
+///
+/// Slots are sorted by time, and not by arrival: over a network a later request's answer may come
+/// first. Sorted, the last slot here is the last turn of the store, which is the only one that it
+/// can take back.
 #[derive(Default)]
 pub(super) struct Class {
     /// In order of arrival; with whom to wake, once that was polled.
@@ -20,6 +24,8 @@ pub(super) struct Class {
     /// The first request and its slot, as far as the request knows.
     told: Option<(u64, Instant)>,
     /// One moment by the clock of the store that gives the turns, in microseconds, and by ours.
+    /// Slots are placed by their distance from it, so that the jitter of answers does not change
+    /// their order.
     moment: Option<(DecidedBy, u64, Instant)>,
 }
 

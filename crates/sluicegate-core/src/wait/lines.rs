@@ -16,10 +16,14 @@ use crate::store::{DecisionFuture, Mode};
 /// Turns that are kept for others, of one limiter. What is left beyond that is lost.
 const MOST_SPARES: usize = 65_536;
 
-/// How many turns that were left are looked at for one request: work that grows with nothing that others do.
+/// How many turns that were left are looked at for one request: a bound on the work that others'
+/// leaving causes.
 const MOST_LOOKED_AT: usize = 16;
 
 /// Requests by what they wait for.
+///
+/// Memory is bounded: those who wait are bounded by what callers bound, and what was left by
+/// [`MOST_SPARES`]. Each call does a bounded amount of work for others ([`MOST_LOOKED_AT`]).
 #[derive(Default)]
 pub(super) struct Lines {
     next: u64,

@@ -186,6 +186,9 @@ impl Queues {
     }
 
     /// Does with a slot that was given up as the store says; names the slot that may be taken back now that this one is.
+    ///
+    /// A turn that was taken back frees the one before it: now that one is the store's last, so it
+    /// is tried next.
     fn answered(
         &self,
         line: &Line,

@@ -73,6 +73,17 @@ use crate::policy::Policy;
 use crate::store::{Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, Shared, Store};
 
 /// A store around a store. Whatever implements this is a [`Store`].
+///
+/// | you implement | when |
+/// |---|---|
+/// | [`within`](Self::within), [`prepare`](Self::prepare) | always |
+/// | [`ask`](Self::ask) | to decide, count or refuse |
+/// | [`hand_over`](Self::hand_over) | what is kept of a policy goes on under the next one |
+/// | [`observe`](Self::observe) | to hear what layers tell |
+/// | [`tell`](Self::tell) | events arise here |
+///
+/// A wrapper has limiters of its own: a policy on the wrapper and one on the store within are two
+/// handles, and only the first goes through the wrapper.
 pub trait Wrap: Send + Sync + 'static {
     /// What it keeps of each policy itself: a cache, counters; `()` if it keeps nothing.
     type Own: Send + Sync + 'static;

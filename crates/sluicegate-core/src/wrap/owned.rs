@@ -7,6 +7,8 @@ use crate::receipt::Receipt;
 use crate::store::{Ask, Mode, PreparedPolicy};
 
 /// An ask that outlives its call, for stores around stores that go on when an answer has come.
+///
+/// Cloning the key costs an allocation above 51 bytes of text; everything else is a count.
 #[derive(Debug)]
 pub struct OwnedAsk {
     policy: PreparedPolicy,

@@ -13,6 +13,10 @@ use crate::store::{Ask, DecisionFuture, PreparedPolicy, Store};
 /// The store within another one, which keeps an `Own` of each policy.
 ///
 /// It takes policies and asks of the outer store, and hands on those of the store within.
+///
+/// A policy of the outer store is two things in one: the inner store's own preparation, and the
+/// `Own` that the wrapper keeps beside it. [`ask`](Self::ask) and [`decide`](Self::decide)
+/// re-target asks from the first to the second, with costs per quota, modes and receipts.
 pub struct Within<Own = ()> {
     store: Arc<dyn Store>,
     limiters: Limiters,

@@ -1,4 +1,8 @@
-//! One key each in up to four buckets, as most requests with several limits or quotas are: without lists.
+//! One key each in up to four buckets, as most requests with several limits or quotas are: without
+//! lists.
+//!
+//! Locks are taken in the order of the buckets' numbers, as everywhere. Two asks of one bucket are
+//! left to the general way: they would need one lock for both and have to see each other.
 
 use super::buckets_of;
 use super::single::status_after;

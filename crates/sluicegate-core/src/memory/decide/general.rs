@@ -1,4 +1,9 @@
 //! The general case: several asks, several quotas, logs, replaced policies, turns, reports.
+//!
+//! In this order, all of it under the locks of all sets: hand over keys of replaced policies, spend
+//! what was held for departed requests, judge each ask as if those before it had been carried out,
+//! and then change all states or none. A decision departs as one: when the last of its turns has
+//! come.
 
 use smallvec::SmallVec;
 

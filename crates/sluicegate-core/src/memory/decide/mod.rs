@@ -1,4 +1,14 @@
 //! One decision, by the shortest way that is right for it.
+//!
+//! | way | for | lists |
+//! |---|---|---|
+//! | `single` | one ask of one quota in one table: almost all decisions | none |
+//! | `few` | up to four quotas of different buckets that spend or look | arrays |
+//! | `general` | everything else: logs, turns, reports, accounts of several, replaced policies | small vectors |
+//!
+//! The short ways are the general one without its lists: they begin, notice what they cannot do,
+//! and hand over before they have changed anything. A test drives the same random asks through both
+//! and compares all numbers.
 
 mod few;
 mod general;

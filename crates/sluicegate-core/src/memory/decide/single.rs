@@ -1,4 +1,8 @@
 //! One key in one bucket in one table, as almost every decision is: without lists.
+//!
+//! The table's sizes are constants here, so that the compiler unrolls the search of a set. A spend
+//! that fits is judged, spent and reported from one look at the state ([`Rule::spend_now`]);
+//! everything else takes the longer way below it, with the same result.
 
 use crate::algorithm::{Rule, SpentNow};
 use crate::decision::{Decision, QuotaStatus};

@@ -53,6 +53,8 @@ impl Shard {
         at_us.saturating_add(self.rule.period_us().get())
     }
 
+    /// Begins the log of a key that has none, and makes room for it first. Its birth number tells
+    /// it from earlier logs of the same key, whose receipts give nothing back here.
     pub(super) fn open(&mut self, hash: u64, now_us: u64) -> usize {
         while self.logs.len() >= self.most_logs {
             self.make_room(None, now_us);
@@ -96,6 +98,8 @@ impl Shard {
         self.free_entry = entry;
     }
 
+    /// Frees a log with its entries. The last log takes its place, so positions of logs do not
+    /// survive this call.
     pub(super) fn close(&mut self, log: usize) {
         let Log { hash, mut head, .. } = self.logs[log];
         while let Some(&Entry { next, .. }) = self.entries.get(head as usize) {
@@ -109,6 +113,8 @@ impl Shard {
         }
     }
 
+    /// Looks at the next few logs and frees those that are over: all of a shard are looked at in
+    /// turn, without a task that does so.
     pub(super) fn tidy(&mut self, now_us: u64) {
         let now_us = now_us.saturating_sub(TIDIED_AFTER_US);
         for _ in 0..TIDIED_PER_SPEND.min(self.logs.len()) {

@@ -15,6 +15,11 @@ const HEIRS: usize = 8;
 pub(super) const NIL: u32 = u32::MAX;
 
 /// The logs of some keys.
+///
+/// # Invariants
+/// - A chain is sorted by time, oldest first, and `sum` is the cost of all its entries.
+/// - `index` and `logs` name the same keys; a log without entries is closed at once.
+/// - Entries are in exactly one chain or in the free list. None is allocated beyond `most_entries`.
 pub(in crate::memory) struct Shard {
     pub(super) rule: SlidingLog,
     /// Where a key's log is.

@@ -78,6 +78,9 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     }
 
     /// Leaves to the set what a key owes that has to make room.
+    ///
+    /// Of two debts the heavier stays. It never grows lighter by a newcomer, and it drains as any
+    /// state does.
     fn leave(&self, words: &[AtomicU64; WORDS], rule: &Rule, now_us: u64) {
         let Some(left) = self.left() else { return };
         let [before, state] = [left, words].map(|words| load::<WORDS, ACCOUNTS>(words).state);

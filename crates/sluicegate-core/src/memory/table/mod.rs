@@ -1,4 +1,22 @@
 //! The table: fixed, set-associative, one cache line per look-up.
+//!
+//! # Why it is made so
+//! A map of keys has to grow, to be swept, and to be locked while it does so. Here memory is taken
+//! once; a set is 64 bytes and aligned, so that a look-up touches one cache line, and has its own
+//! lock of one byte, so that only requests of the same set meet. A tag of 32 bits stands for the
+//! key: in a set of five, a key that is not there is taken for another one once in a billion
+//! look-ups.
+//!
+//! # Invariants
+//! - All of a set is read and written under its lock. The words are atomics for `unsafe`-free
+//!   sharing, not for their ordering: the lock's acquire and release order them, and all accesses
+//!   are relaxed.
+//! - A tag stays when its state comes to rest, so that a clock set back a little finds it again.
+//! - The lock is held for a few dozen instructions and never across a call that may block. Waiting
+//!   spins, and yields after 64 turns.
+//! - Several sets, also of several tables, are locked in ascending order.
+//!
+//! The models at the end of the file run every interleaving of two threads through a set.
 
 mod locked;
 mod words;

@@ -1,4 +1,13 @@
 //! How a state, and its account, stand in the words of a slot.
+//!
+//! ```text
+//! word 0   moment of rest (52 bits)                          | aux of a one-word state (12 bits)
+//! word 1   aux of a two-word state
+//! last     account, in tables with accounts
+//! ```
+//!
+//! 52 bits of microseconds reach to the year 2112, the bound of every
+//! [`Clock`](crate::clock::Clock).
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +29,8 @@ const LOW_BITS: u32 = 12;
 const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
 const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
+/// When the state of a slot is at rest. One read, so that it may be asked without the lock, for a
+/// gauge.
 #[inline]
 pub(super) fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
     words[0].load(Ordering::Relaxed) >> LOW_BITS

@@ -1,7 +1,27 @@
 //! Whether a store is asked at all: a circuit breaker.
 //!
-//! Source: Michael Nygard, "Release It!", chapter 5; the settings are those of Resilience4j. Without a lock: the state is
-//! one word that changes by compare-and-exchange, and the last results are the bits of another.
+//! Source: Michael Nygard, "Release It!", chapter 5; the settings are those of Resilience4j.
+//! Without a lock: the state is one word that changes by compare-and-exchange, and the last results
+//! are the bits of another.
+//!
+//! ```text
+//!             too many failures                      pause over
+//!   Closed ----------------------> Open ----------------------------> HalfOpen
+//!     ^                              ^        a trial failed             |
+//!     |                              +-----------------------------------+
+//!     |                  enough trials succeeded                         |
+//!     +------------------------------------------------------------------+
+//! ```
+//!
+//! # Invariants
+//! - Each change of state is a new generation. A result counts only in the generation of its pass,
+//!   so that an answer of before an outage neither closes nor opens anything after it.
+//! - A pass comes back exactly once: as a success, a failure, or left. A dropped future leaves its
+//!   pass, so no trial is lost.
+//! - Of a success and a failure at the same moment one wins, and the times that are in force are
+//!   the winner's.
+//!
+//! Loom models run every interleaving of two threads.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,6 +33,8 @@ use super::settings::BreakerSettings;
 use crate::clock::micros;
 
 /// Whether a store is asked.
+///
+/// The order is that of health: the greatest of several is the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum BreakerState {
