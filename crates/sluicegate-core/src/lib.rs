@@ -26,6 +26,7 @@
 //! | `limiter`, on by default | all that decides; without it there are [`policy`], [`algorithm`] and [`error`] only |
 //! | `tokio` | `RateLimiter::acquire` and `Turn`, which wait on tokio's timer |
 //! | `resilient` | `Resilient`: a store that survives the failures of the one it is around; needs `tokio` |
+//! | `metrics` | `Observed`: a store that counts every decision of the one it is around; needs `resilient` |
 //! | `conformance` | [`conformance`], the suite that every store has to pass |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // What only a limiter calls is no mistake where there is none.
@@ -48,6 +49,9 @@ pub mod key;
 pub mod limiter;
 #[cfg(feature = "limiter")]
 pub mod memory;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod observed;
 pub mod policy;
 mod quota;
 #[cfg(feature = "limiter")]

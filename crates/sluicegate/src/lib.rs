@@ -25,6 +25,7 @@
 //! | [`memory`] | the store in this process: size, clock, numbers |
 //! | [`redis`] | the store that all instances share |
 //! | [`resilient`] | a breaker and a local fallback around a store |
+//! | [`observed`] | counts of all decisions: who is limited, by which policy, and how the store is doing |
 //! | [`store`] | for authors of stores, and of stores around stores |
 //! | [`clock`] | time as a parameter: tests turn it by hand |
 //! | [`error`] | what can be wrong with a configuration, and why a store gave no answer |
@@ -41,6 +42,7 @@
 //! | `jwt` | [`BearerJwt`](key::BearerJwt): verified JSON Web Tokens; the application chooses the crypto backend of jsonwebtoken |
 //! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
 //! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
+//! | `metrics` | [`Observed`](observed::Observed): a store that counts every decision of the one it is around |
 //! | `redis` | [`RedisStore`]: limits that all instances of a service share |
 //! | `redis-tls` | `rediss://` URLs; the application installs a rustls crypto provider |
 //! | `redis-deadpool` | Redis stores on a pool of deadpool-redis that the application has already |
@@ -67,6 +69,9 @@ pub use sluicegate_axum::__private;
 pub use sluicegate_axum::rate_limited;
 #[cfg(feature = "axum")]
 pub use sluicegate_axum::{Decided, RateLimitExt};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use sluicegate_core::observed;
 pub use sluicegate_core::{
     Algorithm, ConfigError, Decision, Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy, Quota,
     RateLimiter, Resilient, Store, StoreError,
@@ -225,8 +230,8 @@ pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
         Ask, Balance, DecidedBy, DecisionFuture, Event, Judged, Limiters, Listener, Listeners, Mode,
-        PreparedPolicy, QuotaStatus, Registry, Shared, SharedFuture, Store, Subject, Trace, Undecided, Write,
-        judge,
+        PreparedPolicy, QuotaStatus, Registry, Shared, SharedFuture, Store, StoreStatus, Subject, Trace,
+        Undecided, Write, judge,
     };
     pub use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 }

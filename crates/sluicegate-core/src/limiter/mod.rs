@@ -44,6 +44,8 @@ mod together;
 mod turn;
 
 use std::fmt;
+#[cfg(feature = "tokio")]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -104,6 +106,8 @@ struct Handle {
     own: Mutex<Own>,
     #[cfg(feature = "tokio")]
     queues: crate::wait::Queues,
+    #[cfg(feature = "tokio")]
+    waiting: AtomicUsize,
 }
 
 /// The policy that decides, and the override that has made it what it is.
@@ -130,6 +134,8 @@ impl Handle {
             replacements: AtomicU64::new(0),
             #[cfg(feature = "tokio")]
             queues: crate::wait::Queues::default(),
+            #[cfg(feature = "tokio")]
+            waiting: AtomicUsize::new(0),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -70,9 +71,31 @@ impl Turn {
 struct Waiting {
     limits: Limits,
     place: Place,
+    _counted: Counted,
+}
+
+/// One of those that wait under a limiter.
+struct Counted(RateLimiter);
+
+impl Counted {
+    fn under(limiter: &RateLimiter) -> Self {
+        // Relaxed: a number to look at.
+        limiter.0.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(limiter.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Waiting {
+    fn at(place: Place, limits: Limits) -> Self {
+        Self { _counted: Counted::under(&limits.limiters[0]), limits, place }
+    }
+
     fn poll(&self, waker: &Waker) -> Result<Box<Decision>, Instant> {
         self.limits.queues().poll(&self.limits, &self.place, waker)
     }
@@ -109,12 +132,12 @@ impl Limits {
     fn enter(mut self, at: Instant, decision: Box<Decision>) -> Waiting {
         self.line = self.queues().shared(&self.line);
         let place = self.queues().enter(&self, at, decision);
-        Waiting { limits: self, place }
+        Waiting::at(place, self)
     }
 
     fn enter_left(self, until: Instant) -> Option<Waiting> {
         let place = self.queues().enter_left(&self, until)?;
-        Some(Waiting { limits: self, place })
+        Some(Waiting::at(place, self))
     }
 }
 
@@ -189,6 +212,11 @@ impl fmt::Debug for Turn {
 }
 
 impl RateLimiter {
+    /// How many requests wait for their turn now, with this limiter as the first of theirs.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::Relaxed)
+    }
+
     /// Spends `cost` units now, or waits its turn for up to `longest`; first come, first served, without polling.
     ///
     /// A decision that is not allowed comes at once: its turn would have come too late, or never. The decision that

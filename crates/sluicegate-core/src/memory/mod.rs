@@ -70,7 +70,7 @@ use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::policy::{MOST_KEYS, Policy};
 use crate::store::Registry;
-use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store};
+use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store, StoreStatus};
 
 /// Keeps the state of all its policies in memory of a fixed size.
 ///
@@ -184,17 +184,7 @@ impl MemoryStore {
     /// It takes no lock in tables, so the numbers may be a moment apart from each other. Logs lock
     /// one shard after the other.
     pub fn stats(&self) -> MemoryStats {
-        let now_us = self.0.clock.now_us();
-        let open = self.0.open.prepared();
-        let mut buckets: Vec<_> = open.iter().flat_map(|buckets| buckets.all()).collect();
-        buckets.sort_unstable_by_key(|bucket| bucket.number);
-        buckets.dedup_by_key(|bucket| bucket.number);
-        let fills = buckets.iter().map(|bucket| bucket.fill(now_us));
-        let (keys, slots) = fills.fold((0, 0), |(keys, slots), (used, all)| (keys + used, slots + all));
-        // Relaxed: counts for a gauge.
-        let [evictions, inherited] =
-            [&self.0.evictions, &self.0.inherited].map(|count| count.load(Ordering::Relaxed));
-        MemoryStats { keys, slots, evictions, inherited }
+        self.0.stats()
     }
 }
 
@@ -316,6 +306,20 @@ impl fmt::Debug for MemoryStoreBuilder {
 }
 
 impl Inner {
+    fn stats(&self) -> MemoryStats {
+        let now_us = self.clock.now_us();
+        let open = self.open.prepared();
+        let mut buckets: Vec<_> = open.iter().flat_map(|buckets| buckets.all()).collect();
+        buckets.sort_unstable_by_key(|bucket| bucket.number);
+        buckets.dedup_by_key(|bucket| bucket.number);
+        let fills = buckets.iter().map(|bucket| bucket.fill(now_us));
+        let (keys, slots) = fills.fold((0, 0), |(keys, slots), (used, all)| (keys + used, slots + all));
+        // Relaxed: counts for a gauge.
+        let [evictions, inherited] =
+            [&self.evictions, &self.inherited].map(|count| count.load(Ordering::Relaxed));
+        MemoryStats { keys, slots, evictions, inherited }
+    }
+
     /// A number that no client can guess, different for every bucket ever opened.
     fn fresh_salt(&self) -> u64 {
         self.seed.hash_one(self.salts.fetch_add(1, Ordering::Relaxed))
@@ -379,6 +383,10 @@ impl Store for Inner {
 
     fn now_us(&self) -> u64 {
         self.clock.now_us()
+    }
+
+    fn status(&self) -> StoreStatus {
+        StoreStatus { memory: Some(self.stats()), ..StoreStatus::default() }
     }
 
     fn limiters(&self) -> &Limiters {

@@ -25,7 +25,7 @@ use crate::algorithm::Inherit;
 use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::policy::Policy;
-use crate::store::{Ask, DecisionFuture, Listener, Mode, PreparedPolicy};
+use crate::store::{Ask, DecisionFuture, Listener, Mode, PreparedPolicy, StoreStatus};
 use crate::wrap::{OwnedAsk, Within, Wrap};
 
 impl Wrap for Front {
@@ -56,6 +56,11 @@ impl Wrap for Front {
 
     fn tell(&self, listener: &Arc<dyn Listener>) {
         self.0.parts.listeners.add(Arc::clone(listener));
+    }
+
+    fn report(&self, status: &mut StoreStatus) {
+        status.resilient = Some(self.0.status());
+        status.memory = status.memory.or_else(|| self.0.fallback.stats());
     }
 }
 

@@ -14,6 +14,7 @@ use super::debts::Debts;
 use crate::algorithm::Inherit;
 use crate::decision::{DecidedBy, Decision, Outcome};
 use crate::error::{ConfigError, StoreError};
+use crate::memory::MemoryStats;
 use crate::policy::{OnOutage, Policy};
 use crate::store::{Ask, Mode, PreparedPolicy, Store, assumed};
 use crate::wrap::Within;
@@ -47,6 +48,11 @@ impl Fallback {
             }
             OnOutage::Allow | OnOutage::Deny => Ok(Share(None)),
         }
+    }
+
+    /// How full its table is.
+    pub(super) fn stats(&self) -> Option<MemoryStats> {
+        self.store.status().memory
     }
 
     /// Decides without the store, which could not answer for the reason given.

@@ -142,8 +142,13 @@ impl Resilient {
     /// assert!(status.in_fallback.is_zero());
     /// ```
     pub fn status(&self) -> ResilientStatus {
-        let State { counts, parts, fallback, .. } = &*self.0.0;
-        counts.status(&parts.status(), fallback.debts.count())
+        self.0.0.status()
+    }
+}
+
+impl State {
+    fn status(&self) -> ResilientStatus {
+        self.counts.status(&self.parts.status(), self.fallback.debts.count())
     }
 }
 

@@ -28,6 +28,7 @@ mod outage;
 mod prepared;
 mod registry;
 mod shared;
+mod status;
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ pub use self::prepared::PreparedPolicy;
 pub use self::registry::Registry;
 pub(crate) use self::registry::name_taken;
 pub use self::shared::{Shared, SharedFuture, Write};
+pub use self::status::StoreStatus;
 pub use crate::algorithm::Inherit;
 use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
@@ -131,6 +133,12 @@ pub trait Store: Send + Sync + 'static {
     /// What instances share by this store. By default nothing: then overrides of operators hold on this instance only.
     fn shared(&self) -> Option<&dyn Shared> {
         None
+    }
+
+    /// How the store is doing, those within it included. It may walk tables: for a gauge or a page that is read now and then. By
+    /// default it says nothing.
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
     }
 
     /// The handles of this store, one per name: a field that starts as its default.

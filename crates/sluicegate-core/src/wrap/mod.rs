@@ -70,7 +70,9 @@ pub use self::within::Within;
 use crate::error::ConfigError;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
-use crate::store::{Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, Shared, Store};
+use crate::store::{
+    Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, Shared, Store, StoreStatus,
+};
 
 /// A store around a store. Whatever implements this is a [`Store`].
 ///
@@ -122,6 +124,11 @@ pub trait Wrap: Send + Sync + 'static {
     fn tell(&self, listener: &Arc<dyn Listener>) {
         _ = listener;
     }
+
+    /// Adds how it is doing itself to what the store within says. By default there is nothing to add.
+    fn report(&self, status: &mut StoreStatus) {
+        _ = status;
+    }
 }
 
 impl<W: Wrap> Store for W {
@@ -170,6 +177,12 @@ impl<W: Wrap> Store for W {
 
     fn shared(&self) -> Option<&dyn Shared> {
         self.within().store().shared()
+    }
+
+    fn status(&self) -> StoreStatus {
+        let mut status = self.within().store().status();
+        self.report(&mut status);
+        status
     }
 
     fn limiters(&self) -> &Limiters {

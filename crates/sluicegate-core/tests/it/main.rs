@@ -4,6 +4,7 @@ mod algorithm;
 mod in_flight;
 mod limiter;
 mod memory;
+mod observed;
 mod policy;
 mod resilient;
 mod support;

@@ -2,5 +2,5 @@
 
 mod closing;
 mod events;
-mod outages;
+pub(crate) mod outages;
 mod split;

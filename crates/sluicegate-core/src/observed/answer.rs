@@ -1,0 +1,112 @@
+//! What a decision was for one of the policies that it asked: [`Answer`], in the words of metrics, pages and logs.
+
+use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
+use crate::error::StoreError;
+use crate::policy::{OnOutage, Policy};
+use crate::store::Mode;
+
+/// What came of a request, as one of the policies that it asked has it.
+///
+/// A policy that had room says that it was allowed, also when another policy refused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Answer {
+    /// It went on at once.
+    Allowed,
+    /// It goes on when its turn has come.
+    Delayed,
+    /// It was refused, and could pass later.
+    Rejected,
+    /// Its cost is above what the policy ever lets pass at once.
+    Impossible,
+    /// Its key is suspended.
+    Suspended,
+    /// There was no decision: a mistake in the program.
+    Error,
+}
+
+impl Answer {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] =
+        [Self::Allowed, Self::Delayed, Self::Rejected, Self::Impossible, Self::Suspended, Self::Error];
+
+    /// The word for it: in labels of metrics, on pages, in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Delayed => "delayed",
+            Self::Rejected => "rejected",
+            Self::Impossible => "impossible",
+            Self::Suspended => "suspended",
+            Self::Error => "error",
+        }
+    }
+
+    /// Whether the request did not go on because of this policy.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::Rejected | Self::Impossible | Self::Suspended)
+    }
+}
+
+/// An answer of a store, as one of the policies that were asked has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Judgement {
+    pub(super) answer: Answer,
+    pub(super) by: DecidedBy,
+    /// Units that were spent.
+    pub(super) spent: u64,
+    /// Allowed, and less than a fifth is left.
+    pub(super) is_near: bool,
+}
+
+impl Judgement {
+    /// The part of a decision that is about the ask at this place, which was to spend.
+    #[inline]
+    pub(super) fn of(decision: &Decision, place: usize, mode: Mode) -> Self {
+        let own = || decision.quotas().iter().filter(|status| status.policy_index() == place);
+        let answer = if own().all(QuotaStatus::passed) {
+            let waits =
+                decision.is_allowed() && matches!(mode, Mode::Reserve { .. }) && !decision.delay().is_zero();
+            if waits { Answer::Delayed } else { Answer::Allowed }
+        } else if own().any(QuotaStatus::is_suspended) {
+            Answer::Suspended
+        } else if own().any(QuotaStatus::is_impossible) {
+            Answer::Impossible
+        } else {
+            Answer::Rejected
+        };
+        Self {
+            answer,
+            by: decision.decided_by(),
+            spent: own().map(QuotaStatus::spent).max().unwrap_or(0),
+            is_near: decision.is_allowed() && own().any(is_near),
+        }
+    }
+
+    /// What a policy says of a request that the store gave no answer about: it is decided so outside of the store.
+    pub(super) fn without(error: &StoreError, policy: &Policy) -> Self {
+        let answer = match policy.on_outage() {
+            _ if !error.may_succeed_later() => Answer::Error,
+            OnOutage::Deny => Answer::Rejected,
+            OnOutage::Local | OnOutage::Allow => Answer::Allowed,
+        };
+        Self { answer, by: DecidedBy::Outage, spent: 0, is_near: false }
+    }
+}
+
+#[inline]
+fn is_near(status: &QuotaStatus) -> bool {
+    status.remaining().saturating_mul(5) < status.capacity()
+}
+
+impl Outcome {
+    /// The word for it, as in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => Answer::Allowed.as_str(),
+            Self::Denied => Answer::Rejected.as_str(),
+            Self::Impossible => Answer::Impossible.as_str(),
+            Self::Suspended => Answer::Suspended.as_str(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What has happened lately, as a page shows it: [`PastEvent`].
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::clock::Clock;
+use crate::policy::Policy;
+use crate::store::{Event, Listener};
+
+/// The most events that are kept.
+const MOST: usize = 100;
+
+/// Something that has happened to a store or a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PastEvent {
+    /// When.
+    pub at: SystemTime,
+    /// In one word: `quota_changed`, `policy_replaced`, `breaker_opened`, `breaker_closed`, `fallback_began`,
+    /// `fallback_ended`, `settled`, `suspended`, `released`.
+    pub what: &'static str,
+    /// The policy that it is about.
+    pub policy: Option<String>,
+    /// Whoever has done it, if that is known.
+    pub by: Option<String>,
+    /// What was before.
+    pub from: Option<String>,
+    /// What is now, or more about it.
+    pub to: Option<String>,
+}
+
+/// The last events of a store, those that arise inside of it among them.
+pub(super) struct Past {
+    clock: Arc<dyn Clock>,
+    events: Mutex<VecDeque<PastEvent>>,
+}
+
+impl Past {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, events: Mutex::default() }
+    }
+
+    /// The youngest last.
+    pub(super) fn events(&self) -> Vec<PastEvent> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    fn add(&self, event: PastEvent) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() == MOST {
+            events.pop_front();
+        }
+        events.push_back(event);
+    }
+}
+
+impl Listener for Past {
+    fn event(&self, event: &Event<'_>) {
+        let plain = |what| PastEvent {
+            at: UNIX_EPOCH + Duration::from_micros(self.clock.now_us()),
+            what,
+            policy: None,
+            by: None,
+            from: None,
+            to: None,
+        };
+        let said = |what, to: String| PastEvent { to: Some(to), ..plain(what) };
+        self.add(match event {
+            Event::PolicyReplaced { old, new, .. } => {
+                let (quotas, all) = ((quotas(old), quotas(new)), (old.to_string(), new.to_string()));
+                let is_quota = quotas.0 != quotas.1;
+                let (from, to) = if is_quota { quotas } else { all };
+                let what = if is_quota { "quota_changed" } else { "policy_replaced" };
+                PastEvent { policy: Some(new.name().to_owned()), from: Some(from), ..said(what, to) }
+            }
+            Event::BreakerOpened { error, .. } => said("breaker_opened", error.to_string()),
+            Event::BreakerClosed { .. } => plain("breaker_closed"),
+            Event::FallbackBegan => plain("fallback_began"),
+            Event::FallbackEnded { lasted } => said("fallback_ended", format!("{lasted:?}")),
+            Event::Settled { charged, left } => said("settled", format!("{charged} charged, {left} left")),
+            Event::Suspended { subject, lasts, by_hand } => {
+                let what = if lasts.is_zero() { "released" } else { "suspended" };
+                let hand = by_hand.then(|| "by hand".to_owned());
+                PastEvent {
+                    policy: subject.policy.map(str::to_owned),
+                    by: hand,
+                    ..said(what, format!("{lasts:?}"))
+                }
+            }
+            // What happens to single requests is counted, and is not kept.
+            _ => return,
+        });
+    }
+}
+
+fn quotas(policy: &Policy) -> String {
+    let quotas: Vec<_> = policy.quotas().iter().map(|quota| quota.quota().to_string()).collect();
+    quotas.join(", ")
+}

@@ -1,0 +1,133 @@
+//! How much there was lately: of each of the last 10 seconds and 60 minutes, [`Rates`].
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::snapshot::Totals;
+
+const SECOND_US: u64 = 1_000_000;
+/// The seconds that a rate is the mean of.
+const SECONDS: usize = 10;
+const MINUTES: usize = 60;
+
+/// The totals at the beginning of each of the last seconds and minutes.
+pub(super) struct Rates {
+    /// When the current second ends: before that there is nothing to do.
+    ends_us: AtomicU64,
+    past: Mutex<Past>,
+}
+
+struct Past {
+    /// The current second.
+    second: u64,
+    /// The youngest last.
+    seconds: VecDeque<Totals>,
+    minutes: VecDeque<Totals>,
+}
+
+/// What was counted in the last seconds and minutes that are over.
+pub(super) struct Recent {
+    /// In 10 seconds.
+    pub(super) seconds: Totals,
+    /// In each minute, and when it began, in seconds of the clock; the oldest first.
+    pub(super) minutes: Vec<(u64, Totals)>,
+}
+
+impl Rates {
+    pub(super) fn new(now_us: u64) -> Self {
+        let second = now_us / SECOND_US;
+        let past = Past {
+            second,
+            seconds: std::iter::repeat_n(Totals::default(), SECONDS + 1).collect(),
+            minutes: std::iter::repeat_n(Totals::default(), MINUTES + 1).collect(),
+        };
+        Self { ends_us: AtomicU64::new((second + 1) * SECOND_US), past: Mutex::new(past) }
+    }
+
+    /// Whether a second has ended at this time of some clock, so that [`turn`](Self::turn) is due before anything is counted.
+    #[inline]
+    pub(super) fn are_due(&self, now_us: u64) -> bool {
+        // Relaxed: the lock guards what it is about.
+        now_us >= self.ends_us.load(Ordering::Relaxed)
+    }
+
+    /// Notes the totals at the end of each second that has ended: nothing was counted since the first of them.
+    pub(super) fn turn(&self, now_us: u64, totals: impl FnOnce() -> Totals) {
+        // Whoever holds the lock does the same.
+        if let Ok(mut past) = self.past.try_lock() {
+            past.turn(now_us, totals);
+            self.ends_us.store((past.second + 1).saturating_mul(SECOND_US), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn recent(&self, now_us: u64, totals: impl FnOnce() -> Totals) -> Recent {
+        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        past.turn(now_us, totals);
+        self.ends_us.store((past.second + 1).saturating_mul(SECOND_US), Ordering::Relaxed);
+        past.recent()
+    }
+}
+
+impl Past {
+    fn turn(&mut self, now_us: u64, totals: impl FnOnce() -> Totals) {
+        let second = now_us / SECOND_US;
+        let (seconds, minutes) =
+            (second.saturating_sub(self.second), (second / 60).saturating_sub(self.second / 60));
+        if seconds == 0 {
+            return;
+        }
+        self.second = second;
+        let totals = totals();
+        for (past, new) in [(&mut self.seconds, seconds), (&mut self.minutes, minutes)] {
+            let new = usize::try_from(new).map_or(past.len(), |new| new.min(past.len()));
+            past.drain(..new);
+            past.extend(std::iter::repeat_n(totals, new));
+        }
+    }
+
+    fn recent(&self) -> Recent {
+        let minute = self.second / 60;
+        let minutes = self.minutes.iter().zip(self.minutes.iter().skip(1));
+        let first = minute.saturating_sub(MINUTES as u64);
+        let minutes = (first..).zip(minutes).map(|(at, (began, ended))| (at * 60, ended.since(began)));
+        let began = self.seconds.front().copied().unwrap_or_default();
+        let ended = self.seconds.back().copied().unwrap_or_default();
+        Recent { seconds: ended.since(&began), minutes: minutes.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(allowed: u64) -> Totals {
+        Totals { allowed, ..Totals::default() }
+    }
+
+    #[test]
+    fn a_rate_is_of_ten_seconds_that_are_over_and_minutes_are_whole() {
+        let at = |seconds: u64| seconds * SECOND_US;
+        let rates = Rates::new(at(60_000) + 7);
+        let recent = |seconds, total| rates.recent(at(seconds), || allowed(total));
+        assert_eq!(recent(60_000, 5).seconds.allowed, 0, "the second has not ended");
+        assert_eq!(recent(60_001, 5).seconds.allowed, 5);
+        assert_eq!(recent(60_010, 8).seconds.allowed, 8);
+        assert_eq!(recent(60_011, 8).seconds.allowed, 3, "the first second is out of it");
+        let after = recent(60_060, 10);
+        assert_eq!(after.minutes.len(), 60);
+        assert_eq!(after.minutes[59], (60_000, allowed(10)));
+        assert_eq!(after.minutes[58], (59_940, allowed(0)));
+        let hours_later = recent(70_000, 10);
+        assert_eq!((hours_later.seconds.allowed, hours_later.minutes[59].1.allowed), (0, 0));
+        assert_eq!(recent(60_000, 12).seconds.allowed, 0, "a clock that was set back waits for itself");
+    }
+
+    #[test]
+    fn nothing_is_due_within_a_second() {
+        let rates = Rates::new(1_500_000);
+        assert!(!rates.are_due(1_999_999) && rates.are_due(2_000_000));
+        rates.turn(2_000_000, || allowed(1));
+        assert!(!rates.are_due(2_999_999));
+    }
+}

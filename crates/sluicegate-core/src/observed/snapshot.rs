@@ -1,0 +1,218 @@
+//! What is known of a store and its policies at one moment: [`Snapshot`], for pages and tests.
+
+use std::ops::Add;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::past::PastEvent;
+use crate::policy::Policy;
+use crate::resilient::BreakerState;
+
+/// What is known at one moment; see [`Observed::snapshot`](super::Observed::snapshot). The numbers are those of this process.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// When it was taken.
+    pub at: SystemTime,
+    /// For how long the store has been observed.
+    pub uptime: Duration,
+    /// The stores.
+    pub stores: Vec<StoreSnapshot>,
+    /// The policies that are open, by name.
+    pub policies: Vec<PolicySnapshot>,
+    /// What has happened lately, the youngest last; at most 100 events.
+    pub events: Vec<PastEvent>,
+}
+
+/// How a store is doing. Counts are since it was made.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoreSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Whether it decides.
+    pub state: StoreState,
+    /// The breaker of the part of it that does worst.
+    pub breaker: BreakerState,
+    /// How often a breaker has opened.
+    pub opened: u64,
+    /// Calls that it did not answer.
+    pub errors: StoreErrors,
+    /// Decisions that were made without it.
+    pub fallback_decisions: u64,
+    /// How long a part of it was not asked, in all.
+    pub in_fallback: Duration,
+    /// Keys with spending that it does not know of yet.
+    pub unsettled_keys: usize,
+    /// Keys in debt in its table in memory, or in that of its fallback.
+    pub keys: usize,
+    /// How many fit.
+    pub slots: usize,
+    /// Keys that were forgotten before they were at rest, because there was no room.
+    pub evictions: u64,
+}
+
+/// Whether a store decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreState {
+    /// It decides.
+    Ok,
+    /// A part of it is not asked: policies decide by what they say of an outage.
+    Fallback,
+    /// It gave no answer when it was last asked.
+    Down,
+}
+
+/// Calls that a store did not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreErrors {
+    /// Not in time.
+    pub timeout: u64,
+    /// It could not be reached.
+    pub unavailable: u64,
+    /// It answered something that is no answer.
+    pub protocol: u64,
+}
+
+/// What is known of a policy. Counts are since its name was first opened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PolicySnapshot {
+    /// The policy in force.
+    pub policy: Arc<Policy>,
+    /// Decisions, by what came of them.
+    pub totals: Totals,
+    /// Units that were spent and given back.
+    pub units: Units,
+    /// Requests that were allowed when less than a fifth was left.
+    pub near: u64,
+    /// Decisions a second, as the mean of the last 10 seconds.
+    pub per_second: Rate,
+    /// The last 60 whole minutes, the oldest first.
+    pub minutes: Vec<Minute>,
+    /// Requests that wait for their turn now.
+    pub waiting: usize,
+    /// Keys that were refused as suspended in the last minute.
+    pub suspended_seen: usize,
+    /// The keys that were refused most in the last 5 to 10 minutes, the first most often.
+    pub offenders: Vec<Offender>,
+}
+
+/// Decisions, by what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Allowed at once.
+    pub allowed: u64,
+    /// Allowed after a wait.
+    pub delayed: u64,
+    /// Refused until later.
+    pub rejected: u64,
+    /// Refused because they cost more than ever passes at once.
+    pub impossible: u64,
+    /// Refused because the key is suspended.
+    pub suspended: u64,
+    /// Not decided, by a mistake in the program.
+    pub error: u64,
+}
+
+impl Totals {
+    /// What was counted since then.
+    pub(super) fn since(&self, then: &Self) -> Self {
+        Self {
+            allowed: self.allowed.saturating_sub(then.allowed),
+            delayed: self.delayed.saturating_sub(then.delayed),
+            rejected: self.rejected.saturating_sub(then.rejected),
+            impossible: self.impossible.saturating_sub(then.impossible),
+            suspended: self.suspended.saturating_sub(then.suspended),
+            error: self.error.saturating_sub(then.error),
+        }
+    }
+}
+
+impl Add for Totals {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            allowed: self.allowed + other.allowed,
+            delayed: self.delayed + other.delayed,
+            rejected: self.rejected + other.rejected,
+            impossible: self.impossible + other.impossible,
+            suspended: self.suspended + other.suspended,
+            error: self.error + other.error,
+        }
+    }
+}
+
+/// Units of a policy, since its name was first opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Units {
+    /// Spent by requests.
+    pub spent: u64,
+    /// Given back: those that were asked back, of which as many count as were spent.
+    pub refunded: u64,
+    /// Charged after the fact.
+    pub charged: u64,
+}
+
+/// Decisions a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Rate {
+    /// Allowed at once.
+    pub allowed: f64,
+    /// Refused, for now or for ever.
+    pub rejected: f64,
+    /// Allowed after a wait.
+    pub delayed: f64,
+    /// Refused because the key is suspended.
+    pub suspended: f64,
+}
+
+/// One minute of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Minute {
+    /// When it began.
+    pub at: SystemTime,
+    /// Allowed, at once or after a wait.
+    pub allowed: u64,
+    /// Refused.
+    pub rejected: u64,
+}
+
+/// A key that was refused often.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Offender {
+    /// The key as it may be shown: in clear, or as a digest.
+    pub key: String,
+    /// How it is shown.
+    pub kind: OffenderKind,
+    /// Names the key in look-ups within this process; it says nothing of the key.
+    pub reference: String,
+    /// How often it was refused, at most `error` too many.
+    pub rejected: u64,
+    /// How much the count may be too high.
+    pub error: u64,
+    /// Which part of all refusals that is, 0 to 1.
+    pub share: f64,
+    /// Until when it is suspended, if it is.
+    pub suspended_until: Option<SystemTime>,
+}
+
+/// How a key is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OffenderKind {
+    /// An address, in clear.
+    Address,
+    /// A name, in clear.
+    Name,
+    /// A digest of what may be a secret.
+    Digest,
+}

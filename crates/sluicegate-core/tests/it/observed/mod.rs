@@ -1,0 +1,3 @@
+//! Decisions are counted once each, whoever asks and however the store is doing.
+
+mod counts;
