@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sluicegate_core::algorithm::{Anchor, Refill};
-use sluicegate_core::clock::ManualClock;
+use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::{Inherit, Receipt};
 use sluicegate_core::memory::MemoryStats;
 use sluicegate_core::policy::{OnFull, PolicyBuilder};
-use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter};
+use sluicegate_core::{Algorithm, Decision, MemoryStore, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, answer, secs, store_for, us};
 
@@ -106,7 +106,8 @@ fn begins_alike(algorithm: Algorithm) -> bool {
 /// One step of a crowd: which key, after which time, how many units, and how.
 type Step = (u64, u64, u64, u8);
 
-/// A key never has more than it would have where there is room for all: whatever makes room for whatever.
+/// A key never has more than it would have where there is room for all: whatever makes room for whatever. Once in 15,000 cases it
+/// had: a turn that had come where there was room, and had not come here, was given up.
 #[test]
 fn a_full_store_never_admits_what_one_with_room_would_refuse() {
     let steps = prop::collection::vec((0..200_u64, 0..40_000_000_u64, 1..=4_u64, 0..8_u8), 1..400);
@@ -137,7 +138,12 @@ fn compare(policy: PolicyBuilder, steps: &[Step]) -> Result<(), TestCaseError> {
                 let _ = [&full, &roomy].map(|limiter| answer(limiter.charge(key, cost)));
             }
             1 if !receipts.is_empty() => {
-                let (key, mut own): (u64, [_; 2]) = receipts.remove(receipts.len() / 2);
+                let (key, mut own): (u64, [Receipt; 2]) = receipts.remove(receipts.len() / 2);
+                let has_come = own.each_ref().map(|turn| turn.at_us() <= stores[0].1.now_us());
+                if has_come[0] != has_come[1] {
+                    // See `a_turn_that_was_put_off_for_what_others_left_can_be_given_up_before_it_comes`.
+                    continue;
+                }
                 let _ = answer(full.refund_of(&mut own[0], key, 1));
                 let _ = answer(roomy.refund_of(&mut own[1], key, 1));
             }
@@ -156,6 +162,34 @@ fn compare(policy: PolicyBuilder, steps: &[Step]) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
+}
+
+/// Why [`compare`] leaves such a refund out. What is given back after its turn comes back only while no turn of any key is out; a
+/// turn that has not come is given up by itself. So a full store, which puts turns off, may take back what one with room keeps.
+#[test]
+fn a_turn_that_was_put_off_for_what_others_left_can_be_given_up_before_it_comes() {
+    let queue = Algorithm::LeakyBucket(Drain::Queue);
+    let policy = Policy::builder("p", queue, Quota::per_hour(5)).on_full(OnFull::Inherit).refunds();
+    // One set of three keys, and room for all.
+    let stores = [(1, 160), (100_000, 160_000)].map(|(keys, entries)| store_for(keys, entries));
+    let limiters = stores.each_ref().map(|(store, _)| policy.clone().on(store).expect("it fits"));
+    let check = |key: &str, cost| limiters.each_ref().map(|limiter| answer(limiter.check_cost(key, cost)));
+    let advance = |by| stores.iter().for_each(|(_, clock)| clock.advance(by));
+    let _ = check("a", 1);
+    advance(secs(300));
+    for (key, cost) in [("b", 2), ("c", 2), ("d", 3), ("d", 1)] {
+        let _ = check(key, cost);
+    }
+    // The first key has made room, and left its 420 seconds.
+    let turns = check("k", 1);
+    assert_eq!(turns.each_ref().map(Decision::delay), [secs(420), secs(0)]);
+    advance(secs(100));
+    for (limiter, mut turn) in limiters.iter().zip(turns) {
+        let mut receipt = turn.take_receipt(0).expect("it spends");
+        let _ = answer(limiter.refund_of(&mut receipt, "k", 1));
+    }
+    let standing = limiters.each_ref().map(|limiter| answer(limiter.peek("k")).reset_after());
+    assert_eq!(standing, [secs(320), secs(620)], "what was left, and the unit");
 }
 
 #[test]
