@@ -174,7 +174,20 @@ impl<'a> KeyRef<'a> {
     }
 
     /// The key, to keep.
+    #[inline]
     pub fn to_key(&self) -> Key {
+        // Addresses and numbers, whose length is known where this is called: a few moves.
+        let has_length = self.tag == Tag::Bytes as u8 || self.tag == Self::SEVERAL;
+        if !has_length && self.bytes.len() <= 16 {
+            let (mut bytes, whole) = ([0; 56], 2 + self.bytes.len());
+            bytes[..2].copy_from_slice(&[self.kind as u8, self.tag]);
+            bytes[2..whole].copy_from_slice(self.bytes);
+            return Key { bytes: SmallVec::from_buf_and_len(bytes, whole) };
+        }
+        self.encoded()
+    }
+
+    fn encoded(&self) -> Key {
         let mut bytes = SmallVec::new();
         bytes.push(self.kind as u8);
         self.write(&mut bytes);

@@ -56,16 +56,6 @@ pub(crate) type End = Result<Option<Box<Marked>>, Box<Refused>>;
 type Through<'a> = (&'a Limits, RequestView<'a>);
 
 impl Way {
-    /// Goes as far as it can without waiting: to the end, or to something that has to be waited for.
-    #[inline]
-    fn begin(&mut self, through: Through<'_>, place: &mut Place) -> Option<End> {
-        let (limits, request) = through;
-        match &limits.settings().door {
-            Some(door) => self.enter(door.entry(request), through, place),
-            None => self.go_on(through, place),
-        }
-    }
-
     /// Waits for one thing after the other. A request that has to wait takes a place in the queue.
     fn poll(&mut self, cx: &mut Context<'_>, through: Through<'_>, place: &mut Place) -> Poll<End> {
         let (limits, request) = through;
@@ -123,11 +113,15 @@ impl Way {
     }
 
     /// From limit to limit, and then to the decision.
-    #[inline]
     fn go_on(&mut self, through: Through<'_>, place: &mut Place) -> Option<End> {
+        let next = self.walk.next(through.0.plan(), through.1);
+        self.go_on_with(next, through, place)
+    }
+
+    fn go_on_with(&mut self, mut next: Next, through: Through<'_>, place: &mut Place) -> Option<End> {
         let (limits, request) = through;
         loop {
-            match self.walk.next(limits.plan(), request) {
+            match next {
                 Next::Found(found) => {
                     if let Some(refused) = self.take(limits, found) {
                         return Some(Err(refused));
@@ -139,6 +133,7 @@ impl Way {
                 }
                 Next::End => return self.decide(limits, place),
             }
+            next = self.walk.next(limits.plan(), request);
         }
     }
 
@@ -170,16 +165,10 @@ impl Way {
         if let Err(error) = self.asks.check(limits.plan()) {
             return Some(refuse(limits, None, Stop::Mistake(error)));
         }
-        let deciding = self.asks.decide(limits.plan(), None);
-        if !limits.marks_responses()
-            && self.tried.is_empty()
-            && let Some(Ok(decision)) = deciding.known()
-            && decision.is_allowed()
-            && decision.delay().is_zero()
-        {
-            // As `pass`, without taking the decision out of its future.
-            return Some(Ok(None));
-        }
+        self.deciding(limits, self.asks.decide(limits.plan(), None), place)
+    }
+
+    fn deciding(&mut self, limits: &Limits, deciding: DecisionFuture, place: &mut Place) -> Option<End> {
         match deciding.now() {
             Ok(result) => self.decided(limits, result, place),
             Err(deciding) => {
@@ -281,9 +270,48 @@ impl Limits {
     /// The end of a request's way, if it comes to it without waiting.
     #[inline]
     pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+        if let Some(door) = &self.settings().door {
+            let mut way = Way::default();
+            let end = way.enter(door.entry(request), (self, request), place);
+            return way.ends(self, end);
+        }
+        let mut walk = Walk::default();
+        match walk.next(self.plan(), request) {
+            Next::Found(Found { limit, finding: Finding::Asks { which, key, cost, is_enforced: true } })
+                if walk.is_over(self.plan()) =>
+            {
+                self.begin_with_one(Asked { limit, which, key, cost }, place)
+            }
+            next => {
+                let mut way = Way { walk, ..Way::default() };
+                let end = way.go_on_with(next, (self, request), place);
+                way.ends(self, end)
+            }
+        }
+    }
+
+    /// The way of almost every request: one limit asks, and its key is at hand. Lists are for what is not decided at once.
+    #[inline]
+    fn begin_with_one(&self, asked: Asked, place: &mut Place) -> Result<End, Box<Waiting>> {
+        let deciding = asked.limiter(self.plan()).check_cost(&asked.key, asked.cost);
+        if !self.marks_responses()
+            && let Some(Ok(decision)) = deciding.known()
+            && decision.is_allowed()
+            && decision.delay().is_zero()
+        {
+            // Nobody looks at the numbers, so the decision is not even taken out of its future.
+            return Ok(Ok(None));
+        }
         let mut way = Way::default();
-        let end = way.begin((self, request), place);
-        end.ok_or_else(|| Box::new(Waiting { limits: self.clone(), way }))
+        way.asks.push(asked);
+        let end = way.deciding(self, deciding, place);
+        way.ends(self, end)
+    }
+}
+
+impl Way {
+    fn ends(self, limits: &Limits, end: Option<End>) -> Result<End, Box<Waiting>> {
+        end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self }))
     }
 }
 

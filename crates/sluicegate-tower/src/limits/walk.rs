@@ -114,6 +114,12 @@ impl Walk {
         Next::End
     }
 
+    /// Whether no limit is left.
+    #[inline]
+    pub(crate) fn is_over(&self, plan: &Plan) -> bool {
+        self.next >= plan.steps.len()
+    }
+
     /// Waits for the limit whose key or limiter is being looked up, and is then the same.
     pub(crate) fn poll(
         &mut self,
