@@ -218,6 +218,8 @@ pub enum StoreErrorKind {
     NothingAsked,
     /// One call named more asks or quotas than [`MAX_QUOTAS`](crate::policy::MAX_QUOTAS); never worth a retry.
     TooManyQuotas,
+    /// A key was to be suspended or released under a policy that suspends no key; a mistake in the program, never worth a retry.
+    NoSuspension,
 }
 
 impl StoreError {
@@ -276,6 +278,9 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Protocol => "the store answered something unexpected",
             StoreErrorKind::ForeignPolicy => "the policy was opened on another store",
             StoreErrorKind::NothingAsked => "the store was asked nothing",
+            StoreErrorKind::NoSuspension => {
+                "the policy suspends no key: it has no suspension, or is not enforced"
+            }
             StoreErrorKind::TooManyQuotas => "more than 16 quotas were asked for in one call",
         })
     }

@@ -173,6 +173,11 @@ impl<'a> KeyRef<'a> {
         (self.tag, self.bytes)
     }
 
+    /// Whether it is one address, and nothing beside it.
+    pub(crate) fn is_address(&self) -> bool {
+        self.tag == Tag::Ipv4 as u8 || self.tag == Tag::Ipv6 as u8
+    }
+
     /// The key, to keep.
     #[inline]
     pub fn to_key(&self) -> Key {

@@ -61,6 +61,8 @@ mod receipt;
 pub mod resilient;
 #[cfg(feature = "limiter")]
 pub mod store;
+#[cfg(feature = "limiter")]
+pub mod suspension;
 mod text;
 mod time_span;
 #[cfg(feature = "tokio")]

@@ -84,6 +84,44 @@ impl TimeSpan {
     }
 }
 
+/// Whatever says how long: a [`TimeSpan`], a [`Duration`], or text such as `"10min"`.
+///
+/// Text that cannot be read is reported where the span is used, by the builder's `build` or `on`. Sealed.
+pub trait IntoTimeSpan: sealed::Sealed {
+    /// The span, or why there is none.
+    ///
+    /// # Errors
+    /// As reading a [`TimeSpan`] from its text.
+    fn into_time_span(self) -> Result<TimeSpan, ConfigError>;
+}
+
+mod sealed {
+    #[expect(unnameable_types, reason = "nobody else shall implement it")]
+    pub trait Sealed {}
+
+    impl Sealed for super::TimeSpan {}
+    impl Sealed for std::time::Duration {}
+    impl Sealed for &str {}
+}
+
+impl IntoTimeSpan for TimeSpan {
+    fn into_time_span(self) -> Result<TimeSpan, ConfigError> {
+        Ok(self)
+    }
+}
+
+impl IntoTimeSpan for Duration {
+    fn into_time_span(self) -> Result<TimeSpan, ConfigError> {
+        Ok(self.into())
+    }
+}
+
+impl IntoTimeSpan for &str {
+    fn into_time_span(self) -> Result<TimeSpan, ConfigError> {
+        self.parse()
+    }
+}
+
 impl From<TimeSpan> for Duration {
     fn from(span: TimeSpan) -> Self {
         span.0

@@ -9,6 +9,7 @@
 //! | [`charge`](RateLimiter::charge) | some units, into debt if they do not fit | now |
 //! | [`refund`](RateLimiter::refund), [`refund_of`](RateLimiter::refund_of) | gives back | now |
 //! | [`reset`](RateLimiter::reset) | forgets the key | now |
+//! | [`suspend`](RateLimiter::suspend), [`release`](RateLimiter::release) | nothing; the key is refused outright for a time, or no longer | now |
 //!
 //! "Now" is at once in memory, and one round trip on Redis.
 //!
@@ -31,6 +32,7 @@
 //! `reset`) stays an error, because it may or may not have happened:
 //! [`StoreError::may_have_spent`](crate::StoreError::may_have_spent) tells.
 
+mod by_hand;
 mod handles;
 mod off;
 mod open;
@@ -64,6 +66,7 @@ use crate::policy::{OnExceeded, Override, Policy};
 pub use crate::receipt::Receipt;
 pub use crate::store::Limiters;
 use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, Store, in_outage};
+use crate::suspension::{self, suspends};
 
 /// A policy on a store: what services ask before they do something.
 ///
@@ -318,7 +321,8 @@ impl RateLimiter {
 
     /// Forgets the key: it has its whole burst again.
     ///
-    /// Turns that were given out still come at their times.
+    /// Turns that were given out still come at their times, and a [suspension](crate::suspension) and
+    /// the refusals that count towards one stay: [`release`](Self::release) ends that.
     ///
     /// # Errors
     /// When the store gave no answer, whatever the policy says of an outage: a key must not come
@@ -342,6 +346,9 @@ impl RateLimiter {
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         if asks.iter().any(off::is_off) {
             return self.decide_without_off(asks);
+        }
+        if asks.iter().any(suspends) {
+            return suspension::decide(&self.0.store, asks, decide_plainly);
         }
         // A decision is large, and even to look at it costs a copy of it: a tenth of a decision in memory.
         if self.0.always_answers {
@@ -397,6 +404,11 @@ impl Current<'_> {
             Self::Replaced(in_force) => &in_force.prepared,
         }
     }
+}
+
+/// Asks a store, whoever may be suspended.
+fn decide_plainly(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
+    or_by_policy(store.decide(asks), asks)
 }
 
 /// The answer of a store that may give none: its policies say what an outage means, whoever has asked.

@@ -14,6 +14,7 @@ use super::{Handle, RateLimiter};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
 use crate::store::{Inherit, PreparedPolicy, Store};
+use crate::suspension;
 
 impl RateLimiter {
     /// Puts a policy on a store, or finds it there: a name that is open gives the handle that is open, with its buckets,
@@ -179,7 +180,7 @@ fn put(
     let mut open = store.limiters().lock();
     let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
     let steps = policies.into_iter().zip(&found).map(|(policy, found)| match (found, replace) {
-        (None, _) => store.open(Arc::new(policy), None).map(Step::Open),
+        (None, _) => suspension::open(&**store, policy, None).map(Step::Open),
         (Some(handle), None) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
         (Some(handle), Some(inherit)) => Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?)),
     });

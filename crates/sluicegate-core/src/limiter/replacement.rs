@@ -7,6 +7,7 @@ use super::{InForce, Own, RateLimiter};
 use crate::error::ConfigError;
 use crate::policy::{Override, Policy};
 use crate::store::{Event, Inherit, PreparedPolicy, Store};
+use crate::suspension;
 
 /// A policy that is prepared to replace that of a handle, while no other replacement can.
 pub(super) struct Replacement<'a> {
@@ -74,7 +75,7 @@ impl<'a> Replacement<'a> {
         // Release: whoever sees the count also sees the new policy.
         limiter.0.replacements.fetch_add(1, Ordering::Release);
         if !prepared.is(&old.prepared) {
-            limiter.0.store.replaced(&old.prepared, &prepared, inherit);
+            suspension::replaced(&*limiter.0.store, &old.prepared, &prepared, inherit);
         }
         Replaced { old, new: prepared, inherit, over }
     }
@@ -180,7 +181,7 @@ impl RateLimiter {
         if policy == **old.prepared.policy() && inherit != Inherit::Reset {
             return Ok(old.prepared.clone());
         }
-        self.0.store.open(Arc::new(policy), Some((&old.prepared, inherit)))
+        suspension::open(&*self.0.store, policy, Some((&old.prepared, inherit)))
     }
 }
 

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
-use super::Inner;
 use super::account::Account;
 use super::ahead::Ahead;
 use super::holds::Holds;
 use super::home::Home;
 use super::table::Kept;
+use super::{Inner, Time};
 use crate::algorithm::Rule;
 use crate::error::ConfigError;
 use crate::policy::{OnFull, Policy};
@@ -73,6 +73,9 @@ pub(super) struct Heir {
 /// Replacements that a key may sleep through within the time in which its state matters; of one that slept longer,
 /// the state is forgotten. Each that still matters costs a decision one more set to lock.
 const GENERATIONS: usize = 32;
+
+/// For how long a bucket is not idle after its last debt is over.
+const IDLE_AFTER_US: u64 = 10_000_000;
 
 impl Buckets {
     pub(super) fn new(
@@ -134,6 +137,13 @@ impl Buckets {
     pub(super) fn has_older(&self) -> bool {
         // Relaxed: it is false only long after the last state that matters.
         self.has_older.load(Ordering::Relaxed)
+    }
+
+    /// Whether no key was ever in debt, or the last debt is over. Of keys that owe no more than a burst nothing is noted: this is
+    /// for buckets that are only [charged](Bucket::reaches).
+    #[inline]
+    pub(super) fn are_idle(&self, clock: &Time) -> bool {
+        !self.has_older() && self.each.iter().all(|bucket| bucket.is_idle(clock))
     }
 
     /// The replacements whose keys may still matter, the youngest first. Lets go of the others, and of their memory.
@@ -269,6 +279,23 @@ impl Bucket {
     pub(super) fn reaches(&self, until_us: u64) {
         // Relaxed: read only to decide whether an old state can still matter, long after.
         self.furthest_us.fetch_max(until_us, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn is_idle(&self, clock: &Time) -> bool {
+        // Relaxed: whoever was told of a charge sees what it noted.
+        let furthest_us = self.furthest_us.load(Ordering::Relaxed);
+        furthest_us == 0 || self.is_over(furthest_us, clock)
+    }
+
+    /// Whether the last debt is over, for a while already: a clock that is set back a little would find it again.
+    #[cold]
+    fn is_over(&self, furthest_us: u64, clock: &Time) -> bool {
+        let is_over = furthest_us.saturating_add(IDLE_AFTER_US) <= clock.now_us();
+        let set =
+            |to| self.furthest_us.compare_exchange(furthest_us, to, Ordering::Relaxed, Ordering::Relaxed);
+        // Not if another was noted meanwhile.
+        is_over && set(0).is_ok()
     }
 
     /// Keys that are not at rest, and the most that fit.

@@ -389,6 +389,11 @@ impl Store for Inner {
         StoreStatus { memory: Some(self.stats()), ..StoreStatus::default() }
     }
 
+    #[inline]
+    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
+        policy.prepared::<Buckets>().is_some_and(|buckets| buckets.are_idle(&self.clock))
+    }
+
     fn limiters(&self) -> &Limiters {
         &self.limiters
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::suspension::{Draft, check_ending};
 use super::{MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyMode, PolicyQuota};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -46,6 +47,7 @@ pub struct PolicyBuilder {
     /// Keys that a store of fixed size makes room for; as the store has it by default.
     pub(super) keys: Option<usize>,
     pub(super) on_full: OnFull,
+    pub(super) suspension: Option<Draft>,
 }
 
 impl Policy {
@@ -112,7 +114,7 @@ impl Policy {
 }
 
 impl PolicyBuilder {
-    fn new(name: String, algorithm: Algorithm, quota: Result<Quota, ConfigError>) -> Self {
+    pub(super) fn new(name: String, algorithm: Algorithm, quota: Result<Quota, ConfigError>) -> Self {
         Self {
             name,
             algorithm,
@@ -126,6 +128,7 @@ impl PolicyBuilder {
             debt: None,
             keys: None,
             on_full: OnFull::default(),
+            suspension: None,
         }
     }
 
@@ -230,10 +233,25 @@ impl PolicyBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}`, more than 16 quotas, room for 0 keys or more than 2^31, two quotas that headers could not tell
+    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}` or with an ending that [suspensions](Self::suspend) have, a suspension that
+    /// cannot be, more than 16 quotas, room for 0 keys or more than 2^31, two quotas that headers could not tell
     /// apart, and whatever [`Rule::new`] refuses. The message names the value and what would be accepted.
     pub fn build(self) -> Result<Policy, ConfigError> {
         check_name("policy name", &self.name)?;
+        check_ending(&self.name)?;
+        self.assembled()
+    }
+
+    /// The same, whatever its name is.
+    pub(super) fn assembled(mut self) -> Result<Policy, ConfigError> {
+        let suspension = self.suspension.take().map(|draft| draft.build(&self.name));
+        let suspension = suspension.transpose().map_err(|error| error.in_policy(&self.name))?;
+        if self.quotas.len() == MAX_QUOTAS && suspension.is_some() {
+            let problem = format!(
+                "a policy of {MAX_QUOTAS} quotas leaves no room for a suspension: use one quota less"
+            );
+            return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS - 1));
+        }
         if self.quotas.len() > MAX_QUOTAS {
             let problem = format!("a policy of {} quotas: at most {MAX_QUOTAS} fit", self.quotas.len());
             return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS));
@@ -284,6 +302,7 @@ impl PolicyBuilder {
             debt: self.debt,
             keys: self.keys,
             on_full: self.on_full,
+            suspension,
         })
     }
 

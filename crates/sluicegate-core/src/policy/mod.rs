@@ -9,6 +9,7 @@
 //! | how much in how long | `Policy::gcra(name, "10/s burst 20")`, [`and`](PolicyBuilder::and) for more quotas | |
 //! | what happens to what exceeds it | [`on_exceeded`](PolicyBuilder::on_exceeded), [`wait_up_to`](PolicyBuilder::wait_up_to) | [`OnExceeded::Deny`] |
 //! | whether it is enforced | [`mode`](PolicyBuilder::mode), [`shadow`](PolicyBuilder::shadow) | [`PolicyMode::Enforce`] |
+//! | when a key is refused outright | [`suspend`](PolicyBuilder::suspend), [`everywhere`](PolicyBuilder::everywhere) | never |
 //! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
 //! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
 //! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`keys`](PolicyBuilder::keys) | [`OnFull::Forget`] |
@@ -32,6 +33,7 @@ mod options;
 #[cfg(feature = "limiter")]
 mod overrides;
 mod share;
+mod suspension;
 
 use std::fmt;
 
@@ -42,10 +44,11 @@ pub(crate) use self::builder::{MOST_KEYS, check_name};
 pub use self::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 #[cfg(feature = "limiter")]
 pub use self::overrides::{Override, OverrideBuilder};
+pub use self::suspension::Suspension;
 use crate::algorithm::{Algorithm, Rule};
 pub use crate::quota::IntoQuota;
 use crate::quota::Quota;
-pub use crate::time_span::TimeSpan;
+pub use crate::time_span::{IntoTimeSpan, TimeSpan};
 
 /// The most quotas that one request can be checked against, over all its policies.
 ///
@@ -94,6 +97,7 @@ pub struct Policy {
     debt: Option<u64>,
     keys: Option<usize>,
     on_full: OnFull,
+    suspension: Option<Suspension>,
 }
 
 /// One quota of a policy.
@@ -199,6 +203,18 @@ impl Policy {
     #[must_use]
     pub fn in_mode(&self, mode: PolicyMode) -> Self {
         Self { mode, ..self.clone() }
+    }
+
+    /// When a key is refused outright, if the policy says so.
+    #[inline]
+    pub fn suspension(&self) -> Option<&Suspension> {
+        self.suspension.as_ref()
+    }
+
+    /// How many buckets one request is checked against under this policy: one for each quota, and one that says whether the
+    /// key is suspended. A request is checked against at most [`MAX_QUOTAS`].
+    pub fn buckets(&self) -> usize {
+        self.quotas.len() + usize::from(self.suspension.is_some())
     }
 
     pub(crate) fn with_refunds(&self) -> Self {

@@ -43,7 +43,10 @@ impl Policy {
             (quota.id.clone(), Ok(smaller.burst(part(quota.quota.burst_size()))))
         });
         let builder = self.with(quotas.collect());
-        PolicyBuilder { name: name.into(), algorithm, debt: self.debt.map(part), ..builder }.build()
+        let name = name.into();
+        let is_renamed = name != self.name;
+        let share = PolicyBuilder { name, algorithm, debt: self.debt.map(part), ..builder };
+        if is_renamed { share.build() } else { share.assembled() }
     }
 
     /// The same policy with other quotas, which keep the ids of its own if there are as many.
@@ -72,6 +75,7 @@ impl Policy {
             debt: self.debt,
             keys: self.keys,
             on_full: self.on_full,
+            suspension: self.suspension.as_ref().map(Into::into),
         }
     }
 }

@@ -50,6 +50,11 @@ impl Wrap for Front {
         }
     }
 
+    fn is_idle(&self, _: &PreparedPolicy) -> bool {
+        // The fallback may know of debts that the store does not.
+        false
+    }
+
     fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         self.0.fallback.debts.hand_over(old, new, inherit);
     }

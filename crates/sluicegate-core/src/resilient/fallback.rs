@@ -115,6 +115,8 @@ impl Fallback {
             let Some(share) = share(ask.policy()) else { continue };
             let local = ask.on(share);
             let local = match ask.mode() {
+                // A suspension is a debt, and as long in every share.
+                Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
                 // As far as it fits: a share is smaller than what the store may let through here.
                 Mode::Spend | Mode::Reserve { .. } | Mode::Charge => local.plainly(Mode::Spend),
                 Mode::Refund if is_its(ask) => {

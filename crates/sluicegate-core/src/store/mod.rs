@@ -39,6 +39,7 @@ pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
 pub(crate) use self::outage::{assumed, in_outage};
 pub use self::prepared::PreparedPolicy;
+pub(crate) use self::prepared::SuspensionBuckets;
 pub use self::registry::Registry;
 pub(crate) use self::registry::name_taken;
 pub use self::shared::{Shared, SharedFuture, Write};
@@ -103,6 +104,13 @@ pub trait Store: Send + Sync + 'static {
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         _ = asks;
         1
+    }
+
+    /// Whether it is certain that all keys of this policy are at rest: then a peek at one of them need not be asked. By default
+    /// it is not.
+    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
+        _ = policy;
+        false
     }
 
     /// A policy that was opened with `replaces` is in force now, and the old one is not: the second step, which a policy that

@@ -19,12 +19,34 @@ use crate::policy::Policy;
 pub struct PreparedPolicy {
     policy: Arc<Policy>,
     prepared: Arc<dyn Any + Send + Sync>,
+    suspension: Option<Arc<SuspensionBuckets>>,
+}
+
+/// The buckets that say which keys of a policy are suspended, as the policy's own store has prepared them.
+pub(crate) struct SuspensionBuckets {
+    /// Those that count a key's refusals, and its suspensions; none if the policy suspends no key by itself.
+    pub(crate) strikes: Option<[PreparedPolicy; 2]>,
+    /// The one whose debt is the rest of a suspension.
+    pub(crate) suspended: PreparedPolicy,
+    /// The same for what is suspended everywhere, if the policy takes part in that.
+    pub(crate) everywhere: Option<PreparedPolicy>,
 }
 
 impl PreparedPolicy {
     /// A policy with what the store prepared for it.
     pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: Arc<T>) -> Self {
-        Self { policy, prepared }
+        Self { policy, prepared, suspension: None }
+    }
+
+    /// The same, with the buckets of its suspension.
+    pub(crate) fn with_suspension(self, buckets: SuspensionBuckets) -> Self {
+        Self { suspension: Some(Arc::new(buckets)), ..self }
+    }
+
+    /// The buckets of its suspension, if it has one.
+    #[inline]
+    pub(crate) fn suspension(&self) -> Option<&Arc<SuspensionBuckets>> {
+        self.suspension.as_ref()
     }
 
     /// Whether this is what was prepared for it.

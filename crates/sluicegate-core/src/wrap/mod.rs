@@ -110,6 +110,12 @@ pub trait Wrap: Send + Sync + 'static {
         self.within().decide(asks)
     }
 
+    /// Whether it is certain that all keys of this policy are at rest, as [`Store::is_idle`] says: by default if it is certain in
+    /// the store within.
+    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
+        self.within().is_idle(policy)
+    }
+
     /// A policy is in force in the place of another one. The store within is told afterwards. By default there is nothing to do.
     fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         _ = (old, new, inherit);
@@ -152,6 +158,11 @@ impl<W: Wrap> Store for W {
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         self.within().parts(asks)
+    }
+
+    #[inline]
+    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
+        Wrap::is_idle(self, policy)
     }
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {

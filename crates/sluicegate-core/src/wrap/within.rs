@@ -61,6 +61,11 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         self.asks(asks).map_or(1, |asks| self.store.parts(&asks))
     }
 
+    /// Whether it is certain that all keys of this policy of the outer store are at rest in the store within.
+    pub fn is_idle(&self, policy: &PreparedPolicy) -> bool {
+        self.inner(policy).is_ok_and(|inner| self.store.is_idle(inner))
+    }
+
     /// The ask of the outer store as one of the store within: with its key, its costs, its mode and its receipt.
     ///
     /// # Errors

@@ -8,5 +8,6 @@ mod observed;
 mod policy;
 mod resilient;
 mod support;
+mod suspension;
 mod wait;
 mod wrap;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::MAX_QUOTAS;
-use sluicegate_core::{ConfigError, RateLimiter};
+use sluicegate_core::{ConfigError, Policy, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::limits::group::Group;
@@ -60,7 +60,7 @@ fn few_quotas(of_one: &str, quotas: usize) -> Result<(), ConfigError> {
 }
 
 fn quotas(limiter: &RateLimiter) -> usize {
-    limiter.with_policy(|policy| policy.quotas().len())
+    limiter.with_policy(Policy::buckets)
 }
 
 fn fail(problem: String) -> Result<(), ConfigError> {

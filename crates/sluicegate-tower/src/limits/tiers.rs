@@ -157,7 +157,8 @@ impl TiersBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// Whatever is wrong with a policy; no tier that is limited; two tiers or two policies of one name; a limiter on
+    /// Whatever is wrong with a policy; no tier that is limited; tiers that [suspend](PolicyBuilder::suspend) keys, unless all of
+    /// those do so [under one name](PolicyBuilder::suspend_as); two tiers or two policies of one name; a limiter on
     /// another store; and when it is not said what a request gets whose tier is not known.
     pub fn build(self) -> Result<Tiers, ConfigError> {
         let fail = |message: String| Err(ConfigError::new(ConfigErrorKind::Layer, message));
@@ -183,6 +184,13 @@ impl TiersBuilder {
             tiers.push((name, limiter.as_ref().map(|_| limiters.len())));
             limiters.extend(limiter);
         }
+        if let Some((one, other)) = suspended_apart(&limiters) {
+            return fail(format!(
+                "tiers {:?} and {:?} suspend keys apart, so that a client evades it by a change of its tier: give both the same name with `suspend_as`",
+                one.policy().name(),
+                other.policy().name()
+            ));
+        }
         if limiters.is_empty() {
             return fail("tiers without a policy limit nothing: add one with `tier`".to_owned());
         }
@@ -206,6 +214,20 @@ impl TiersBuilder {
         };
         Ok(Tiers(Arc::new(Inner { store, limiters, tiers, unknown })))
     }
+}
+
+/// Two tiers of which each counts refusals by itself.
+fn suspended_apart(limiters: &[RateLimiter]) -> Option<(&RateLimiter, &RateLimiter)> {
+    let suspends = |limiter: &&RateLimiter| {
+        limiter
+            .with_policy(|policy| policy.suspension().is_some_and(|suspension| suspension.after().is_some()))
+    };
+    let name =
+        |limiter: &RateLimiter| limiter.with_policy(|policy| policy.suspension()?.name().map(str::to_owned));
+    let mut each = limiters.iter().filter(suspends);
+    let first = each.next()?;
+    let other = each.find(|other| name(first).is_none() || name(other) != name(first))?;
+    Some((first, other))
 }
 
 fn listed(tiers: &[(String, Option<usize>)]) -> String {

@@ -1,0 +1,50 @@
+//! Suspending and releasing keys by hand.
+
+use std::time::Duration;
+
+use super::{RateLimiter, decide_plainly};
+use crate::key::AsKey;
+use crate::store::DecisionFuture;
+use crate::suspension::{change, finished};
+
+impl RateLimiter {
+    /// Suspends the key by hand, for so long from now, whatever it has been refused or suspended before; ten years at most. The
+    /// policy has to be enforced and to have a [suspension](crate::policy::PolicyBuilder::suspend), or to take part in those
+    /// [everywhere](crate::policy::PolicyBuilder::everywhere). The decision is that of a [`peek`](Self::peek) after it.
+    ///
+    /// It does not count as one of the suspensions that make the next one longer. A time of zero ends a suspension, and forgets
+    /// nothing else.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NoSuspension`](crate::error::StoreErrorKind::NoSuspension) when the policy suspends no key, and when the
+    /// store gave no answer: then the key may be suspended or not.
+    ///
+    /// # Cancel safety
+    /// What was begun is finished, if it was begun on a tokio runtime (feature `tokio`).
+    pub fn suspend(&self, key: impl AsKey, lasts: Duration) -> DecisionFuture {
+        self.change_suspension(key, Some(lasts))
+    }
+
+    /// Ends the suspension of the key, and forgets its refusals and the suspensions before: as if it had never been refused. What
+    /// it has spent stays spent; [`reset`](Self::reset) is for that, and leaves a suspension alone. The decision is that of a
+    /// [`peek`](Self::peek) after it. A key that is suspended [everywhere](crate::policy::PolicyBuilder::everywhere) is released
+    /// everywhere.
+    ///
+    /// # Errors
+    /// As those of [`suspend`](Self::suspend).
+    ///
+    /// # Cancel safety
+    /// As that of [`suspend`](Self::suspend).
+    pub fn release(&self, key: impl AsKey) -> DecisionFuture {
+        self.change_suspension(key, None)
+    }
+
+    fn change_suspension(&self, key: impl AsKey, lasts: Option<Duration>) -> DecisionFuture {
+        let (limiter, key) = (self.clone(), key.with_key(|key| key.to_key()));
+        let policy = self.with_opened(Clone::clone);
+        finished(async move {
+            change(limiter.store(), &policy, &key, lasts, decide_plainly).await?;
+            limiter.peek(&key).await
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! The buckets of a suspension, as policies of the same store.
+
+use super::names::{ENDINGS, LONGEST, SHORTEST};
+use super::terms::{Suspension, Terms};
+use crate::algorithm::Algorithm;
+use crate::error::ConfigError;
+use crate::policy::{OnOutage, Policy, PolicyBuilder};
+use crate::quota::Quota;
+
+/// The bucket of what is suspended everywhere. No policy of a user has a name that begins so.
+const EVERYWHERE: &str = ".suspended";
+
+impl Policy {
+    /// Whether this is one of the buckets that a policy with a [suspension](PolicyBuilder::suspend) has beside its own:
+    /// nobody's limit, and not to be counted as one.
+    pub fn is_of_suspension(&self) -> bool {
+        ENDINGS.iter().any(|ending| self.name.ends_with(ending))
+    }
+
+    /// The buckets of a key that count its refusals, and its suspensions; if this policy suspends keys by itself.
+    pub(crate) fn strikes(&self) -> Result<Option<[Self; 2]>, ConfigError> {
+        let Some(terms) = self.suspension().and_then(|suspension| suspension.terms) else {
+            return Ok(None);
+        };
+        let Terms { after, within, remembers, .. } = terms;
+        let strikes =
+            PolicyBuilder::new(self.beside(ENDINGS[0]), Algorithm::SlidingLog, Ok(Quota::new(after, within)));
+        let most = terms.most_suspensions();
+        let log = Ok(Quota::new(most, remembers));
+        let suspensions =
+            PolicyBuilder::new(self.beside(ENDINGS[2]), Algorithm::SlidingLog, log).debt_up_to(most);
+        Ok(Some([self.bucket(strikes)?, self.bucket(suspensions)?]))
+    }
+
+    /// The bucket of a key whose debt is the rest of its suspension: one unit is a millisecond.
+    pub(crate) fn suspended(&self) -> Result<Self, ConfigError> {
+        let name = self.beside(ENDINGS[1]);
+        self.bucket(Self::debt_of_time(name))
+    }
+
+    /// The one that all policies share whose suspensions hold everywhere, if this is one of them.
+    pub(crate) fn suspended_everywhere(&self) -> Result<Option<Self>, ConfigError> {
+        if !self.suspension().is_some_and(Suspension::is_everywhere) {
+            return Ok(None);
+        }
+        // The same for all of them, whatever each says of outages and keys.
+        Self::debt_of_time(EVERYWHERE.to_owned()).on_outage(OnOutage::Allow).assembled().map(Some)
+    }
+
+    fn debt_of_time(name: String) -> PolicyBuilder {
+        let units = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
+        PolicyBuilder::new(name, Algorithm::Gcra, Ok(Quota::new(1, SHORTEST))).debt_up_to(units)
+    }
+
+    fn beside(&self, ending: &str) -> String {
+        let own = self.suspension().and_then(Suspension::name);
+        format!("{}{ending}", own.unwrap_or(&self.name))
+    }
+
+    fn bucket(&self, mut bucket: PolicyBuilder) -> Result<Self, ConfigError> {
+        // Where the policy itself refuses or lets pass without asking, there is nothing to add.
+        bucket.on_outage = if self.on_outage == OnOutage::Local { OnOutage::Local } else { OnOutage::Allow };
+        (bucket.keys, bucket.version) = (self.keys, self.version);
+        bucket.assembled()
+    }
+}

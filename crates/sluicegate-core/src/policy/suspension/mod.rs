@@ -1,0 +1,11 @@
+//! Refusing a key outright that goes on after many refusals, as a setting of a policy.
+
+mod buckets;
+mod draft;
+mod names;
+mod said;
+mod terms;
+
+pub(super) use self::draft::Draft;
+pub(super) use self::names::check_ending;
+pub use self::terms::Suspension;

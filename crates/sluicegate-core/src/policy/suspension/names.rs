@@ -1,0 +1,27 @@
+//! What the buckets of a suspension are called, and how long what they count can be.
+
+use std::time::Duration;
+
+use crate::error::{ConfigError, ConfigErrorKind};
+
+/// How the names of the buckets end that a suspension has: no other policy may be called so.
+pub(super) const ENDINGS: [&str; 3] = [".strikes", ".suspended", ".suspensions"];
+
+/// The shortest span, which is also the unit of suspensions.
+pub(super) const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The longest: ten years of 365 days.
+pub(super) const LONGEST: Duration = Duration::from_secs(315_360_000);
+
+/// Names that end as those of a suspension's buckets are theirs.
+pub(in crate::policy) fn check_ending(name: &str) -> Result<(), ConfigError> {
+    match ENDINGS.iter().find(|ending| name.ends_with(**ending)) {
+        None => Ok(()),
+        Some(ending) => {
+            let problem = format!(
+                "{name:?} cannot be a policy name: names that end in {ending:?} are those of suspensions, so leave that ending out"
+            );
+            Err(ConfigError::new(ConfigErrorKind::Name, problem))
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! When a key is refused outright, and for how long: [`Suspension`].
+
+use std::time::Duration;
+
+#[cfg(doc)]
+use crate::policy::PolicyBuilder;
+
+/// When a key is refused outright, and for how long: what [`PolicyBuilder::suspend`] says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Suspension {
+    /// None if the policy suspends no key by itself.
+    pub(super) terms: Option<Terms>,
+    pub(super) reach: Reach,
+    /// Under which name, if not that of the policy.
+    pub(super) name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Terms {
+    pub(super) after: u64,
+    pub(super) within: Duration,
+    pub(super) lasts: Duration,
+    pub(super) up_to: Duration,
+    pub(super) remembers: Duration,
+}
+
+impl Terms {
+    fn lasts(&self, before: u64) -> Duration {
+        let times = u32::try_from(before).ok().and_then(|before| 1_u32.checked_shl(before));
+        let longer = times.and_then(|times| self.lasts.checked_mul(times));
+        longer.map_or(self.up_to, |longer| longer.min(self.up_to))
+    }
+
+    /// The most suspensions of a key that are remembered at a time: until they last as long as they can each is longer than the
+    /// one before, and then no more of them fit into that time. One that was ended by hand makes room for another one, which is
+    /// not remembered.
+    pub(super) fn most_suspensions(&self) -> u64 {
+        let doublings = (0..32).find(|before| self.lasts(*before) == self.up_to).unwrap_or(32);
+        if doublings == 0 {
+            // Nothing depends on them.
+            return 1;
+        }
+        let longest = self.remembers.as_nanos().checked_div(self.up_to.as_nanos()).unwrap_or_default();
+        u64::try_from(longest).unwrap_or(u64::MAX).saturating_add(doublings + 1)
+    }
+}
+
+/// Which policies refuse a key that is suspended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Reach {
+    /// This one.
+    #[default]
+    Policy,
+    /// All that reach so far; addresses are suspended by this one only.
+    Everywhere,
+    /// All that reach so far.
+    AddressesToo,
+}
+
+impl Suspension {
+    /// How many refusals suspend a key, and within how long; `None` if this policy suspends no key by itself.
+    pub fn after(&self) -> Option<(u64, Duration)> {
+        self.terms.map(|terms| (terms.after, terms.within))
+    }
+
+    /// How long the suspension of a key lasts that was suspended so often before, as far as that is
+    /// [remembered](Self::remembers): twice as long each time, and at most what [`PolicyBuilder::up_to`] says.
+    pub fn lasts(&self, before: u64) -> Option<Duration> {
+        self.terms.map(|terms| terms.lasts(before))
+    }
+
+    /// For how long after it began a suspension makes the next one longer.
+    pub fn remembers(&self) -> Option<Duration> {
+        self.terms.map(|terms| terms.remembers)
+    }
+
+    /// Whether other policies refuse the keys that this one has suspended, and this one theirs.
+    pub fn is_everywhere(&self) -> bool {
+        self.reach != Reach::Policy
+    }
+
+    /// Whether that holds for keys that are an address, too.
+    pub fn holds_addresses_everywhere(&self) -> bool {
+        self.reach == Reach::AddressesToo
+    }
+
+    /// The name under which refusals are counted, if it is not that of the policy.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}

@@ -1,0 +1,114 @@
+//! Deciding with a look at who is suspended, in the same call.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::buckets::{AskStore, bucket_of};
+use super::finished::finished;
+use super::restate::{suspended, suspended_by};
+use super::strike::Striker;
+use crate::decision::Decision;
+use crate::policy::PolicyMode;
+use crate::store::{Ask, DecidedBy, DecisionFuture, Mode, Store};
+
+/// Which of the asks have a suspension to look at.
+type Watched = SmallVec<[Watch; 2]>;
+
+type Strikers = SmallVec<[Striker; 1]>;
+
+#[derive(Clone, Copy)]
+struct Watch {
+    /// The ask.
+    place: u8,
+    /// The peek at its suspension, if it is not certain that there is none.
+    peek: Option<u8>,
+}
+
+/// Whether an ask may be refused because its key is suspended.
+#[inline]
+pub(crate) fn suspends(ask: &Ask<'_>) -> bool {
+    ask.policy().suspension().is_some()
+        && ask.mode().asks()
+        && ask.policy().policy().mode() == PolicyMode::Enforce
+}
+
+/// Decides asks of which at least one [suspends].
+pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskStore) -> DecisionFuture {
+    let count = asks.len();
+    let (mut watched, mut all) = (Watched::new(), SmallVec::<[Ask<'_>; 4]>::new());
+    for (place, ask) in (0_u8..).zip(asks).filter(|(_, ask)| suspends(ask)) {
+        let Some(bucket) = bucket_of(ask.policy(), ask.key()) else { continue };
+        let mut watch = Watch { place, peek: None };
+        if !store.is_idle(bucket) {
+            if all.is_empty() {
+                all.extend_from_slice(asks);
+            }
+            watch.peek = u8::try_from(all.len()).ok();
+            all.push(Ask::new(bucket, ask.key(), 1, Mode::Peek));
+        }
+        watched.push(watch);
+    }
+    let answer = ask_store(&**store, if all.is_empty() { asks } else { &all });
+    if all.is_empty() && matches!(answer.known(), Some(Ok(decision)) if decision.is_allowed()) {
+        return answer;
+    }
+    let striker = |watch: &Watch| {
+        let ask = &asks[usize::from(watch.place)];
+        Striker::new(watch.place, ask).filter(|_| ask.mode().spends())
+    };
+    match answer.now() {
+        Err(pending) => {
+            let (store, strikers) = (Arc::clone(store), watched.iter().filter_map(striker).collect());
+            finished(async move {
+                let (decision, counts) = read(pending.await?, count, &watched);
+                Ok(if counts { strike(&store, strikers, decision, ask_store).await } else { decision })
+            })
+        }
+        Ok(Err(error)) => DecisionFuture::ready(Err(error)),
+        Ok(Ok(decision)) => {
+            let (decision, counts) = read(decision, count, &watched);
+            let strikers: Strikers =
+                if counts { watched.iter().filter_map(striker).collect() } else { Strikers::new() };
+            if strikers.is_empty() {
+                return DecisionFuture::ready(Ok(decision));
+            }
+            let store = Arc::clone(store);
+            finished(async move { Ok(strike(&store, strikers, decision, ask_store).await) })
+        }
+    }
+}
+
+/// The decision about the first asks, of which keys may be suspended; and whether it is a refusal that counts.
+fn read(decision: Decision, count: usize, watched: &Watched) -> (Decision, bool) {
+    if decision.is_allowed() || decision.decided_by() == DecidedBy::Outage {
+        return (decision.of_first(count), false);
+    }
+    let wait = |watch: &Watch| {
+        let peek = usize::from(watch.peek?);
+        let refused =
+            decision.quotas().iter().find(|status| status.policy_index() == peek && !status.passed());
+        Some((watch.place, refused?.available_after()))
+    };
+    let waits: SmallVec<[_; 2]> = watched.iter().filter_map(wait).collect();
+    match waits.is_empty() {
+        true => (decision.of_first(count), true),
+        false => (suspended(&decision, count, &waits), false),
+    }
+}
+
+/// Counts a refusal for each policy that has refused.
+async fn strike(
+    store: &Arc<dyn Store>,
+    strikers: Strikers,
+    mut refused: Decision,
+    ask_store: AskStore,
+) -> Decision {
+    let refusers: Strikers = strikers.into_iter().filter(|striker| striker.has_refused(&refused)).collect();
+    for striker in refusers {
+        if let Some(suspension) = striker.strike(store, ask_store).await {
+            refused = suspended_by(&refused, striker.place, &suspension);
+        }
+    }
+    refused
+}

@@ -1,0 +1,75 @@
+//! The buckets of a suspension, beside those of its policy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::ConfigError;
+use crate::key::KeyRef;
+use crate::policy::Policy;
+use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store, SuspensionBuckets};
+
+/// How a store is asked, and its answer read.
+pub(crate) type AskStore = fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture;
+
+/// Opens a policy, and the buckets of its suspension. What those know stays, however the keys of a replaced policy start.
+pub(crate) fn open(
+    store: &dyn Store,
+    policy: Policy,
+    replaces: Option<(&PreparedPolicy, Inherit)>,
+) -> Result<PreparedPolicy, ConfigError> {
+    let prepared = store.open(Arc::new(policy), replaces)?;
+    let policy = prepared.policy();
+    if policy.suspension().is_none() {
+        return Ok(prepared);
+    }
+    let old: Vec<&PreparedPolicy> = replaces.map_or_else(Vec::new, |(old, _)| buckets(old).collect());
+    let follow = |bucket: Policy| {
+        let old = old.iter().copied().find(|old| old.policy().name() == bucket.name());
+        match old {
+            Some(old) if **old.policy() == bucket => Ok(old.clone()),
+            old => store.open(Arc::new(bucket), old.map(|old| (old, Inherit::Spent))),
+        }
+    };
+    let buckets = SuspensionBuckets {
+        strikes: match policy.strikes()? {
+            Some([strikes, suspensions]) => Some([follow(strikes)?, follow(suspensions)?]),
+            None => None,
+        },
+        suspended: follow(policy.suspended()?)?,
+        everywhere: policy.suspended_everywhere()?.map(follow).transpose()?,
+    };
+    Ok(prepared.with_suspension(buckets))
+}
+
+/// A policy is in force in the place of another one, and so are those of its buckets that are other ones.
+pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+    store.replaced(old, new, inherit);
+    for new in buckets(new) {
+        let old = buckets(old).find(|old| old.policy().name() == new.policy().name());
+        if let Some(old) = old.filter(|old| !old.is(new)) {
+            store.replaced(old, new, Inherit::Spent);
+        }
+    }
+}
+
+/// The bucket that says whether a key is suspended under this policy.
+pub(super) fn bucket_of<'a>(policy: &'a PreparedPolicy, key: KeyRef<'_>) -> Option<&'a PreparedPolicy> {
+    let SuspensionBuckets { suspended, everywhere, .. } = &**policy.suspension()?;
+    let with_addresses =
+        policy.policy().suspension().is_some_and(|suspension| suspension.holds_addresses_everywhere());
+    let everywhere = everywhere.as_ref().filter(|_| with_addresses || !key.is_address());
+    Some(everywhere.unwrap_or(suspended))
+}
+
+/// A time in units of the bucket of a suspension: milliseconds, rounded up.
+pub(super) fn units(lasts: Duration) -> u64 {
+    u64::try_from(lasts.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// All buckets of a policy's suspension.
+fn buckets(policy: &PreparedPolicy) -> impl Iterator<Item = &PreparedPolicy> {
+    policy.suspension().into_iter().flat_map(|buckets| {
+        let strikes = buckets.strikes.iter().flatten();
+        strikes.chain([&buckets.suspended]).chain(&buckets.everywhere)
+    })
+}

@@ -1,0 +1,44 @@
+//! Suspending and releasing a key by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::buckets::{AskStore, bucket_of, units};
+use super::strike::tell;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Key;
+use crate::policy::PolicyMode;
+use crate::store::{Ask, Mode, PreparedPolicy, Store};
+
+/// Suspends a key for so long from now, whatever was before; or, without a time, ends its suspension and forgets its refusals
+/// and earlier suspensions.
+///
+/// # Errors
+/// [`StoreErrorKind::NoSuspension`] when the policy has none that is enforced, and when the store gave no answer.
+pub(crate) async fn change(
+    store: &Arc<dyn Store>,
+    policy: &PreparedPolicy,
+    key: &Key,
+    lasts: Option<Duration>,
+    ask_store: AskStore,
+) -> Result<(), StoreError> {
+    let nobody = || StoreError::new(StoreErrorKind::NoSuspension);
+    let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
+    let buckets = policy.suspension().filter(|_| is_enforced).ok_or_else(nobody)?;
+    let suspended = bucket_of(policy, key.as_ref()).ok_or_else(nobody)?;
+    let answer = {
+        let ask = |bucket, cost, mode| Ask::new(bucket, key.as_ref(), cost, mode);
+        let mut asks: SmallVec<[Ask<'_>; 3]> = SmallVec::new();
+        asks.push(ask(suspended, 0, Mode::Reset));
+        match lasts {
+            Some(lasts) => asks.push(ask(suspended, units(lasts), Mode::Charge)),
+            None => asks.extend(buckets.strikes.iter().flatten().map(|bucket| ask(bucket, 0, Mode::Reset))),
+        }
+        ask_store(&**store, &asks)
+    };
+    answer.await?;
+    tell(store, policy, key, lasts.unwrap_or_default(), true);
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! A decision that says that a key is suspended.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::clock::micros;
+use crate::decision::Decision;
+use crate::store::{QuotaStatus, judge};
+
+/// A suspension that has just begun, or was found when a refusal was to be counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    /// The moment that the wait is counted from, in microseconds of the store's clock.
+    pub(super) at_us: u64,
+    pub(super) wait: Duration,
+}
+
+/// This decision of its first `count` asks, of which those in these places are suspended for so long.
+pub(super) fn suspended(decision: &Decision, count: usize, waits: &[(u8, Duration)]) -> Decision {
+    at(decision, decision.at_us(), count, waits)
+}
+
+/// This decision, of which the ask in this place was suspended since.
+pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &Begun) -> Decision {
+    at(decision, suspension.at_us, usize::MAX, &[(place, suspension.wait)])
+}
+
+fn at(decision: &Decision, at_us: u64, count: usize, waits: &[(u8, Duration)]) -> Decision {
+    let own = decision.quotas().iter().filter(|status| status.policy_index() < count);
+    let stated = |status: &QuotaStatus| {
+        let wait = waits.iter().find(|(place, _)| usize::from(*place) == status.policy_index());
+        wait.map_or(*status, |(_, wait)| status.suspended_for_us(micros(*wait)))
+    };
+    let statuses: SmallVec<[QuotaStatus; 4]> = own.map(stated).collect();
+    judge(at_us, 0, statuses).by(decision.decided_by())
+}

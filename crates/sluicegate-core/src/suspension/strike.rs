@@ -1,0 +1,91 @@
+//! Counting a refusal, and the suspension that the last of too many brings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::buckets::{AskStore, bucket_of, units};
+use super::restate::Begun;
+use crate::decision::Decision;
+use crate::key::Key;
+use crate::store::{Ask, DecidedBy, Event, Mode, PreparedPolicy, QuotaStatus, Store, Subject};
+
+/// A key whose refusals under a policy count.
+pub(super) struct Striker {
+    /// The ask.
+    pub(super) place: u8,
+    policy: PreparedPolicy,
+    key: Key,
+}
+
+impl Striker {
+    /// That of an ask, if its policy suspends keys by itself.
+    pub(super) fn new(place: u8, ask: &Ask<'_>) -> Option<Self> {
+        ask.policy().suspension()?.strikes.as_ref()?;
+        Some(Self { place, policy: ask.policy().clone(), key: ask.key().to_key() })
+    }
+
+    /// Whether it is this policy that has refused, and not only another one of the request.
+    pub(super) fn has_refused(&self, decision: &Decision) -> bool {
+        of(decision, self.place).any(|status| !status.passed())
+    }
+
+    /// Counts a refusal. It brings a suspension if it is one too many, or finds one that has begun since.
+    ///
+    /// The bucket of refusals gives the last of its units once, to one of all that ask at the same time: that one suspends the key
+    /// and empties the bucket, in one call. Until then it is full, and from then on the key is suspended, so that no other refusal
+    /// counts in between. Where that call fails, a later refusal suspends the key.
+    pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<Begun> {
+        let buckets = self.policy.suspension()?;
+        let ([strikes, suspensions], suspended) =
+            (buckets.strikes.as_ref()?, bucket_of(&self.policy, self.key.as_ref())?);
+        let key = self.key.as_ref();
+        let counted = ask_store(
+            &**store,
+            &[
+                Ask::new(strikes, key, 1, Mode::Spend),
+                Ask::new(suspended, key, 1, Mode::Peek),
+                Ask::new(suspensions, key, 0, Mode::Peek),
+            ],
+        );
+        let counted = counted.await.ok().filter(|counted| counted.decided_by() != DecidedBy::Outage)?;
+        if let Some(wait) = of(&counted, 1).find(|status| !status.passed()).map(QuotaStatus::available_after)
+        {
+            return Some(Begun { at_us: counted.at_us(), wait });
+        }
+        if !counted.is_allowed() || of(&counted, 0).any(|status| status.remaining() > 0) {
+            return None;
+        }
+        let before = of(&counted, 2).map(|status| status.capacity() - status.remaining()).max()?;
+        let suspension = self.policy.policy().suspension()?;
+        let (lasts, (after, _)) = (suspension.lasts(before)?, suspension.after()?);
+        let begun = ask_store(
+            &**store,
+            &[
+                Ask::new(suspended, key, units(lasts), Mode::Charge),
+                Ask::new(suspensions, key, 1, Mode::Charge),
+                Ask::new(strikes, key, after, Mode::Refund),
+            ],
+        );
+        let begun = begun.await.ok()?;
+        let wait = of(&begun, 0).map(QuotaStatus::reset_after).max()?;
+        tell(store, &self.policy, &self.key, lasts, false);
+        Some(Begun { at_us: begun.at_us(), wait })
+    }
+}
+
+/// Tells the store that a key is suspended from now on, or no longer.
+pub(super) fn tell(
+    store: &Arc<dyn Store>,
+    policy: &PreparedPolicy,
+    key: &Key,
+    lasts: Duration,
+    by_hand: bool,
+) {
+    let subject = Subject::of(policy.policy().name()).with_key(key.as_ref());
+    store.notice(&Event::Suspended { subject, lasts, by_hand });
+}
+
+/// Where the quotas of one ask stand.
+fn of(decision: &Decision, place: u8) -> impl Iterator<Item = &QuotaStatus> {
+    decision.quotas().iter().filter(move |status| status.policy_index() == usize::from(place))
+}

@@ -1,0 +1,127 @@
+//! Suspended and released by hand.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{Ask, DecisionFuture, Event};
+use sluicegate_core::wrap::{Within, Wrap};
+use sluicegate_core::{ConfigError, MemoryStore, Outcome, Policy, RateLimiter, Store};
+
+use super::{check, refused, suspended};
+use crate::support::{answer, ms, secs, store};
+
+fn api(store: impl Into<Arc<dyn Store>>) -> RateLimiter {
+    Policy::fixed_window("api", "1/d")
+        .suspend(3, "1min", "30min")
+        .on(store)
+        .expect("the policy fits the store")
+}
+
+#[test]
+fn a_key_is_suspended_for_exactly_as_long_as_was_said_last() {
+    let (store, clock) = store();
+    let limiter = api(&store);
+    suspended(&answer(limiter.suspend("ada", secs(600))), secs(600));
+    suspended(&answer(limiter.suspend("ada", secs(60))), secs(60));
+    suspended(&answer(limiter.suspend("ada", secs(900))), secs(900));
+    clock.advance(secs(900) - Duration::from_micros(1));
+    assert_eq!(check(&limiter, "ada").retry_after(), Some(Duration::from_micros(1)));
+    clock.advance(Duration::from_micros(1));
+    assert!(check(&limiter, "ada").is_allowed());
+    suspended(&answer(limiter.suspend("ada", Duration::from_nanos(1))), ms(1));
+    assert_eq!(answer(limiter.suspend("ada", Duration::ZERO)).outcome(), Outcome::Denied);
+    let decade = secs(315_360_000);
+    suspended(&answer(limiter.suspend("ada", Duration::MAX)), decade);
+}
+
+#[test]
+fn a_suspension_by_hand_makes_the_next_one_no_longer_and_forgets_no_refusals() {
+    let (store, clock) = store();
+    let limiter = api(&store);
+    assert!(check(&limiter, "ada").is_allowed());
+    refused(&limiter, "ada", 2);
+    suspended(&answer(limiter.suspend("ada", secs(30))), secs(30));
+    clock.advance(secs(30));
+    suspended(&check(&limiter, "ada"), secs(1_800));
+}
+
+#[test]
+fn a_release_forgets_refusals_and_suspensions_and_a_reset_does_not() {
+    let (store, _clock) = store();
+    let limiter = api(&store);
+    assert!(check(&limiter, "ada").is_allowed());
+    refused(&limiter, "ada", 2);
+    suspended(&check(&limiter, "ada"), secs(1_800));
+    drop(answer(limiter.reset("ada")));
+    suspended(&check(&limiter, "ada"), secs(1_800));
+    assert!(answer(limiter.release("ada")).is_allowed(), "the reset gave its units back");
+    assert!(check(&limiter, "ada").is_allowed());
+    refused(&limiter, "ada", 2);
+    assert_eq!(answer(limiter.release("ada")).outcome(), Outcome::Denied, "what was spent stays spent");
+    refused(&limiter, "ada", 2);
+    suspended(&check(&limiter, "ada"), secs(1_800));
+}
+
+#[test]
+fn a_policy_that_suspends_no_key_says_so() {
+    let (store, _clock) = store();
+    let without = Policy::fixed_window("without", "1/d").on(&store).unwrap();
+    let shadow = Policy::fixed_window("shadow", "1/d").suspend(1, "1min", "1h").shadow().on(&store).unwrap();
+    for limiter in [without, shadow] {
+        for changed in [limiter.suspend("ada", secs(60)), limiter.release("ada")] {
+            let error = changed.now().unwrap().unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::NoSuspension);
+            assert!(!error.may_succeed_later() && !error.may_have_spent());
+            assert!(error.to_string().contains("suspends no key"), "{error}");
+        }
+        assert!(check(&limiter, "ada").is_allowed());
+    }
+}
+
+/// Keeps what it is told.
+struct Hears {
+    within: Within,
+    events: Arc<Mutex<Vec<String>>>,
+}
+
+impl Wrap for Hears {
+    type Own = ();
+
+    fn within(&self) -> &Within {
+        &self.within
+    }
+
+    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        self.within.decide(asks)
+    }
+
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::Suspended { subject, lasts, by_hand } = event {
+            let by = if *by_hand { "by hand" } else { "by refusals" };
+            let key = subject.key.map(|key| key.to_key());
+            assert_eq!(key, Some("ada".into()));
+            let said = format!("{} for {lasts:?} {by}", subject.policy.unwrap_or_default());
+            self.events.lock().expect("nobody panics").push(said);
+        }
+    }
+}
+
+#[test]
+fn a_store_is_told_of_each_suspension_once() {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let store = Hears { within: Within::new(MemoryStore::new()), events: Arc::clone(&events) };
+    let limiter = api(Arc::new(store) as Arc<dyn Store>);
+    for _ in 0..20 {
+        drop(check(&limiter, "ada"));
+    }
+    drop(answer(limiter.suspend("ada", secs(60))));
+    drop(answer(limiter.release("ada")));
+    let said = events.lock().expect("nobody panics").clone();
+    assert_eq!(said, ["api for 1800s by refusals", "api for 60s by hand", "api for 0ns by hand"]);
+}

@@ -1,0 +1,123 @@
+//! How a store is asked: calls, and what becomes of them when their caller hangs up.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{Ask, DecisionFuture};
+use sluicegate_core::wrap::{Within, Wrap};
+use sluicegate_core::{ConfigError, MemoryStore, Outcome, Policy, RateLimiter, Store};
+
+use super::suspended;
+use crate::support::{secs, store};
+
+/// A store that answers a little later, as one on a network does, and counts calls.
+struct Later {
+    within: Within,
+    calls: Arc<AtomicU32>,
+    asked: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Wrap for Later {
+    type Own = ();
+
+    fn within(&self) -> &Within {
+        &self.within
+    }
+
+    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.asked.lock().expect("nobody panics").push(asks.len());
+        let answer = self.within.decide(asks);
+        DecisionFuture::pending(async {
+            tokio::task::yield_now().await;
+            answer.await
+        })
+    }
+
+    fn is_idle(&self, _: &sluicegate_core::store::PreparedPolicy) -> bool {
+        false
+    }
+}
+
+struct Scene {
+    limiter: RateLimiter,
+    calls: Arc<AtomicU32>,
+    asked: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let (calls, asked) = (Arc::default(), Arc::default());
+        let (memory, _clock): (MemoryStore, _) = store();
+        let later =
+            Later { within: Within::new(memory), calls: Arc::clone(&calls), asked: Arc::clone(&asked) };
+        let policy = Policy::fixed_window("api", "1/d").suspend(3, "1min", "30min");
+        let limiter = policy.on(Arc::new(later) as Arc<dyn Store>).expect("the policy fits the store");
+        Self { limiter, calls, asked }
+    }
+
+    /// The asks of each call since the last time.
+    fn asked(&self) -> Vec<usize> {
+        self.calls.store(0, Ordering::Relaxed);
+        std::mem::take(&mut *self.asked.lock().expect("nobody panics"))
+    }
+}
+
+#[tokio::test]
+async fn a_decision_is_one_call_and_a_refusal_that_counts_two_and_one_that_suspends_three() {
+    let scene = Scene::new();
+    let check = async || scene.limiter.check("ada").await.unwrap();
+    assert!(check().await.is_allowed());
+    assert_eq!(scene.asked(), [2]);
+    for _ in 0..2 {
+        assert_eq!(check().await.outcome(), Outcome::Denied);
+        assert_eq!(scene.asked(), [2, 3]);
+    }
+    suspended(&check().await, secs(1_800));
+    assert_eq!(scene.asked(), [2, 3, 3]);
+    suspended(&check().await, secs(1_800));
+    assert_eq!(scene.asked(), [2]);
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_at_any_moment_does_not_evade_what_follows_its_refusal() {
+    for polls in 0..6 {
+        let scene = Scene::new();
+        assert!(scene.limiter.check("ada").await.unwrap().is_allowed());
+        for _ in 0..3 {
+            let mut hangs_up = Box::pin(scene.limiter.check("ada"));
+            for _ in 0..polls {
+                if hangs_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    break;
+                }
+            }
+            drop(hangs_up);
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+        }
+        suspended(&scene.limiter.peek("ada").await.unwrap(), secs(1_800));
+    }
+}
+
+/// With one refusal as the limit, all of them would be one too many.
+#[tokio::test]
+async fn refusals_at_the_same_time_suspend_a_key_once() {
+    for after in [1, 3] {
+        let scene = Scene::new();
+        let policy = Policy::fixed_window("api", "1/d").suspend(after, "1min", "30min").build().unwrap();
+        scene.limiter.replace(policy, Inherit::Spent).unwrap();
+        assert!(scene.limiter.check("ada").await.unwrap().is_allowed());
+        let tasks: Vec<_> = (0..40).map(|_| tokio::spawn(scene.limiter.check("ada"))).collect();
+        for task in tasks {
+            assert!(!task.await.unwrap().unwrap().is_allowed());
+        }
+        suspended(&scene.limiter.peek("ada").await.unwrap(), secs(1_800));
+    }
+}

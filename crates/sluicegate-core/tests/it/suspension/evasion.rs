@@ -1,0 +1,227 @@
+//! No cost, no plan, no other limit, no wait, no replaced policy and no shadow evades a suspension.
+
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::{Key, Outcome, Policy, RateLimiter};
+
+use super::{check, refused, suspended};
+use crate::support::{ALL, answer, secs, store};
+
+fn api(quota: &str) -> PolicyBuilder {
+    Policy::fixed_window("api", quota).suspend(3, "1min", "30min")
+}
+
+#[test]
+fn the_refusal_that_is_one_too_many_is_the_first_that_says_so() {
+    for algorithm in ALL {
+        let (store, clock) = store();
+        let policy = Policy::builder("api", algorithm, "2/h").suspend(3, "1min", "30min");
+        let limiter = policy.on(&store).unwrap();
+        assert!(check(&limiter, "ada").is_allowed() && check(&limiter, "ada").is_allowed());
+        refused(&limiter, "ada", 2);
+        suspended(&check(&limiter, "ada"), secs(1_800));
+        clock.advance(secs(600));
+        suspended(&check(&limiter, "ada"), secs(1_200));
+        suspended(&answer(limiter.peek("ada")), secs(1_200));
+        assert!(check(&limiter, "bob").is_allowed(), "{algorithm}: others go on");
+    }
+}
+
+#[test]
+fn refusals_longer_ago_than_the_span_do_not_count() {
+    let (store, clock) = store();
+    let limiter = api("1/d").on(&store).unwrap();
+    assert!(check(&limiter, "ada").is_allowed());
+    for _ in 0..10 {
+        refused(&limiter, "ada", 1);
+        clock.advance(secs(30));
+    }
+    refused(&limiter, "ada", 1);
+    suspended(&check(&limiter, "ada"), secs(1_800));
+}
+
+#[test]
+fn a_refusal_counts_once_whatever_it_costs() {
+    let (store, _clock) = store();
+    let limiter = api("10/d").on(&store).unwrap();
+    assert_eq!(answer(limiter.check_cost("ada", 1_000_000)).outcome(), Outcome::Impossible);
+    assert_eq!(answer(limiter.check_cost("ada", 11)).outcome(), Outcome::Impossible);
+    suspended(&answer(limiter.check_cost("ada", u64::MAX)), secs(1_800));
+    suspended(&answer(limiter.check_cost("ada", 0)), secs(1_800));
+    assert_eq!(answer(limiter.release("ada")).remaining(), 10, "none of it has spent anything");
+    for cost in [7, 4, 4] {
+        drop(answer(limiter.check_cost("ada", cost)));
+    }
+    suspended(&answer(limiter.check_cost("ada", 4)), secs(1_800));
+}
+
+#[test]
+fn refusals_of_a_suspended_key_do_not_count_and_spend_nothing() {
+    let (store, clock) = store();
+    let limiter = api("1/10min").on(&store).unwrap();
+    assert!(check(&limiter, "ada").is_allowed());
+    refused(&limiter, "ada", 2);
+    for minute in 0..30 {
+        for _ in 0..20 {
+            suspended(&check(&limiter, "ada"), secs((30 - minute) * 60));
+        }
+        clock.advance(secs(60));
+    }
+    assert!(check(&limiter, "ada").is_allowed());
+    refused(&limiter, "ada", 2);
+    suspended(&check(&limiter, "ada"), secs(3_600));
+}
+
+#[test]
+fn each_suspension_lasts_twice_as_long_up_to_the_longest_as_far_as_it_is_remembered() {
+    let (store, clock) = store();
+    let policy = Policy::fixed_window("api", "1/h").suspend(1, "1min", "10min").up_to("1h").remember("1d");
+    let limiter = policy.on(&store).unwrap();
+    assert_eq!(answer(limiter.charge("ada", 10)).remaining(), 0);
+    for minutes in [10, 20, 40, 60, 60] {
+        drop(answer(limiter.charge("ada", 10)));
+        suspended(&check(&limiter, "ada"), secs(minutes * 60));
+        clock.advance(secs(minutes * 60));
+        drop(answer(limiter.charge("ada", 10)));
+    }
+    clock.advance(secs(86_400));
+    drop(answer(limiter.charge("ada", 10)));
+    suspended(&check(&limiter, "ada"), secs(600));
+}
+
+#[test]
+fn replacing_the_policy_frees_no_key_and_forgets_no_refusal() {
+    for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs, Inherit::Proportional, Inherit::Additive] {
+        let (store, clock) = store();
+        let limiter = api("1/d").on(&store).unwrap();
+        for key in ["ada", "bob"] {
+            assert!(check(&limiter, key).is_allowed());
+        }
+        refused(&limiter, "ada", 2);
+        suspended(&check(&limiter, "ada"), secs(1_800));
+        refused(&limiter, "bob", 2);
+        limiter.replace(api("1/2d").build().unwrap(), inherit).unwrap();
+        suspended(&check(&limiter, "ada"), secs(1_800));
+        drop(answer(limiter.charge("bob", 5)));
+        suspended(&check(&limiter, "bob"), secs(1_800));
+        // Other numbers of the suspension hold from then on.
+        let stricter = Policy::fixed_window("api", "1/2d").suspend(2, "2min", "1h").build().unwrap();
+        limiter.replace(stricter, inherit).unwrap();
+        suspended(&check(&limiter, "ada"), secs(1_800));
+        drop(answer(limiter.charge("eve", 5)));
+        refused(&limiter, "eve", 1);
+        suspended(&check(&limiter, "eve"), secs(3_600));
+        clock.advance(secs(1_800));
+        drop(answer(limiter.charge("ada", 5)));
+        refused(&limiter, "ada", 1);
+        suspended(&check(&limiter, "ada"), secs(7_200));
+    }
+}
+
+#[test]
+fn a_suspension_that_is_taken_out_of_the_policy_refuses_nobody() {
+    let (store, _clock) = store();
+    let limiter = api("1/d").on(&store).unwrap();
+    drop(answer(limiter.suspend("ada", secs(60))));
+    limiter.replace(Policy::fixed_window("api", "1/d").build().unwrap(), Inherit::Spent).unwrap();
+    assert!(check(&limiter, "ada").is_allowed());
+    refused(&limiter, "ada", 20);
+}
+
+#[test]
+fn a_policy_in_shadow_counts_nothing_and_suspends_nobody() {
+    let (store, _clock) = store();
+    let limiter = api("1/d").shadow().on(&store).unwrap();
+    assert!(check(&limiter, "ada").is_allowed());
+    refused(&limiter, "ada", 20);
+    limiter.replace(api("1/d").build().unwrap(), Inherit::Spent).unwrap();
+    refused(&limiter, "ada", 2);
+    suspended(&check(&limiter, "ada"), secs(1_800));
+    limiter.replace(api("1/d").shadow().build().unwrap(), Inherit::Spent).unwrap();
+    refused(&limiter, "ada", 20);
+    limiter.replace(api("1/d").build().unwrap(), Inherit::Spent).unwrap();
+    suspended(&check(&limiter, "ada"), secs(1_800));
+}
+
+#[test]
+fn of_several_limits_only_the_one_that_refused_counts_a_refusal() {
+    let (store, _clock) = store();
+    let narrow = Policy::fixed_window("narrow", "1/d").suspend(3, "1min", "1h").on(&store).unwrap();
+    let wide = Policy::fixed_window("wide", "100/d").suspend(3, "1min", "30min").on(&store).unwrap();
+    let (ada, eve) = (Key::from("ada"), Key::from("eve"));
+    let both = || answer(RateLimiter::check_all([(&narrow, &ada, 1), (&wide, &eve, 1)]));
+    assert!(both().is_allowed());
+    for _ in 0..2 {
+        assert_eq!(both().outcome(), Outcome::Denied);
+    }
+    let third = both();
+    suspended(&third, secs(3_600));
+    assert_eq!((third.quotas().len(), third.deciding().policy_index()), (2, 0));
+    assert!(third.quotas()[1].passed() && !third.quotas()[1].is_suspended());
+    suspended(&both(), secs(3_600));
+    assert_eq!(answer(wide.peek(&eve)).remaining(), 99, "what is refused spends nothing anywhere");
+    drop(answer(wide.charge(&eve, 200)));
+    refused(&wide, "eve", 2);
+    suspended(&check(&wide, "eve"), secs(1_800));
+    let all = both();
+    assert!(all.quotas().iter().all(|status| status.is_suspended()));
+    suspended(&all, secs(3_600));
+}
+
+#[test]
+fn two_limits_that_refuse_each_count() {
+    let (store, _clock) = store();
+    let [one, two] = ["one", "two"]
+        .map(|name| Policy::fixed_window(name, "1/d").suspend(2, "1min", "1h").on(&store).unwrap());
+    let (ada, eve) = (Key::from("ada"), Key::from("eve"));
+    let both = || answer(RateLimiter::check_all([(&one, &ada, 1), (&two, &eve, 1)]));
+    assert!(both().is_allowed());
+    assert_eq!(both().outcome(), Outcome::Denied);
+    let second = both();
+    assert!(second.quotas().iter().all(|status| status.is_suspended()), "{second:?}");
+    suspended(&answer(two.peek(&eve)), secs(3_600));
+}
+
+#[test]
+fn policies_that_suspend_as_one_share_refusals_and_suspensions() {
+    let (store, _clock) = store();
+    let tier = |name, quota| {
+        Policy::fixed_window(name, quota).suspend(4, "1min", "30min").suspend_as("plan").on(&store).unwrap()
+    };
+    let (free, pro) = (tier("free", "1/d"), tier("pro", "2/d"));
+    for limiter in [&free, &pro, &pro] {
+        assert!(check(limiter, "ada").is_allowed());
+    }
+    refused(&free, "ada", 2);
+    refused(&pro, "ada", 1);
+    suspended(&check(&free, "ada"), secs(1_800));
+    suspended(&check(&pro, "ada"), secs(1_800));
+    let other = Policy::fixed_window("max", "1/d").suspend(5, "1min", "30min").suspend_as("plan");
+    let error = other.on(&store).unwrap_err().to_string();
+    assert!(
+        error.contains("\"plan.strikes\"") && error.contains("4/min") && error.contains("5/min"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_waits_and_is_refused_counts_and_a_turn_stays_given() {
+    let (store, clock) = store();
+    let policy = Policy::gcra("queue", "1/s burst 1").wait_up_to(secs(2)).suspend(2, "1min", "30min");
+    let limiter = policy.on(&store).unwrap();
+    for delay in [0, 1, 2] {
+        assert_eq!(check(&limiter, "ada").delay(), secs(delay));
+    }
+    let mut turn = answer(limiter.reserve("bob", 1, secs(2)));
+    refused(&limiter, "ada", 1);
+    suspended(&check(&limiter, "ada"), secs(1_800));
+    drop(answer(limiter.suspend("bob", secs(60))));
+    let mut receipt = turn.take_receipt(0).unwrap();
+    assert!(
+        answer(limiter.refund_of(&mut receipt, "bob", 1)).is_allowed(),
+        "what is reported is no question"
+    );
+    assert!(answer(limiter.charge("bob", 1)).is_allowed());
+    clock.advance(secs(60));
+    assert!(check(&limiter, "bob").is_allowed());
+}
