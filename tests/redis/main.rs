@@ -9,6 +9,7 @@ mod foreign;
 mod groups;
 mod idle;
 mod keys;
+mod overrides;
 mod pools;
 mod probe;
 mod promises;

@@ -12,6 +12,9 @@ pub(crate) fn name(prefix: &str, policy: &str, tag: &str) -> String {
     format!("{}{{{tag}}}", stem(prefix, policy))
 }
 
+/// The tag of the bucket by which a connection is probed.
+pub(crate) const PROBE: &str = "probe";
+
 /// The hash slot of a tag.
 pub(crate) fn slot(tag: &str) -> u16 {
     crc16(tag.as_bytes()) % 16_384

@@ -58,14 +58,20 @@
 //! `Inherit::Reset` forgets what was spent before the moment of the replacement, by the clock of the instance that replaces. Where
 //! several instances replace, each of them forgets what was spent before its own replacement; with a version, a key is reset once.
 //!
+//! # Overrides of operators
+//! An [override](sluicegate_core::limiter::Overrides) that is put on one instance is in force on all of them within 5 s: each reads a key
+//! every 4 s, and whenever it has connected, before a request uses the connection. Its time is the server's. Instances that know of
+//! an override write it again when the server has lost it, by `FLUSHALL`, a restart or a failover. To end it, withdraw it: a key that
+//! is deleted by hand comes back.
+//!
 //! # Sliding logs
 //! Their limit is at most 2,000: the value is written whole with every decision, and Redis serves nobody else meanwhile. A call on a
 //! log of 2,000 entries takes some 100 microseconds. A sliding counter has no such bound.
 //!
 //! # What Redis sees
 //! Names such as `rl:2:login:{q0Zx…}`: prefix, format, policy, and a keyed hash of the key;
-//! [`RedisStore::key_name`] tells the name of a key. No API key or address is ever readable in it. A value that is not ours
-//! counts as a fresh key. Every error of a command is an outage.
+//! [`RedisStore::key_name`] tells the name of a key. No API key or address is ever readable in it. `rl:2:{probe}:overrides` has the
+//! overrides of operators as text, until the last of them is over. A value that is not ours counts as a fresh key. Every error of a command is an outage.
 //!
 //! # Rights
 //! A user of its own needs these commands and no others, for the keys that begin with the prefix:
@@ -96,6 +102,7 @@ mod pool;
 mod prepared;
 mod script;
 mod server;
+mod shared;
 mod store;
 mod tls;
 

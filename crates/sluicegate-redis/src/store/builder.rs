@@ -19,6 +19,7 @@ use crate::connection::Supervised;
 use crate::key::Tags;
 use crate::script;
 use crate::server::Target;
+use crate::shared::{Known, SharedKey};
 use crate::tls::Tls;
 
 /// Collects the settings of a [`RedisStore`].
@@ -143,11 +144,16 @@ impl RedisStoreBuilder {
         };
         let is_cluster = target.is_cluster();
         let tags = Tags::new(&secret);
-        let connection = Supervised::start(target, script::probe(&prefix)?);
+        let mut probe = script::probe(&prefix)?;
+        let known = Arc::new(Known::new());
+        known.read_by(&mut probe, &prefix);
+        let connection = Supervised::start(target, probe);
         let batches = (!is_cluster).then(|| Batches::start(Arc::clone(connection.state())));
+        let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
         let caller = Arc::new(Caller { connection, batches, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {
             caller,
+            shared,
             is_cluster,
             tags,
             prefix,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::key::AsKey;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy, Registry};
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared};
 use sluicegate_core::{ConfigError, Policy, Store, StoreError};
 
 pub use self::builder::RedisStoreBuilder;
@@ -19,6 +19,7 @@ use crate::connection::part_of;
 use crate::cross_slot;
 use crate::key::{self, Tags};
 use crate::prepared::Prepared;
+use crate::shared::SharedKey;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
@@ -28,6 +29,7 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     caller: Arc<Caller>,
+    shared: SharedKey,
     is_cluster: bool,
     tags: Tags,
     prefix: String,
@@ -94,6 +96,18 @@ impl fmt::Debug for RedisStore {
 impl Store for Inner {
     fn limiters(&self) -> &Limiters {
         &self.limiters
+    }
+
+    fn now_us(&self) -> u64 {
+        self.caller.clock.as_ref().map_or_else(|| self.shared.known().now_us(), |clock| clock.now_us())
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(&self.shared)
+    }
+
+    fn listen(&self, listener: Arc<dyn Listener>) {
+        self.shared.known().listen(listener);
     }
 
     fn open(

@@ -1,0 +1,57 @@
+//! The script of its own by which they are read and written.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::connection::ScriptName;
+use crate::key;
+
+const TEXT: &str = include_str!("../script/lua/shared.lua");
+
+static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+
+/// A clock that was given to the store and the server's, by which keys expire, differ.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// What is to be written.
+pub(super) struct Writing {
+    pub(super) over: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) keep: Duration,
+}
+
+/// The call that writes, or only reads.
+pub(super) fn command(script: ScriptName, name: &str, write: Option<&Writing>) -> Cmd {
+    let mut cmd = match script {
+        ScriptName::Digest => redis::cmd("EVALSHA"),
+        ScriptName::Text => redis::cmd("EVAL"),
+    };
+    cmd.arg(match script {
+        ScriptName::Digest => DIGEST.as_str(),
+        ScriptName::Text => TEXT,
+    });
+    cmd.arg(1).arg(name);
+    if let Some(Writing { over, bytes, keep }) = write {
+        let keep_ms = u64::try_from((*keep + SLACK).as_millis()).unwrap_or(u64::MAX);
+        cmd.arg(&**over).arg(&**bytes).arg(keep_ms);
+    }
+    cmd
+}
+
+/// What the script has replied: the server's time in microseconds, and what is there. None if it is not its reply.
+pub(super) fn read(reply: &Value) -> Option<(u64, &[u8])> {
+    let Value::Array(parts) = reply else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros), Value::BulkString(there)] = &**parts else {
+        return None;
+    };
+    let number = |digits: &[u8]| str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    Some((number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?, there))
+}
+
+/// What they are called: a name that no policy has, in the slot by which a connection is probed, so that a node of a Cluster
+/// that is away costs nothing more than it does anyway.
+pub(super) fn name(prefix: &str) -> String {
+    format!("{prefix}:2:{{{}}}:overrides", key::PROBE)
+}
