@@ -87,7 +87,8 @@ impl RateLimiter {
     /// Replaces the policy for everybody who names it on this store; `inherit` says how keys start under the new one. By an
     /// equal policy it changes nothing, unless everybody is to start afresh. Accounts that are
     /// [kept](Self::keep_accounts) stay kept. What an [override](super::Overrides) says of the policy, it says of the new one, as
-    /// long as it stands.
+    /// long as it stands; a policy that is made from the present one is best made from [`own_policy`](Self::own_policy), which no
+    /// override has changed.
     ///
     /// # Errors
     /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.

@@ -12,7 +12,7 @@ use crate::quota::Quota;
 /// whichever way they went.
 ///
 /// It is written as a line for each policy, so that it can be looked at in Redis: version, policy, operator, until when it
-/// stands and is remembered, and its quotas, with tabs between them.
+/// stands and is remembered, its mode and its quotas, with tabs between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Board(BTreeMap<String, Entry>);
 
@@ -31,8 +31,9 @@ impl Entry {
     }
 
     fn line(&self) -> String {
-        let Override { policy, quotas, by, until_us, version } = &*self.last;
-        let mut line = format!("{version}\t{policy}\t{by}\t{until_us}\t{}\t", self.kept_us);
+        let Override { policy, quotas, mode, by, until_us, version } = &*self.last;
+        let mode = mode.map(|mode| mode.to_string()).unwrap_or_default();
+        let mut line = format!("{version}\t{policy}\t{by}\t{until_us}\t{}\t{mode}\t", self.kept_us);
         for (index, quota) in quotas.iter().enumerate() {
             // Writing to a string cannot fail.
             let _ = write!(line, "{}{quota}", if index == 0 { "" } else { "," });
@@ -47,11 +48,12 @@ impl Entry {
         let version = next()?.parse().ok()?;
         let (policy, by) = (next()?.to_owned(), next()?.to_owned());
         let (until_us, kept_us) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let mode = Some(next()?).filter(|mode| !mode.is_empty()).map(str::parse).transpose().ok()?;
         let quotas = next()?.split(',').filter(|quota| !quota.is_empty()).map(str::parse::<Quota>);
         let quotas = quotas.collect::<Result<_, _>>().ok()?;
         check_name("policy name", &policy).ok()?;
         check_operator(&by).ok()?;
-        Some(Self { last: Arc::new(Override { policy, quotas, by, until_us, version }), kept_us })
+        Some(Self { last: Arc::new(Override { policy, quotas, mode, by, until_us, version }), kept_us })
     }
 }
 
@@ -135,6 +137,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::PolicyMode;
 
     fn over(policy: &str, quota: &str, by: &str, now_us: u64) -> Override {
         Override::builder(policy, by).quota(quota).until_us(now_us + 100).build(now_us).unwrap()
@@ -152,10 +155,17 @@ mod tests {
     fn a_board_reads_back_as_it_was_written_and_nothing_else_is_read() {
         let mut full = board([over("login", "5/min burst 3", "ada l.", 1), over("search", "7/s", "bob", 2)]);
         full.put(Override::withdrawal("search", "eve", 3).unwrap());
+        for mode in [PolicyMode::Enforce, PolicyMode::Shadow, PolicyMode::Off] {
+            full.put(Override::builder(mode.to_string(), "ada").mode(mode).build(1).unwrap());
+        }
         assert_eq!(Board::read(&full.bytes()), full);
-        for garbage in
-            [&b"\xff\xfe"[..], b"OK", b"1\tlogin\tada", b"1\tLogin!\tada\t9\t9\t5/min", b"\n\n\t\t\t\t\t"]
-        {
+        for garbage in [
+            &b"\xff\xfe"[..],
+            b"OK",
+            b"1\tlogin\tada",
+            b"1\tLogin!\tada\t9\t9\t\t5/min",
+            b"1\tlogin\tada\t9\t9\tloud\t5/min",
+        ] {
             assert_eq!(Board::read(garbage), Board::default(), "{garbage:?}");
         }
     }

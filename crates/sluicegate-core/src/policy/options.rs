@@ -44,10 +44,10 @@ pub enum OnExceeded {
 /// let login = Policy::sliding_log("login", "1/min").on(&MemoryStore::new())?;
 /// assert!(login.check("ada").await?.is_allowed());
 ///
-/// login.replace(login.policy().in_mode(PolicyMode::Off), Inherit::Spent)?;
+/// login.replace(login.own_policy().in_mode(PolicyMode::Off), Inherit::Spent)?;
 /// assert!(login.check("ada").await?.is_allowed());
 ///
-/// login.replace(login.policy().in_mode("enforce".parse()?), Inherit::Spent)?;
+/// login.replace(login.own_policy().in_mode("enforce".parse()?), Inherit::Spent)?;
 /// assert!(!login.check("ada").await?.is_allowed());
 /// # Ok(())
 /// # }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Policy;
+use super::{Policy, PolicyMode};
 use crate::clock::micros;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
@@ -18,13 +18,15 @@ const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 /// The longest name of an operator, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// A change of a policy that an operator has made, for a time: other quotas, while the rest of the policy stays.
+/// A change of a policy that an operator has made, for a time: other quotas, another mode or both,
+/// while the rest of the policy stays.
 ///
 /// It is put on a store by [`Overrides::put`](crate::limiter::Overrides::put).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     pub(super) policy: String,
     pub(super) quotas: Vec<Quota>,
+    pub(super) mode: Option<PolicyMode>,
     pub(super) by: String,
     pub(super) until_us: u64,
     pub(super) version: u64,
@@ -38,6 +40,7 @@ impl Override {
             policy: policy.into(),
             by: by.into(),
             quotas: Vec::new(),
+            mode: None,
             ends: Ends::After(AN_HOUR),
             replaces: None,
         }
@@ -51,6 +54,11 @@ impl Override {
     /// The quotas that take the place of the policy's own; none if those stay.
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
+    }
+
+    /// The mode that takes the place of the policy's own; none if that stays.
+    pub fn mode(&self) -> Option<PolicyMode> {
+        self.mode
     }
 
     /// The operator.
@@ -76,28 +84,35 @@ impl Override {
 
     /// In the place of an override that was withdrawn stands one that changes nothing.
     pub(crate) fn is_withdrawal(&self) -> bool {
-        self.quotas.is_empty()
+        self.quotas.is_empty() && self.mode.is_none()
     }
 
     /// What an operator leaves who withdraws an override.
     pub(crate) fn withdrawal(policy: &str, by: &str, now_us: u64) -> Result<Self, ConfigError> {
         check_operator(by).map_err(|error| error.in_policy(policy))?;
         let (policy, by) = (policy.to_owned(), by.to_owned());
-        Ok(Self { policy, quotas: Vec::new(), by, until_us: now_us, version: now_us })
+        Ok(Self { policy, quotas: Vec::new(), mode: None, by, until_us: now_us, version: now_us })
     }
 
     /// The policy with this change.
     pub(crate) fn changed(&self, policy: &Policy) -> Result<Policy, ConfigError> {
-        if self.quotas.is_empty() { Ok(policy.clone()) } else { policy.with_quotas(&self.quotas) }
+        let mode = self.mode.unwrap_or(policy.mode());
+        if self.quotas.is_empty() {
+            return Ok(policy.in_mode(mode));
+        }
+        policy.with_quotas(&self.quotas).map(|policy| policy.in_mode(mode))
     }
 }
 
-/// `login: 10/min, by ada`
+/// `login: 10/min, shadow, by ada`
 impl fmt::Display for Override {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.policy)?;
         for quota in &self.quotas {
             write!(f, "{quota}, ")?;
+        }
+        if let Some(mode) = self.mode {
+            write!(f, "{mode}, ")?;
         }
         if self.is_withdrawal() {
             f.write_str("withdrawn, ")?;
@@ -113,6 +128,7 @@ pub struct OverrideBuilder {
     policy: String,
     by: String,
     quotas: Vec<Result<Quota, ConfigError>>,
+    mode: Option<PolicyMode>,
     ends: Ends,
     replaces: Option<u64>,
 }
@@ -127,6 +143,12 @@ impl OverrideBuilder {
     /// Adds a quota. All of them together take the place of the policy's own. Default: those stay.
     pub fn quota(mut self, quota: impl IntoQuota) -> Self {
         self.quotas.push(quota.into_quota());
+        self
+    }
+
+    /// Whether the policy is enforced, only tried out, or off. Default: as the policy says.
+    pub fn mode(mut self, mode: PolicyMode) -> Self {
+        self.mode = Some(mode);
         self
     }
 
@@ -167,8 +189,8 @@ impl OverrideBuilder {
             quota.clone().map_err(|error| error.in_policy(&self.policy).in_quota(index))
         };
         let quotas: Vec<Quota> = self.quotas.iter().enumerate().map(here).collect::<Result<_, _>>()?;
-        if quotas.is_empty() {
-            return refused("an override that changes nothing: give it a quota".to_owned());
+        if quotas.is_empty() && self.mode.is_none() {
+            return refused("an override that changes nothing: give it a quota or a mode".to_owned());
         }
         check_operator(&self.by).map_err(|error| error.in_policy(&self.policy))?;
         let until_us = match self.ends {
@@ -188,7 +210,7 @@ impl OverrideBuilder {
             ));
         }
         let (policy, by) = (self.policy.clone(), self.by.clone());
-        Ok(Override { policy, quotas, by, until_us, version: now_us })
+        Ok(Override { policy, quotas, mode: self.mode, by, until_us, version: now_us })
     }
 }
 

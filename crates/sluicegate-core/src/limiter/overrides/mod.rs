@@ -21,7 +21,7 @@ const MOST: usize = 1_000;
 /// How often somebody else may write in between.
 const ATTEMPTS: usize = 16;
 
-/// The overrides of a store: an operator changes a quota for a time, on all instances of the service, and without a deploy.
+/// The overrides of a store: an operator changes the quotas or the mode of a policy for a time, on all instances of the service, and without a deploy.
 ///
 /// An [`Override`] changes the policy in force in one step for all who name it, and what was spent counts; when its time is over,
 /// the policy of the code is back. It says who has put it. By its version, of two operators who act at once the second sees
@@ -34,7 +34,7 @@ const ATTEMPTS: usize = 16;
 /// ```
 /// use std::time::Duration;
 /// use sluicegate_core::limiter::Overrides;
-/// use sluicegate_core::policy::Override;
+/// use sluicegate_core::policy::{Override, PolicyMode};
 /// use sluicegate_core::{MemoryStore, Policy};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -47,6 +47,10 @@ const ATTEMPTS: usize = 16;
 /// let standing = overrides.put(more).await?;
 /// assert_eq!(login.policy().to_string(), "login: 50/min (gcra)");
 /// assert_eq!(login.own_policy().to_string(), "login: 5/min (gcra)");
+///
+/// // One mode for all policies is one step, too: all of them have it, or none.
+/// let shadow = ["search", "mail"].map(|name| Override::builder(name, "ada").mode(PolicyMode::Shadow));
+/// assert!(overrides.put_all(shadow).await.unwrap_err().to_string().contains("\"search\""));
 ///
 /// // Bob has not seen what Ada did.
 /// let other = overrides.put(Override::builder("login", "bob").quota("9/min")).await.unwrap_err();

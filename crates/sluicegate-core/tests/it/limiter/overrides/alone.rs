@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::{Inherit, OverrideErrorKind, Overrides};
-use sluicegate_core::policy::Override;
+use sluicegate_core::policy::{Override, PolicyMode};
 use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter, Resilient, Store};
 use sluicegate_tests::around::told;
 use sluicegate_tests::log::Log;
@@ -94,6 +94,7 @@ async fn an_override_that_cannot_be_is_refused_by_its_value_and_changes_nothing(
         (Override::builder("counter", "").quota("9/min"), "\"\" cannot be the name of an operator"),
         (Override::builder("counter", "a\nb").quota("9/min"), "\"a\\nb\""),
         (Override::builder("counter", "x".repeat(65)).quota("9/min"), "1 to 64 bytes"),
+        (Override::builder("counter", "ada").lasting(HOUR), "give it a quota or a mode"),
         (nine("counter").lasting(Duration::ZERO), "for 0ns"),
         (nine("counter").lasting(31 * 24 * HOUR), "for 31d: use at most 30d"),
         (nine("counter").lasting(Duration::MAX), "use at most 30d"),
@@ -188,10 +189,8 @@ async fn every_change_is_told_once_with_who_has_made_it_and_audited() {
     assert_eq!(by, ["Some(\"ada\") }", "Some(\"bob\") }", "Some(\"ada\") }", "None }"]);
     let audit: Vec<_> = log.lines().into_iter().filter(|line| line.contains("sluicegate::audit")).collect();
     assert!(
-        audit
-            .iter()
-            .any(|line| line.contains("from=p: 5/min (gcra) to=p: 9/min (gcra)")
-                && line.contains("by=\"ada\"")),
+        audit.iter().any(|line| line.contains("from=p: 5/min (gcra) from_mode=enforce to=p: 9/min (gcra)")
+            && line.contains("by=\"ada\"")),
         "{audit:?}"
     );
     assert!(
@@ -212,6 +211,30 @@ async fn an_override_goes_through_every_store_around_a_store() {
         clock.advance(secs(60));
         assert_eq!(limiter.peek("k").await.unwrap().capacity(), 5);
     }
+}
+
+#[tokio::test]
+async fn a_mode_is_overridden_and_what_was_spent_stays() {
+    let (store, clock) = store();
+    let limiter = Policy::gcra("p", "1/h").on(&store).unwrap();
+    assert!(answer(limiter.check("k")).is_allowed() && !answer(limiter.check("k")).is_allowed());
+    let overrides = Overrides::of(&store);
+    let change = || Override::builder("p", "ada").lasting(secs(60));
+    let off = overrides.put(change().mode(PolicyMode::Off)).await.unwrap();
+    assert_eq!(
+        (off.mode(), off.quotas(), off.to_string()),
+        (Some(PolicyMode::Off), &[][..], "p: off, by ada".into())
+    );
+    assert!((0..3).all(|_| answer(limiter.check("k")).is_allowed()));
+    // The code changes the quota behind it.
+    limiter.replace(Policy::gcra("p", "2/h").build().unwrap(), Inherit::Spent).unwrap();
+    assert_eq!(limiter.policy().mode(), PolicyMode::Off);
+    let both = change().mode(PolicyMode::Shadow).quota("3/h").replacing(off.version());
+    assert_eq!(overrides.put(both).await.unwrap().to_string(), "p: 3/h, shadow, by ada");
+    assert_eq!((text(&limiter), limiter.policy().mode()), ("p: 3/h (gcra)".to_owned(), PolicyMode::Shadow));
+    clock.advance(secs(60));
+    assert_eq!((text(&limiter), limiter.policy().mode()), ("p: 2/h (gcra)".to_owned(), PolicyMode::Enforce));
+    assert_eq!(answer(limiter.peek("k")).remaining(), 1);
 }
 
 /// Several quotas keep their names in header fields if there are as many; all are one policy still.
