@@ -96,7 +96,7 @@ impl Override {
 
     /// The policy with this change.
     pub(crate) fn changed(&self, policy: &Policy) -> Result<Policy, ConfigError> {
-        let mode = self.mode.unwrap_or(policy.mode());
+        let mode = self.mode.unwrap_or_else(|| policy.mode());
         if self.quotas.is_empty() {
             return Ok(policy.in_mode(mode));
         }

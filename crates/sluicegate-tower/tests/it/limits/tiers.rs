@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::{Request, StatusCode};
 use serde_json::json;
-use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::{Inherit, Overrides};
+use sluicegate_core::policy::{Override, PolicyMode};
 use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Tiers, TiersBuilder};
@@ -66,6 +67,26 @@ async fn each_request_is_asked_of_its_own_tier_and_shows_its_numbers() {
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(problem(refused).await["violated-policies"], json!(["free"]));
     assert_eq!(send(&service, on_plan("pro")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_override_of_one_tier_changes_that_one_and_what_is_shown_of_it() {
+    let (store, clock) = store();
+    let (service, _) = service(Limit::tiered(plans(&store), plan).key(Key::from("ada")));
+    let shown = async |plan| {
+        let response = send(&service, on_plan(plan)).await;
+        let numbers = ["limit", "remaining"].map(|name| number(&response, &format!("x-ratelimit-{name}")));
+        (response.status().as_u16(), numbers.map(Option::unwrap))
+    };
+    assert_eq!(shown("free").await, (200, [2, 1]));
+    let more = Override::builder("free", "ada").quota("9/min").lasting(Duration::from_secs(1));
+    let standing = Overrides::of(&store).put(more).await.unwrap();
+    assert_eq!((shown("free").await, shown("pro").await.1[0]), ((200, [9, 7]), 5));
+    let off = Override::builder("free", "ada").mode(PolicyMode::Off).lasting(Duration::from_secs(1));
+    Overrides::of(&store).put(off.replacing(standing.version())).await.unwrap();
+    assert!(fields(&send(&service, on_plan("free")).await).is_empty());
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(shown("free").await, (429, [2, 0]), "a request ends it, although none was decided since");
 }
 
 #[tokio::test]
