@@ -40,7 +40,7 @@ mod plain;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 
@@ -111,6 +111,15 @@ impl Key {
         self.bytes.get(1..).unwrap_or_default()
     }
 
+    /// A key from its encoded parts.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn encoded(kind: KeyKind, parts: &[u8]) -> Self {
+        let mut bytes = SmallVec::with_capacity(1 + parts.len());
+        bytes.push(kind as u8);
+        bytes.extend_from_slice(parts);
+        Self { bytes }
+    }
+
     /// This key, borrowed.
     #[inline]
     pub fn as_ref(&self) -> KeyRef<'_> {
@@ -176,6 +185,23 @@ impl<'a> KeyRef<'a> {
     /// Whether it is one address, and nothing beside it.
     pub(crate) fn is_address(&self) -> bool {
         self.tag == Tag::Ipv4 as u8 || self.tag == Tag::Ipv6 as u8
+    }
+
+    /// Names the key within this process, and tells nothing about it: the hash is keyed at random.
+    pub(crate) fn digest(&self) -> u64 {
+        static SEED: OnceLock<RandomState> = OnceLock::new();
+        let mut hasher = SEED.get_or_init(RandomState::new).build_hasher();
+        hasher.write_u8(self.tag);
+        hasher.write(self.bytes);
+        hasher.finish()
+    }
+
+    /// The beginning of a key with this many bytes, beside a tag and a length, and whether that is all of it.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn begin(&self, bytes: usize) -> (Key, bool) {
+        let whole = self.bytes.len() <= bytes;
+        let begin = self.bytes.get(..bytes).filter(|_| !whole).unwrap_or(self.bytes);
+        (Self { bytes: begin, ..*self }.to_key(), whole)
     }
 
     /// The key, to keep.
@@ -400,9 +426,7 @@ kept! {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        static SEED: OnceLock<std::hash::RandomState> = OnceLock::new();
-        let hash = SEED.get_or_init(std::hash::RandomState::new).hash_one(self);
-        write!(f, "Key({:08x})", hash >> 32)
+        write!(f, "Key({:08x})", self.as_ref().digest() >> 32)
     }
 }
 

@@ -17,9 +17,8 @@ impl Key {
         let (mut plain, mut rest) = (String::new(), self.as_bytes());
         while !rest.is_empty() {
             let separator = if plain.is_empty() { "" } else { " " };
-            let part = part(rest).filter(|(_, length)| *length <= rest.len());
-            // Parts of a kind that has no text yet.
-            let (text, length) = part.unwrap_or_else(|| (format!("{rest:02x?}"), rest.len()));
+            // Of a key that was cut, the last part may be a piece.
+            let (text, length) = part(rest).unwrap_or_else(|| ("…".to_owned(), rest.len()));
             // Writing to a string does not fail.
             _ = write!(plain, "{separator}{text}");
             rest = &rest[length..];
@@ -34,8 +33,13 @@ fn part(encoded: &[u8]) -> Option<(String, usize)> {
     Some(match tag {
         tag if tag == Tag::Bytes as u8 => {
             let (length, begin) = length(rest)?;
-            let text = rest.get(begin..begin.checked_add(length)?)?;
-            (format!("{:?}", String::from_utf8_lossy(text)), 1 + begin + length)
+            let text = rest.get(begin..)?;
+            if text.len() < length {
+                let text = String::from_utf8_lossy(text);
+                let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+                return Some((format!("{text:?}…"), encoded.len()));
+            }
+            (format!("{:?}", String::from_utf8_lossy(&text[..length])), 1 + begin + length)
         }
         tag if tag == Tag::Number as u8 => (u64::from_le_bytes(*rest.first_chunk()?).to_string(), 9),
         tag if tag == Tag::Large as u8 => (u128::from_le_bytes(*rest.first_chunk()?).to_string(), 17),

@@ -9,6 +9,7 @@ use super::meter::{Meter, Refusal};
 use super::meters::Meters;
 use super::names::Name;
 use super::past::Past;
+use super::sample;
 use crate::algorithm::Inherit;
 use crate::clock::Clock;
 use crate::decision::Decision;
@@ -125,6 +126,10 @@ impl Asked<'_> {
             Err(error) => (Judgement::without(error, policy), 0),
         };
         meter.request(&judgement, policy.mode() == PolicyMode::Shadow, at_us);
+        if let (true, Ok(decision)) = (sample::one_in_64(), result) {
+            let own = decision.quotas().iter().filter(|status| status.policy_index() == self.place);
+            meter.asked(self.key, own);
+        }
         if judgement.answer.is_refusal() {
             let retry_after = result.as_ref().ok().and_then(Decision::retry_after);
             meter.refused(Refusal { key: self.key, answer: judgement.answer, retry_after });

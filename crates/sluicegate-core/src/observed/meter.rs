@@ -5,9 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::answer::{Answer, Judgement};
 use super::counts::Counts;
+use super::offenders::Offenders;
 use super::rates::{Rates, Recent};
-use super::snapshot::{Minute, Offender, PolicySnapshot, Rate, Totals};
+use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
 use crate::clock::Clock;
+use crate::decision::QuotaStatus;
 use crate::key::KeyRef;
 use crate::limiter::RateLimiter;
 
@@ -17,6 +19,7 @@ pub(super) struct Meter {
     clock: Arc<dyn Clock>,
     counts: Counts,
     rates: Rates,
+    offenders: Offenders,
 }
 
 /// A refusal, for whoever wants to know which keys are refused most.
@@ -30,7 +33,7 @@ pub(super) struct Refusal<'a> {
 impl Meter {
     pub(super) fn new(policy: &str, clock: Arc<dyn Clock>) -> Self {
         let rates = Rates::new(clock.now_us());
-        Self { name: policy.to_owned(), clock, counts: Counts::new(), rates }
+        Self { name: policy.to_owned(), clock, counts: Counts::new(), rates, offenders: Offenders::new() }
     }
 
     /// Counts a request that was decided at this time of the store's clock.
@@ -46,6 +49,7 @@ impl Meter {
     /// Takes note of whose request was refused. It is called by whichever thread has the answer, often in the middle of a request.
     pub(super) fn refused(&self, refusal: Refusal<'_>) {
         let Refusal { key, answer, retry_after } = refusal;
+        self.offenders.refused(key, retry_after, answer == Answer::Suspended, self.rates.now_us());
         tracing::debug!(
             policy = self.name,
             result = answer.as_str(),
@@ -55,9 +59,13 @@ impl Meter {
         );
     }
 
-    /// The keys that were refused most lately.
-    fn offenders(&self) -> Vec<Offender> {
-        Vec::new()
+    /// Takes note of a request that was looked at by chance: whose it was, and where its quotas stand.
+    pub(super) fn asked<'a>(&self, key: KeyRef<'_>, quotas: impl Iterator<Item = &'a QuotaStatus>) {
+        self.offenders.asked(key, quotas, self.rates.now_us());
+    }
+
+    pub(super) fn offenders(&self) -> &Offenders {
+        &self.offenders
     }
 
     pub(super) fn counts(&self) -> &Counts {
@@ -69,8 +77,8 @@ impl Meter {
     }
 
     pub(super) fn snapshot(&self, limiter: &RateLimiter) -> PolicySnapshot {
-        let sums = self.counts.sums();
-        let Recent { seconds, minutes } = self.rates.recent(self.clock.now_us(), || sums.totals());
+        let (sums, now_us) = (self.counts.sums(), self.clock.now_us());
+        let Recent { seconds, minutes } = self.rates.recent(now_us, || sums.totals());
         PolicySnapshot {
             policy: limiter.policy(),
             totals: sums.totals(),
@@ -80,7 +88,8 @@ impl Meter {
             minutes: minutes.iter().map(|(at, totals)| minute(*at, totals)).collect(),
             waiting: limiter.waiting(),
             suspended_seen: 0,
-            offenders: self.offenders(),
+            offenders: self.offenders.most_refused(now_us),
+            askers: self.offenders.most_asking(now_us),
         }
     }
 }

@@ -27,8 +27,10 @@ mod lanes;
 mod meter;
 mod meters;
 mod names;
+mod offenders;
 mod past;
 mod rates;
+mod sample;
 mod snapshot;
 mod time;
 
@@ -40,14 +42,15 @@ pub use self::answer::Answer;
 use self::front::Front;
 use self::meters::Meters;
 use self::names::Name;
+pub use self::offenders::{Asker, Offender, OffenderKind};
 use self::past::Past;
 pub use self::past::PastEvent;
 pub use self::snapshot::{
-    Minute, Offender, OffenderKind, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState,
-    Totals, Units,
+    Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, Units,
 };
 use self::time::TimeOf;
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::key::Key;
 use crate::resilient::BreakerState;
 use crate::store::{Listener, Listeners, Store};
 use crate::wrap::Within;
@@ -117,6 +120,12 @@ impl Observed {
             policies: policies.collect(),
             events: past.events(),
         }
+    }
+
+    /// The key that [`snapshot`](Self::snapshot) lists for this policy under that [reference](Offender::reference), while it is
+    /// listed: to look it up, to reset it, to suspend it. Not one of more than 64 bytes, of which only the beginning is kept.
+    pub fn listed_key(&self, policy: &str, reference: &str) -> Option<Key> {
+        self.0.meters.get(policy)?.offenders().find(reference)
     }
 
     fn store_snapshot(&self) -> StoreSnapshot {

@@ -52,6 +52,12 @@ impl Rates {
         now_us >= self.ends_us.load(Ordering::Relaxed)
     }
 
+    /// The end of the current second, by the last one who looked at the clock: the time to the second, for nothing.
+    #[inline]
+    pub(super) fn now_us(&self) -> u64 {
+        self.ends_us.load(Ordering::Relaxed)
+    }
+
     /// Notes the totals at the end of each second that has ended: nothing was counted since the first of them.
     pub(super) fn turn(&self, now_us: u64, totals: impl FnOnce() -> Totals) {
         // Whoever holds the lock does the same.

@@ -4,6 +4,7 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::offenders::{Asker, Offender};
 use super::past::PastEvent;
 use crate::policy::Policy;
 use crate::resilient::BreakerState;
@@ -96,8 +97,11 @@ pub struct PolicySnapshot {
     pub waiting: usize,
     /// Keys that were refused as suspended in the last minute.
     pub suspended_seen: usize,
-    /// The keys that were refused most in the last 5 to 10 minutes, the first most often.
+    /// The keys that were refused most in the last 5 to 10 minutes, the one with the most certain refusals first. All keys with
+    /// more than one in 64 of the refusals are among them.
     pub offenders: Vec<Offender>,
+    /// The keys that asked most in the last 5 to 10 minutes, refused or not, found by looking at one ask in 64.
+    pub askers: Vec<Asker>,
 }
 
 /// Decisions, by what came of them.
@@ -183,36 +187,4 @@ pub struct Minute {
     pub allowed: u64,
     /// Refused.
     pub rejected: u64,
-}
-
-/// A key that was refused often.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Offender {
-    /// The key as it may be shown: in clear, or as a digest.
-    pub key: String,
-    /// How it is shown.
-    pub kind: OffenderKind,
-    /// Names the key in look-ups within this process; it says nothing of the key.
-    pub reference: String,
-    /// How often it was refused, at most `error` too many.
-    pub rejected: u64,
-    /// How much the count may be too high.
-    pub error: u64,
-    /// Which part of all refusals that is, 0 to 1.
-    pub share: f64,
-    /// Until when it is suspended, if it is.
-    pub suspended_until: Option<SystemTime>,
-}
-
-/// How a key is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OffenderKind {
-    /// An address, in clear.
-    Address,
-    /// A name, in clear.
-    Name,
-    /// A digest of what may be a secret.
-    Digest,
 }

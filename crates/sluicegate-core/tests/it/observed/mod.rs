@@ -1,3 +1,4 @@
 //! Decisions are counted once each, whoever asks and however the store is doing.
 
 mod counts;
+mod offenders;
