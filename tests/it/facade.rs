@@ -6,7 +6,7 @@ use std::fs;
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 
 /// How many names an application finds at the root, and in each module.
-const NAMES: [(&str, usize); 20] = [
+const NAMES: [(&str, usize); 21] = [
     ("(root)", 24),
     ("algorithm", 17),
     ("attribute", 2),
@@ -16,16 +16,17 @@ const NAMES: [(&str, usize); 20] = [
     ("guard", 7),
     ("in_flight", 9),
     ("key", 28),
-    ("limiter", 5),
+    ("limiter", 10),
     ("limits", 21),
     ("memory", 3),
     ("observed", 14),
     ("outgoing", 3),
-    ("policy", 9),
+    ("policy", 12),
     ("rate_limit", 7),
     ("redis", 3),
     ("resilient", 6),
     ("respond", 9),
+    ("status", 2),
     ("store", 26),
 ];
 

@@ -2,3 +2,5 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod alerts;
+mod browser;
+mod status;

@@ -26,6 +26,7 @@
 //! | [`redis`] | the store that all instances share |
 //! | [`resilient`] | a breaker and a local fallback around a store |
 //! | [`observed`] | counts of all decisions: who is limited, by which policy, and how the store is doing |
+//! | [`status`] | the page for the person on call |
 //! | [`store`] | for authors of stores, and of stores around stores |
 //! | [`clock`] | time as a parameter: tests turn it by hand |
 //! | [`error`] | what can be wrong with a configuration, and why a store gave no answer |
@@ -46,6 +47,7 @@
 //! | `redis` | [`RedisStore`]: limits that all instances of a service share |
 //! | `redis-tls` | `rediss://` URLs; the application installs a rustls crypto provider |
 //! | `redis-deadpool` | Redis stores on a pool of deadpool-redis that the application has already |
+//! | `status` | [`StatusPage`](status::StatusPage): the page for the person on call |
 //! | `full` | all but `redis-tls` and `redis-deadpool` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -290,4 +292,30 @@ pub mod respond {
     pub use sluicegate_tower::respond::{
         HeaderFields, LegacyReset, ProblemJson, Refusal, RefusalReason, Respond,
     };
+}
+
+/// The status page: who is limited, by which policy and why, and what to do about it.
+///
+/// ```
+/// use axum::Router;
+/// use sluicegate::observed::Observed;
+/// use sluicegate::status::StatusPage;
+/// use sluicegate::{MemoryStore, Policy, RateLimitExt, RateLimitLayer};
+///
+/// let store = Observed::named("memory", MemoryStore::new())?;
+/// let layer = RateLimitLayer::new(Policy::gcra("api", "100/min").on(&store)?);
+/// let page = StatusPage::new(&store)
+///     .limits("api", layer.limits_handle())
+///     // Whatever asks for a password is a layer in front, which leaves a name.
+///     .guard(|request| request.headers.get("x-authenticated-user")?.to_str().ok().map(str::to_owned))
+///     .secret(*b"32 bytes at random, from a vault")
+///     .origin("https://ops.example.org")
+///     .build()?;
+/// let app: Router = Router::new().rate_limit(layer).nest_service("/status", page);
+/// # Ok::<(), sluicegate::ConfigError>(())
+/// ```
+#[cfg(feature = "status")]
+#[cfg_attr(docsrs, doc(cfg(feature = "status")))]
+pub mod status {
+    pub use sluicegate_status::{StatusPage, StatusPageBuilder};
 }

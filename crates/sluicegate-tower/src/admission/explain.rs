@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::StatusCode;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Mode, QuotaStatus};
-use sluicegate_core::{Decision, Policy, StoreError};
+use sluicegate_core::{Decision, Key, Policy, StoreError};
 
 use crate::admission::asked::Asked;
 use crate::admission::asks::Asks;
@@ -78,9 +78,8 @@ pub struct AskExplained {
     pub policy: Arc<Policy>,
     /// The tier that the request is in, if the limit has tiers.
     pub tier: Option<String>,
-    /// Whose bucket: a digest that is good in this process only, unless the [kind](crate::KeyExtractor::kind) of the key says
-    /// that operators may see it.
-    pub key: String,
+    /// Whose bucket. Its [kind](Key::kind) says whether operators may see it, and [`shown`](Key::shown) shows as much as they may.
+    pub key: Key,
     /// How many units.
     pub cost: u64,
     /// Where each quota of the policy stands; empty if the store gives no answer.
@@ -199,7 +198,7 @@ impl<'a> Explaining<'a> {
                 let asked = AskExplained {
                     policy: limiter.policy(),
                     tier: source.tier(&which).map(str::to_owned),
-                    key: key.shown(),
+                    key: key.clone(),
                     cost,
                     quotas: Vec::new(),
                 };
@@ -323,12 +322,12 @@ impl fmt::Display for WouldBe {
 impl fmt::Display for LimitExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.name)?;
-        let AskExplained { policy, tier, key, cost, quotas } = match &self.asks {
+        let AskExplained { policy, tier, key, cost, quotas, .. } = match &self.asks {
             Ok(asks) => asks,
             Err(why) => return write!(f, "not asked: {why}"),
         };
         let asks = if policy.mode() == PolicyMode::Enforce { "asks" } else { "would ask" };
-        write!(f, "{asks} {cost} of {policy} for {key}")?;
+        write!(f, "{asks} {cost} of {policy} for {}", key.shown())?;
         if let Some(tier) = tier {
             write!(f, ", tier {tier}")?;
         }

@@ -1,0 +1,31 @@
+//! Who may: [`Guard`].
+
+use sluicegate_tower::key::RequestView;
+
+/// Who may see the page, and whether they may act on it.
+pub(crate) enum Guard {
+    /// Only those whom this names, by the name that it gives them; they may act.
+    Who(Box<Who>),
+    /// Everybody; nobody may act, and keys are digests.
+    ReadOnly,
+}
+
+type Who = dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync;
+
+/// One who was let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Visitor {
+    /// May act, and is named in events.
+    Operator(String),
+    /// May look at numbers.
+    Reader,
+}
+
+impl Guard {
+    pub(crate) fn visitor(&self, request: RequestView<'_>) -> Option<Visitor> {
+        match self {
+            Self::Who(who) => who(request).map(Visitor::Operator),
+            Self::ReadOnly => Some(Visitor::Reader),
+        }
+    }
+}

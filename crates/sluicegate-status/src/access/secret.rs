@@ -1,0 +1,156 @@
+//! What the instances of a service share: [`Secret`], which signs forms and seals keys.
+
+use std::fmt::Write;
+
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::key::KeyKind;
+use sluicegate_core::{ConfigError, Key};
+
+/// How long a form can be sent after its page was loaded.
+const FORM_LASTS_SECONDS: u64 = 3_600;
+const SHORTEST: usize = 32;
+const IV: usize = 16;
+
+/// Signs forms, so that no foreign page can send one, and seals keys, so that a page can name a key of which it shows nothing.
+pub(crate) struct Secret {
+    forms: [u8; 32],
+    ivs: [u8; 32],
+    streams: [u8; 32],
+}
+
+impl Secret {
+    /// Keys for each use, of which none tells anything about another.
+    pub(crate) fn new(secret: &[u8]) -> Result<Self, ConfigError> {
+        if secret.len() < SHORTEST {
+            let problem = format!(
+                "a secret of {} bytes can be guessed: use at least {SHORTEST}, at random, the same for all instances",
+                secret.len()
+            );
+            return Err(ConfigError::new(ConfigErrorKind::Layer, problem));
+        }
+        Ok(Self {
+            forms: blake3::derive_key("sluicegate-status 2026-11-22 tokens of forms", secret),
+            ivs: blake3::derive_key("sluicegate-status 2026-11-22 sealed keys, synthetic iv", secret),
+            streams: blake3::derive_key("sluicegate-status 2026-11-22 sealed keys, stream", secret),
+        })
+    }
+
+    /// A token for the forms of a page that is loaded now by this operator.
+    pub(crate) fn token(&self, now_seconds: u64, operator: &str) -> String {
+        let until = now_seconds.saturating_add(FORM_LASTS_SECONDS);
+        format!("{until:x}.{}", self.signature(until, operator).to_hex())
+    }
+
+    /// Whether a token was made for this operator, and is good still.
+    pub(crate) fn admits(&self, now_seconds: u64, operator: &str, token: &str) -> bool {
+        let Some((until, signature)) = token.split_once('.') else { return false };
+        let Ok(until) = u64::from_str_radix(until, 16) else { return false };
+        let Ok(signature) = blake3::Hash::from_hex(signature) else { return false };
+        // A token from the future was made by a clock that we do not know. Hashes are compared in constant time.
+        let lasts = now_seconds < until && until - now_seconds <= 2 * FORM_LASTS_SECONDS;
+        lasts && signature == self.signature(until, operator)
+    }
+
+    fn signature(&self, until: u64, operator: &str) -> blake3::Hash {
+        blake3::keyed_hash(&self.forms, &[&until.to_le_bytes(), operator.as_bytes()].concat())
+    }
+
+    /// The key of a policy as a word that only those who know the secret can read: SIV, a stream that begins with a hash of
+    /// all that it hides. The same key is the same word.
+    pub(crate) fn seal(&self, policy: &str, key: &Key) -> String {
+        let kind = match key.kind() {
+            KeyKind::Name => b'n',
+            KeyKind::Address => b'a',
+            _ => b's',
+        };
+        let mut text = [policy.as_bytes(), &[0, kind], key.as_bytes()].concat();
+        let iv = blake3::keyed_hash(&self.ivs, &text);
+        let iv = &iv.as_bytes()[..IV];
+        self.stream(iv, &mut text);
+        iv.iter().chain(&text).fold(String::new(), |mut word, byte| {
+            // Writing to a string does not fail.
+            _ = write!(word, "{byte:02x}");
+            word
+        })
+    }
+
+    /// The policy and the key that a word stands for, if it was sealed with this secret.
+    pub(crate) fn unseal(&self, word: &str) -> Option<(String, Key)> {
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let pairs = word.as_bytes().chunks(2);
+        let bytes = pairs.map(|pair| match pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        });
+        let bytes: Vec<u8> = bytes.collect::<Option<_>>()?;
+        let (iv, sealed) = bytes.split_at_checked(IV)?;
+        let mut text = sealed.to_vec();
+        self.stream(iv, &mut text);
+        if blake3::keyed_hash(&self.ivs, &text).as_bytes()[..IV] != *iv {
+            return None;
+        }
+        let mut parts = text.splitn(2, |byte| *byte == 0);
+        let (policy, (kind, key)) = (parts.next()?, parts.next()?.split_first()?);
+        let kind = match kind {
+            b'n' => KeyKind::Name,
+            b'a' => KeyKind::Address,
+            _ => KeyKind::Secret,
+        };
+        Some((String::from_utf8(policy.to_vec()).ok()?, Key::from_bytes(key).of_kind(kind)))
+    }
+
+    fn stream(&self, iv: &[u8], text: &mut [u8]) {
+        let mut stream = vec![0; text.len()];
+        blake3::Hasher::new_keyed(&self.streams).update(iv).finalize_xof().fill(&mut stream);
+        text.iter_mut().zip(stream).for_each(|(byte, mask)| *byte ^= mask);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(byte: u8) -> Secret {
+        Secret::new(&[byte; 32]).unwrap()
+    }
+
+    #[test]
+    fn a_token_is_good_for_its_operator_for_an_hour_on_every_instance() {
+        let token = secret(1).token(1_000, "ada");
+        assert!(secret(1).admits(1_000, "ada", &token) && secret(1).admits(4_599, "ada", &token));
+        assert!(!secret(1).admits(4_600, "ada", &token), "an hour later");
+        assert!(!secret(1).admits(1_000, "bob", &token), "somebody else's");
+        assert!(!secret(2).admits(1_000, "ada", &token), "another secret's");
+        for forged in ["", ".", "ffff.", &token[1..], &token.replace('.', "0."), &token.to_uppercase()[..20]]
+        {
+            assert!(!secret(1).admits(1_000, "ada", forged), "{forged}");
+        }
+    }
+
+    #[test]
+    fn a_sealed_key_is_read_by_its_secret_only_and_shows_nothing() {
+        let word = secret(1).seal("login", &Key::from("sk_live_51H"));
+        assert_eq!(secret(1).unseal(&word), Some(("login".to_owned(), Key::from("sk_live_51H"))));
+        assert!(!word.contains("736b5f6c697665"), "the bytes of the key are not in {word}");
+        assert_eq!(secret(2).unseal(&word), None);
+        for at in 0..word.len() {
+            let other = if &word[at..=at] == "0" { "1" } else { "0" };
+            let forged = format!("{}{other}{}", &word[..at], &word[at + 1..]);
+            assert_eq!(secret(1).unseal(&forged), None, "digit {at}");
+        }
+        for forged in ["", "0", "zz", &word[..30], &word[2..], "ä"] {
+            assert_eq!(secret(1).unseal(forged), None, "{forged}");
+        }
+        let address = Key::from(std::net::Ipv4Addr::LOCALHOST);
+        for key in [address, Key::from("").of_kind(KeyKind::Name), Key::from((1, "a\0b"))] {
+            let (_, unsealed) = secret(1).unseal(&secret(1).seal("login", &key)).unwrap();
+            assert_eq!((&unsealed, unsealed.kind()), (&key, key.kind()));
+        }
+    }
+
+    #[test]
+    fn a_short_secret_is_refused_and_not_shown() {
+        let error = Secret::new(b"hunter2").err().unwrap().to_string();
+        assert!(error.starts_with("a secret of 7 bytes") && !error.contains("hunter2"), "{error}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Where a key stands, as the store knows it: [`look_up`].
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Serialize;
+use sluicegate_core::store::{DecidedBy, QuotaStatus};
+use sluicegate_core::{Decision, Key, Policy, RateLimiter};
+use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
+
+use super::target::Target;
+use crate::access::Secret;
+use crate::fault::Fault;
+use crate::input::Input;
+use crate::scope::Scope;
+
+/// What a look-up has found.
+#[derive(Debug, Serialize)]
+pub(crate) struct LookedUp {
+    /// What would be decided now.
+    pub(crate) would_be: String,
+    pub(crate) limits: Vec<Standing>,
+}
+
+/// One limit, and where the key stands in it.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Standing {
+    pub(crate) limit: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tier: Option<String>,
+    /// As the extractor's kind lets it be shown; a key that was typed in is not shown again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub(crate) reference: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cost: Option<u64>,
+    pub(crate) quotas: Vec<QuotaStanding>,
+    /// Why it is not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_asked: Option<String>,
+}
+
+/// Where a key stands in one quota.
+#[derive(Debug, Serialize)]
+pub(crate) struct QuotaStanding {
+    pub(crate) label: String,
+    pub(crate) capacity: u64,
+    pub(crate) remaining: u64,
+    /// Until all of it is back.
+    pub(crate) reset_seconds: u64,
+    /// Until the request passes, if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) back_seconds: Option<u64>,
+}
+
+/// Asks the store where a key stands; spends nothing.
+pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, Fault> {
+    match Target::of(scope, secret, input).await? {
+        Target::Key(limiter, key) => by_key(secret, &limiter, &key).await,
+        Target::Request(explained) => Ok(by_request(secret, *explained)),
+    }
+}
+
+/// Where one key of one policy stands.
+pub(super) async fn by_key(secret: &Secret, limiter: &RateLimiter, key: &Key) -> Result<LookedUp, Fault> {
+    let decision = limiter.peek(key).await?;
+    let policy = limiter.policy();
+    let standing = Standing {
+        limit: policy.name().to_owned(),
+        policy: Some(policy.name().to_owned()),
+        reference: Some(secret.seal(policy.name(), key)),
+        ..Standing::default()
+    };
+    let (would_be, standing) = match decision.decided_by() {
+        DecidedBy::Off => {
+            (WouldBe::Unlimited, Standing { not_asked: Some("the policy is off".to_owned()), ..standing })
+        }
+        DecidedBy::Outage => (WouldBe::Uncounted, standing),
+        _ => {
+            let quotas = decision.quotas().iter().map(|status| quota(&policy, status)).collect();
+            (would_be(&policy, &decision), Standing { cost: Some(1), quotas, ..standing })
+        }
+    };
+    Ok(LookedUp { would_be: would_be.to_string(), limits: vec![standing] })
+}
+
+/// What one unit would meet.
+fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
+    match decision.is_allowed() {
+        true if decision.delay().is_zero() => WouldBe::Allowed,
+        true => WouldBe::Delayed(decision.delay()),
+        false => WouldBe::Refused {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            retry_after: decision.retry_after().map(|wait| Duration::from_secs(seconds_up(wait))),
+            why: format!("policy {:?} has no room", policy.name()),
+        },
+    }
+}
+
+/// What a request would meet.
+fn by_request(secret: &Secret, explained: Explanation) -> LookedUp {
+    let limits = explained.limits.into_iter().map(|limit| standing(secret, limit));
+    LookedUp { would_be: explained.outcome.to_string(), limits: limits.collect() }
+}
+
+fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) -> Standing {
+    let AskExplained { policy, tier, key, cost, quotas, .. } = match asks {
+        Ok(asks) => asks,
+        Err(why) => return Standing { limit: name, not_asked: Some(why), ..Standing::default() },
+    };
+    Standing {
+        limit: name,
+        policy: Some(policy.name().to_owned()),
+        tier,
+        key: Some(key.shown()),
+        reference: Some(secret.seal(policy.name(), &key)),
+        cost: Some(cost),
+        quotas: quotas.iter().map(|status| quota(&policy, status)).collect(),
+        not_asked: None,
+    }
+}
+
+fn quota(policy: &Policy, status: &QuotaStatus) -> QuotaStanding {
+    QuotaStanding {
+        label: policy
+            .quotas()
+            .get(status.quota_index())
+            .map_or_else(String::new, |quota| quota.quota().to_string()),
+        capacity: status.capacity(),
+        remaining: status.remaining(),
+        reset_seconds: seconds_up(status.reset_after()),
+        back_seconds: (!status.passed()).then(|| seconds_up(status.available_after())),
+    }
+}
+
+/// Waits are rounded up.
+fn seconds_up(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}

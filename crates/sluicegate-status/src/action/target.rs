@@ -1,0 +1,83 @@
+//! Which key of which policy is meant: [`Target`].
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderName, HeaderValue, Method, Request};
+use sluicegate_core::{Key, RateLimiter};
+use sluicegate_tower::key::PeerAddr;
+use sluicegate_tower::limits::Explanation;
+
+use crate::access::Secret;
+use crate::fault::Fault;
+use crate::input::{Input, KeyAs, Pretended};
+use crate::scope::Scope;
+
+/// What was named, in one of the three ways in which a key can be.
+pub(super) enum Target {
+    /// A key of a policy.
+    Key(RateLimiter, Key),
+    /// What a request would meet.
+    Request(Box<Explanation>),
+}
+
+impl Target {
+    /// Finds it, by a word that stands for a key, by policy and key, or by a request that nobody has sent.
+    pub(super) async fn of(scope: &Scope, secret: &Secret, input: &Input) -> Result<Self, Fault> {
+        if let Some(word) = &input.reference {
+            let unknown = || Fault::bad("the key is not known here: look it up again");
+            let (policy, key) = secret.unseal(word).ok_or_else(unknown)?;
+            return Ok(Self::Key(limiter(scope, &policy)?, key));
+        }
+        if let Some(request) = &input.request {
+            return Ok(Self::Request(Box::new(explain(scope, request).await?)));
+        }
+        match (&input.policy, &input.key) {
+            (Some(policy), Some(key)) => Ok(Self::Key(limiter(scope, policy)?, key_of(key, input.key_as)?)),
+            _ => Err(Fault::bad("no key is named: give a policy and its key, or a request")),
+        }
+    }
+}
+
+fn limiter(scope: &Scope, policy: &str) -> Result<RateLimiter, Fault> {
+    scope.limiter(policy).ok_or_else(|| Fault::unknown(policy))
+}
+
+/// A key by its text.
+fn key_of(text: &str, as_what: KeyAs) -> Result<Key, Fault> {
+    match as_what {
+        KeyAs::Any => Ok(text.parse::<IpAddr>().map_or_else(|_| Key::from(text), Key::from)),
+        KeyAs::Text => Ok(Key::from(text)),
+        KeyAs::Number => {
+            let number = text.parse::<i128>().map_err(|_| Fault::bad("the key is not a whole number"))?;
+            Ok(Key::from(number))
+        }
+    }
+}
+
+/// What a request would meet that comes from this peer, with these header fields.
+async fn explain(scope: &Scope, pretended: &Pretended) -> Result<Explanation, Fault> {
+    let limits = scope.limits_of(pretended.limits.as_deref()).map_err(Fault::bad)?;
+    let request = request(pretended).map_err(Fault::bad)?;
+    Ok(limits.current().explain(&request).await)
+}
+
+/// Mistakes name the field, and never what is in it.
+fn request(pretended: &Pretended) -> Result<Request<()>, &'static str> {
+    let method = pretended.method.as_deref().unwrap_or("GET").parse::<Method>();
+    let mut request = Request::builder()
+        .method(method.map_err(|_| "the method is none: write GET or POST")?)
+        .uri(pretended.path.as_deref().unwrap_or("/"))
+        .body(())
+        .map_err(|_| "the path is none: write /login")?;
+    if let Some(peer) = pretended.peer.as_deref() {
+        let address = peer.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0)).or_else(|_| peer.parse());
+        let address = address.map_err(|_| "the peer is not an address: write 203.0.113.9")?;
+        request.extensions_mut().insert(PeerAddr(address));
+    }
+    for (name, value) in pretended.headers.fields().ok_or("a header field is one line each: name: value")? {
+        let name = name.parse::<HeaderName>().map_err(|_| "the name of a header field is none")?;
+        let value = value.parse::<HeaderValue>().map_err(|_| "the value of a header field is none")?;
+        request.headers_mut().append(name, value);
+    }
+    Ok(request)
+}

@@ -1,0 +1,54 @@
+//! Responses, and the header fields that all of them carry.
+
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+/// No script, no style but ours, no form to elsewhere, no frame around it.
+const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'";
+
+/// Where clients that send JSON find the token that they send back.
+pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-status-token");
+
+const FIELDS: [(HeaderName, &str); 4] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (CACHE_CONTROL, "no-store"),
+    (REFERRER_POLICY, "no-referrer"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+];
+
+/// A response of the page.
+pub(crate) fn answer(status: StatusCode, kind: &'static str, body: String) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let fields = FIELDS.into_iter().chain([(CONTENT_TYPE, kind)]);
+    response.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    response
+}
+
+pub(crate) fn html(status: StatusCode, body: String) -> Response<String> {
+    answer(status, "text/html; charset=utf-8", body)
+}
+
+pub(crate) fn css(body: &str) -> Response<String> {
+    answer(StatusCode::OK, "text/css; charset=utf-8", body.to_owned())
+}
+
+/// A sentence for whoever was not let in, or sent something else.
+pub(crate) fn text(status: StatusCode, sentence: &str) -> Response<String> {
+    answer(status, "text/plain; charset=utf-8", format!("{sentence}\n"))
+}
+
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response<String> {
+    // Numbers and text under names: nothing that JSON has no form for.
+    answer(status, "application/json", serde_json::to_string(body).unwrap_or_default())
+}
+
+pub(crate) fn not_allowed(methods: &'static str) -> Response<String> {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, &format!("use {methods} here"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}

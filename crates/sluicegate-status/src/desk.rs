@@ -1,0 +1,235 @@
+//! Where requests come in: who is let in, and what is answered.
+
+use http::header::HeaderValue;
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body::Body;
+use serde_json::json;
+use sluicegate_core::clock::Clock;
+
+use crate::access::{Guard, Hosts, Origin, Secret, Visitor, is_own};
+use crate::action::{Changed, KeyAction, LookedUp, act_on_key, change, look_up, withdraw};
+use crate::answer::{self, TOKEN};
+use crate::document::{Document, Keys, gather};
+use crate::fault::Fault;
+use crate::html::{self, Look, Theme};
+use crate::input::{Face, Input, Unreadable};
+use crate::scope::Scope;
+
+/// All that a page knows.
+pub(crate) struct Desk {
+    pub(crate) scope: Scope,
+    pub(crate) guard: Guard,
+    /// There is one if there is a guard.
+    pub(crate) secret: Option<Secret>,
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) hosts: Hosts,
+    pub(crate) instance: String,
+    pub(crate) keys: Keys,
+    pub(crate) clock: Box<dyn Clock>,
+}
+
+/// What an operator asks for.
+enum Verb {
+    LookUp,
+    Key(KeyAction),
+    Change,
+    Withdraw,
+}
+
+/// What came of it.
+enum Done {
+    LookedUp(LookedUp),
+    Acted(KeyAction, LookedUp),
+    Changed(Changed),
+}
+
+/// Where a request goes.
+enum Place {
+    Page,
+    Json,
+    /// Something to be done to a key.
+    Key(String),
+    /// Something to be done to a policy.
+    Policy(String),
+}
+
+impl Desk {
+    pub(crate) async fn serve<B: Body>(&self, request: Request<B>) -> Response<String> {
+        let (head, body) = request.into_parts();
+        if !self.hosts.admit((&head).into()) {
+            let sentence =
+                "this page does not answer for that host: name it by host(..) where the page is built";
+            return answer::text(StatusCode::MISDIRECTED_REQUEST, sentence);
+        }
+        let Some(visitor) = self.guard.visitor((&head).into()) else {
+            return answer::text(StatusCode::FORBIDDEN, "this page is for those who run the service");
+        };
+        let Some(place) = place(&head.uri) else {
+            return answer::text(StatusCode::NOT_FOUND, "there is nothing here: the page is one level up");
+        };
+        match (head.method.clone(), place) {
+            (Method::GET | Method::HEAD, Place::Page) if has(&head.uri, "style") => answer::css(html::STYLE),
+            (Method::GET | Method::HEAD, Place::Page) => self.page(&head.uri, &visitor, StatusCode::OK, None),
+            (Method::GET | Method::HEAD, Place::Json) => self.json(&visitor),
+            (Method::POST, place @ (Place::Page | Place::Key(_) | Place::Policy(_))) => {
+                self.act((head, place), body, &visitor).await
+            }
+            (_, Place::Page) => answer::not_allowed("GET, HEAD, POST"),
+            (_, Place::Json) => answer::not_allowed("GET, HEAD"),
+            (_, Place::Key(_) | Place::Policy(_)) => answer::not_allowed("POST"),
+        }
+    }
+
+    fn document(&self) -> Document {
+        gather(&self.instance, &self.scope, &self.keys)
+    }
+
+    fn json(&self, visitor: &Visitor) -> Response<String> {
+        let mut response = answer::json(StatusCode::OK, &self.document());
+        let token = self.token(visitor).and_then(|token| HeaderValue::try_from(token).ok());
+        response.headers_mut().extend(token.map(|token| (TOKEN, token)));
+        response
+    }
+
+    fn page(
+        &self,
+        uri: &Uri,
+        visitor: &Visitor,
+        status: StatusCode,
+        outcome: Option<Result<Done, String>>,
+    ) -> Response<String> {
+        let (found, notice) = match outcome {
+            None => (None, None),
+            Some(Err(problem)) => (None, Some(Err(problem))),
+            Some(Ok(Done::LookedUp(found))) => (Some(found), None),
+            Some(Ok(Done::Acted(action, found))) => (Some(found), Some(Ok(action.to_string()))),
+            Some(Ok(Done::Changed(changed))) => (None, Some(Ok(changed.notice))),
+        };
+        let document = self.document();
+        let limits: Vec<&str> = self.scope.limits.iter().map(|(name, _)| &**name).collect();
+        let body = html::page(&Look {
+            document: &document,
+            visitor,
+            token: self.token(visitor).as_deref(),
+            limits: &limits,
+            theme: Theme::of(uri),
+            notice: notice.as_ref(),
+            found: found.as_ref(),
+        });
+        answer::html(status, body)
+    }
+
+    fn now_seconds(&self) -> u64 {
+        self.clock.now_us() / 1_000_000
+    }
+
+    fn token(&self, visitor: &Visitor) -> Option<String> {
+        let (Visitor::Operator(name), Some(secret)) = (visitor, &self.secret) else { return None };
+        Some(secret.token(self.now_seconds(), name))
+    }
+
+    /// Does what a form or a program asks for, and answers in its shape.
+    async fn act<B: Body>(
+        &self,
+        (head, place): (Parts, Place),
+        body: B,
+        visitor: &Visitor,
+    ) -> Response<String> {
+        let Some(face) = Face::of(&head.headers) else {
+            let sentence = "send the page's own form, or JSON as application/json";
+            return answer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence);
+        };
+        let (status, outcome) = match self.done((&head, place), (face, body), visitor).await {
+            Ok(done) => (StatusCode::OK, Ok(done)),
+            Err(fault) => (fault.status, Err(fault.to_string())),
+        };
+        match (face, outcome) {
+            (Face::Page, outcome) => self.page(&head.uri, visitor, status, Some(outcome)),
+            (Face::Json, Ok(Done::LookedUp(found) | Done::Acted(_, found))) => answer::json(status, &found),
+            (Face::Json, Ok(Done::Changed(changed))) => {
+                let policies = self.document().policies;
+                let policy = policies.into_iter().find(|policy| policy.name == changed.policy);
+                answer::json(status, &policy)
+            }
+            (Face::Json, Err(problem)) => answer::json(status, &json!({ "error": problem })),
+        }
+    }
+
+    async fn done<B: Body>(
+        &self,
+        (head, place): (&Parts, Place),
+        (face, body): (Face, B),
+        visitor: &Visitor,
+    ) -> Result<Done, Fault> {
+        let forbidden = |problem: &str| Fault::new(StatusCode::FORBIDDEN, problem);
+        let (Visitor::Operator(operator), Some(secret)) = (visitor, &self.secret) else {
+            return Err(forbidden("this page is read-only: nothing can be looked up or changed here"));
+        };
+        if !is_own(&head.headers, &self.origins) {
+            return Err(forbidden(
+                "this was not sent by the page itself: name its origin by origin(..) where it is built",
+            ));
+        }
+        let mut input = Input::read(face, body).await.map_err(|unreadable| {
+            let status = match unreadable {
+                Unreadable::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+                Unreadable::Broken => StatusCode::BAD_REQUEST,
+            };
+            Fault::new(status, unreadable.to_string())
+        })?;
+        let by_header = head.headers.get(TOKEN).and_then(|token| token.to_str().ok());
+        let token = by_header.or(input.token.as_deref()).unwrap_or_default();
+        if !secret.admits(self.now_seconds(), operator, token) {
+            return Err(forbidden(
+                "the form has no token of this page, or is older than an hour: load the page again",
+            ));
+        }
+        match place {
+            Place::Key(verb) => input.verb = Some(verb),
+            Place::Policy(name) => {
+                input.policy = Some(name);
+                input.verb.get_or_insert_with(|| "change".to_owned());
+            }
+            Place::Page | Place::Json => {}
+        }
+        let verb = input.verb.as_deref().and_then(verb_of);
+        match verb.ok_or_else(|| Fault::new(StatusCode::NOT_FOUND, "there is no such action"))? {
+            Verb::LookUp => look_up(&self.scope, secret, &input).await.map(Done::LookedUp),
+            Verb::Key(action) => {
+                let found = act_on_key(&self.scope, secret, (action, operator), &input).await?;
+                Ok(Done::Acted(action, found))
+            }
+            Verb::Change => change(&self.scope, operator, &input).await.map(Done::Changed),
+            Verb::Withdraw => withdraw(&self.scope, operator, &input).await.map(Done::Changed),
+        }
+    }
+}
+
+fn verb_of(word: &str) -> Option<Verb> {
+    match word {
+        "look-up" => Some(Verb::LookUp),
+        "reset" => Some(Verb::Key(KeyAction::Reset)),
+        "change" => Some(Verb::Change),
+        "withdraw" => Some(Verb::Withdraw),
+        _ => None,
+    }
+}
+
+/// By the end of the path, for a router may have cut off the rest, or not.
+fn place(uri: &Uri) -> Option<Place> {
+    let path = uri.path();
+    let mut segments = path.rsplit('/').filter(|segment| !segment.is_empty());
+    match (segments.next(), segments.next()) {
+        (None, _) => Some(Place::Page),
+        (Some("status.json"), _) => Some(Place::Json),
+        (Some(verb), Some("keys")) => Some(Place::Key(verb.to_owned())),
+        (Some(name), Some("policies")) => Some(Place::Policy(name.to_owned())),
+        _ => None,
+    }
+}
+
+/// Whether the query has this word.
+fn has(uri: &Uri, word: &str) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|part| part == word))
+}

@@ -1,0 +1,136 @@
+//! The shape of `status.json`: [`Document`].
+
+use serde::Serialize;
+use serde_json::Number;
+
+/// The state of one instance, in the shape of `status.json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Document {
+    /// The version of this shape.
+    pub(crate) version: u32,
+    pub(crate) at: String,
+    pub(crate) instance: String,
+    pub(crate) uptime_seconds: u64,
+    pub(crate) stores: Vec<StoreStatus>,
+    pub(crate) policies: Vec<PolicyStatus>,
+    pub(crate) events: Vec<Happened>,
+}
+
+/// How a store is doing.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StoreStatus {
+    pub(crate) name: String,
+    pub(crate) state: &'static str,
+    pub(crate) breaker: &'static str,
+    pub(crate) opened: u64,
+    pub(crate) errors: Errors,
+    pub(crate) fallback_decisions: u64,
+    pub(crate) fallback_seconds: u64,
+    pub(crate) unsettled_keys: usize,
+    pub(crate) keys: usize,
+    pub(crate) slots: usize,
+    pub(crate) evictions: u64,
+}
+
+/// Calls that failed, by kind.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Errors {
+    pub(crate) timeout: u64,
+    pub(crate) unavailable: u64,
+    pub(crate) protocol: u64,
+}
+
+/// A policy, and what came of it in this instance.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PolicyStatus {
+    pub(crate) name: String,
+    pub(crate) algorithm: String,
+    pub(crate) quotas: Vec<QuotaShown>,
+    pub(crate) mode: String,
+    pub(crate) hidden: bool,
+    #[serde(rename = "override")]
+    pub(crate) over: Option<OverrideShown>,
+    pub(crate) on_exceeded: &'static str,
+    pub(crate) on_outage: String,
+    pub(crate) per_second: PerSecond,
+    /// Whole minutes, the oldest first.
+    pub(crate) minutes: Vec<MinuteShown>,
+    pub(crate) waiting: usize,
+    /// Which part of what was allowed left less than a fifth.
+    #[serde(skip)]
+    pub(crate) near_share: f64,
+    pub(crate) suspended_seen: usize,
+    pub(crate) offenders: Vec<OffenderShown>,
+}
+
+/// How much in how long.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct QuotaShown {
+    pub(crate) label: String,
+    pub(crate) limit: u64,
+    pub(crate) period_seconds: Number,
+    pub(crate) burst: u64,
+    /// As people write it.
+    #[serde(skip)]
+    pub(crate) text: String,
+}
+
+/// What an operator has made of a policy, for a time.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OverrideShown {
+    pub(crate) by: String,
+    pub(crate) until: String,
+    /// Whoever replaces or withdraws it names this.
+    pub(crate) version: u64,
+    /// Whether other instances have it, too.
+    pub(crate) shared: bool,
+    /// The quotas that are back when it ends.
+    pub(crate) own_quotas: Vec<String>,
+}
+
+/// The mean of ten seconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct PerSecond {
+    pub(crate) allowed: f64,
+    pub(crate) rejected: f64,
+    pub(crate) delayed: f64,
+    pub(crate) suspended: f64,
+}
+
+/// One whole minute.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MinuteShown {
+    pub(crate) at: String,
+    pub(crate) allowed: u64,
+    pub(crate) rejected: u64,
+}
+
+/// A key that was refused often.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OffenderShown {
+    /// An address, a name or a digest, as `kind` says.
+    pub(crate) key: String,
+    pub(crate) kind: &'static str,
+    /// Stands for the key in look-ups.
+    #[serde(rename = "ref")]
+    pub(crate) reference: String,
+    pub(crate) rejected: u64,
+    /// The count is at most this much too high.
+    pub(crate) error: u64,
+    pub(crate) share: f64,
+}
+
+/// Something that was done or befell a store.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Happened {
+    pub(crate) at: String,
+    pub(crate) what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) to: Option<String>,
+}

@@ -1,0 +1,39 @@
+//! Why something was not done: [`Fault`].
+
+use std::fmt;
+
+use http::StatusCode;
+use sluicegate_core::StoreError;
+
+/// Why nothing was done. It names policies and fields, and shows no key.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) status: StatusCode,
+    problem: String,
+}
+
+impl Fault {
+    pub(crate) fn new(status: StatusCode, problem: impl Into<String>) -> Self {
+        Self { status, problem: problem.into() }
+    }
+
+    pub(crate) fn bad(problem: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, problem)
+    }
+
+    pub(crate) fn unknown(policy: &str) -> Self {
+        Self::bad(format!("no policy named {policy:?} is open here"))
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
+}

@@ -1,0 +1,33 @@
+//! What has happened.
+
+use maud::{Markup, html};
+
+use super::number;
+use crate::document::Happened;
+
+pub(super) fn section(events: &[Happened]) -> Markup {
+    html! {
+        section aria-labelledby="events" {
+            h2 #events { "Events" }
+            @if events.is_empty() { p { "Nothing has happened." } }
+            ul.events {
+                // The youngest first.
+                @for event in events.iter().rev() { (item(event)) }
+            }
+        }
+    }
+}
+
+fn item(event: &Happened) -> Markup {
+    let Happened { at, what, by, policy, from, to } = event;
+    html! {
+        li {
+            time datetime=(at) { (number::clock(at)) } " "
+            @if let Some(by) = by { (by) ": " }
+            (what.replace('_', " "))
+            @if let Some(policy) = policy { " " strong { (policy) } }
+            @if let Some(from) = from { " " (from) }
+            @if let Some(to) = to { " → " (to) }
+        }
+    }
+}

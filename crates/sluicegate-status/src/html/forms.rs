@@ -1,0 +1,30 @@
+//! What the forms of the page have in common.
+
+use maud::{Markup, html};
+
+/// A form whose buttons do something to a key, which only a word stands for. They are named after `whose` for those who hear them.
+pub(super) fn by_reference(token: &str, reference: &str, buttons: &[(&str, &str)], whose: &str) -> Markup {
+    html! {
+        form.buttons method="post" {
+            (hidden("token", token))
+            (hidden("ref", reference))
+            @for (verb, text) in buttons {
+                button name="do" value=(verb) aria-label={ (text) ": " (whose) } { (text) }
+            }
+        }
+    }
+}
+
+pub(super) fn hidden(name: &str, value: &str) -> Markup {
+    html! { input type="hidden" name=(name) value=(value); }
+}
+
+/// A field with its label. What is typed into it is neither kept by browsers nor shown again.
+pub(super) fn field(id: &str, name: &str, label: &str, hint: &str) -> Markup {
+    html! {
+        div.field {
+            label for=(id) { (label) }
+            input #(id) name=(name) placeholder=(hint) autocomplete="off" spellcheck="false";
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Looking a key up, and where it stands.
+
+use maud::{Markup, html};
+
+use super::forms::{by_reference, field, hidden};
+use super::number;
+use crate::action::{LookedUp, QuotaStanding, Standing};
+use crate::document::PolicyStatus;
+
+pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
+    html! {
+        section aria-labelledby="look-up" {
+            h2 #look-up { "Look up a key" }
+            @if !limits.is_empty() { (by_request(limits, token)) }
+            @if !policies.is_empty() { (by_key(policies, token)) }
+        }
+    }
+}
+
+/// By a request, whose keys the extractors find.
+fn by_request(limits: &[&str], token: &str) -> Markup {
+    html! {
+        form.look-up method="post" {
+            h3 { "as a request" }
+            (hidden("token", token))
+            div.fields {
+                div.field {
+                    label for="limits" { "limits" }
+                    select #limits name="request.limits" {
+                        @for name in limits { option value=(name) { (name) } }
+                    }
+                }
+                div.field {
+                    label for="method" { "method" }
+                    select #method name="request.method" {
+                        @for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] { option { (method) } }
+                    }
+                }
+                (field("path", "request.path", "path", "/"))
+                (field("peer", "request.peer", "peer address", "192.0.2.1"))
+                div.field.wide {
+                    label for="headers" { "header fields, one in a line" }
+                    textarea #headers name="request.headers" rows="2" placeholder="x-api-key: …" autocomplete="off" spellcheck="false" {}
+                }
+            }
+            button name="do" value="look-up" { "Look the request up" }
+        }
+    }
+}
+
+/// By the key itself.
+fn by_key(policies: &[PolicyStatus], token: &str) -> Markup {
+    html! {
+        form.look-up method="post" {
+            h3 { "as a key" }
+            (hidden("token", token))
+            div.fields {
+                div.field {
+                    label for="policy" { "policy" }
+                    select #policy name="policy" {
+                        @for policy in policies { option { (policy.name) } }
+                    }
+                }
+                (field("key", "key", "key", "192.0.2.1"))
+                div.field {
+                    label for="as" { "read it as" }
+                    select #as name="as" {
+                        option value="any" { "an address, else text" }
+                        option value="text" { "text" }
+                        option value="number" { "a number" }
+                    }
+                }
+            }
+            button name="do" value="look-up" { "Look the key up" }
+        }
+    }
+}
+
+/// Where a key stands, and what can be done about it.
+pub(super) fn found(found: &LookedUp, token: Option<&str>) -> Markup {
+    html! {
+        section.found aria-labelledby="found" {
+            h2 #found { "Looked up" }
+            p { "It " (found.would_be) "." }
+            ul {
+                @for standing in &found.limits { (stands(standing, token)) }
+            }
+        }
+    }
+}
+
+fn stands(standing: &Standing, token: Option<&str>) -> Markup {
+    html! {
+        li {
+            strong { (standing.limit) }
+            @if let Some(policy) = standing.policy.as_deref().filter(|policy| *policy != standing.limit) { " (" (policy) ")" }
+            @if let Some(tier) = &standing.tier { ", tier " (tier) }
+            @if let Some(key) = &standing.key { " for " span.key { (key) } }
+            ": "
+            @if let Some(why) = &standing.not_asked { "not asked: " (why) }
+            @else if standing.quotas.is_empty() { "the store gives no answer" }
+            @for (index, quota) in standing.quotas.iter().enumerate() {
+                @if index > 0 { "; " }
+                (quota.label) ": " (stands_at(quota))
+            }
+            @if let (Some(token), Some(reference), Some(policy)) = (token, &standing.reference, &standing.policy) {
+                (by_reference(token, reference, &[("reset", "reset")], policy))
+            }
+        }
+    }
+}
+
+/// `0 of 5 left, back in 44 s`
+fn stands_at(quota: &QuotaStanding) -> Markup {
+    html! {
+        (number::count(quota.remaining)) " of " (number::count(quota.capacity)) " left"
+        @if let Some(back) = quota.back_seconds { ", back in " (number::wait(back)) }
+        @else if quota.reset_seconds > 0 { ", all of it in " (number::wait(quota.reset_seconds)) }
+    }
+}

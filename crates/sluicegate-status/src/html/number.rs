@@ -1,0 +1,97 @@
+//! Numbers as the page shows them.
+
+use std::fmt::{Display, Write};
+
+/// `9,120`
+pub(super) fn count(number: impl Display) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// `12.4`; whole from a hundred on.
+pub(super) fn rate(number: f64) -> String {
+    if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") }
+}
+
+/// `61 %`
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// `3 h 12 min`
+pub(super) fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+/// A wait, as [`span`], which is over when it says so.
+pub(super) fn wait(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..86_400 => span(seconds.div_ceil(60) * 60),
+        _ => span(seconds.div_ceil(3_600) * 3_600),
+    }
+}
+
+/// The time of day of a moment in RFC 3339.
+pub(super) fn clock(at: &str) -> &str {
+    at.get(11..19).unwrap_or(at)
+}
+
+/// A row of bars, the highest as high as the highest number: `▁▁▂█▁`.
+pub(super) fn bars(numbers: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = numbers.iter().copied().max().unwrap_or_default().max(1);
+    let height = |number: u64| usize::try_from(u128::from(number) * 7 / u128::from(most)).unwrap_or(7);
+    // Whatever is not nothing is seen.
+    let height = |number| height(number).max(usize::from(number > 0));
+    numbers.iter().map(|number| BARS[height(*number)]).collect()
+}
+
+/// The same for those who hear it: `0, 3, 12`.
+pub(super) fn row(numbers: &[u64]) -> String {
+    numbers.iter().enumerate().fold(String::new(), |mut row, (index, number)| {
+        // Writing to a string does not fail.
+        _ = write!(row, "{}{number}", if index == 0 { "" } else { ", " });
+        row
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(
+            [0, 999, 1_000, 187_000, 1_234_567].map(count),
+            ["0", "999", "1,000", "187,000", "1,234,567"]
+        );
+        assert_eq!([0, 59, 61, 11_520, 90_000].map(span), ["0 s", "59 s", "1 min", "3 h 12 min", "1 d 1 h"]);
+        assert_eq!(
+            (rate(12.44), rate(880.6), percent(0.614)),
+            ("12.4".to_owned(), "881".to_owned(), "61 %".to_owned())
+        );
+        assert_eq!(
+            [44, 119, 120, 6_123, 86_401].map(wait),
+            ["44 s", "119 s", "2 min", "1 h 43 min", "1 d 1 h"]
+        );
+        assert_eq!(bars(&[0, 1, 50, 100]), "▁▂▄█");
+        assert_eq!(
+            (bars(&[0, 0]), bars(&[u64::MAX, 1]), row(&[0, 3])),
+            ("▁▁".into(), "█▂".into(), "0, 3".into())
+        );
+    }
+}

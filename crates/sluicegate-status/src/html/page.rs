@@ -1,0 +1,115 @@
+//! The frame of the page: [`page`].
+
+use http::Uri;
+use maud::{DOCTYPE, Markup, html};
+
+use super::{events, look_up, number, offenders, policies, stores};
+use crate::access::Visitor;
+use crate::action::LookedUp;
+use crate::document::Document;
+
+/// The style sheet of the page, which it links to.
+pub(crate) const STYLE: &str = include_str!("style.css");
+
+/// All that one page shows.
+pub(crate) struct Look<'a> {
+    pub(crate) document: &'a Document,
+    pub(crate) visitor: &'a Visitor,
+    /// What forms carry; without it there are none.
+    pub(crate) token: Option<&'a str>,
+    /// The names of the limits that a request can meet.
+    pub(crate) limits: &'a [&'a str],
+    pub(crate) theme: Theme,
+    /// What was done, or why it was not.
+    pub(crate) notice: Option<&'a Result<String, String>>,
+    pub(crate) found: Option<&'a LookedUp>,
+}
+
+/// Which colours the page has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Theme {
+    /// As the browser likes it.
+    Own,
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub(crate) fn of(uri: &Uri) -> Self {
+        let parts = || uri.query().into_iter().flat_map(|query| query.split('&'));
+        if parts().any(|part| part == "theme=dark") {
+            Self::Dark
+        } else if parts().any(|part| part == "theme=light") {
+            Self::Light
+        } else {
+            Self::Own
+        }
+    }
+
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Own => None,
+            Self::Light => Some("light"),
+            Self::Dark => Some("dark"),
+        }
+    }
+}
+
+/// The whole page. Its links are queries, and its forms go where it is, so that it works wherever it is put.
+pub(crate) fn page(look: &Look<'_>) -> String {
+    let Document { instance, policies, .. } = look.document;
+    html! {
+        (DOCTYPE)
+        html lang="en" data-theme=[look.theme.word()] {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Sluicegate: " (instance) }
+                link rel="stylesheet" href="?style";
+            }
+            body {
+                a.skip href="#policies" { "Skip to the policies" }
+                (header(look))
+                main {
+                    @if let Some(notice) = look.notice { (said(notice)) }
+                    @if let Some(found) = look.found { (look_up::found(found, look.token)) }
+                    (stores::section(&look.document.stores))
+                    (policies::section(policies, look.token))
+                    (offenders::section(policies, look.token))
+                    @if let Some(token) = look.token { (look_up::section(policies, look.limits, token)) }
+                    (events::section(&look.document.events))
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn header(look: &Look<'_>) -> Markup {
+    let Document { instance, uptime_seconds, at, .. } = look.document;
+    html! {
+        header {
+            h1 { "Sluicegate" }
+            p {
+                strong { (instance) } " · up " (number::span(*uptime_seconds)) " · " time datetime=(at) { (number::clock(at)) " UTC" }
+                " · " @match look.visitor {
+                    Visitor::Operator(name) => { "you are " (name) },
+                    Visitor::Reader => { "read-only: keys are digests" },
+                }
+            }
+            nav aria-label="colours" {
+                @for (theme, word) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
+                    a href={ "?theme=" (word) } aria-current=[(look.theme == theme).then_some("true")] { (word) }
+                }
+            }
+            p.note { "Numbers are those of this instance; look-ups are answered by the store." }
+        }
+    }
+}
+
+fn said(notice: &Result<String, String>) -> Markup {
+    match notice {
+        Ok(done) => html! { p.notice role="status" { (done) } },
+        Err(problem) => html! { p.notice.problem role="alert" { (problem) } },
+    }
+}

@@ -1,0 +1,119 @@
+//! The policies, a row each.
+
+use maud::{Markup, html};
+
+use super::forms::{field, hidden};
+use super::number;
+use crate::document::{MinuteShown, OverrideShown, PolicyStatus};
+
+/// How many bars an hour has.
+const BARS: usize = 12;
+
+pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
+    html! {
+        section aria-labelledby="policies" {
+            h2 #policies { "Policies" }
+            @if policies.is_empty() {
+                p { "No policy is open yet." }
+            } @else {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "policy" }
+                            th scope="col" { "quota" }
+                            th.number scope="col" { "allowed a second" }
+                            th.number scope="col" { "rejected a second" }
+                            th.number scope="col" { "waiting" }
+                            th scope="col" { "last hour: allowed, rejected" }
+                            th.number scope="col" { "near" }
+                            th.number scope="col" { "suspended" }
+                            @if token.is_some() { th scope="col" { "change" } }
+                        }
+                    }
+                    tbody {
+                        @for policy in policies { (row(policy, token)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
+    let quotas: Vec<&str> = policy.quotas.iter().map(|quota| &*quota.text).collect();
+    let rejected = number::rate(policy.per_second.rejected);
+    html! {
+        tr {
+            th scope="row" { (policy.name) }
+            td data-label="quota" {
+                span {
+                    (quotas.join(", "))
+                    @if policy.mode != "enforce" { " " span.mode { "(" (policy.mode) ")" } }
+                    @if policy.hidden { " " span.mode { "(hidden)" } }
+                    " " small { (policy.algorithm) }
+                    @if let Some(over) = &policy.over { (overridden(over)) }
+                }
+            }
+            td.number data-label="allowed a second" { (number::rate(policy.per_second.allowed + policy.per_second.delayed)) }
+            td.number data-label="rejected a second" {
+                // Nobody was refused by a policy in shadow.
+                @if policy.mode == "shadow" { "(" (rejected) ")" } @else { (rejected) }
+            }
+            td.number data-label="waiting" { (number::count(policy.waiting)) }
+            td data-label="last hour" {
+                span {
+                    (bars("allowed", &policy.minutes, |minute| minute.allowed))
+                    (bars("rejected", &policy.minutes, |minute| minute.rejected))
+                }
+            }
+            td.number data-label="near" { (number::percent(policy.near_share)) }
+            td.number data-label="suspended" { (number::count(policy.suspended_seen)) }
+            @if let Some(token) = token { td.change { (change(policy, token)) } }
+        }
+    }
+}
+
+/// What an operator has made of it.
+fn overridden(over: &OverrideShown) -> Markup {
+    html! {
+        " " span.over {
+            "by " (over.by) " until " time datetime=(over.until) { (number::clock(&over.until)) " UTC" }
+            ", then " (over.own_quotas.join(", "))
+            @if !over.shared { "; this instance only" }
+        }
+    }
+}
+
+/// A form that opens without a script.
+fn change(policy: &PolicyStatus, token: &str) -> Markup {
+    let PolicyStatus { name, over, .. } = policy;
+    let quotas: Vec<&str> = policy.quotas.iter().map(|quota| &*quota.text).collect();
+    html! {
+        details {
+            summary aria-label={ "change " (name) } { "change" }
+            form method="post" {
+                (hidden("token", token))
+                (hidden("policy", name))
+                @if let Some(over) = over { (hidden("version", &over.version.to_string())) }
+                (field(&format!("quota-{name}"), "quota", "quota, or several with commas", &quotas.join(", ")))
+                (field(&format!("for-{name}"), "for", "for how long", "1h"))
+                div.buttons {
+                    button name="do" value="change" aria-label={ "change " (name) " now" } { "change" }
+                    @if over.is_some() {
+                        button name="do" value="withdraw" aria-label={ "withdraw the change of " (name) } { "withdraw" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The hour in steps of five minutes.
+fn bars(what: &str, minutes: &[MinuteShown], count: impl Fn(&MinuteShown) -> u64) -> Markup {
+    let step = minutes.len().div_ceil(BARS).max(1);
+    let sums: Vec<u64> = minutes.chunks(step).map(|part| part.iter().map(&count).sum()).collect();
+    let label = format!("{what} in the last hour, the oldest first: {}", number::row(&sums));
+    html! {
+        span class={ "bars " (what) } role="img" aria-label=(label) title=(label) { (number::bars(&sums)) }
+    }
+}

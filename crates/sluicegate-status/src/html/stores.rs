@@ -1,0 +1,44 @@
+//! How the stores are doing.
+
+use maud::{Markup, html};
+
+use super::number;
+use crate::document::StoreStatus;
+
+pub(super) fn section(stores: &[StoreStatus]) -> Markup {
+    html! {
+        section aria-labelledby="stores" {
+            h2 #stores { "Stores" }
+            ul.stores {
+                @for store in stores { (item(store)) }
+            }
+        }
+    }
+}
+
+fn item(store: &StoreStatus) -> Markup {
+    let StoreStatus { name, state, breaker, errors, .. } = store;
+    let failed = errors.timeout + errors.unavailable + errors.protocol;
+    html! {
+        li {
+            strong { (name) } ": "
+            span class={ "state " (state) } { @match *state { "ok" => "OK", "fallback" => "in fallback", _ => "down" } }
+            ", breaker " (breaker.replace('_', " "))
+            " · opened " (number::count(store.opened)) " times"
+            " · " (number::count(failed)) " errors"
+            @if failed > 0 {
+                " (" (number::count(errors.timeout)) " timeouts, " (number::count(errors.unavailable)) " unavailable, "
+                (number::count(errors.protocol)) " unreadable)"
+            }
+            @if store.fallback_decisions > 0 || store.fallback_seconds > 0 {
+                " · " (number::count(store.fallback_decisions)) " decisions without it in "
+                (number::span(store.fallback_seconds))
+            }
+            @if store.unsettled_keys > 0 { " · " (store.unsettled_keys) " keys not settled" }
+            @if store.slots > 0 {
+                " · table " (number::count(store.keys)) " of " (number::count(store.slots))
+                ", " (number::count(store.evictions)) " evictions"
+            }
+        }
+    }
+}

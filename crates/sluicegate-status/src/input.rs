@@ -1,0 +1,264 @@
+//! What a client sends: a form of the page, or JSON. Both are read into one [`Input`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+
+use bytes::Buf;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use http_body::Body;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::fault::Fault;
+
+/// More than any form of the page is long.
+const LONGEST: usize = 16_384;
+
+/// What is to be done, to which key or policy. Fields that a form leaves empty are not there.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Input {
+    #[serde(rename = "do")]
+    pub(crate) verb: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) policy: Option<String>,
+    pub(crate) key: Option<String>,
+    #[serde(rename = "as")]
+    pub(crate) key_as: KeyAs,
+    /// A key that the page has named without showing it.
+    #[serde(rename = "ref")]
+    pub(crate) reference: Option<String>,
+    pub(crate) request: Option<Pretended>,
+    /// The quotas that a policy is to have, with commas between them.
+    pub(crate) quota: Option<String>,
+    /// For how long.
+    #[serde(rename = "for")]
+    pub(crate) span: Option<String>,
+    version: Option<Version>,
+}
+
+/// The version of an override: a number, and in forms its digits.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Version {
+    Number(u64),
+    Digits(String),
+}
+
+/// How the text of a key is meant.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KeyAs {
+    /// An address, if it reads as one, and text otherwise.
+    #[default]
+    Any,
+    Text,
+    Number,
+}
+
+/// A request that nobody has sent, for extractors to look at.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Pretended {
+    /// The name of the limits that it meets.
+    pub(crate) limits: Option<String>,
+    pub(crate) method: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) peer: Option<String>,
+    pub(crate) headers: HeaderLines,
+}
+
+/// Header fields: one in a line, or by name.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(crate) enum HeaderLines {
+    Lines(String),
+    ByName(BTreeMap<String, String>),
+}
+
+impl Default for HeaderLines {
+    fn default() -> Self {
+        Self::Lines(String::new())
+    }
+}
+
+impl HeaderLines {
+    /// Name and value of each field, as they stand. None for a line without a colon.
+    pub(crate) fn fields(&self) -> Option<Vec<(&str, &str)>> {
+        match self {
+            Self::Lines(lines) => {
+                let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
+                lines
+                    .map(|line| line.split_once(':').map(|(name, value)| (name.trim(), value.trim())))
+                    .collect()
+            }
+            Self::ByName(fields) => Some(fields.iter().map(|(name, value)| (&**name, &**value)).collect()),
+        }
+    }
+}
+
+/// In which of its two shapes a client speaks, and is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Face {
+    Page,
+    Json,
+}
+
+impl Face {
+    /// By the type of what was sent. None for types that are neither.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+        match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+            "application/x-www-form-urlencoded" => Some(Self::Page),
+            "application/json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// Why nothing could be read. It shows nothing of what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    TooLong,
+    Broken,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => write!(f, "the body is longer than {LONGEST} bytes"),
+            Self::Broken => f.write_str(
+                "the body cannot be read: send the page's own form, or JSON such as {\"policy\": \"login\", \"key\": \"ada\"}",
+            ),
+        }
+    }
+}
+
+impl Input {
+    /// Reads a whole body.
+    pub(crate) async fn read<B: Body>(face: Face, body: B) -> Result<Self, Unreadable> {
+        let bytes = collect(body).await?;
+        let value = match face {
+            Face::Json => serde_json::from_slice(&bytes).map_err(|_| Unreadable::Broken)?,
+            Face::Page => form(&bytes).ok_or(Unreadable::Broken)?,
+        };
+        serde_json::from_value(value).map_err(|_| Unreadable::Broken)
+    }
+
+    /// The version of the override that is replaced or withdrawn.
+    pub(crate) fn version(&self) -> Result<Option<u64>, Fault> {
+        match &self.version {
+            None => Ok(None),
+            Some(Version::Number(version)) => Ok(Some(*version)),
+            Some(Version::Digits(digits)) => {
+                digits.parse().map(Some).map_err(|_| Fault::bad("the version is not a whole number"))
+            }
+        }
+    }
+}
+
+async fn collect<B: Body>(body: B) -> Result<Vec<u8>, Unreadable> {
+    let mut body = pin!(body);
+    let mut all = Vec::new();
+    loop {
+        let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { return Ok(all) };
+        let Ok(mut data) = frame.map_err(|_| Unreadable::Broken)?.into_data() else { continue };
+        if all.len() + data.remaining() > LONGEST {
+            return Err(Unreadable::TooLong);
+        }
+        while data.has_remaining() {
+            let chunk = data.chunk();
+            let length = chunk.len();
+            all.extend_from_slice(chunk);
+            data.advance(length);
+        }
+    }
+}
+
+/// A form as an object: `request.peer=..` is `{"request": {"peer": ..}}`.
+fn form(bytes: &[u8]) -> Option<Value> {
+    let mut object = Map::new();
+    for pair in bytes.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+        let mut parts = pair.splitn(2, |byte| *byte == b'=');
+        let (name, value) = (decode(parts.next()?)?, decode(parts.next()?)?);
+        let (object, name) = match name.split_once('.') {
+            Some((outer, inner)) => {
+                let outer = object.entry(outer).or_insert_with(|| Map::new().into());
+                (outer.as_object_mut()?, inner.to_owned())
+            }
+            None => (&mut object, name),
+        };
+        if !value.is_empty() && object.insert(name, value.into()).is_some() {
+            return None;
+        }
+    }
+    Some(object.into())
+}
+
+/// Text as forms encode it.
+fn decode(encoded: &[u8]) -> Option<String> {
+    let mut bytes = encoded.iter();
+    let mut text = Vec::with_capacity(encoded.len());
+    while let Some(byte) = bytes.next() {
+        text.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit =
+                    || char::from(*bytes.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                digit()? << 4 | digit()?
+            }
+            byte => *byte,
+        });
+    }
+    String::from_utf8(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(face: Face, body: &str) -> Result<Input, Unreadable> {
+        Input::read(face, body.to_owned()).await
+    }
+
+    #[tokio::test]
+    async fn a_form_and_json_are_read_as_the_same() {
+        let form = "do=lookup&policy=&key=&request.limits=api&request.peer=203.0.113.9&request.headers=x-api-key%3A+k%2B1%0D%0Aa:b";
+        let json = r#"{"do":"lookup","request":{"limits":"api","peer":"203.0.113.9","headers":{"x-api-key":"k+1","a":"b"}}}"#;
+        for (face, body) in [(Face::Page, form), (Face::Json, json)] {
+            let input = read(face, body).await.unwrap();
+            let request = input.request.unwrap();
+            assert_eq!((input.verb.as_deref(), input.key), (Some("lookup"), None));
+            assert_eq!(
+                (request.limits.as_deref(), request.peer.as_deref()),
+                (Some("api"), Some("203.0.113.9"))
+            );
+            let mut fields = request.headers.fields().unwrap();
+            fields.sort_unstable();
+            assert_eq!(fields, [("a", "b"), ("x-api-key", "k+1")]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_cannot_be_read_is_not_echoed() {
+        for (face, body) in [
+            (Face::Json, "{\"key\": 7}"),
+            (Face::Json, "sk_live"),
+            (Face::Json, "{\"sk_live\": \"\"}"),
+            (Face::Json, "{\"as\": \"sk_live\"}"),
+            (Face::Page, "sk_live"),
+            (Face::Page, "key=%zz"),
+            (Face::Page, "key=%ff"),
+            (Face::Page, "key=a&key=b"),
+            (Face::Page, "key=a&key.b=c"),
+        ] {
+            let error = read(face, body).await.err().unwrap();
+            assert_eq!(error, Unreadable::Broken, "{body}");
+            assert!(!error.to_string().contains("sk_live"));
+        }
+        let long = format!("key={}", "x".repeat(LONGEST));
+        assert_eq!(read(Face::Page, &long).await.err(), Some(Unreadable::TooLong));
+    }
+}

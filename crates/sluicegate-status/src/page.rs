@@ -1,0 +1,74 @@
+//! The page as a service: [`StatusPage`].
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use sluicegate_core::observed::Observed;
+use tower_service::Service;
+
+use crate::builder::StatusPageBuilder;
+use crate::desk::Desk;
+
+/// The status page: a service to put wherever it is wanted. Cheap to clone; see the [crate's example](crate).
+///
+/// | path below the place where it is put | method | what it is |
+/// |---|---|---|
+/// | `/` | GET | the page; `?theme=light` and `?theme=dark` choose its colours |
+/// | `/status.json` | GET | the same numbers as JSON |
+/// | `/` | POST, a form | what the page's own forms ask for |
+/// | `/keys/look-up`, `/keys/reset`, `/policies/{name}` | POST, JSON | the same for programs |
+///
+/// # For programs
+/// A body such as `{"policy": "login", "key": "203.0.113.9"}` names a key by its text; `{"ref": ".."}` by a word that the
+/// page or an answer has given; `{"request": {"limits": "api", "peer": "203.0.113.9", "headers": {"x-api-key": ".."}}}` by a
+/// request, whose keys the extractors find, as a live one's. With `"policy"` beside it, one of its keys is meant.
+///
+/// `POST /policies/login` with `{"quota": "10/min", "for": "30min"}` puts an override and answers with the policy as it is then.
+/// Whoever has seen that one stands sends its `"version"` to replace it, and `"do": "withdraw"` beside it to end it.
+///
+/// The header `x-status-token` of `GET status.json` is sent back with each POST, by the same visitor and within the hour, and
+/// an `origin` that the page knows.
+#[derive(Clone)]
+pub struct StatusPage(Arc<Desk>);
+
+impl StatusPage {
+    /// Begins a page about a store and its policies.
+    #[expect(clippy::new_ret_no_self, reason = "there is no page before it is said who may see it")]
+    pub fn new(observed: &Observed) -> StatusPageBuilder {
+        StatusPageBuilder::new(observed)
+    }
+
+    pub(crate) fn of(desk: Desk) -> Self {
+        Self(Arc::new(desk))
+    }
+}
+
+impl<B> Service<Request<B>> for StatusPage
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+{
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let desk = Arc::clone(&self.0);
+        Box::pin(async move { Ok(desk.serve(request).await) })
+    }
+}
+
+impl fmt::Debug for StatusPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatusPage").finish_non_exhaustive()
+    }
+}

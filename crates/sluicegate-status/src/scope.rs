@@ -1,0 +1,51 @@
+//! What a page is about: [`Scope`].
+
+use std::sync::Arc;
+
+use sluicegate_core::limiter::Overrides;
+use sluicegate_core::observed::Observed;
+use sluicegate_core::{RateLimiter, Store};
+use sluicegate_tower::limits::LimitsHandle;
+
+/// The stores whose policies a page shows, and the limits by which it reads requests.
+#[derive(Default)]
+pub(crate) struct Scope {
+    pub(crate) stores: Vec<(Observed, Overrides)>,
+    pub(crate) limits: Vec<(String, LimitsHandle)>,
+}
+
+impl Scope {
+    pub(crate) fn add(&mut self, observed: &Observed) {
+        self.stores.push((observed.clone(), Overrides::of(observed)));
+    }
+
+    /// The handle of this name; of two stores with a policy of one name, the first has it.
+    pub(crate) fn limiter(&self, policy: &str) -> Option<RateLimiter> {
+        self.stores.iter().find_map(|(observed, _)| limiter(observed, policy))
+    }
+
+    /// The overrides of the store on which the policy of this name is.
+    pub(crate) fn overrides_of(&self, policy: &str) -> Option<&Overrides> {
+        let store = self.stores.iter().find(|(observed, _)| limiter(observed, policy).is_some());
+        store.map(|(_, overrides)| overrides)
+    }
+
+    /// The limits of this name; without a name the only ones.
+    pub(crate) fn limits_of(&self, name: Option<&str>) -> Result<&LimitsHandle, String> {
+        match (name, &*self.limits) {
+            (None, [(_, only)]) => Ok(only),
+            (None, []) => {
+                Err("this page knows no limits: add them with limits(..) where it is built".to_owned())
+            }
+            (None, _) => Err("say which limits the request meets".to_owned()),
+            (Some(name), all) => {
+                let found = all.iter().find(|(known, _)| known == name).map(|(_, limits)| limits);
+                found.ok_or_else(|| format!("no limits named {name:?} are on this page"))
+            }
+        }
+    }
+}
+
+fn limiter(observed: &Observed, policy: &str) -> Option<RateLimiter> {
+    Arc::<dyn Store>::from(observed).limiters().get(policy)
+}

@@ -1,0 +1,86 @@
+//! Changing a policy for a time.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::{World, get, post, submit};
+
+async fn login(page: &sluicegate_status::StatusPage) -> Value {
+    let json: Value = serde_json::from_str(get(page, "/status.json").await.body()).unwrap();
+    let all = json["policies"].as_array().unwrap();
+    all.iter().find(|policy| policy["name"] == "login").unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_quota_is_changed_for_an_hour_what_was_spent_counts_and_then_it_is_back() {
+    let world = World::new();
+    let page = world.guarded();
+    world.spend([203, 0, 113, 9], 3).await;
+    assert_eq!(login(&page).await["override"], Value::Null);
+    let (status, changed) = post(&page, "/policies/login", &json!({"quota": "10/min"})).await;
+    assert_eq!((status, &changed["quotas"][0]["limit"]), (StatusCode::OK, &json!(10)), "{changed}");
+    assert_eq!(changed, login(&page).await, "the answer is the changed part");
+    let over = &changed["override"];
+    assert_eq!(
+        (&over["by"], &over["shared"], &over["own_quotas"]),
+        (&json!("ada"), &json!(false), &json!(["5/min"]))
+    );
+    assert_eq!(over["until"], "2023-11-14T23:00:00.000Z");
+    let key = std::net::Ipv4Addr::new(203, 0, 113, 9);
+    assert_eq!(world.login.peek(key).await.unwrap().remaining(), 7);
+    let body = get(&page, "/").await.into_body();
+    assert!(body.contains("by ada until") && body.contains("this instance only"), "{body}");
+    assert!(body.contains("ada: quota changed") || body.contains("quota changed"), "{body}");
+    world.clock.advance(Duration::from_secs(3_600));
+    assert_eq!(
+        (&login(&page).await["override"], &login(&page).await["quotas"][0]["limit"]),
+        (&Value::Null, &json!(5))
+    );
+}
+
+#[tokio::test]
+async fn the_second_of_two_operators_sees_what_the_first_has_done() {
+    let world = World::new();
+    let page = world.guarded();
+    let (_, first) = post(&page, "/policies/login", &json!({"quota": "10/min", "for": "30min"})).await;
+    let version = &first["override"]["version"];
+    let (status, answer) = post(&page, "/policies/login", &json!({"quota": "7/min"})).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(answer["error"].as_str().unwrap().contains("login: 10/min, by ada"), "{answer}");
+    let (status, second) =
+        post(&page, "/policies/login", &json!({"quota": "7/min", "version": version})).await;
+    assert_eq!((status, &second["quotas"][0]["limit"]), (StatusCode::OK, &json!(7)), "{second}");
+    // The form carries it as digits.
+    let version = &second["override"]["version"];
+    let response = submit(&page, &format!("do=withdraw&policy=login&version={version}")).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(response.body().contains("login: the override is withdrawn"), "{}", response.body());
+    assert_eq!(login(&page).await["quotas"][0]["limit"], 5);
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_kept_is_refused_names_the_value_and_changes_nothing() {
+    let world = World::new();
+    let page = world.guarded();
+    for (name, body, problem) in [
+        ("login", json!({"quota": "five/min"}), "\"five/min\" is not a quota"),
+        ("login", json!({"quota": "0/min"}), "0"),
+        ("login", json!({"quota": "5/min burst 9"}), "burst"),
+        ("login", json!({}), "changes nothing"),
+        ("login", json!({"quota": "9/min", "for": "0s"}), "\"0s\" is not a time"),
+        ("login", json!({"quota": "9/min", "for": "90d"}), "90d"),
+        ("login", json!({"quota": "9/min", "for": "soon"}), "\"soon\" is not a time"),
+        ("login", json!({"quota": "9/min", "version": "x"}), "the version is not a whole number"),
+        ("logout", json!({"quota": "9/min"}), "no policy named \"logout\""),
+        ("login", json!({"do": "withdraw"}), "say by its version"),
+    ] {
+        let (status, answer) = post(&page, &format!("/policies/{name}"), &body).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {answer}");
+        assert!(answer["error"].as_str().unwrap().contains(problem), "{answer}");
+        assert_eq!(login(&page).await["quotas"][0]["limit"], 5);
+    }
+    let (status, _) = post(&page, "/policies/login", &json!({"do": "withdraw", "version": 7})).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+}

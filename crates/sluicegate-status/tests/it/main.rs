@@ -1,0 +1,8 @@
+//! The promises of the page, tried from outside: what it shows, whom it lets in, and what it does. Time moves only by hand.
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+mod access;
+mod change;
+mod look_up;
+mod shown;
+mod support;

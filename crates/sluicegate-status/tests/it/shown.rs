@@ -1,0 +1,116 @@
+//! What the page shows.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sluicegate_core::Policy;
+
+use crate::support::{World, from_ada, get, send, submit};
+
+#[tokio::test]
+async fn script_in_names_and_headers_stays_text() {
+    let world = World::new();
+    let script = "<script>alert(1)</script>\"'><img src=x>";
+    let page = world
+        .page()
+        .instance(script)
+        .guard(|request| request.headers.get("x-operator").map(|_| "<script>alert(2)</script>".to_owned()));
+    let page = page.secret([7; 32]).origin("https://ops.example.org").build().unwrap();
+    let encoded = "%3Cscript%3Ealert(3)%3C%2Fscript%3E";
+    let plain = send(&page, from_ada("GET", "/"), "").await;
+    let token = get(&page, "/status.json").await.headers()["x-status-token"].to_str().unwrap().to_owned();
+    let looked_up = |form: String| {
+        let request = from_ada("POST", "/?theme=%22%3E%3Cscript%3E")
+            .header("sec-fetch-site", "same-origin")
+            .header("content-type", "application/x-www-form-urlencoded");
+        let (page, body) = (page.clone(), format!("token={token}&{form}"));
+        async move { send(&page, request, &body).await }
+    };
+    let bodies = [
+        plain.into_body(),
+        looked_up(format!("do=look-up&policy={encoded}&key=a")).await.into_body(),
+        looked_up(format!("do=look-up&policy=login&key={encoded}")).await.into_body(),
+        looked_up(format!("do={encoded}")).await.into_body(),
+        looked_up(format!("do=look-up&request.limits={encoded}")).await.into_body(),
+        looked_up(format!("do=look-up&request.limits=api&request.headers=x-api-key%3A{encoded}"))
+            .await
+            .into_body(),
+    ];
+    for body in bodies {
+        assert!(body.contains("&lt;script&gt;alert(1)") && body.contains("&lt;script&gt;alert(2)"), "{body}");
+        assert!(!body.contains("<script") && !body.contains("<img"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn policies_that_are_opened_or_replaced_later_are_on_the_page() {
+    let world = World::new();
+    let page = world.guarded();
+    let policies = async || -> Vec<String> {
+        let json: Value = serde_json::from_str(get(&page, "/status.json").await.body()).unwrap();
+        let all = json["policies"].as_array().unwrap().iter();
+        all.map(|policy| format!("{} {}", policy["name"], policy["quotas"][0]["limit"])).collect()
+    };
+    assert_eq!(policies().await, ["\"api\" 100", "\"login\" 5"]);
+    let search = Policy::gcra("search", "9/s").shadow().hidden().on(&world.store).unwrap();
+    world
+        .login
+        .replace(Policy::sliding_counter("login", "7/min").build().unwrap(), Default::default())
+        .unwrap();
+    assert_eq!(policies().await, ["\"api\" 100", "\"login\" 7", "\"search\" 9"]);
+    let body = get(&page, "/").await.into_body();
+    assert!(body.contains("(shadow)") && body.contains("(hidden)"), "{body}");
+    drop(search);
+    assert_eq!(policies().await.len(), 2);
+}
+
+#[tokio::test]
+async fn the_theme_is_chosen_by_a_link_and_kept_by_forms() {
+    let world = World::new();
+    let page = world.guarded();
+    assert!(get(&page, "/?theme=dark").await.body().contains("data-theme=\"dark\""));
+    assert!(!get(&page, "/").await.body().contains("data-theme="));
+    // A form goes where its page is, with its query.
+    let body = submit(&page, "do=look-up&policy=login&key=a").await.into_body();
+    assert!(!body.contains("action="), "{body}");
+    let style = get(&page, "/?style").await;
+    assert_eq!(style.headers()["content-type"], "text/css; charset=utf-8");
+}
+
+#[tokio::test]
+async fn the_json_has_the_shape_that_was_promised_and_counts_what_was_decided() {
+    let world = World::new();
+    let page = world.guarded();
+    world.spend([203, 0, 113, 9], 7).await;
+    world.clock.advance(Duration::from_secs(60));
+    let json: Value = serde_json::from_str(get(&page, "/status.json").await.body()).unwrap();
+    assert_eq!((&json["version"], &json["instance"]), (&json!(1), &json!("web-3")));
+    assert_eq!((&json["at"], &json["uptime_seconds"]), (&json!("2023-11-14T22:01:00.000Z"), &json!(60)));
+    let store = &json["stores"][0];
+    assert_eq!((&store["state"], &store["breaker"]), (&json!("ok"), &json!("closed")));
+    let zero = json!({"timeout": 0, "unavailable": 0, "protocol": 0});
+    assert_eq!((&store["errors"], &store["evictions"]), (&zero, &json!(0)));
+    let login = &json["policies"][1];
+    let quota = json!([{"label": "login", "limit": 5, "period_seconds": 60, "burst": 5}]);
+    assert_eq!(
+        (&login["name"], &login["algorithm"], &login["quotas"]),
+        (&json!("login"), &json!("sliding-counter"), &quota)
+    );
+    assert_eq!(
+        (&login["mode"], &login["hidden"], &login["override"]),
+        (&json!("enforce"), &json!(false), &Value::Null)
+    );
+    assert_eq!((&login["on_exceeded"], &login["on_outage"]), (&json!("deny"), &json!("local")));
+    let minutes = login["minutes"].as_array().unwrap();
+    assert_eq!(minutes.len(), 60);
+    assert_eq!(minutes[59], json!({"at": "2023-11-14T22:00:00.000Z", "allowed": 5, "rejected": 2}));
+    assert_eq!((&minutes[0]["allowed"], &login["waiting"]), (&json!(0), &json!(0)));
+    let rates = login["per_second"].as_object().unwrap();
+    assert_eq!(rates.keys().collect::<Vec<_>>(), ["allowed", "delayed", "rejected", "suspended"]);
+    // The page says the same.
+    let body = get(&page, "/").await.into_body();
+    assert!(
+        body.contains("rejected in the last hour, the oldest first: 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2"),
+        "{body}"
+    );
+}
