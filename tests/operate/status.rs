@@ -46,7 +46,11 @@ async fn service() -> Service {
     let name = format!("memory-{}", SERVICES.fetch_add(1, Ordering::Relaxed));
     let (store, clock) = sluicegate_tests::memory::store();
     let store = Observed::named(name, store).unwrap();
-    let login = Policy::sliding_counter("login", "5/min").and("20/h").on(&store).unwrap();
+    let login = Policy::sliding_counter("login", "5/min")
+        .and("20/h")
+        .suspend(100, "10min", "30min")
+        .on(&store)
+        .unwrap();
     let tighter = Policy::gcra("tighter", "2/min").shadow().on(&store).unwrap();
     let api = Policy::gcra("api", "40/min").on(&store).unwrap();
     let limits =
@@ -115,6 +119,15 @@ async fn a_quota_is_changed_and_put_back_by_keyboard_alone_with_scripts_off() {
     page.press("Enter").await;
     assert_eq!(page.loaded().await, 200);
     assert_eq!(service.login.policy().to_string(), "login: 5/min, 20/h (sliding-counter)");
+    // All of them, which has to be meant: the browser sends nothing before the box is ticked.
+    tab_to(&mut page, "element.innerText === 'all to shadow'").await;
+    page.press("Enter").await;
+    tab_to(&mut page, "element.id === 'confirm'").await;
+    page.press(" ").await;
+    tab_to(&mut page, "element.value === 'all-to-shadow'").await;
+    page.press("Enter").await;
+    assert_eq!(page.loaded().await, 200);
+    assert_eq!(service.login.policy().mode().to_string(), "shadow");
 }
 
 /// Text whose contrast with what is behind it is below 4.5, and fields and buttons that have no name.
@@ -209,10 +222,15 @@ async fn a_key_is_looked_up_and_reset_by_keyboard_alone_with_scripts_off() {
     let html = page.value_of("document.documentElement.outerHTML").await.to_string();
     assert!(!html.contains(PLANTED), "{html}");
     page.picture("status-looked-up").await;
-    tab_to(&mut page, "element.value === 'reset'").await;
-    page.press("Enter").await;
-    assert_eq!(page.loaded().await, 200);
-    assert!(page.text().await.contains("the key is reset"));
+    for (button, done) in
+        [("reset", "the key is reset"), ("suspend", "back in 30 min"), ("release", "5 of 5 left")]
+    {
+        tab_to(&mut page, &format!("element.value === '{button}'")).await;
+        page.press("Enter").await;
+        assert_eq!(page.loaded().await, 200);
+        let text = page.text().await;
+        assert!(text.contains(done), "{button}: {text}");
+    }
     assert_eq!(remaining().await, 5);
 }
 

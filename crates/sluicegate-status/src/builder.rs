@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::RandomState;
 
 use sluicegate_core::ConfigError;
 use sluicegate_core::clock::{Clock, SystemClock};
@@ -13,7 +12,6 @@ use sluicegate_tower::limits::LimitsHandle;
 
 use crate::access::{Guard, Hosts, Origin, Secret};
 use crate::desk::Desk;
-use crate::document::Keys;
 use crate::page::StatusPage;
 use crate::scope::Scope;
 
@@ -145,9 +143,7 @@ impl StatusPageBuilder {
         }
         let instance =
             self.instance.or_else(|| std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()));
-        let keys = if is_guarded { Keys::Shown } else { Keys::Digests(RandomState::new()) };
         Ok(StatusPage::of(Desk {
-            keys,
             scope: self.scope,
             guard,
             secret,

@@ -8,7 +8,7 @@ use serde_json::json;
 use sluicegate_core::clock::Clock;
 
 use crate::access::{Guard, Hosts, Origin, Secret, Visitor, is_own};
-use crate::action::{Changed, KeyAction, LookedUp, act_on_key, change, look_up, withdraw};
+use crate::action::{Changed, KeyAction, LookedUp, act_on_key, all_to_shadow, change, look_up, withdraw};
 use crate::answer::{self, TOKEN};
 use crate::document::{Document, Keys, gather};
 use crate::fault::Fault;
@@ -25,7 +25,6 @@ pub(crate) struct Desk {
     pub(crate) origins: Vec<Origin>,
     pub(crate) hosts: Hosts,
     pub(crate) instance: String,
-    pub(crate) keys: Keys,
     pub(crate) clock: Box<dyn Clock>,
 }
 
@@ -35,6 +34,7 @@ enum Verb {
     Key(KeyAction),
     Change,
     Withdraw,
+    AllToShadow,
 }
 
 /// What came of it.
@@ -82,7 +82,11 @@ impl Desk {
     }
 
     fn document(&self) -> Document {
-        gather(&self.instance, &self.scope, &self.keys)
+        let keys = match (&self.guard, &self.secret) {
+            (Guard::Who(_), Some(secret)) => Keys::Shown(secret),
+            _ => Keys::Digests,
+        };
+        gather(&self.instance, &self.scope, keys)
     }
 
     fn json(&self, visitor: &Visitor) -> Response<String> {
@@ -148,9 +152,12 @@ impl Desk {
             (Face::Page, outcome) => self.page(&head.uri, visitor, status, Some(outcome)),
             (Face::Json, Ok(Done::LookedUp(found) | Done::Acted(_, found))) => answer::json(status, &found),
             (Face::Json, Ok(Done::Changed(changed))) => {
-                let policies = self.document().policies;
-                let policy = policies.into_iter().find(|policy| policy.name == changed.policy);
-                answer::json(status, &policy)
+                let mut policies = self.document().policies;
+                policies.retain(|policy| changed.policies.contains(&policy.name));
+                match &*policies {
+                    [policy] => answer::json(status, policy),
+                    policies => answer::json(status, &policies),
+                }
             }
             (Face::Json, Err(problem)) => answer::json(status, &json!({ "error": problem })),
         }
@@ -202,6 +209,7 @@ impl Desk {
             }
             Verb::Change => change(&self.scope, operator, &input).await.map(Done::Changed),
             Verb::Withdraw => withdraw(&self.scope, operator, &input).await.map(Done::Changed),
+            Verb::AllToShadow => all_to_shadow(&self.scope, operator, &input).await.map(Done::Changed),
         }
     }
 }
@@ -210,8 +218,11 @@ fn verb_of(word: &str) -> Option<Verb> {
     match word {
         "look-up" => Some(Verb::LookUp),
         "reset" => Some(Verb::Key(KeyAction::Reset)),
+        "suspend" => Some(Verb::Key(KeyAction::Suspend)),
+        "release" => Some(Verb::Key(KeyAction::Release)),
         "change" => Some(Verb::Change),
         "withdraw" => Some(Verb::Withdraw),
+        "all-to-shadow" => Some(Verb::AllToShadow),
         _ => None,
     }
 }

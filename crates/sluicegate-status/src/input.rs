@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Buf;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http_body::Body;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use sluicegate_core::policy::TimeSpan;
 
 use crate::fault::Fault;
 
@@ -33,9 +35,15 @@ pub(crate) struct Input {
     pub(crate) request: Option<Pretended>,
     /// The quotas that a policy is to have, with commas between them.
     pub(crate) quota: Option<String>,
+    /// `enforce`, `shadow` or `off`.
+    pub(crate) mode: Option<String>,
+    /// That it is meant.
+    pub(crate) confirm: Option<String>,
+    /// Until when, in RFC 3339.
+    pub(crate) until: Option<String>,
     /// For how long.
     #[serde(rename = "for")]
-    pub(crate) span: Option<String>,
+    span: Option<String>,
     version: Option<Version>,
 }
 
@@ -145,6 +153,12 @@ impl Input {
             Face::Page => form(&bytes).ok_or(Unreadable::Broken)?,
         };
         serde_json::from_value(value).map_err(|_| Unreadable::Broken)
+    }
+
+    /// For how long, if that is said.
+    pub(crate) fn span(&self) -> Result<Option<Duration>, Fault> {
+        let span = self.span.as_deref().map(str::parse::<TimeSpan>).transpose();
+        span.map(|span| span.map(Duration::from)).map_err(|error| Fault::bad(error.to_string()))
     }
 
     /// The version of the override that is replaced or withdrawn.

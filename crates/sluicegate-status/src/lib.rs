@@ -80,6 +80,7 @@ mod document;
 mod fault;
 mod html;
 mod input;
+mod instant;
 mod page;
 mod scope;
 

@@ -21,14 +21,17 @@ use crate::desk::Desk;
 /// | `/` | GET | the page; `?theme=light` and `?theme=dark` choose its colours |
 /// | `/status.json` | GET | the same numbers as JSON |
 /// | `/` | POST, a form | what the page's own forms ask for |
-/// | `/keys/look-up`, `/keys/reset`, `/policies/{name}` | POST, JSON | the same for programs |
+/// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}` | POST, JSON | the same for programs |
 ///
 /// # For programs
 /// A body such as `{"policy": "login", "key": "203.0.113.9"}` names a key by its text; `{"ref": ".."}` by a word that the
 /// page or an answer has given; `{"request": {"limits": "api", "peer": "203.0.113.9", "headers": {"x-api-key": ".."}}}` by a
 /// request, whose keys the extractors find, as a live one's. With `"policy"` beside it, one of its keys is meant.
 ///
-/// `POST /policies/login` with `{"quota": "10/min", "for": "30min"}` puts an override and answers with the policy as it is then.
+/// A key is suspended for as long as `"for"` says, or its policy does.
+///
+/// `POST /policies/login` with `{"quota": "10/min", "mode": "shadow", "for": "30min"}` puts an override, for an hour unless `"for"` or
+/// `"until"` (`2026-11-21T15:00:00Z`) says otherwise, and answers with the policy as it is then.
 /// Whoever has seen that one stands sends its `"version"` to replace it, and `"do": "withdraw"` beside it to end it.
 ///
 /// The header `x-status-token` of `GET status.json` is sent back with each POST, by the same visitor and within the hour, and

@@ -1,5 +1,8 @@
 //! Acting on a key: [`act_on_key`].
 
+use std::fmt;
+use std::time::Duration;
+
 use sluicegate_core::{Key, RateLimiter};
 
 use super::look_up::{LookedUp, by_key};
@@ -14,7 +17,14 @@ use crate::scope::Scope;
 pub(crate) enum KeyAction {
     /// Its buckets of one policy are full again.
     Reset,
+    /// It is refused outright, for a time.
+    Suspend,
+    /// It is not, and its refusals are forgotten.
+    Release,
 }
+
+/// How long a key is suspended by hand, where neither the operator nor the policy says it.
+const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
 /// Does it, and says where the key stands then.
 pub(crate) async fn act_on_key(
@@ -24,10 +34,17 @@ pub(crate) async fn act_on_key(
     input: &Input,
 ) -> Result<LookedUp, Fault> {
     let (limiter, key) = one(Target::of(scope, secret, input).await?, input.policy.as_deref(), scope)?;
+    let policy = limiter.policy();
     match action {
         KeyAction::Reset => limiter.reset(&key).await?,
+        KeyAction::Suspend => {
+            let usual =
+                || policy.suspension().and_then(|suspension| suspension.lasts(0)).unwrap_or(HALF_AN_HOUR);
+            let lasts = input.span()?.unwrap_or_else(usual);
+            limiter.suspend(&key, lasts).await?
+        }
+        KeyAction::Release => limiter.release(&key).await?,
     };
-    let policy = limiter.policy();
     tracing::info!(target: "sluicegate::audit", by = operator, policy = policy.name(), key = key.shown(), "{action}");
     by_key(secret, &limiter, &key).await
 }
@@ -47,10 +64,12 @@ fn one(target: Target, policy: Option<&str>, scope: &Scope) -> Result<(RateLimit
     })
 }
 
-impl std::fmt::Display for KeyAction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for KeyAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Reset => "the key is reset",
+            Self::Suspend => "the key is suspended",
+            Self::Release => "the key is released",
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
-use sluicegate_core::{Decision, Key, Policy, RateLimiter};
+use sluicegate_core::{Decision, Key, Outcome, Policy, RateLimiter};
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
 use super::target::Target;
@@ -38,6 +38,9 @@ pub(crate) struct Standing {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<u64>,
     pub(crate) quotas: Vec<QuotaStanding>,
+    /// Whether keys of the policy can be suspended.
+    #[serde(skip)]
+    pub(crate) suspends: bool,
     /// Why it is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) not_asked: Option<String>,
@@ -54,6 +57,8 @@ pub(crate) struct QuotaStanding {
     /// Until the request passes, if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) back_seconds: Option<u64>,
+    /// Whether it does not because the key is suspended.
+    pub(crate) suspended: bool,
 }
 
 /// Asks the store where a key stands; spends nothing.
@@ -72,6 +77,7 @@ pub(super) async fn by_key(secret: &Secret, limiter: &RateLimiter, key: &Key) ->
         limit: policy.name().to_owned(),
         policy: Some(policy.name().to_owned()),
         reference: Some(secret.seal(policy.name(), key)),
+        suspends: policy.suspension().is_some(),
         ..Standing::default()
     };
     let (would_be, standing) = match decision.decided_by() {
@@ -95,7 +101,10 @@ fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
         false => WouldBe::Refused {
             status: StatusCode::TOO_MANY_REQUESTS,
             retry_after: decision.retry_after().map(|wait| Duration::from_secs(seconds_up(wait))),
-            why: format!("policy {:?} has no room", policy.name()),
+            why: match decision.outcome() {
+                Outcome::Suspended => format!("its key is suspended by policy {:?}", policy.name()),
+                _ => format!("policy {:?} has no room", policy.name()),
+            },
         },
     }
 }
@@ -117,6 +126,7 @@ fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) 
         tier,
         key: Some(key.shown()),
         reference: Some(secret.seal(policy.name(), &key)),
+        suspends: policy.suspension().is_some(),
         cost: Some(cost),
         quotas: quotas.iter().map(|status| quota(&policy, status)).collect(),
         not_asked: None,
@@ -133,6 +143,7 @@ fn quota(policy: &Policy, status: &QuotaStatus) -> QuotaStanding {
         remaining: status.remaining(),
         reset_seconds: seconds_up(status.reset_after()),
         back_seconds: (!status.passed()).then(|| seconds_up(status.available_after())),
+        suspended: status.is_suspended(),
     }
 }
 

@@ -1,38 +1,104 @@
-//! Changing a policy for a time: [`change`] and [`withdraw`].
+//! Changing policies for a time: [`change`], [`all_to_shadow`] and [`withdraw`].
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use http::StatusCode;
 use sluicegate_core::limiter::{OverrideError, OverrideErrorKind, Overrides};
-use sluicegate_core::policy::{Override, TimeSpan};
+use sluicegate_core::policy::{Override, OverrideBuilder, PolicyMode};
+use sluicegate_core::{ConfigError, RateLimiter, Store};
 
 use crate::fault::Fault;
 use crate::input::Input;
+use crate::instant;
 use crate::scope::Scope;
 
 /// A change that was made, in a sentence.
 pub(crate) struct Changed {
-    pub(crate) policy: String,
+    pub(crate) policies: Vec<String>,
     pub(crate) notice: String,
 }
 
-/// Puts an override: other quotas, for an hour unless a time is given. One that stands is replaced by those who have seen it.
+/// Puts an override: other quotas or another mode, for an hour unless a time is given. One that stands is replaced by those who
+/// have seen it.
 pub(crate) async fn change(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let mut wanted = Override::builder(policy, operator);
     for quota in input.quota.iter().flat_map(|quotas| quotas.split(',')) {
         wanted = wanted.quota(quota.trim());
     }
-    if let Some(span) = &input.span {
-        let span: TimeSpan = span.parse().map_err(|error| Fault::bad(format!("{error}")))?;
-        wanted = wanted.lasting(Duration::from(span));
+    if let Some(mode) = &input.mode {
+        wanted = wanted.mode(mode.parse().map_err(|error: ConfigError| Fault::bad(error.to_string()))?);
+    }
+    if let Some(span) = input.span()? {
+        wanted = wanted.lasting(span);
+    }
+    if let Some(until) = &input.until {
+        wanted = wanted.until_us(until_us(until)?);
     }
     if let Some(version) = input.version()? {
         wanted = wanted.replacing(version);
     }
     let put = overrides.put(wanted).await?;
-    let where_ = if overrides.are_shared() { "on all instances" } else { "on this instance only" };
-    Ok(Changed { policy: policy.to_owned(), notice: format!("{put}, {where_}") })
+    let notice = format!("{put}, {}", whose(overrides));
+    Ok(Changed { policies: vec![policy.to_owned()], notice })
+}
+
+/// Only tries out every policy that is enforced, for an hour unless a time is given. What an operator has made of quotas stays.
+/// Of several stores one may have been changed when the next one fails.
+pub(crate) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
+    if input.confirm.as_deref() != Some("yes") {
+        return Err(Fault::bad("confirm that nothing is to be refused any more: \"confirm\" is \"yes\""));
+    }
+    let span = input.span()?;
+    let (mut policies, mut notice) = (Vec::new(), String::new());
+    for (observed, overrides) in &scope.stores {
+        let standing = overrides.read().await?;
+        let enforced = Arc::<dyn Store>::from(observed).limiters().all();
+        let enforced = enforced.iter().map(RateLimiter::policy).filter(|it| it.mode() == PolicyMode::Enforce);
+        let changes: Vec<OverrideBuilder> = enforced
+            .map(|policy| {
+                policies.push(policy.name().to_owned());
+                let over = standing.iter().find(|over| over.policy() == policy.name());
+                let wanted = Override::builder(policy.name(), operator).mode(PolicyMode::Shadow);
+                instead_of(over.map(|over| &**over), wanted, span)
+            })
+            .collect();
+        if !changes.is_empty() {
+            overrides.put_all(changes).await?;
+            notice = format!("all policies are only tried out, {}", whose(overrides));
+        }
+    }
+    if policies.is_empty() {
+        return Err(Fault::new(StatusCode::CONFLICT, "no policy is enforced"));
+    }
+    Ok(Changed { policies, notice })
+}
+
+/// With the quotas of the override that stands, whose place it takes.
+fn instead_of(
+    over: Option<&Override>,
+    mut wanted: OverrideBuilder,
+    span: Option<Duration>,
+) -> OverrideBuilder {
+    if let Some(over) = over {
+        let quotas = over.quotas().iter().copied();
+        wanted = quotas.fold(wanted.replacing(over.version()), OverrideBuilder::quota);
+    }
+    match span {
+        Some(span) => wanted.lasting(span),
+        None => wanted,
+    }
+}
+
+fn whose(overrides: &Overrides) -> &'static str {
+    if overrides.are_shared() { "on all instances" } else { "on this instance only" }
+}
+
+fn until_us(text: &str) -> Result<u64, Fault> {
+    let since_epoch = instant::read(text).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let micros = since_epoch.and_then(|span| u64::try_from(span.as_micros()).ok());
+    micros.ok_or_else(|| Fault::bad(format!("{text:?} is not a moment: write \"2026-11-21T15:00:00Z\"")))
 }
 
 /// Ends an override, by those who have seen it.
@@ -41,7 +107,7 @@ pub(crate) async fn withdraw(scope: &Scope, operator: &str, input: &Input) -> Re
     let version =
         input.version()?.ok_or_else(|| Fault::bad("say by its version which override is withdrawn"))?;
     overrides.withdraw(policy, version, operator).await?;
-    Ok(Changed { policy: policy.to_owned(), notice: format!("{policy}: the override is withdrawn") })
+    Ok(Changed { policies: vec![policy.to_owned()], notice: format!("{policy}: the override is withdrawn") })
 }
 
 /// The policy that is meant, and the overrides of its store.

@@ -1,10 +1,11 @@
 //! Everything that the page shows, as data: `status.json` says it, and the page is drawn from the same.
 
 mod gather;
-mod instant;
+mod policy;
 mod shape;
 
-pub(crate) use self::gather::{Keys, gather};
+pub(crate) use self::gather::gather;
+pub(crate) use self::policy::Keys;
 pub(crate) use self::shape::{
-    Document, Happened, MinuteShown, OffenderShown, OverrideShown, PolicyStatus, StoreStatus,
+    AskerShown, Document, Happened, MinuteShown, OffenderShown, OverrideShown, PolicyStatus, StoreStatus,
 };

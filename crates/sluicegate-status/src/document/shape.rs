@@ -60,7 +60,12 @@ pub(crate) struct PolicyStatus {
     #[serde(skip)]
     pub(crate) near_share: f64,
     pub(crate) suspended_seen: usize,
+    /// Whether keys of it can be suspended.
+    #[serde(skip)]
+    pub(crate) suspends: bool,
     pub(crate) offenders: Vec<OffenderShown>,
+    #[serde(skip)]
+    pub(crate) askers: Vec<AskerShown>,
 }
 
 /// How much in how long.
@@ -86,6 +91,7 @@ pub(crate) struct OverrideShown {
     pub(crate) shared: bool,
     /// The quotas that are back when it ends.
     pub(crate) own_quotas: Vec<String>,
+    pub(crate) own_mode: String,
 }
 
 /// The mean of ten seconds.
@@ -118,6 +124,20 @@ pub(crate) struct OffenderShown {
     /// The count is at most this much too high.
     pub(crate) error: u64,
     pub(crate) share: f64,
+    pub(crate) suspended_until: Option<String>,
+    /// Whether it can be looked up by its reference.
+    #[serde(skip)]
+    pub(crate) is_known: bool,
+}
+
+/// A key that asked often.
+#[derive(Clone, Debug)]
+pub(crate) struct AskerShown {
+    pub(crate) key: String,
+    pub(crate) kind: &'static str,
+    pub(crate) asked: u64,
+    /// Which part of what it may spend at once is left.
+    pub(crate) remaining: f64,
 }
 
 /// Something that was done or befell a store.

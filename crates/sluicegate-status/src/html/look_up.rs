@@ -104,16 +104,22 @@ fn stands(standing: &Standing, token: Option<&str>) -> Markup {
                 (quota.label) ": " (stands_at(quota))
             }
             @if let (Some(token), Some(reference), Some(policy)) = (token, &standing.reference, &standing.policy) {
-                (by_reference(token, reference, &[("reset", "reset")], policy))
+                (by_reference(token, reference, buttons(standing.suspends), policy))
             }
         }
     }
+}
+
+fn buttons(suspends: bool) -> &'static [(&'static str, &'static str)] {
+    const ALL: [(&str, &str); 3] = [("reset", "reset"), ("suspend", "suspend"), ("release", "release")];
+    if suspends { &ALL } else { &ALL[..1] }
 }
 
 /// `0 of 5 left, back in 44 s`
 fn stands_at(quota: &QuotaStanding) -> Markup {
     html! {
         (number::count(quota.remaining)) " of " (number::count(quota.capacity)) " left"
+        @if quota.suspended { ", suspended" }
         @if let Some(back) = quota.back_seconds { ", back in " (number::wait(back)) }
         @else if quota.reset_seconds > 0 { ", all of it in " (number::wait(quota.reset_seconds)) }
     }

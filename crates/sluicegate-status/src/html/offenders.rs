@@ -1,38 +1,63 @@
-//! The keys that were refused most.
+//! The keys that were refused most, and those that ask most.
 
 use maud::{Markup, html};
 
 use super::{forms, number};
-use crate::document::{OffenderShown, PolicyStatus};
+use crate::document::{AskerShown, OffenderShown, PolicyStatus};
+
+/// How many are shown of each; the JSON has all of them.
+const MOST: usize = 10;
 
 pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
+    let is_listed = |policy: &&PolicyStatus| !policy.offenders.is_empty() || !policy.askers.is_empty();
     html! {
         section aria-labelledby="offenders" {
             h2 #offenders { "Most rejected, 10 minutes" }
-            @if policies.iter().all(|policy| policy.offenders.is_empty()) {
-                p { "No key was refused." }
-            } @else {
-                @for policy in policies.iter().filter(|policy| !policy.offenders.is_empty()) {
-                    h3 { (policy.name) }
-                    ol.offenders {
-                        @for offender in &policy.offenders { (item(offender, token)) }
-                    }
+            @if !policies.iter().any(|policy| is_listed(&policy)) { p { "No key was refused." } }
+            @for policy in policies.iter().filter(is_listed) {
+                h3 { (policy.name) }
+                ol.offenders {
+                    @for offender in policy.offenders.iter().take(MOST) { (item(policy, offender, token)) }
                 }
+                @if !policy.askers.is_empty() { (asking(&policy.askers)) }
             }
         }
     }
 }
 
-fn item(offender: &OffenderShown, token: Option<&str>) -> Markup {
+fn item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) -> Markup {
+    const ALL: [(&str, &str); 3] = [("look-up", "look up"), ("suspend", "suspend"), ("release", "release")];
+    let buttons = if policy.suspends { &ALL[..] } else { &ALL[..1] };
     html! {
         li {
-            span.key { @if offender.kind == "digest" { "digest " } (offender.key) }
+            (key(offender.kind, &offender.key))
             " " span.number { (number::count(offender.rejected)) }
             @if offender.error > 0 { " ±" (number::count(offender.error)) }
             " · " (number::percent(offender.share))
-            @if let Some(token) = token {
-                (forms::by_reference(token, &offender.reference, &[("look-up", "look up")], &offender.key))
+            @if let Some(until) = &offender.suspended_until {
+                " · suspended until " time datetime=(until) { (number::clock(until)) " UTC" }
+            }
+            @if let Some(token) = token.filter(|_| offender.is_known) {
+                (forms::by_reference(token, &offender.reference, buttons, &format!("{} of {}", offender.key, policy.name)))
             }
         }
     }
+}
+
+/// Low and slow abuse is refused nothing.
+fn asking(askers: &[AskerShown]) -> Markup {
+    html! {
+        p.note {
+            "Asks most: "
+            @for (index, asker) in askers.iter().take(MOST).enumerate() {
+                @if index > 0 { "; " }
+                (key(asker.kind, &asker.key)) " about " (number::count(asker.asked)) ", "
+                (number::percent(asker.remaining)) " left"
+            }
+        }
+    }
+}
+
+fn key(kind: &str, key: &str) -> Markup {
+    html! { span.key { @if kind == "digest" { "digest " } (key) } }
 }

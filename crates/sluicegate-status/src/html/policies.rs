@@ -34,6 +34,7 @@ pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup 
                         @for policy in policies { (row(policy, token)) }
                     }
                 }
+                @if let Some(token) = token { (all_to_shadow(token)) }
             }
         }
     }
@@ -78,7 +79,7 @@ fn overridden(over: &OverrideShown) -> Markup {
     html! {
         " " span.over {
             "by " (over.by) " until " time datetime=(over.until) { (number::clock(&over.until)) " UTC" }
-            ", then " (over.own_quotas.join(", "))
+            ", then " (over.own_quotas.join(", ")) " (" (over.own_mode) ")"
             @if !over.shared { "; this instance only" }
         }
     }
@@ -96,6 +97,13 @@ fn change(policy: &PolicyStatus, token: &str) -> Markup {
                 (hidden("policy", name))
                 @if let Some(over) = over { (hidden("version", &over.version.to_string())) }
                 (field(&format!("quota-{name}"), "quota", "quota, or several with commas", &quotas.join(", ")))
+                div.field {
+                    label for={ "mode-" (name) } { "mode" }
+                    select id={ "mode-" (name) } name="mode" {
+                        option value="" { "as it is" }
+                        @for mode in ["enforce", "shadow", "off"] { option { (mode) } }
+                    }
+                }
                 (field(&format!("for-{name}"), "for", "for how long", "1h"))
                 div.buttons {
                     button name="do" value="change" aria-label={ "change " (name) " now" } { "change" }
@@ -103,6 +111,25 @@ fn change(policy: &PolicyStatus, token: &str) -> Markup {
                         button name="do" value="withdraw" aria-label={ "withdraw the change of " (name) } { "withdraw" }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// One button for all, which has to be meant.
+fn all_to_shadow(token: &str) -> Markup {
+    html! {
+        details {
+            summary { "all to shadow" }
+            form.confirm method="post" {
+                (hidden("token", token))
+                p { "Every policy is then only tried out: it counts, and refuses nobody." }
+                p {
+                    input #confirm type="checkbox" name="confirm" value="yes" required;
+                    " " label for="confirm" { "I mean all policies" }
+                }
+                (field("for-all", "for", "for how long", "1h"))
+                button name="do" value="all-to-shadow" { "all to shadow" }
             }
         }
     }

@@ -73,6 +73,9 @@ async fn a_change_that_cannot_be_kept_is_refused_names_the_value_and_changes_not
         ("login", json!({"quota": "9/min", "for": "90d"}), "90d"),
         ("login", json!({"quota": "9/min", "for": "soon"}), "\"soon\" is not a time"),
         ("login", json!({"quota": "9/min", "version": "x"}), "the version is not a whole number"),
+        ("login", json!({"mode": "sleep"}), "\"sleep\""),
+        ("login", json!({"quota": "9/min", "until": "soon"}), "\"soon\" is not a moment"),
+        ("login", json!({"quota": "9/min", "until": "2001-01-01T00:00:00Z"}), "is over before it begins"),
         ("logout", json!({"quota": "9/min"}), "no policy named \"logout\""),
         ("login", json!({"do": "withdraw"}), "say by its version"),
     ] {
@@ -83,4 +86,43 @@ async fn a_change_that_cannot_be_kept_is_refused_names_the_value_and_changes_not
     }
     let (status, _) = post(&page, "/policies/login", &json!({"do": "withdraw", "version": 7})).await;
     assert_eq!(status, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn a_policy_is_switched_off_until_a_moment_and_keeps_its_quota() {
+    let world = World::new();
+    let page = world.guarded();
+    let body = json!({"mode": "off", "until": "2023-11-14T22:10:00Z"});
+    let (status, changed) = post(&page, "/policies/login", &body).await;
+    assert_eq!((status, &changed["mode"]), (StatusCode::OK, &json!("off")), "{changed}");
+    let over = &changed["override"];
+    assert_eq!((&over["until"], &over["own_mode"]), (&json!("2023-11-14T22:10:00.000Z"), &json!("enforce")));
+    let (_, found) = post(&page, "/keys/look-up", &json!({"policy": "login", "key": "a"})).await;
+    assert_eq!(found["limits"][0]["not_asked"], "the policy is off");
+    world.clock.advance(Duration::from_secs(600));
+    assert_eq!(login(&page).await["mode"], "enforce");
+}
+
+#[tokio::test]
+async fn all_policies_go_to_shadow_by_one_button_that_has_to_be_meant() {
+    let world = World::new();
+    let page = world.guarded();
+    post(&page, "/policies/login", &json!({"quota": "10/min"})).await;
+    let unconfirmed = submit(&page, "do=all-to-shadow").await;
+    assert_eq!(unconfirmed.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(login(&page).await["mode"], "enforce");
+    let response = submit(&page, "do=all-to-shadow&confirm=yes&for=5min").await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(response.body().contains("all policies are only tried out"), "{}", response.body());
+    let json: Value = serde_json::from_str(get(&page, "/status.json").await.body()).unwrap();
+    let modes = json["policies"].as_array().unwrap().iter().map(|policy| policy["mode"].clone());
+    assert!(modes.into_iter().all(|mode| mode == "shadow"), "{json}");
+    assert_eq!(login(&page).await["quotas"][0]["limit"], 10, "what an operator has made of a quota stays");
+    let again = submit(&page, "do=all-to-shadow&confirm=yes").await;
+    assert_eq!(again.status(), StatusCode::CONFLICT);
+    world.clock.advance(Duration::from_secs(300));
+    assert_eq!(
+        (&login(&page).await["mode"], &login(&page).await["quotas"][0]["limit"]),
+        (&json!("enforce"), &json!(5))
+    );
 }

@@ -4,5 +4,6 @@
 mod access;
 mod change;
 mod look_up;
+mod offenders;
 mod shown;
 mod support;

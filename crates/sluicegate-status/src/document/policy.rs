@@ -1,0 +1,143 @@
+//! A policy as it is shown: [`status`].
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Number;
+use sluicegate_core::limiter::Overrides;
+use sluicegate_core::observed::{Asker, Minute, Observed, Offender, OffenderKind, PolicySnapshot};
+use sluicegate_core::policy::Override;
+use sluicegate_core::{OnExceeded, Policy, RateLimiter, Store};
+
+use super::shape::{
+    AskerShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus, QuotaShown,
+};
+use crate::access::Secret;
+use crate::instant::rfc3339;
+
+/// Which keys a page may show.
+#[derive(Clone, Copy)]
+pub(crate) enum Keys<'a> {
+    /// As they are known: addresses and names in clear. Words that stand for them are sealed with this.
+    Shown(&'a Secret),
+    /// All as digests, and no words.
+    Digests,
+}
+
+/// All that is known of a policy.
+pub(super) struct Known<'a> {
+    pub(super) observed: &'a Observed,
+    pub(super) overrides: &'a Overrides,
+    pub(super) standing: &'a [Arc<Override>],
+    pub(super) policy: &'a PolicySnapshot,
+    pub(super) keys: Keys<'a>,
+}
+
+pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
+    let PolicySnapshot { policy, totals, per_second, minutes, offenders, askers, .. } = known.policy;
+    PolicyStatus {
+        name: policy.name().to_owned(),
+        algorithm: policy.algorithm().to_string(),
+        quotas: quotas(policy),
+        mode: policy.mode().to_string(),
+        hidden: policy.is_hidden(),
+        over: over(known),
+        on_exceeded: match policy.on_exceeded() {
+            OnExceeded::Wait { .. } => "wait",
+            _ => "deny",
+        },
+        on_outage: policy.on_outage().to_string(),
+        per_second: PerSecond {
+            allowed: per_second.allowed,
+            rejected: per_second.rejected,
+            delayed: per_second.delayed,
+            suspended: per_second.suspended,
+        },
+        minutes: minutes.iter().map(minute).collect(),
+        waiting: known.policy.waiting,
+        near_share: share(known.policy.near, totals.allowed.saturating_add(totals.delayed)),
+        suspended_seen: known.policy.suspended_seen,
+        suspends: policy.suspension().is_some(),
+        offenders: offenders.iter().map(|it| offender(known, it)).collect(),
+        askers: askers.iter().map(|it| asker(known, it)).collect(),
+    }
+}
+
+/// What an operator has made of it, if one has.
+fn over(known: &Known<'_>) -> Option<OverrideShown> {
+    let name = known.policy.policy.name();
+    let over = known.standing.iter().find(|over| over.policy() == name)?;
+    let limiter: RateLimiter = Arc::<dyn Store>::from(known.observed).limiters().get(name)?;
+    let own = limiter.own_policy();
+    Some(OverrideShown {
+        by: over.by().to_owned(),
+        until: rfc3339(UNIX_EPOCH + Duration::from_micros(over.until_us())),
+        version: over.version(),
+        shared: known.overrides.are_shared(),
+        own_quotas: own.quotas().iter().map(|quota| quota.quota().to_string()).collect(),
+        own_mode: own.mode().to_string(),
+    })
+}
+
+fn quotas(policy: &Policy) -> Vec<QuotaShown> {
+    let quotas = policy.quotas().iter().map(|each| (each.label(), each.quota()));
+    let shown = quotas.map(|(label, quota)| QuotaShown {
+        label: label.to_owned(),
+        limit: quota.limit(),
+        period_seconds: seconds(quota.period()),
+        burst: quota.burst_size(),
+        text: quota.to_string(),
+    });
+    shown.collect()
+}
+
+/// Whole where it can be: `60`, and `0.5` for half a second.
+fn seconds(span: Duration) -> Number {
+    let whole = (span.subsec_nanos() == 0).then(|| span.as_secs().into());
+    whole.or_else(|| Number::from_f64(span.as_secs_f64())).unwrap_or_else(|| span.as_secs().into())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number to look at")]
+fn share(part: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { part as f64 / of as f64 }
+}
+
+fn minute(minute: &Minute) -> MinuteShown {
+    MinuteShown { at: rfc3339(minute.at), allowed: minute.allowed, rejected: minute.rejected }
+}
+
+fn offender(known: &Known<'_>, offender: &Offender) -> OffenderShown {
+    let (key, kind) = shown(known.keys, (&offender.key, &offender.digest, offender.kind));
+    let sealed = sealed(known, &offender.reference);
+    OffenderShown {
+        key,
+        kind,
+        is_known: sealed.is_some(),
+        reference: sealed.unwrap_or_else(|| offender.reference.clone()),
+        rejected: offender.rejected,
+        error: offender.error,
+        share: offender.share,
+        suspended_until: offender.suspended_until.map(rfc3339),
+    }
+}
+
+fn asker(known: &Known<'_>, asker: &Asker) -> AskerShown {
+    let (key, kind) = shown(known.keys, (&asker.key, &asker.digest, asker.kind));
+    AskerShown { key, kind, asked: asker.asked, remaining: asker.remaining }
+}
+
+/// The key as it may be seen here, and how that is.
+fn shown(keys: Keys<'_>, (key, digest, kind): (&str, &str, OffenderKind)) -> (String, &'static str) {
+    match keys {
+        Keys::Shown(_) => (key.to_owned(), kind.as_str()),
+        Keys::Digests => (digest.to_owned(), OffenderKind::Digest.as_str()),
+    }
+}
+
+/// A word for the key that every instance with the same secret reads, unless the key was too long to be kept.
+fn sealed(known: &Known<'_>, reference: &str) -> Option<String> {
+    let Keys::Shown(secret) = known.keys else { return None };
+    let policy = known.policy.policy.name();
+    let key = known.observed.listed_key(policy, reference)?;
+    Some(secret.seal(policy, &key))
+}
