@@ -252,6 +252,29 @@ fn what_is_not_ours_under_the_name_is_no_override_and_is_written_over() {
     }
 }
 
+/// The version is that of the code: of two rules with one version, neither is older.
+#[test]
+fn an_override_of_a_policy_with_a_version_is_what_all_instances_go_by() {
+    let (server, clock) = (Server::start(), on_the_hour());
+    let instances: Vec<_> =
+        (0..2).map(|_| Instance::start(&server.url(), Some(&clock), Algorithm::Gcra, "5/h")).collect();
+    let limiters: Vec<_> = instances
+        .iter()
+        .map(|instance| Policy::gcra("versioned", "100/h").version(3).on(&instance.store).unwrap())
+        .collect();
+    let check = |index: usize, cost: u64| {
+        instances[index].runtime.block_on(limiters[index].check_cost("k", cost)).unwrap()
+    };
+    assert_eq!((check(0, 10).remaining(), check(1, 10).remaining()), (90, 80));
+    instances[0].put(Override::builder("versioned", "ada").quota("30/h"));
+    eventually("both have it", || limiters.iter().all(|limiter| limiter.overridden().is_some()));
+    assert_eq!((check(0, 5).remaining(), check(1, 4).remaining()), (5, 1));
+    assert!(!check(0, 2).is_allowed());
+    clock.advance(HOUR);
+    let rested: Vec<_> = (0..2).map(|index| check(index, 1).capacity()).collect();
+    assert_eq!(rested, [100, 100]);
+}
+
 /// The fallback of an instance goes by its share of the override.
 #[test]
 fn in_an_outage_the_fallback_decides_by_the_override() {

@@ -200,7 +200,10 @@ impl Overrides {
         let names: Vec<_> =
             open.iter().map(|limiter| limiter.own_policy().name().to_owned()).take(8).collect();
         let more = if open.len() > names.len() { ", and others" } else { "" };
-        format!("no policy of this name is open on this store: those that are open are {names:?}{more}")
+        format!(
+            "no policy of this name is open on this store, only {names:?}{more}: name one of them, or the store that the policy \
+             was put on"
+        )
     }
 }
 

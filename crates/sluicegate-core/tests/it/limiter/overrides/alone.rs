@@ -84,7 +84,7 @@ async fn an_override_that_cannot_be_is_refused_by_its_value_and_changes_nothing(
     let overrides = Overrides::of(&store);
     let now_us = u64::try_from(START.as_micros()).unwrap();
     for (change, value) in [
-        (nine("cuonter"), "open are [\"counter\", \"log\", \"queue\"]"),
+        (nine("cuonter"), "only [\"counter\", \"log\", \"queue\"]"),
         (to("counter", "5/fortnight"), "\"fortnight\""),
         (to("counter", "5/min burst 7"), "burst"),
         (to("counter", "18446744073709551615/30d"), "18446744073709551615"),

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod alone;
+mod crossings;
 mod fleet;
 mod shared;
 
