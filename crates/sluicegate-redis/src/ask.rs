@@ -1,4 +1,7 @@
 //! One ask of one request, about one key in Redis: [`KeyAsk`].
+//!
+//! An ask borrows from its call, and a command goes on when the call has returned. So everything is
+//! copied here, once: the name, the costs and the receipt.
 
 use std::sync::Arc;
 
@@ -26,7 +29,7 @@ pub(crate) struct KeyAsk {
     pub(crate) spent: Option<Spent>,
     /// Its place among the asks.
     pub(crate) at: u8,
-    /// Set where other slots decide the same request, too.
+    /// Set where other slots decide the same request, too: such an ask takes the script's long way.
     pub(crate) cross_slot: Option<CrossSlot>,
 }
 
@@ -59,6 +62,10 @@ impl Spent {
 
 impl KeyAsk {
     /// One per ask.
+    ///
+    /// # Errors
+    /// For no asks, for more than 16 quotas, and for a policy of another store: before anything is
+    /// sent.
     pub(crate) fn each(asks: &[Ask<'_>], tags: &Tags) -> Result<Vec<Self>, StoreError> {
         let mut quotas = 0;
         let asked = (0_u8..).zip(asks).map(|(at, ask)| {

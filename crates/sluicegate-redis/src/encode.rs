@@ -1,4 +1,17 @@
 //! A policy's rules as bytes: they stand in each value, and in an order to the script.
+//!
+//! ```text
+//! f64  version of the policy, 0 without one
+//! u8   number of quotas
+//! per quota, 53 bytes:
+//!   u8    kind: 1 GCRA, 2 fixed window, 3 sliding counter, 4 sliding log
+//!   u32   hash of the quota's id, 0 without one
+//!   6 f64 numbers of the rule, as `Numbers` has them; -1 for one that is never reached
+//! ```
+//!
+//! All numbers are little endian. Lua's only numbers are doubles, so integers travel as doubles, in
+//! which everything below 2^53 is exact. The whole text is compared byte by byte: that is how a
+//! value says whose rules its states are of.
 
 use std::time::Duration;
 

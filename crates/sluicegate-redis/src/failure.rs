@@ -1,4 +1,19 @@
 //! What an error of the client means: for the request, and for the connection.
+//!
+//! | error | the request | the connection |
+//! |---|---|---|
+//! | no reply in time | `Timeout` | counts; three in a row replace it |
+//! | `READONLY`, `MASTERDOWN`, `CLUSTERDOWN`, `LOADING` | `Unavailable` | leads to the wrong server: replaced |
+//! | `NOAUTH`, `WRONGPASS` | `Unavailable` | replaced, with a line in the log |
+//! | `OOM`, `MISCONF`, `NOPERM`, `BUSY` and others of the server | `Unavailable` | works: kept |
+//! | a reply of the wrong type | `Protocol` | kept |
+//! | broken in between | `Unavailable` | replaced |
+//!
+//! On a Cluster a connection is not replaced at the first such error but counts, because its other
+//! nodes may be well.
+//!
+//! None of them is ever read as a fresh bucket. An error that a command met inside of the script
+//! counts as the same error outside of it.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use sluicegate_core::StoreError;

@@ -1,4 +1,14 @@
 //! What keys are called in Redis, and which hash slot of a Cluster they live in.
+//!
+//! ```text
+//! rl : 2 : login : { q0ZxYn7cR4mVbT1sKfLw2A }
+//! prefix   policy    22 characters: 128 bits of a keyed BLAKE3 of the key
+//!      format
+//! ```
+//!
+//! The braces make the hash the Cluster's hash tag, so all policies of one key live in one slot and
+//! can be decided in one call. Policy names and prefixes have no `{`, so no other brace can come
+//! before it.
 
 use sluicegate_core::key::KeyRef;
 

@@ -1,4 +1,7 @@
 //! Pools of deadpool-redis, for applications that have one already.
+//!
+//! Without one, the store's own connection is faster: it carries all requests at the same time and
+//! needs one round trip for each. See [`RedisStoreBuilder::pool`](crate::RedisStoreBuilder::pool).
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +24,9 @@ use crate::server::Connection;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// How long a request may wait for a connection of the pool is bounded by the store's deadline,
+/// whatever the pool's own timeouts say. A connection that fails is the pool's to replace.
 #[derive(Clone)]
 pub struct DeadPool {
     connection: Arc<dyn Connection>,

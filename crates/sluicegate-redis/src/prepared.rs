@@ -1,4 +1,7 @@
 //! A policy as the store prepares it: [`Prepared`].
+//!
+//! Nothing is sent for it. Redis learns of a policy by its first decision, because each order
+//! carries the text of the rules. That is what lets instances with different rules share keys.
 
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::limiter::Inherit;

@@ -1,4 +1,8 @@
 //! What `rediss://` needs beside the URL: a crypto provider, and perhaps a private CA.
+//!
+//! The crate picks no provider for rustls: an application has one already, and two in one binary
+//! are a mistake that shows at run time. So the store asks for it when it is made, and says what to
+//! call.
 
 use redis::cluster::ClusterClientBuilder;
 use redis::sentinel::SentinelClientBuilder;

@@ -1,8 +1,8 @@
 //! Sliding window log.
 //!
 //! The one rule that has no [`State`]: it says when a list of entries has room, and stores keep
-//! that list, each in its own way: the memory store in shards of bounded size, Redis in a sorted
-//! set.
+//! that list, each in its own way: the memory store in shards of bounded size, Redis in the
+//! value of the key.
 
 use std::num::NonZeroU64;
 

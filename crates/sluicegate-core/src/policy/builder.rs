@@ -54,7 +54,7 @@ impl Policy {
     /// Begins a policy. The name appears in headers, logs and metrics, and is the key's namespace in a store.
     ///
     /// For algorithms that are chosen at run time, and for settings that have no shorthand, such as
-    /// [`Refill::Interval`](crate::algorithm::Refill::Interval):
+    /// [`Refill::Interval`]:
     ///
     /// ```
     /// use sluicegate_core::algorithm::Refill;

@@ -10,6 +10,9 @@ use tokio::runtime::Handle;
 use super::request::Answer;
 
 /// Begins a call; dropped, it is finished by the runtime of the store.
+///
+/// The first poll happens here, with a waker that does nothing: it sends the command, or queues it for
+/// the next call. The second poll, of whoever awaits the decision, registers the real waker.
 pub(super) fn begun(
     runtime: &Handle,
     answer: Pin<Box<dyn Future<Output = Answer> + Send>>,

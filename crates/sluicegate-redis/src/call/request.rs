@@ -10,6 +10,9 @@ use crate::script::{self, Reply};
 pub(crate) type Answer = Result<Decision, StoreError>;
 
 /// One request, and what it needs to be sent.
+///
+/// What an injected clock shows is taken when the request begins, not when it is sent; the server's
+/// time is read by the script.
 pub(super) struct Request {
     /// Of keys that live together.
     pub(super) asks: Vec<KeyAsk>,

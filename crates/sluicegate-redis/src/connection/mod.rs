@@ -1,4 +1,26 @@
-//! A connection that is looked after: requests use it or do without, and never wait for a server that is away.
+//! A connection that is looked after: requests use it or do without, and never wait for a server
+//! that is away.
+//!
+//! | file | does |
+//! |---|---|
+//! | `supervisor` | connects, probes, publishes, waits for the loss; for ever |
+//! | `state` | what requests and the supervisor share: the live connection, and marks of what is wrong with it |
+//! | `send` | the way of one command, and what its failure says about the connection |
+//! | `probe` | the commands by which a connection shows that it can decide |
+//! | `supervised` | its life: the supervisor ends with the store |
+//!
+//! # Invariants
+//! - A request never connects. It finds a connection or fails at once; only after a loss that the
+//!   peer announced it waits for the one attempt that is under way.
+//! - Connections are numbered. What a call learns about one is acted upon only while that one is in
+//!   use, so that ten late failures do not give up the connection that came after.
+//! - No lock: the live connection is swapped atomically, and marks are counts.
+//!
+//! # Why not the client's own manager
+//! `ConnectionManager` of the redis crate reconnects in the way of a request, without a bound, and
+//! does not recover from an authentication error. The cluster client stays with a primary that
+//! hangs. Both were
+//! found by running them against servers that fail.
 
 mod probe;
 mod send;

@@ -24,6 +24,9 @@ impl Probe {
 
     /// A connection is ready when the scripts run and say what they must: a replica, a full or a loading server, and one whose
     /// user lacks a right, all answer `PING`.
+    ///
+    /// # Errors
+    /// What the first command that failed was told, in words for a log.
     pub(crate) async fn run(&self, connection: &dyn Connection) -> Result<(), String> {
         for (command, judge) in &self.0 {
             let reply = connection.send(command.clone()).await.map_err(|error| failure::explain(&error))?;

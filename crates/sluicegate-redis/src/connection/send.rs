@@ -27,6 +27,17 @@ pub(crate) enum ScriptName {
 impl State {
     /// Sends the command that calls a script, by digest, or by its text if the server does not know that; `part` is the
     /// part of the slots that it is for.
+    ///
+    /// - A server without the script answers `NOSCRIPT`, has done nothing, and is sent the text.
+    /// - A node of a Cluster that does not have the slot (any more) has done nothing either: one
+    ///   more attempt, after a pause of a few milliseconds.
+    /// - Everything else is the answer, or an error. Nothing that may have been carried out is sent
+    ///   again.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unavailable`] marked as unsent when there is no connection,
+    /// [`StoreErrorKind::Timeout`] after the deadline, otherwise what the server's error means;
+    /// each names the part of the slots.
     pub(crate) async fn send(
         &self,
         part: usize,
@@ -78,6 +89,10 @@ impl State {
     }
 
     /// Acts on what a call learned about its connection.
+    ///
+    /// A timeout alone proves nothing: the server may be busy for a moment. Three without an answer
+    /// in between are a connection that is dead, or leads to a server that is. On a Cluster they
+    /// are counted per part of the slots, because the other nodes go on answering.
     fn note(&self, live: &Live, part: usize, remedy: Remedy) {
         let replace = match remedy {
             Remedy::Keep => false,

@@ -1,4 +1,18 @@
 //! Which connection there is, and whether it works: what requests and the supervisor share.
+//!
+//! ```text
+//!                  publish                      closed by the peer
+//! no connection ------------> live connection ------------------------> mending
+//!   ^      ^                        |                                      |
+//!   |      |   given up: it failed  |                                      |
+//!   |      +------------------------+                                      |
+//!   +----------------------------------------------------------------------+
+//!               settle: the attempt that followed has failed
+//! ```
+//!
+//! While it is *mending*, requests wait for the attempt within their deadlines. Otherwise requests
+//! without a connection fail at once, and the supervisor tries on. A Cluster's connection is not
+//! given up before there is a better one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -37,6 +51,7 @@ pub(crate) struct State {
 pub(super) struct Live {
     pub(super) connection: Arc<dyn Connection>,
     pub(super) generation: u64,
+    /// Timeouts in a row, for each part of the slots; an answer sets its part back to 0.
     pub(super) timeouts: [AtomicU32; PARTS],
     /// Whether anything was answered since it was last looked at.
     pub(super) answered: AtomicBool,
@@ -110,6 +125,7 @@ impl State {
         }
     }
 
+    /// Puts a connection that has passed its probe into use. From here on requests find it.
     pub(crate) fn publish(&self, connection: Arc<dyn Connection>, generation: u64) {
         self.live.store(Some(Arc::new(Live {
             connection,
@@ -138,6 +154,7 @@ impl State {
         self.settled.notify_waiters();
     }
 
+    /// Waits until this connection, or a later one, was found to be broken.
     pub(crate) async fn until_broken(&self, generation: u64) {
         while self.broken.load(Ordering::Relaxed) < generation {
             self.lost.notified().await;

@@ -22,6 +22,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Connects, probes, publishes, and waits for the connection to be lost; for ever.
+///
+/// Pauses between attempts double from 50 ms to 1 s, and half of each is chance, so that a fleet
+/// does not come back in step. After a connection that has lived for a second, the next attempt
+/// begins at once.
 pub(crate) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
     let probe = Arc::new(probe);
     let mut generation = 0;

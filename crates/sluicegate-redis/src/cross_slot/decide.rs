@@ -19,6 +19,8 @@ enum End {
     Refused(Vec<Part>, bool),
 }
 
+/// Runs in a task of its own: the request that asks may be dropped at any of these awaits, and what
+/// was spent has to be given back or granted whole.
 pub(crate) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
     let deadline = caller.deadline();
     if asks.iter().any(|ask| ask.mode == Mode::Return) {
@@ -53,6 +55,7 @@ pub(crate) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
     }
 }
 
+/// With one slot only there is nothing to coordinate: the script decides all of it.
 async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> Result<End, StoreError> {
     let mut groups = by_slot(asking.to_vec());
     if groups.len() < 2 {

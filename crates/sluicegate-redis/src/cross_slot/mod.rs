@@ -1,8 +1,27 @@
-//! One request whose keys live in several hash slots of a Cluster: each slot decides for itself, and all together.
+//! One request whose keys live in several hash slots of a Cluster: each slot decides for itself,
+//! and all together.
 //!
-//! All slots are looked at first, so that a request which is refused spends nowhere. Then it spends in one slot after the
-//! other, where least is left first, and in the others only after that has passed. What it spends is marked until the request
-//! is decided: a refusal that is due to marked units of others is no answer yet, and the request asks once more.
+//! A script sees the keys of one slot only, so "all spend or none does" needs several calls:
+//!
+//! | step | calls | what can go wrong |
+//! |---|---|---|
+//! | look at all slots | at the same time | a refusal: nothing was spent |
+//! | spend, where least is left first | one after the other | another request was faster: give back, and refuse |
+//! | report what is certain (charges, refunds) | at the same time | an error is told |
+//!
+//! What it spends is *marked* for as long as the request may take: units that may come back in a
+//! moment. A slot that refuses only because of marked units of others says so, and the request asks
+//! once more, after about as long as it took so far. Otherwise two requests could refuse each
+//! other, each for the units that the other gives back.
+//!
+//! # What it promises
+//! Never more is admitted than each quota allows, because each slot spends before the request goes
+//! on. A process that dies half way leaves too much spent, never too little. Fairness between slots
+//! is not promised: a request with many keys may lose against those with few.
+//!
+//! # Turns
+//! The slot that makes it wait longest is asked first. The others are told when that turn comes,
+//! and hold their units until then.
 
 mod decide;
 mod give_up;

@@ -19,6 +19,9 @@ pub(super) struct Part {
 }
 
 /// The asks of each slot.
+///
+/// By hash tag rather than by slot: two tags in one slot could share a call, and would rarely do so
+/// among 16,384 slots.
 pub(super) fn by_slot(asks: Vec<KeyAsk>) -> Vec<Vec<KeyAsk>> {
     let mut groups: Vec<Vec<KeyAsk>> = Vec::new();
     for ask in asks {

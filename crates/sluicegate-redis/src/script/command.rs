@@ -32,6 +32,9 @@ const TEXT: &str = concat!(
 static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
 
 /// One call that decides several requests, each for itself; all of them must live in one slot if this is for a Cluster.
+///
+/// Texts of policies are sent with every call, some 60 bytes for a policy of one quota: a server
+/// that forgot everything can decide the next call.
 pub(crate) fn command<'a>(
     name: ScriptName,
     requests: impl Iterator<Item = &'a [KeyAsk]> + Clone,

@@ -16,6 +16,10 @@ use crate::prepared::Prepared;
 
 /// A bucket of nobody: charged, looked at and forgotten, it shows whether the server can run the script, and finds again what
 /// that has written. No other instance has its name, so that it cannot come in between.
+///
+/// Three steps: a charge that empties the bucket, a look that has to find it empty, and a reset
+/// that leaves nothing behind. A replica refuses the first, a server that loses writes fails the
+/// second, and a user without the right to `EVALSHA` the third.
 pub(crate) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
     let policy =
         Policy::gcra(format!("probe-{:016x}", RandomState::new().hash_one(prefix)), "1/10s").build()?;

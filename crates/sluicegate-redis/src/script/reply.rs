@@ -1,4 +1,8 @@
 //! What comes out of the script, as decisions.
+//!
+//! The short way's reply says how each bucket was found, and the rules of the core say what that
+//! comes to: the same functions as in memory, so that both homes report the same numbers. A reply
+//! that is not exactly of the expected form is a `Protocol` error, and nothing is guessed.
 
 use redis::Value;
 use sluicegate_core::algorithm::{NEVER, Rule, Slot, State};
@@ -10,6 +14,9 @@ use smallvec::SmallVec;
 use crate::ask::KeyAsk;
 
 /// What the script replied: the time, and then what it says of one request after the other.
+///
+/// Read front to back by the requests of the call, in their order. After one that could not be
+/// read, those behind it cannot be read either, and get errors as well.
 pub(crate) struct Reply {
     now_us: u64,
     numbers: std::vec::IntoIter<f64>,

@@ -1,4 +1,9 @@
-//! Where Redis is: one server, a Sentinel group, a Cluster, or a connection that the application brings.
+//! Where Redis is: one server, a Sentinel group, a Cluster, or a connection that the application
+//! brings.
+//!
+//! Everything about the redis crate's clients is here: protocols, retries, keepalive. The clients'
+//! own timeouts are off, because the deadline of each call and of each attempt to connect is kept
+//! outside, once for all of them.
 
 mod sentinel;
 mod url;
@@ -46,6 +51,7 @@ pub(crate) enum Target {
         nodes: Vec<ConnectionInfo>,
         tls: Tls,
     },
+    /// Connections that the application makes, each time anew.
     Given(Arc<dyn Fn() -> Connecting + Send + Sync>),
     #[cfg(feature = "deadpool")]
     Pool {
@@ -145,6 +151,8 @@ impl Target {
 }
 
 /// Told once when the peer has closed a connection.
+///
+/// It names the connection by its number, so that news of an old one closes nothing new.
 #[derive(Clone)]
 pub(crate) struct Closed(Arc<dyn Fn() + Send + Sync>);
 

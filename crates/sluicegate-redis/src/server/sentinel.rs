@@ -5,6 +5,8 @@ use redis::{ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisError};
 
 use super::tcp;
 
+/// User, password and database are those of the master; sentinels are asked without. The URL has no
+/// place for a login of theirs.
 pub(super) fn sentinel(
     sentinels: &[ConnectionAddr],
     master: &str,

@@ -9,6 +9,10 @@ use crate::tls::Tls;
 
 impl Target {
     /// Reads a URL; see [`RedisStore::connect`](crate::RedisStore::connect) for the forms.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`], with the URL as far as it is no secret, and the forms that would
+    /// do.
     pub(crate) fn parse(url: &str, tls: Tls) -> Result<Self, ConfigError> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| refused(url, "there is no \"://\" in it"))?;

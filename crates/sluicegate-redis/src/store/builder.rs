@@ -23,6 +23,36 @@ use crate::shared::{Known, SharedKey};
 use crate::tls::Tls;
 
 /// Collects the settings of a [`RedisStore`].
+///
+/// | setting | default | say otherwise when |
+/// |---|---|---|
+/// | [`prefix`](Self::prefix) | `rl` | several services share a Redis |
+/// | [`secret`](Self::secret) | none | keys are addresses or names, and others can read Redis |
+/// | [`deadline`](Self::deadline) | 50 ms | Redis is far away, or requests are worth a longer wait |
+/// | [`clock`](Self::clock) | the server's | in tests |
+/// | `tls_ca` (feature `tls`) | the system's CAs | the servers' certificates are of a private CA |
+///
+/// All instances of a service need the same prefix and secret, because both are part of the keys'
+/// names.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_redis::RedisStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), sluicegate_core::ConfigError> {
+/// let store = RedisStore::builder()
+///     .prefix("shop")
+///     .secret("the same on every instance")
+///     .deadline(Duration::from_millis(20))
+///     .connect("redis://127.0.0.1:6379")?;
+///
+/// // A setting that cannot work is found before anything connects.
+/// let error = RedisStore::builder().prefix("Shop!").connect("redis://127.0.0.1:6379").unwrap_err();
+/// assert!(error.to_string().contains("cannot be a prefix"), "{error}");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStoreBuilder {
     prefix: String,
@@ -44,19 +74,30 @@ impl RedisStoreBuilder {
     }
 
     /// What the names of all keys begin with; `~rl:*` is then the ACL rule. Default: `rl`.
+    ///
+    /// 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-` and `:`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// What all instances of the service know and nobody else: with it, who can read Redis cannot test guesses at the
-    /// keys (addresses, user names) that are in it. With another secret, all counters start anew. Default: none.
+    /// A secret that all instances of the service share and nobody else knows. With it, a reader of
+    /// Redis cannot test guesses at the keys (addresses, user names) that are in it. With another
+    /// secret, all counters start anew. Default: none.
+    ///
+    /// Keys are hashed with or without it. Without it the hash has no secret: there are only four
+    /// billion IPv4 addresses, so a reader of Redis can try them all.
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = secret.as_ref().to_vec();
         self
     }
 
     /// How long a decision may take. What was sent may be spent although the answer came too late. Default: 50 ms.
+    ///
+    /// From 1 ms to 60 s. It covers all round trips of a decision, waiting for others to share a
+    /// call included. It is the longest that an outage can add to a request, so choose it by what a
+    /// request may lose, and not by the slowest answer ever seen; with a `Resilient` store around
+    /// it, only the first few requests of an outage wait for it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -64,6 +105,9 @@ impl RedisStoreBuilder {
 
     /// Where the time comes from. Default: the server's own `TIME`, so that the clocks of the instances do not matter;
     /// another clock is for tests.
+    ///
+    /// With another clock, all requests of a shared call carry the same time, and keys live a
+    /// minute longer in Redis than they have to, because the server expires them by its own.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Box::new(clock));
         self

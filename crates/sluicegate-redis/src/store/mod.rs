@@ -23,7 +23,40 @@ use crate::shared::SharedKey;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
-/// Clones are handles to the same connection. See the [crate](crate) for what is promised, and what is not.
+/// Clones are handles to the same connection. See the [crate](crate) for what is promised, and what
+/// is not.
+///
+/// It can be used before there is a connection, and a service starts while Redis is down. Until
+/// then each policy says what happens, as in any outage:
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::store::DecidedBy;
+/// use sluicegate_core::{OnOutage, Policy};
+/// use sluicegate_redis::RedisStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::connect("redis://127.0.0.1:1")?; // nothing listens there
+/// assert!(store.connected(Duration::from_millis(20)).await.is_err());
+///
+/// let search = Policy::gcra("search", "100/min").on(&store)?;
+/// let login = Policy::gcra("login", "5/min").on_outage(OnOutage::Deny).on(&store)?;
+/// let (search, login) = (search.check("ada").await?, login.check("ada").await?);
+/// assert_eq!((search.is_allowed(), search.decided_by()), (true, DecidedBy::Outage));
+/// assert_eq!((login.is_allowed(), login.decided_by()), (false, DecidedBy::Outage));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Runtime
+/// A store belongs to the tokio runtime that it was made on: its connection, its timers and calls
+/// whose caller has gone live there. It may be asked from anywhere, also from another runtime. Do
+/// not make it on a runtime that ends before the service does.
+///
+/// # Cancel safety
+/// A call begins when the store is asked, and goes on whether or not its future is polled or
+/// dropped.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -50,6 +83,22 @@ impl RedisStore {
     /// # Errors
     /// When the URL cannot be read, or there is no tokio runtime to connect on. That Redis cannot be reached is no error here;
     /// see [`connected`](Self::connected).
+    ///
+    /// ```
+    /// use sluicegate_redis::RedisStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), sluicegate_core::ConfigError> {
+    /// let one = RedisStore::connect("redis://app:secret@127.0.0.1:6379/2")?;
+    /// let group = RedisStore::connect("redis+sentinel://10.0.0.1,10.0.0.2:26380/mymaster/2")?;
+    /// let cluster = RedisStore::connect("redis+cluster://10.0.0.1:7000,10.0.0.2:7000")?;
+    ///
+    /// // A mistake shows the URL without its password.
+    /// let error = RedisStore::connect("http://app:secret@127.0.0.1").unwrap_err().to_string();
+    /// assert!(error.contains("its scheme is not one of") && !error.contains("secret"), "{error}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn connect(url: &str) -> Result<Self, ConfigError> {
         Self::builder().connect(url)
     }
@@ -66,6 +115,9 @@ impl RedisStore {
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: the store goes on connecting in the background.
+    ///
+    /// A service that starts without Redis need not call it: the store connects by itself, and
+    /// again whenever the connection is lost.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
         let up = tokio::time::timeout(within, self.0.caller.connection.state().up()).await;
         up.map_err(|_| {
@@ -74,11 +126,27 @@ impl RedisStore {
     }
 
     /// The key in Redis under which this store keeps what a policy remembers of a key: to look at it, or to delete it by hand.
+    ///
+    /// ```
+    /// use sluicegate_redis::RedisStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), sluicegate_core::ConfigError> {
+    /// let store = RedisStore::builder().prefix("shop").secret("of the fleet").connect("redis://127.0.0.1:1")?;
+    /// let name = store.key_name("login", "ada@example.org");
+    /// assert!(name.starts_with("shop:2:login:{") && !name.contains("ada"), "{name}");
+    /// assert_ne!(name, store.key_name("login", "bob@example.org"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn key_name(&self, policy: &str, key: impl AsKey) -> String {
         key.with_key(|key| key::name(&self.0.prefix, policy, &self.0.tags.tag(key)))
     }
 
     /// Whether there is a connection now.
+    ///
+    /// For a health page or a gauge. Do not ask it before a decision: the connection may be lost in
+    /// between, and a decision without one costs nothing.
     pub fn is_connected(&self) -> bool {
         self.0.caller.connection.state().is_up()
     }
