@@ -26,6 +26,19 @@
 //!
 //! Routes that are to have another limit *instead* of the router's are [added after it](RateLimitExt#a-default-for-routes-without-a-limit-of-their-own).
 //!
+//! # When to use it
+//! - In front of routes, method routers and whole routers: [`RateLimitExt::rate_limit`].
+//! - On single handlers, next to their code: the attribute [`rate_limited`] (feature `macros`).
+//! - In handlers that show or log where the client stands: the extractor [`Decided`].
+//!
+//! # When not to use it
+//! - Around a whole server that is not only axum's: put `RateLimitLayer` of `sluicegate_tower` into its
+//!   stack.
+//! - For calls that the service makes itself, and for jobs without HTTP: `sluicegate_tower` has layers
+//!   for both.
+//! - As the only protection of a login by address: add a limit per account, since many clients share an
+//!   address, and one attacker has many.
+//!
 //! # Features
 //! | feature | what it adds |
 //! |---|---|

@@ -1,4 +1,8 @@
-//! What stands in the parentheses of an attribute, as it is written.
+//! The arguments in the parentheses of an attribute, as they are written.
+//!
+//! Nothing is judged here beyond its form: a word that is not known gets the nearest one as advice,
+//! a word that is there twice is named. Values keep their spans, so that each later mistake is
+//! underlined where it stands.
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
@@ -26,6 +30,8 @@ const PARAMETERS: [&str; 14] = [
 ];
 
 /// One attribute's arguments.
+///
+/// As it was written: whether a value can be used is found out by [`check`](crate::check).
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) quotas: Vec<QuotaSource>,
@@ -112,6 +118,9 @@ impl Args {
 }
 
 /// What an attribute says, behind any other: `#[rate_limited]` alone has no parentheses, and no quota.
+///
+/// # Errors
+/// For parentheses that cannot be read, at the token that is wrong.
 pub(crate) fn of(attribute: &syn::Attribute) -> Result<Args> {
     match &attribute.meta {
         syn::Meta::List(list) => list.parse_args(),

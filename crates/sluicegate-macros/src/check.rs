@@ -1,4 +1,8 @@
 //! What is wrong with a limit, found out by building its policy.
+//!
+//! The core that builds policies at run time builds this one while compiling, so there is one set
+//! of rules and one set of messages. It says by data where in the text a mistake stands, and here
+//! that becomes a span.
 
 use proc_macro2::Span;
 use sluicegate_core::error::ConfigErrorKind;
@@ -95,6 +99,9 @@ pub(crate) fn together(limits: &[Limit]) -> Result<()> {
 }
 
 /// Mistakes found so far.
+///
+/// All of them are reported together: who fixes a limit sees the next mistake in the same run of
+/// the compiler.
 #[derive(Default)]
 pub(crate) struct Mistakes(Option<Error>);
 
@@ -124,6 +131,8 @@ fn check_name(given: &LitStr) -> Result<()> {
 }
 
 /// The policy that the quotas make whose text is known, under any name: its mistakes are reported where they stand.
+///
+/// `None` if a quota is only known when the program runs: out of a constant or the environment.
 fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
     let algorithm: Algorithm = read(algorithm)?;
     let Some((first, others)) = quotas.split_first() else {

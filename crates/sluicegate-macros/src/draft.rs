@@ -1,4 +1,7 @@
 //! One limit as what it is at run time: data, and a function that makes it.
+//!
+//! The data is `const`, so that it can stand in a `static` of the handler. The limiter itself is
+//! made at run time, because only then the store is known.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};

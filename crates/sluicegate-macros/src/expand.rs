@@ -34,6 +34,9 @@ use crate::own::Own;
 use crate::split::split;
 
 /// The whole way from the attribute to the items that it becomes; mistakes become compile errors.
+///
+/// The order is: read the function, read and check all limits, split on conditional arguments, expand.
+/// Whatever fails, the function is written out as it was beside the errors.
 pub(crate) fn rate_limited(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let handler: Handler = match syn::parse2(item.clone()) {
         Ok(handler) => handler,
@@ -48,6 +51,7 @@ pub(crate) fn rate_limited(arguments: TokenStream, item: TokenStream) -> TokenSt
     }
 }
 
+/// The item stays, so that a wrong limit does not make every use of the handler an error as well.
 fn with(error: &Error, item: impl ToTokens) -> TokenStream {
     let error = error.to_compile_error();
     quote!(#error #item)
@@ -83,6 +87,8 @@ fn limits(arguments: TokenStream, handler: &Handler) -> Result<Limits> {
     mistakes.none_or(Limits { limits, fallback, crate_path })
 }
 
+/// All paths begin with the crate's, so that nothing which the handler's module imports or shadows
+/// changes what they mean.
 fn expand(handler: &Handler, Limits { limits, fallback, crate_path }: &Limits) -> TokenStream {
     let private = quote!(#crate_path::__private);
     let Handler { visibility, signature, attributes, .. } = handler;

@@ -1,4 +1,7 @@
 //! The function that an attribute stands on.
+//!
+//! Its body is not parsed: it is kept as tokens, so that a mistake in it is reported by the
+//! compiler, in the compiler's words. Only the signature is looked at.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -103,6 +106,9 @@ fn is_exclusive(receiver: &Receiver) -> bool {
 }
 
 /// Whether the tokens say `Self`, but for items that begin with one of these words.
+///
+/// A guess by tokens, and on the safe side: a method beside the handler works for functions as
+/// well, as long as there is an `impl` around.
 fn says_self(tokens: TokenStream, items: &[&str]) -> bool {
     let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {

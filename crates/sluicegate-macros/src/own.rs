@@ -1,4 +1,8 @@
-//! The handler's own code, and how it is called: a function inside of the one that axum calls, or a method beside it.
+//! The handler's own code, and how it is called: a function inside of the one that axum calls, or a
+//! method beside it.
+//!
+//! Inside is better, because no name is taken where the handler stands. A handler that says `self`
+//! or `Self` cannot be inside, so its code is a hidden method of the same `impl`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -6,6 +10,8 @@ use syn::{Attribute, Ident, ReceiverKind, Type, parse_quote};
 
 use crate::handler::Handler;
 
+/// Where the code stands decides how it is called: by its name inside, by `Self::__rate_limited_..`
+/// beside.
 pub(crate) struct Own {
     /// What is extracted from a request, in this order.
     pub(crate) types: Vec<Type>,

@@ -1,4 +1,10 @@
 //! Where a quota comes from.
+//!
+//! | written | is checked |
+//! |---|---|
+//! | `"5/min"` | while compiling |
+//! | `quota = LOGIN` | when the limit is made |
+//! | `quota = env("LOGIN_LIMIT", "5/min")` | the default while compiling, the variable when the limit is made |
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};

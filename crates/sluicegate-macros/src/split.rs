@@ -1,4 +1,9 @@
-//! Arguments under a `#[cfg]`: the attribute runs before the compiler takes out what does not apply.
+//! Arguments under a `#[cfg]`: the attribute runs before the compiler takes out what does not
+//! apply.
+//!
+//! So it cannot know how many arguments there are. It writes both handlers, each under its
+//! condition, and lets the compiler keep one: with n conditional arguments that is n + 1 rounds, of
+//! which each knows one more.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};

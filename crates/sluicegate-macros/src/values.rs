@@ -1,4 +1,7 @@
 //! Values of parameters that are one of a few words.
+//!
+//! Words and numbers are read by the `FromStr` of the core's own options, so that an attribute, a
+//! file of rules and a command line accept the same text and refuse it in the same words.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,7 @@
 //! Words that an attribute knows, and what was probably meant by those that it does not.
+//!
+//! Near is a Jaro-Winkler similarity above 0.75: `qouta` is near to `quota`, and `x` is near to
+//! nothing.
 
 /// The word that is nearest to `wrong`, if one is near.
 pub(crate) fn nearest<'a>(wrong: &str, words: &[&'a str]) -> Option<&'a str> {

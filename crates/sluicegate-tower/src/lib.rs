@@ -35,6 +35,19 @@
 //! # }
 //! ```
 //!
+//! # When to use it
+//! - Each client shall have its fair part of a service: a limit per key, address or user.
+//! - A route costs more than others: a limit of its own, or a cost in units.
+//! - Logins, password resets, payments: few tries per account, counted by a sliding log.
+//!
+//! # When not to use it
+//! - Against floods that fill the line or the kernel's tables: those have to be stopped before they reach
+//!   the process.
+//! - As authentication: a limit counts whoever shows a key, and does not check the key.
+//! - To bound how much runs at once: that is [`in_flight`], and an overloaded service is helped by load
+//!   shedding.
+//! - For calls that are not HTTP ([`call`]), and for calls to others (`outgoing`).
+//!
 //! # Where to put it
 //! Outside of what is expensive (authentication that asks a database), inside of CORS: a browser hides a 429 that has
 //! no CORS fields.

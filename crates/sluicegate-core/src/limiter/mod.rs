@@ -321,7 +321,7 @@ impl RateLimiter {
 
     /// Forgets the key: it has its whole burst again.
     ///
-    /// Turns that were given out still come at their times, and a [suspension](crate::suspension) and
+    /// Turns that were given out still come at their times, and a [suspension] and
     /// the refusals that count towards one stay: [`release`](Self::release) ends that.
     ///
     /// # Errors

@@ -6,6 +6,9 @@ use crate::limits::group::Plan;
 use crate::limits::pick::Which;
 
 /// Whose bucket of which limiter of a limit, and for how much.
+///
+/// It names the limiter by its place in the plan, so that nothing is cloned for a request that is
+/// decided at once.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The place of the limit.

@@ -61,7 +61,8 @@ impl Asks {
         Turn::new(decision, self.owned(plan))
     }
 
-    /// A turn that another request has left, for one that is refused, if its policies wait so long.
+    /// A turn that another request has left, for one that is refused, if its policies wait that
+    /// long.
     pub(crate) fn turn_left(&self, plan: &Plan, refused: &Decision) -> Option<Turn> {
         if refused.outcome() != Outcome::Denied {
             return None;
@@ -74,7 +75,7 @@ impl Asks {
         Turn::left(self.owned(plan), waits.min()?)
     }
 
-    /// How long a refused request waits, if all policies without room wait so long.
+    /// How long a refused request waits, if all policies without room wait that long.
     pub(crate) fn waits_out(&self, plan: &Plan, refused: &Decision) -> Option<Duration> {
         let wait = refused.retry_after().filter(|_| refused.outcome() == Outcome::Denied)?;
         let waits = |ask: usize, needs: Duration| {

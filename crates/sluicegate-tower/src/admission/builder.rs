@@ -19,6 +19,15 @@ use crate::respond::spread;
 
 /// Collects limits and settings: for [`Limits`], or for a [`RateLimitLayer`](crate::RateLimitLayer), where `R` makes the
 /// responses to requests that are refused.
+///
+/// | setting | default | see |
+/// |---|---|---|
+/// | more limits | none | [`and`](Self::and) |
+/// | requests that pass, or are refused, without a limit | none | [`exempt`](Self::exempt), [`exempt_async`](Self::exempt_async), [`deny`](Self::deny) |
+/// | header fields | both families, seconds from now | [`headers`](Self::headers), [`legacy_reset`](Self::legacy_reset), [`expose_headers`](Self::expose_headers) |
+/// | the wait that a refused client is told | the true one | [`spread_retry_after`](Self::spread_retry_after) |
+/// | how many wait, and how long for a look-up | 10,000; 5 s | [`longest_queue`](Self::longest_queue), [`longest_lookup`](Self::longest_lookup) |
+/// | costs that are known later | no meter | [`meter`](Self::meter) |
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct LimitsBuilder<R = ()> {
     group: Group,
@@ -71,6 +80,21 @@ impl<R> LimitsBuilder<R> {
     }
 
     /// Adds a limit, or a [`Group`] of limits: all that apply must have room for a request, and all are spent from, or none.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let store = MemoryStore::new();
+    /// let api = Policy::gcra("api", "100/min").on(&store)?;
+    /// assert!(RateLimitLayer::builder(api.clone()).and(Policy::gcra("hourly", "1000/h").on(&store)?).build().is_ok());
+    ///
+    /// // Limits that cannot be decided together are found here, and not by a request.
+    /// let elsewhere = Policy::gcra("hourly", "1000/h").on(&MemoryStore::new())?;
+    /// let error = RateLimitLayer::builder(api).and(elsewhere).build().unwrap_err();
+    /// assert!(error.to_string().contains("on different stores"), "{error}");
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn and(mut self, limit: impl IntoGroup) -> Self {
         self.group = self.group.and(limit);
         self
@@ -134,12 +158,17 @@ impl<R> LimitsBuilder<R> {
     }
 
     /// Refuses requests of which `holds` is true with 403, without asking any limit. What is exempt is not refused.
+    ///
+    /// For a few known nuisances. It is no firewall: what is denied here has come through the
+    /// server's parser already.
     pub fn deny(mut self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.door().deny.push(Box::new(holds));
         self
     }
 
     /// Which header fields responses carry. Default: [`HeaderFields::All`].
+    ///
+    /// `Retry-After` of a refusal is not part of the choice: it is there whenever a wait helps.
     pub fn headers(mut self, headers: HeaderFields) -> Self {
         self.settings.style.chosen = headers;
         self
@@ -222,6 +251,10 @@ impl<R> LimitsBuilder<R> {
 
     /// Puts a [`Meter`](crate::Meter) into the extensions of requests that are let through, for handlers that learn a
     /// request's cost while they serve it. Default: there is none, and nothing is kept for it.
+    ///
+    /// It switches [refunds](sluicegate_core::policy::PolicyBuilder::refunds) on for all policies
+    /// of the limits, so that what is given back is exact; in memory that costs a second word per
+    /// key.
     pub fn meter(mut self) -> Self {
         self.settings.meters = true;
         self

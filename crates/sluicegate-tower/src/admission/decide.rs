@@ -35,6 +35,30 @@ impl Limits {
     ///
     /// # Errors
     /// When it is not let through.
+    ///
+    /// For code that has a request and no service: a handler that decides about a part of its work,
+    /// a server that is not Tower's, a test. What is let through is answered by the caller, who may
+    /// show where the client stands:
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::key::HeaderKey;
+    /// use sluicegate_tower::limits::Limits;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let per_key = Policy::gcra("per-key", "5/min").on(&MemoryStore::new())?;
+    /// let limits = Limits::new(Limit::new(per_key).key(HeaderKey::new("x-api-key")?));
+    ///
+    /// let request = Request::get("/").header("x-api-key", "k1").body(())?;
+    /// let admitted = limits.decide(&request).await?;
+    /// let response = admitted.leave(Response::new("hello"));
+    /// assert_eq!(response.headers()["ratelimit"], r#""per-key";r=4;t=12"#);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn decide<'a>(&self, request: impl Into<RequestView<'a>>) -> Admission<'a> {
         let request = request.into();
         let mut place = Place::default();

@@ -26,6 +26,10 @@ use crate::respond::refusal::RefusalReason;
 /// Which limits a request meets, where they stand, and what would be decided; made by [`Limits::explain`].
 ///
 /// `Display` writes one line for what would be decided and one for each limit.
+///
+/// For operators: "why was this refused" on a status page, in a log, on the command line. It peeks,
+/// so two explanations say the same if nothing else has happened. Keys that may be secrets are
+/// shown as digests.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -47,7 +51,7 @@ pub enum WouldBe {
     Uncounted,
     /// It passes.
     Allowed,
-    /// It waits so long, and then passes.
+    /// It waits for this long, and then passes.
     Delayed(Duration),
     /// It does not pass.
     Refused {

@@ -46,6 +46,10 @@ impl LimitsHandle {
     }
 
     /// Puts these limits in the place of those that are there, which are returned.
+    ///
+    /// New limits take over the queue's count and what was counted of shadow policies. Nothing is
+    /// checked here that [`build`](crate::limits::LimitsBuilder::build) has not checked already, so
+    /// a swap cannot fail.
     pub fn swap(&self, limits: Limits) -> Limits {
         Limits::clone(&self.0.rcu(|before| limits.instead_of(before)))
     }

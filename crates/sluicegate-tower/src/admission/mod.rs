@@ -1,4 +1,22 @@
 //! What is decided on a request, and what becomes of it: [`Limits`](set::Limits) without a service.
+//!
+//! | file | step of a request |
+//! |---|---|
+//! | `set`, `builder`, `handle`, `check` | before any request: limits with their settings, checked, swapped as a whole |
+//! | `way` | door, limits, decision, turn: each step at once where it can be |
+//! | `asks`, `asked`, `together` | what a request asks of which limiters, and what can be prepared of that |
+//! | `admitted`, `refused`, `restate` | the two ends, and what the response shows |
+//! | `meter` | what a request spends while it is served |
+//! | `shadow`, `trial` | policies that are only tried out |
+//! | `explain` | the same way, looked at instead of walked |
+//!
+//! # Invariants
+//! - All enforced limits of a request are one call of one store: all spend or none does.
+//! - A request keeps the limits that it began with, whatever is swapped meanwhile.
+//! - What is given back is given back once: a receipt moves from the decision to the meter, and
+//!   from there to the store.
+//! - A shadow policy is asked when the enforced limits have let the request pass, and nobody waits
+//!   for its answer.
 
 pub(crate) mod admitted;
 pub(crate) mod asked;

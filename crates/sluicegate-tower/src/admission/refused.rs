@@ -16,6 +16,9 @@ use crate::respond::refusal::{Refusal, RefusalReason, Respond};
 use crate::respond::spread;
 
 /// [`Limits`] have decided that a request is not let through.
+///
+/// It is an error, so that `limits.decide(&request).await?` reads as it should. Its text is for
+/// logs; what clients may know is in the [`refusal`](Self::refusal) and the response.
 #[derive(Debug)]
 pub struct Refused {
     limits: Limits,

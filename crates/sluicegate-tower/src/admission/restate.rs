@@ -1,4 +1,7 @@
 //! The fields of a response whose request was charged, or given back to, since it was let through.
+//!
+//! Without this a response would show where the client stood before its own cost was known. Only
+//! what the store has answered already is shown: a response does not wait for a charge.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -43,6 +43,10 @@ use crate::respond::spread::Spread;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # When to use it
+/// Use the [layer](crate::RateLimitLayer) in front of a service. Use this alone where the decision
+/// is needed without a service around it, and to explain decisions.
 #[derive(Clone)]
 pub struct Limits(Arc<Inner>);
 

@@ -1,4 +1,8 @@
 //! Policies that are only tried out.
+//!
+//! Their verdicts are counted and logged, never shown and never waited for. Each of them is asked
+//! alone, after the enforced limits have let the request pass: so a count says what the policy
+//! would do if it were added as it is.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,7 @@
 //! What one request asked of a policy that is only tried out.
+//!
+//! Its verdict may come before the response or after it, and the response may give back what was
+//! spent. Whichever comes second does the rest; the mutex makes sure that there is a second.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,16 @@
-//! The way of a request to its decision: exemption, limits, decision, turn. Each step is taken at once where it can be.
+//! The way of a request to its decision: exemption, limits, decision, turn. Each step is taken at
+//! once where it can be.
+//!
+//! ```text
+//! door -> limit -> limit -> .. -> decision -> turn -> on to the service
+//!   |       |                        |         |
+//!   |       +-- a look-up            |         +-- dropped: the turn is given back
+//!   |                                +-- refused, or an outage: what the policies say
+//!   +-- exempt: past all of it; denied: refused
+//! ```
+//!
+//! Almost every request meets one limit whose key is at hand, with a store in memory:
+//! [`begin_with_one`](Limits::begin_with_one) takes it there without a list and without a box.
 
 use std::future::Future;
 use std::mem;

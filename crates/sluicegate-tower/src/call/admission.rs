@@ -1,4 +1,8 @@
-//! The way of a call to its turn: decision, wait, and what the policy says when there is no decision.
+//! The way of a call to its turn: decision, wait, and what the policy says when there is no
+//! decision.
+//!
+//! Shared by calls of this process and by those that go out. An outage that refuses is a
+//! [`CallError::Store`], because a call has no response in which it could be told.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::future::Future;

@@ -20,6 +20,14 @@ use sluicegate_core::{Decision, Outcome, StoreError};
 /// assert_eq!(error.to_string(), "the disk is full");
 /// assert!(error.source().is_none() && !error.is_refusal());
 /// ```
+///
+/// | variant | the service was called | spent | worth a retry |
+/// |---|---|---|---|
+/// | [`Limited`](Self::Limited) | no | nothing | after [`retry_after`](Self::retry_after), if there is one |
+/// | [`Store`](Self::Store) | no | perhaps | later |
+/// | [`HeldOff`](Self::HeldOff) | no | nothing | after the wait |
+/// | [`QueueFull`](Self::QueueFull) | no | nothing | after the wait |
+/// | [`Inner`](Self::Inner) | yes | the cost | as the error itself says |
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallError<E> {

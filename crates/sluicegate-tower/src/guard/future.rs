@@ -1,4 +1,8 @@
 //! The future of a call: [`ResponseFuture`].
+//!
+//! A small state machine around the service's own future: waiting, calling, or refused. Only a call
+//! that has to wait takes a box; one that is decided at once is the inner future and a pass beside
+//! it.
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,11 @@
 //! What differs from layer to layer: [`Gate`].
+//!
+//! The steps of a call come in this order, and each of them once, `poll` and `reconsider` aside:
+//!
+//! ```text
+//! begin -> (poll)* -> the service is ready -> reconsider -> enter -> the call -> after | failed
+//!    \________\__________________________________\______________________-> refused
+//! ```
 
 use std::task::{Context, Poll};
 

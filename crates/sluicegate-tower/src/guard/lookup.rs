@@ -26,6 +26,9 @@ impl Default for Waits {
 }
 
 /// A key or a tier that is being looked up.
+///
+/// One that is ready when it is first polled takes no place and no timer. The timer starts when it
+/// turns out that it has to be waited for, so that each key and each tier has the whole time.
 pub struct Lookup<F> {
     found: F,
     /// The last moment at which it may come; set when it turns out that it has to be waited for.

@@ -29,6 +29,19 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # What it promises
+//! - *Readiness*: the service that was polled ready is the one that is called. A call that waits
+//!   gives its readiness up and polls a clone when its turn has come, so that waiting calls hold no
+//!   place of a `ConcurrencyLimit` inside.
+//! - *Errors*: those of the service stay what they are. Whether a refusal is a response or an error
+//!   is each layer's to say.
+//! - *Bounds*: a call that waits takes a place, and without a place it is refused at once.
+//! - *Drop*: a call that is dropped while it waits leaves nothing behind.
+//!
+//! # When not to use it
+//! It is no kit for layers of your own: [`Gate`] is sealed. It is public so that services behind a
+//! layer have a name.
 
 mod future;
 mod gate;

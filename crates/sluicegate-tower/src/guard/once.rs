@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Something that is said at most once a second.
+///
+/// For log lines that each request of a flood would write: an attacker must not fill the disk as
+/// well.
 #[derive(Debug)]
 pub(crate) struct OnceASecond {
     started: Instant,

@@ -1,4 +1,7 @@
 //! How many calls may wait at once.
+//!
+//! A count, not a list: who goes next is decided by the turns of the limits. Clones of a layer and
+//! all services made by it count together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -12,6 +12,11 @@ use crate::guard::{Place, ResponseFuture};
 /// It is ready when the service inside is. A call that may be made at once is made with the readiness that was polled. One
 /// that has to wait does so in the [`ResponseFuture`], and gives up that readiness: a permit, a place or a connection is
 /// there for calls that need not wait.
+///
+/// # Cloning
+/// A clone shares the layer's buckets, queue and counts, and clones the service inside. Servers
+/// clone a service for each connection, so everything that is shared sits behind one `Arc` in the
+/// layer.
 #[derive(Clone, Debug)]
 pub struct Guarded<S, L> {
     inner: S,

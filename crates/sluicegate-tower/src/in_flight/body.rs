@@ -21,6 +21,9 @@ pin_project! {
     ///
     /// In all else it is the body inside. Its data comes in pieces of at most 64 KiB; data of another type than
     /// [`Bytes`] is copied.
+    ///
+    /// # Cancel safety
+    /// Dropping it gives the permit back, unless data that it has handed out is still on its way.
     #[derive(Debug, Default)]
     pub struct PermitBody<B> {
         #[pin]

@@ -1,4 +1,8 @@
 //! The way of a request to its permit.
+//!
+//! First its key, which may have to be looked up in the layer's queue; then a permit, at once or in
+//! the queue of the `InFlight`. The two queues are apart, so that slow look-ups take no place from
+//! those who wait for permits.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::future::Future;

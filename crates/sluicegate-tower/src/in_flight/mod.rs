@@ -31,6 +31,11 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # When not to use it
+//! - For a bound over all instances of a service: permits are counted per process.
+//! - For work that goes on after the response, unless a [`HeldPermit`] is kept for it.
+//! - For many short requests, where a rate says what is meant.
 
 mod body;
 mod gate;

@@ -11,6 +11,15 @@ use sluicegate_core::Key;
 use crate::key::missing::MissingKey;
 
 /// What an extractor found.
+///
+/// ```
+/// use sluicegate_core::Key;
+/// use sluicegate_tower::key::Extraction;
+///
+/// assert_eq!(Extraction::found("ada").now().expect("it is known"), Ok(Key::from("ada")));
+/// let missing = Extraction::missing("the header x-user is missing").now().expect("it is known");
+/// assert_eq!(missing.unwrap_err().reason(), "the header x-user is missing");
+/// ```
 #[must_use = "an extraction says whose bucket it is"]
 pub struct Extraction(Found);
 

@@ -10,6 +10,10 @@ use crate::key::{Extraction, KeyExtractor, RequestView};
 ///
 /// An empty or blank value counts as missing; of several lines the first counts. Values are compared byte by byte; all
 /// that are longer than 8 KiB share one bucket. For secrets there is [`ApiKey`](crate::key::ApiKey).
+///
+/// # When not to use it
+/// For headers that clients may set themselves: whoever sends another value has another bucket. Use
+/// it for what a proxy of yours writes and overwrites.
 #[derive(Clone, Debug)]
 pub struct HeaderKey(HeaderName);
 

@@ -77,6 +77,12 @@ impl fmt::Display for MissingKey {
 impl std::error::Error for MissingKey {}
 
 /// What happens to a request whose key is missing. Written `share`, `skip`, or the status to refuse it with: `401`.
+///
+/// | | the request | take it when |
+/// |---|---|---|
+/// | [`Share`](Self::Share) | counts, together with all others without a key | few requests lack a key, and they are to be bounded |
+/// | [`Reject`](Self::Reject) | is refused | every honest client has a key |
+/// | [`Skip`](Self::Skip) | passes this limit | another limit counts it |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {

@@ -1,4 +1,23 @@
 //! Who is asking: [`KeyExtractor`], the extractors, and the ways to combine them.
+//!
+//! | the client is known by | extractor | trust |
+//! |---|---|---|
+//! | its connection | [`PeerIp`] | the kernel |
+//! | its address behind proxies | [`ClientIp`] | the proxies that are named |
+//! | a secret that it shows | `ApiKey`, `Bearer`, `Cookie` (feature `secrets`) | none, until it is verified |
+//! | a signed token | `BearerJwt` (feature `jwt`) | its signature |
+//! | what authentication found | [`key_from_extension`], [`key_fn`] | your own code |
+//! | what it asks for | `Route`, [`RequestMethod`], [`RequestPath`] | none: no key of a client |
+//! | any header | [`HeaderKey`] | whoever sets the header |
+//!
+//! Three ways to combine: a tuple (a bucket per combination), [`or`](KeyExtractor::or) (the next
+//! one where the first finds nothing), and several limits (each with a bucket of its own, all must
+//! have room).
+//!
+//! # When a key is missing
+//! [`OnMissingKey`] says whether such requests are refused, pass, or share one bucket. A bucket
+//! that all strangers share lets one of them shut out the others, so prefer a status where every
+//! honest client has a key.
 
 mod extraction;
 mod extractor;

@@ -43,6 +43,8 @@ impl KeyExtractor for Route {
 
 /// One bucket per method. `HEAD` counts as `GET`, which it costs as much as; methods that HTTP does not define all
 /// count as one.
+///
+/// Alone it is one bucket for all clients; combine it: `(PeerIp::new(), RequestMethod)`.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "there is nothing to set")]
 pub struct RequestMethod;

@@ -1,4 +1,7 @@
 //! Text that clients and operators write: bounded, decoded, checked.
+//!
+//! Two texts must never become one key because of a bound: what is too long is not cut off but
+//! shares one bucket with all else that is too long.
 
 use http::header::HeaderName;
 use sluicegate_core::error::ConfigErrorKind;

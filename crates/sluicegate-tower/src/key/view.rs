@@ -1,4 +1,7 @@
 //! A request without its body, looked at and not taken apart: [`RequestView`].
+//!
+//! Nothing is moved out of the request and put back, so a body of any type works, and looking costs
+//! a few pointers.
 
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};

@@ -1,4 +1,8 @@
 //! Policies that are chosen per request, and kept open for the next one: [`Chosen`].
+//!
+//! Opening a policy takes memory and a lock, so those chosen lately stay open, up to a bound. A
+//! name is a bucket: when a name comes with other quotas, the open policy is replaced and what was
+//! spent counts on.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,6 +24,17 @@ const OPEN_AT_MOST: usize = 100;
 ///
 /// A [`Policy`], a [`PolicyBuilder`] and a [`RateLimiter`] are turned into one, and so is a `Result` of these: a request
 /// whose policy is wrong is refused with 500, and the error is logged.
+///
+/// ```
+/// use sluicegate_core::Policy;
+/// use sluicegate_tower::limits::Chosen;
+///
+/// let chosen: Chosen = Policy::gcra("pro", "1000/min").into();
+/// assert!(matches!(chosen, Chosen::Policy(_)));
+/// // A mistake in a database row is a mistake of that request.
+/// let chosen: Chosen = Policy::gcra("pro", "1000/fortnight").into();
+/// assert!(matches!(chosen, Chosen::Mistake(_)));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Chosen {

@@ -1,4 +1,7 @@
 //! Which requests do not come to the limits at all.
+//!
+//! First all conditions that are known at once, then those that have to be looked up, then the
+//! denials: what is exempt is never denied.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -10,6 +10,9 @@ use crate::limits::limit::Limit;
 use crate::limits::predicate::Predicate;
 
 /// How a [`Group`] chooses among its members.
+///
+/// The question is asked at each member in order, and conditions of limits behind the first match
+/// are not even evaluated under [`First`](Self::First).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choose {
@@ -96,7 +99,8 @@ impl Group {
         }))
     }
 
-    /// The limits, and the order in which a request meets them.
+    /// The limits, and the order in which a request meets them. Groups are laid out flat, each step
+    /// with its two exits, so that no request walks a tree.
     pub(crate) fn into_plan(self) -> Plan {
         let (mut limits, mut steps) = (Vec::new(), Vec::new());
         self.lay(&mut limits, &mut steps);

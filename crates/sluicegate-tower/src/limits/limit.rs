@@ -56,6 +56,9 @@ pub(crate) type RefundIf = Box<dyn Fn(&response::Parts) -> bool + Send + Sync>;
 
 impl Limit {
     /// The limiter, with one unit per request from the bucket of its peer address.
+    ///
+    /// Behind a proxy the peer is the proxy, and all clients would share one bucket: then say who
+    /// is asking by [`ClientIp`](crate::ClientIp).
     pub fn new(limiter: RateLimiter) -> Self {
         Self::of(Source::one(limiter))
     }
@@ -187,6 +190,9 @@ impl Limit {
     }
 
     /// Whose bucket a request spends from. Default: [`PeerIp`].
+    ///
+    /// The [crate](crate#whose-bucket) lists the extractors. A tuple of them is a bucket per
+    /// combination.
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.kind = key.kind();
         self.key = Box::new(key);
@@ -243,6 +249,18 @@ impl Limit {
     }
 
     /// Applies this limit only to requests of which `applies` is true. With several such conditions, all must hold.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::limits::{method_in, path_in};
+    ///
+    /// let uploads = Limit::new(Policy::gcra("uploads", "20/h").on(&MemoryStore::new())?)
+    ///     .only_if(path_in(["/files/**"])?)
+    ///     .only_if(method_in([Method::POST, Method::PUT]));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn only_if(mut self, applies: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.only_if.push(Box::new(applies));
         self

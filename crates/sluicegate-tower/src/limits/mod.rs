@@ -20,6 +20,16 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Which to use
+//! | you want | write |
+//! |---|---|
+//! | one limit for everything | a [`RateLimiter`](sluicegate_core::RateLimiter) alone, or a [`Limit`] with its key |
+//! | a limit for some requests | [`Limit::only_if`] with [`path_in`], [`method_in`] or a closure |
+//! | only the first limit that matches | a [`Group`] of [`Choose::First`] |
+//! | sizes by plan, known when the program starts | [`Tiers`] |
+//! | policies out of a database | [`Limit::by`] |
+//! | requests that no limit is for | [`LimitsBuilder::exempt`] |
 
 pub(crate) mod chosen;
 pub(crate) mod door;

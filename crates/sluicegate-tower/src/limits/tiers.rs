@@ -15,6 +15,10 @@ use crate::limits::pick::{Pick, Which};
 /// Which tier a request is in is said by [`Limit::tiered`](crate::Limit::tiered). Cheap to clone; clones share the same
 /// buckets. Limits in several layers may use the same tiers, and then spend from the same buckets; an endpoint that is
 /// to have a part of each plan takes a [`share`](Self::share).
+///
+/// # When not to use it
+/// Where plans are rows of a database that change while the service runs:
+/// [`Limit::by`](crate::Limit::by) opens policies as they come.
 #[derive(Clone)]
 pub struct Tiers(Arc<Inner>);
 

@@ -17,6 +17,8 @@ use crate::limits::pick::{Pick, Picking, Which};
 use crate::respond::refusal::RefusalReason;
 
 /// How far a request has come.
+///
+/// It goes on where it stopped when a look-up comes, and never asks a limit twice.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     next: usize,

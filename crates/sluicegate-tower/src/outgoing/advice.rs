@@ -1,4 +1,8 @@
 //! What a server asks of its clients: `Retry-After`, `RateLimit` and their predecessors.
+//!
+//! In this order, and the first that can be read counts: `Retry-After` of a 429 or 503; the
+//! `RateLimit` field of the draft; the older pairs of remaining and reset. Numbers are seconds,
+//! unless they are so large that they can only be Unix times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,9 @@
-//! The way of a call that goes out: until the server can be called, until its turn, and what its response says.
+//! The way of a call that goes out: until the server can be called, until its turn, and what its
+//! response says.
+//!
+//! A call may go round twice: while it waited for its turn, or for its client to be ready, the
+//! server may have asked to be left alone. Then its turn is given back and it begins anew, within
+//! the same longest wait.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::future::Future;

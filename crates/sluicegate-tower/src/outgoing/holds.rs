@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use sluicegate_core::Key;
 use tokio::time::Instant;
 
-/// Remembers so many servers; of more, those that are to be left alone longest.
+/// Remembers at most this many servers; of more, those that are to be left alone longest.
 const MOST: usize = 1_024;
 
-/// Until when no call is to be made, by key.
+/// Until when no call is to be made, by key. One short lock per call, never held across an await.
 #[derive(Debug, Default)]
 pub(crate) struct Holds(Mutex<HashMap<Key, Instant>>);
 

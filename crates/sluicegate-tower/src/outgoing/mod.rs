@@ -24,6 +24,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # When not to use it
+//! Where each call may fail rather than wait: ask the limiter before the call. And for retries,
+//! which are another layer's: this one makes no call twice.
 
 mod advice;
 mod gate;

@@ -42,6 +42,9 @@ impl RateLimitLayer {
 
 impl<R> LimitsBuilder<Responding<R>> {
     /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
+    ///
+    /// It makes the body and the status. The rate limit fields are added to whatever it makes, and
+    /// `Cache-Control: no-store` where it says nothing about caches.
     pub fn respond<N>(self, respond: N) -> LimitsBuilder<Responding<N>> {
         self.with_respond(Responding(respond))
     }

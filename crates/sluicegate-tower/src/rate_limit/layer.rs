@@ -35,6 +35,12 @@ use crate::respond::problem::ProblemJson;
 /// let layer = RateLimitLayer::builder(Policy::gcra("api", "200/min").on(&store)?).and(login).build()?;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
+///
+/// # When not to use it
+/// - In front of calls that are not HTTP: a [`CallLimitLayer`](crate::call::CallLimitLayer) has
+///   errors instead of responses.
+/// - For calls to other servers: `OutgoingLayer` (feature `outgoing`) also heeds what they answer.
+/// - For how many requests run at once: an [`InFlightLayer`](crate::in_flight::InFlightLayer).
 pub struct RateLimitLayer<R = ProblemJson>(Arc<Inner<R>>);
 
 struct Inner<R> {

@@ -1,4 +1,8 @@
 //! Limits in front of a service: [`RateLimitLayer`].
+//!
+//! The layer is a caller of [`Limits`](crate::limits::Limits): it decides by them, makes a response
+//! of a refusal, and marks the responses of those that pass. Its builder is theirs, with a
+//! responder.
 
 mod builder;
 mod gate;

@@ -1,4 +1,7 @@
 //! Which kind of body a client can read (RFC 9110, section 12.5.1).
+//!
+//! JSON unless the client says that it would rather have text: a browser then shows a sentence
+//! instead of a download.
 
 use http::header::ACCEPT;
 

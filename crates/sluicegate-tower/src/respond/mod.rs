@@ -1,4 +1,13 @@
-//! What a client is told: the header fields of every response, and the response to a request that is refused.
+//! Answers: the header fields of all responses, and the responses to requests that are refused.
+//!
+//! | | is | default |
+//! |---|---|---|
+//! | [`HeaderFields`] | which families of fields responses carry | both |
+//! | [`Respond`] | makes the response to a refused request | [`ProblemJson`], problem details of RFC 9457 |
+//! | [`Refusal`] | tells a responder why, and what the client may see | |
+//!
+//! Fields, body and decision say the same numbers, computed once: waits in whole seconds, rounded
+//! up, and never a `Retry-After` of 0.
 
 pub(crate) mod accept;
 pub(crate) mod decided;

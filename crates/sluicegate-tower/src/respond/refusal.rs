@@ -29,6 +29,16 @@ pub struct Refusal<'a> {
 }
 
 /// Why a request is refused.
+///
+/// | reason | status | `Retry-After` |
+/// |---|---|---|
+/// | [`Exceeded`](Self::Exceeded), [`Suspended`](Self::Suspended) | 429 | the exact wait |
+/// | [`ConcurrencyExceeded`](Self::ConcurrencyExceeded) | 429 | 1: nobody knows when a permit comes back |
+/// | [`Impossible`](Self::Impossible), [`Blocked`](Self::Blocked) | 403 | none |
+/// | [`MissingKey`](Self::MissingKey) | as the limit says | none |
+/// | [`Outage`](Self::Outage), [`LookupTimeout`](Self::LookupTimeout) | 503 | 1 |
+/// | [`QueueFull`](Self::QueueFull) | 503 | the wait for the turn, at least 1 |
+/// | [`Mistake`](Self::Mistake) | 500 | none |
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RefusalReason<'a> {

@@ -1,4 +1,8 @@
 //! What a request has spent of one limiter, and how that changes.
+//!
+//! An account is a sum and the receipts that it came by. A refund takes the youngest receipts
+//! first, because of those the least has drained; a charge that the store did not answer is taken
+//! out of the sum again, and a refund that was not answered is not given a second time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

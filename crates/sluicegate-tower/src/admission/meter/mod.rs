@@ -42,6 +42,18 @@ use crate::respond::decided::Decided;
 ///     Ok(answer)
 /// }
 /// ```
+///
+/// # Which call
+/// | call | for | example |
+/// |---|---|---|
+/// | [`settle`](Self::settle) | an estimate was charged, the true cost is known | tokens of a model's answer |
+/// | [`charge`](Self::charge) | more work turned up | each further page of a report |
+/// | [`refund`](Self::refund) | less was done | an upstream that failed half way |
+///
+/// # When not to use it
+/// Where the cost follows from the request, use [`Limit::cost_fn`](crate::Limit::cost_fn); where it
+/// follows from the head of the response, [`Limit::refund_if`](crate::Limit::refund_if). Both need
+/// no handler that knows of limits.
 #[derive(Clone, Default)]
 pub struct Meter(Option<Arc<[Arc<Account>]>>);
 
@@ -60,6 +72,8 @@ impl Meter {
     }
 
     /// Units that the request has spent so far, of the limit that it has spent most of.
+    ///
+    /// Shadow policies count as well. 0 for a meter of no limit.
     pub fn spent(&self) -> u64 {
         self.accounts().iter().map(|account| account.spent()).max().unwrap_or(0)
     }

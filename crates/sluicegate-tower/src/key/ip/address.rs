@@ -9,6 +9,9 @@ use sluicegate_core::{ConfigError, Key};
 const MAX_LENGTH: usize = 100;
 
 /// Which addresses count as one.
+///
+/// An IPv4 address counts whole. An IPv6 client owns a network and can use any address of it, so
+/// its prefix counts, /64 unless set otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grouping {
     ipv6_prefix: u8,

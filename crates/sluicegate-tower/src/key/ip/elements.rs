@@ -12,6 +12,9 @@ const MAX_BYTES: usize = 2 * 1024;
 ///
 /// From the right, for what a proxy appends comes after what the client sent, so that nothing a client writes can
 /// change how the proxies' elements are read.
+///
+/// At most 32 elements and 2 KiB are looked at, so that a header of megabytes costs no more than
+/// one of a line.
 #[derive(Debug)]
 pub(super) struct FromTheRight<'a> {
     lines: ValueIter<'a, HeaderValue>,

@@ -30,6 +30,9 @@ impl Fault {
 }
 
 /// How often each of them came up.
+///
+/// Counted per extractor, logged once per kind: a flood of garbage must not become a flood of
+/// lines.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     counts: [AtomicU64; 4],

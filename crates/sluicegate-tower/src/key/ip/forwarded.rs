@@ -1,4 +1,7 @@
 //! An element of `Forwarded` (RFC 7239, section 4).
+//!
+//! Strict: an element that is not exactly as the RFC says names nobody, since two readers could
+//! read it in two ways.
 
 use std::net::IpAddr;
 

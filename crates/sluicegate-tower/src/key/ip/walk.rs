@@ -1,4 +1,8 @@
 //! From the proxy that connected to the client that it connected for.
+//!
+//! Right to left, as long as the element at hand is a proxy that is believed. The first that is not
+//! is the client, and nothing to the left of it is looked at. Garbage ends the walk where it
+//! stands, never one step further: skipping it would land on what the client wrote.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -12,6 +12,10 @@ use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 ///
 /// The scheme's name may be in any case. Other schemes, and tokens that are none by the RFC, count as missing. For the rest, see
 /// [`ApiKey`](super::ApiKey): tokens are not verified here, and a client that is given a new token gets a new bucket.
+///
+/// # When not to use it
+/// For JSON Web Tokens, which are issued anew every few minutes: `BearerJwt` (feature `jwt`) counts
+/// by their subject.
 #[derive(Clone)]
 pub struct Bearer {
     digest: Digest,

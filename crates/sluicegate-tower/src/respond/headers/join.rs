@@ -1,4 +1,7 @@
 //! Fields that a response has already, and that ours are added to.
+//!
+//! They may be those of a layer of ours further in, or of the service itself, such as an API behind
+//! a gateway. Of two quotas of one name the one that leaves less is told.
 
 use std::cmp::Reverse;
 

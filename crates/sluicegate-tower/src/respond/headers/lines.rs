@@ -1,4 +1,7 @@
 //! The values of the fields: numbers, and lists of quotas.
+//!
+//! Written on the stack and copied once, and numbers up to 4,095 not even that, because fields are
+//! written for every response.
 
 use std::cmp::Reverse;
 use std::time::Duration;
