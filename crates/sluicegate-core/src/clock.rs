@@ -42,6 +42,30 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// A clock that counts from the Unix epoch gives windows that begin on the full minute or hour; one that counts
 /// from elsewhere shifts them. It must stay below 2^52 (the year 2112). It should not go backwards: a store survives that (it never admits more for it),
 /// but keys may have to wait out the step.
+///
+/// A clock that is an hour ahead of UTC begins the windows of a day at midnight of UTC+1:
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::clock::{Clock, ManualClock};
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// struct Ahead<C>(C);
+///
+/// impl<C: Clock> Clock for Ahead<C> {
+///     fn now_us(&self) -> u64 {
+///         self.0.now_us() + 3_600_000_000
+///     }
+/// }
+///
+/// let utc = ManualClock::new();
+/// utc.set(Duration::from_secs(23 * 3_600)); // 23:00, which is midnight there
+/// let store = MemoryStore::builder().clock(Ahead(utc)).build()?;
+/// let daily = Policy::fixed_window("daily", "100/d").on(&store)?;
+/// let decision = daily.check("ada").now().expect("memory answers at once")?;
+/// assert_eq!(decision.reset_after(), Duration::from_secs(24 * 3_600));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Clock: Send + Sync + 'static {
     /// Microseconds since the clock's epoch.
     fn now_us(&self) -> u64;

@@ -269,6 +269,19 @@ fn push_length(bytes: &mut SmallVec<[u8; 56]>, mut length: usize) {
 ///
 /// Numbers are the same key whatever their type; text is the same key as its bytes. Sealed: make anything else a key by
 /// saying which of these it is, such as `user.id.as_bytes()` or `(tenant, user)`.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// struct UserId([u8; 16]);
+///
+/// let api = Policy::gcra("api", "1/min").on(&MemoryStore::new())?;
+/// let user = UserId([7; 16]);
+/// // An id of your own is its bytes; a tenant and an id are a tuple.
+/// assert!(api.check(user.0).now().expect("memory answers at once")?.is_allowed());
+/// assert!(api.check(("tenant-1", user.0)).now().expect("memory answers at once")?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key",
     label = "a key is expected here",

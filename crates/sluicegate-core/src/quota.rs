@@ -156,6 +156,20 @@ fn parse(text: &str) -> Result<Quota, Fault<'_>> {
 /// Anything that a policy takes as a quota: a [`Quota`], or its text.
 ///
 /// Builders take it so that they can be given `"5/min"` and report a mistake in it when they build.
+///
+/// ```
+/// use sluicegate_core::Policy;
+/// use sluicegate_core::policy::{IntoQuota, PolicyBuilder};
+///
+/// /// Takes a quota as the policies themselves do.
+/// fn plan(name: &str, quota: impl IntoQuota) -> PolicyBuilder {
+///     Policy::gcra(name, quota).refunds()
+/// }
+///
+/// assert!(plan("pro", "1000/h").build().is_ok());
+/// let error = plan("pro", "1000").build().unwrap_err().to_string();
+/// assert!(error.contains("there is no \"/\" or \"per\""), "{error}");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no quota",
     label = "a quota is expected here",

@@ -104,6 +104,18 @@ impl Receipt {
     }
 
     /// Leaves up to `cost` units in this receipt, and says what is over.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let tokens = Policy::gcra("tokens", "1000/h").on(&MemoryStore::new())?;
+    /// let mut decision = tokens.check_cost("ada", 500).now().expect("memory answers at once")?;
+    /// let mut half = decision.take_receipt(0).expect("it was allowed");
+    /// let rest = half.split(200).expect("there is more");
+    /// assert_eq!((half.cost(), rest.cost()), (200, 300));
+    /// assert!(half.split(200).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "what is not kept cannot be given back"]
     pub fn split(&mut self, cost: u64) -> Option<Self> {
         let rest = self.costs.iter().map(|own| own.saturating_sub(cost));

@@ -144,6 +144,20 @@ impl Rule {
     /// Between two GCRA, the level counts on by the new spacing, rounded up: the arrival time itself would be another number
     /// of units. Windows of the same borders, and counters of the same period, go on as they are. Everything else
     /// starts with the units that were counted, rounded up.
+    ///
+    /// ```
+    /// use sluicegate_core::algorithm::{Rule, State};
+    /// use sluicegate_core::{Algorithm, Quota};
+    ///
+    /// let old = Rule::new(Algorithm::Gcra, Quota::per_hour(60))?;
+    /// let new = Rule::new(Algorithm::Gcra, Quota::per_hour(120))?;
+    /// let state = old.spend(State::REST, 0, 0, 30);
+    /// // Thirty units stay thirty, and drain twice as fast from now on.
+    /// let state = new.converted(&old, state, 0);
+    /// assert_eq!(new.used(state, 0), 30);
+    /// assert_eq!(new.reset_after_us(state, 0), 15 * 60 * 1_000_000);
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     #[must_use]
     pub fn converted(&self, from: &Self, state: State, now_us: u64) -> State {
         let carried = if self == from { Some(state) } else { self.carried(from, state, now_us) };

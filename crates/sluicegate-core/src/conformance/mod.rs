@@ -18,6 +18,19 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # The checks
+//! | check | holds for |
+//! |---|---|
+//! | [`worked_examples`](Conformance::worked_examples) | every store: the examples by which the algorithms are explained |
+//! | [`all_or_nothing`](Conformance::all_or_nothing) | every store: a refusal by one limiter costs nothing under the others |
+//! | [`same_decisions_as_memory`](Conformance::same_decisions_as_memory) | every store that is exact |
+//! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, by a clock that is corrected |
+//! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |
+//! | [`same_replacements_as_memory`](Conformance::same_replacements_as_memory) | stores whose policies can be replaced |
+//!
+//! Traces are made from a seed: the same seed gives the same trace, so a failure can be run again.
+//! Each policy of the suite has a name of its own, and a store may be used for several checks.
 
 mod against_memory;
 mod steps;

@@ -1,4 +1,8 @@
 //! What is asked at random, of policies that are made at random.
+//!
+//! The choices lean towards the edges: limits of 1 and of a million, periods of a millisecond and
+//! of 30 days, costs at the capacity and just above it, and a clock that stands, creeps, leaps, or
+//! steps back a little.
 
 use std::fmt;
 use std::fmt::Write as _;

@@ -402,6 +402,21 @@ impl Decision {
     }
 
     /// Where every quota stands, in the order of the asks and of the quotas in their policies.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let payment = Policy::gcra("payment", "100/h").and("5/min").on(&MemoryStore::new())?;
+    /// let decision = payment.check("ada").now().expect("memory answers at once")?;
+    /// let policy = payment.policy();
+    /// let left: Vec<_> = decision
+    ///     .quotas()
+    ///     .iter()
+    ///     .map(|status| format!("{}: {}", policy.quotas()[status.quota_index()].label(), status.remaining()))
+    ///     .collect();
+    /// assert_eq!(left, ["payment.1h: 99", "payment.1min: 4"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn quotas(&self) -> &[QuotaStatus] {
         &self.quotas
     }

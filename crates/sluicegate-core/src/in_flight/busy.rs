@@ -4,6 +4,17 @@ use std::error::Error;
 use std::fmt;
 
 /// There is no permit for a key now.
+///
+/// ```
+/// use sluicegate_core::in_flight::{InFlight, NoPermitKind};
+///
+/// let exports = InFlight::new("exports", 1)?;
+/// let _held = exports.try_acquire("ada")?;
+/// let none = exports.try_acquire("ada").unwrap_err();
+/// assert_eq!(none.kind(), NoPermitKind::Permits);
+/// assert_eq!(none.to_string(), "all permits of \"exports\" are out: at most 1 at once");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPermit {
     kind: NoPermitKind,

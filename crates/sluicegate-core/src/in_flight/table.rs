@@ -96,6 +96,9 @@ impl Table {
     }
 
     /// Puts a permit back, for the first in the queue.
+    ///
+    /// The permit goes to the first in the queue under the same lock, so that nobody can take it in
+    /// between.
     pub(super) fn leave(&self, key: KeyRef<'_>, permits: &AtomicU64) {
         let key = key.to_key();
         let mut part = self.lock(&key);

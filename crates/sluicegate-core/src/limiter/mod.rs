@@ -327,6 +327,16 @@ impl RateLimiter {
     /// # Errors
     /// When the store gave no answer, whatever the policy says of an outage: a key must not come
     /// back with the store.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let login = Policy::sliding_log("login", "5/h").on(&MemoryStore::new())?;
+    /// login.check_cost("ada", 5).now().expect("memory answers at once")?;
+    /// login.reset("ada").now().expect("memory answers at once")?; // support has talked to her
+    /// assert_eq!(login.peek("ada").now().expect("memory answers at once")?.remaining(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reset(&self, key: impl AsKey) -> DecisionFuture {
         self.ask(key, 0, Mode::Reset)
     }

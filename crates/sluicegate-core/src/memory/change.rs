@@ -22,6 +22,9 @@ pub(super) struct Effect {
 
 impl Place<'_> {
     /// Whether the turn of the ask's receipt can be given up: it has not come, and no later one depends on it.
+    ///
+    /// A hold can always be given up, an entry of a log too, since it is found by its moment. Of a
+    /// level only the last turn can: those behind it were reckoned with it.
     pub(super) fn can_return(&mut self, cell: &Cell<'_>, now_us: u64) -> bool {
         let Some((receipt, trace, cost)) = returned(cell) else { return false };
         if cost == 0 {

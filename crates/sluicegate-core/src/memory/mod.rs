@@ -201,6 +201,23 @@ impl fmt::Debug for MemoryStore {
 }
 
 /// How full a [`MemoryStore`] is.
+///
+/// A flood drives out its own kind. Here is a table of one set, with room for five keys in debt,
+/// and a debtor among a hundred strangers:
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let store = MemoryStore::new();
+/// let login = Policy::gcra("login", "5/h").keys(1).on(&store)?;
+/// login.check_cost("debtor", 5).now().expect("memory answers at once")?;
+/// for stranger in 0..100 {
+///     login.check(stranger).now().expect("memory answers at once")?;
+/// }
+/// assert!(!login.check("debtor").now().expect("memory answers at once")?.is_allowed());
+/// assert_eq!(store.stats().evictions, 96); // the strangers, but for the last four
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {

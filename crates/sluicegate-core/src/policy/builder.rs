@@ -159,6 +159,20 @@ impl PolicyBuilder {
     ///
     /// A request that waits holds its connection and its memory. Behind a proxy, wait for less than
     /// the proxy's own timeout.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
+    /// let calls = Policy::gcra("calls", "1/s burst 1").wait_up_to(Duration::from_secs(1)).on(&store)?;
+    /// let check = || calls.check("ada").now().expect("memory answers at once");
+    /// assert_eq!(check()?.delay(), Duration::ZERO);
+    /// assert_eq!(check()?.delay(), Duration::from_secs(1)); // allowed, and has to wait
+    /// assert!(!check()?.is_allowed()); // would have to wait for two seconds
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_up_to(self, longest: Duration) -> Self {
         self.on_exceeded(OnExceeded::Wait { longest })
     }
@@ -191,6 +205,28 @@ impl PolicyBuilder {
     /// drained, however full the bucket was: for budgets that are estimated and settled. Costs a second word per key in
     /// memory. Without it, whatever has leaked since counts against the refund. Layers with a `Meter` or
     /// `refund_if` switch it on by themselves.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// // Ten a minute: one unit drains each 6 s. Of 4 + 5 units two have drained after 12 s, both of
+    /// // them of the first four, so that all five can come back if somebody keeps account of it.
+    /// for (keeps_account, left) in [(true, 8), (false, 6)] {
+    ///     let clock = ManualClock::new();
+    ///     let store = MemoryStore::builder().clock(clock.clone()).build()?;
+    ///     let policy = Policy::gcra("tokens", "10/min");
+    ///     let tokens = if keeps_account { policy.refunds() } else { policy }.on(&store)?;
+    ///     tokens.check_cost("ada", 4).now().expect("memory answers at once")?;
+    ///     let mut decision = tokens.check_cost("ada", 5).now().expect("memory answers at once")?;
+    ///     clock.advance(Duration::from_secs(12));
+    ///     let mut receipt = decision.take_receipt(0).expect("it was allowed");
+    ///     tokens.refund_of(&mut receipt, "ada", 5).now().expect("memory answers at once")?;
+    ///     assert_eq!(tokens.peek("ada").now().expect("memory answers at once")?.remaining(), left);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn refunds(mut self) -> Self {
         self.gives_back = true;
         self
@@ -198,6 +234,20 @@ impl PolicyBuilder {
 
     /// The highest debt that a [charge](crate::RateLimiter::charge) leaves, in units; at least the burst. Use above it is forgotten.
     /// Default: ten bursts or ten limits, whichever is more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
+    /// let pages = Policy::gcra("pages", "10/h").debt_up_to(20).on(&store)?;
+    /// pages.charge("ada", 1_000).now().expect("memory answers at once")?;
+    /// // Of 20 units 11 have to drain, at 6 minutes each, before one more fits into 10.
+    /// let denied = pages.check("ada").now().expect("memory answers at once")?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(66 * 60)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn debt_up_to(mut self, units: u64) -> Self {
         self.debt = Some(units);
         self
@@ -225,6 +275,9 @@ impl PolicyBuilder {
     /// Gives the policy a version, for deployments on a store that instances share: where instances disagree about the
     /// policy of this name, the highest version decides for all of them. Without versions, a key has what each of the
     /// policies allows by itself, and what passes under one counts under all.
+    ///
+    /// A memory store ignores it. Raise it with each change of the policy, for instance by taking
+    /// the time of the change.
     pub fn version(mut self, version: u64) -> Self {
         self.version = Some(version);
         self

@@ -98,6 +98,13 @@ pub enum OnOutage {
 
 /// What becomes of the least indebted key of a store of fixed size when there is no room for another one in debt.
 /// Written `forget` and `inherit`.
+///
+/// ```
+/// use sluicegate_core::policy::OnFull;
+///
+/// assert_eq!("inherit".parse(), Ok(OnFull::Inherit));
+/// assert_eq!(OnFull::default().to_string(), "forget");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFull {

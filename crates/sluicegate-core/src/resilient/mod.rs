@@ -98,6 +98,58 @@ use crate::wrap::Within;
 /// [`RateLimiter::reset`](crate::RateLimiter::reset) reports an outage as an error, for a key must not come back when the
 /// store does. A refund during an outage strikes off what the fallback has noted; what the store counted before stays
 /// spent. A turn that the store gave and that is given up during an outage is lost; it is spent at its time.
+///
+/// # An outage, played
+/// Four instances share a limit of eight. On its own each has two, and what they let pass is noted
+/// as a debt:
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::error::StoreErrorKind;
+/// use sluicegate_core::limiter::Inherit;
+/// use sluicegate_core::resilient::BreakerState;
+/// use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
+/// use sluicegate_core::wrap::{Within, Wrap};
+/// use sluicegate_core::{ConfigError, MemoryStore, Policy, Resilient, Store, StoreError};
+///
+/// /// A store that nobody reaches.
+/// struct Gone(Within);
+///
+/// impl Wrap for Gone {
+///     type Own = ();
+///
+///     fn within(&self) -> &Within {
+///         &self.0
+///     }
+///
+///     fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+///         Ok(())
+///     }
+///
+///     fn ask(&self, _: &[Ask<'_>]) -> DecisionFuture {
+///         DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let gone: Arc<dyn Store> = Arc::new(Gone(Within::new(MemoryStore::new())));
+/// let store = Resilient::builder(gone).replicas(4).build()?;
+/// let search = Policy::gcra("search", "8/h").on(&store)?;
+///
+/// let mut passed = 0;
+/// for _ in 0..6 {
+///     let decision = search.check("ada").await?;
+///     assert_eq!(decision.decided_by(), DecidedBy::Fallback);
+///     passed += u32::from(decision.is_allowed());
+/// }
+/// assert_eq!(passed, 2);
+/// let status = store.status();
+/// assert_eq!(status.breaker, BreakerState::Open); // after five failures in a row
+/// assert_eq!((status.fallback_decisions, status.debts), (6, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Resilient(Arc<Front>);
 

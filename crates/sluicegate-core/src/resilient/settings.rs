@@ -24,6 +24,16 @@ use crate::error::{ConfigError, ConfigErrorKind};
 ///     .successes(3)
 ///     .ramp(Duration::ZERO);
 /// ```
+///
+/// What is out of range is found when the store is built:
+///
+/// ```
+/// use sluicegate_core::resilient::BreakerSettings;
+/// use sluicegate_core::{MemoryStore, Resilient};
+///
+/// let error = Resilient::builder(MemoryStore::new()).breaker(BreakerSettings::new().trials(0)).build().unwrap_err();
+/// assert_eq!(error.to_string(), "a breaker with 0 trials at once: use 1 to 255");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "settings do nothing until they are given to a store"]
 pub struct BreakerSettings {

@@ -18,6 +18,13 @@ use crate::store::{Ask, DecisionFuture, Mode, judge};
 use crate::wrap::OwnedAsk;
 
 /// A call on its way through both.
+///
+/// # Invariants
+/// - What the fallback has spent is given back, owed, or spent for good: one of the three, whatever
+///   becomes of the future.
+/// - The store is asked to spend only if the fallback lets the request pass; otherwise it is only
+///   looked at.
+/// - A report is made only of a request that goes on.
 pub(super) struct Split {
     state: Arc<State>,
     /// Asks of parts that are away, with their places.

@@ -13,6 +13,18 @@ use crate::policy::Board;
 
 /// The handles of a store: one per policy name, so that everybody who names a policy sees its replacements and stands in
 /// its queues. For authors of stores, who keep one and hand it out by [`Store::limiters`](crate::Store::limiters).
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::{MemoryStore, Policy, Store};
+///
+/// let store: Arc<dyn Store> = MemoryStore::new().into();
+/// let login = Policy::gcra("login", "5/min").on(Arc::clone(&store))?;
+/// assert!(store.limiters().get("login").is_some_and(|found| found.is(&login)));
+/// drop(login);
+/// assert!(store.limiters().get("login").is_none());
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[derive(Default)]
 pub struct Limiters {
     handles: Mutex<Handles>,

@@ -43,6 +43,9 @@ impl Place {
 
 impl Queues {
     /// Enters a request with the slot that it has reserved.
+    ///
+    /// If a turn was left that comes earlier, the request takes that one, and its own goes back to
+    /// the store.
     pub(crate) fn enter(&self, under: &dyn Under, at: Instant, decision: Box<Decision>) -> Place {
         self.settle(under);
         let now = Instant::now();
@@ -140,6 +143,8 @@ impl Queues {
         self.free_for(under, under.costs().clone(), slot);
     }
 
+    /// A loop, because a turn that was taken back makes the one before it the last, which may now
+    /// be taken back as well.
     fn free_for(&self, under: &dyn Under, costs: Costs, slot: Slot) {
         let (line, mut next) = (under.line(), Some((costs, slot)));
         while let Some((costs, slot)) = next.take() {

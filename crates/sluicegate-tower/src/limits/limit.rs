@@ -257,7 +257,7 @@ impl Limit {
     /// use sluicegate_tower::limits::{method_in, path_in};
     ///
     /// let uploads = Limit::new(Policy::gcra("uploads", "20/h").on(&MemoryStore::new())?)
-    ///     .only_if(path_in(["/files/**"])?)
+    ///     .only_if(path_in(["/files/*"])?)
     ///     .only_if(method_in([Method::POST, Method::PUT]));
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```

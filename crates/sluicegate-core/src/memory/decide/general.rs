@@ -113,6 +113,9 @@ fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Place
 }
 
 /// Judges each ask as if those before it had been carried out.
+///
+/// Spends of one bucket need no trial: the second is judged by the sum of both. Only where reports
+/// stand beside them is each carried out in turn, and all of it undone at the end.
 fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
     let mut undo: SmallVec<[(&Cell<'_>, Copied, Held); 1]> = SmallVec::new();
     let judged = cells.iter().enumerate().map(|(index, cell)| {

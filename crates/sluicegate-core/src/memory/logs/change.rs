@@ -1,4 +1,7 @@
 //! How a key's log changes: entries come, are given back, and go.
+//!
+//! Every change keeps the chain sorted and the sum right. Entries of one moment are one entry, so a
+//! burst in a microsecond takes one, whatever its size.
 
 use super::shard::{Entered, Entry, Log, NIL, Shard, narrow};
 

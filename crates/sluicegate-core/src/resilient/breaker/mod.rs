@@ -258,6 +258,9 @@ impl Breaker {
     }
 
     /// Takes note of a result, and says whether it is one failure too many.
+    ///
+    /// The last results are the bits of one word below a leading 1, so that both the ratio and the
+    /// run of failures are counted by one instruction each.
     fn record(&self, pass: Pass, settings: &BreakerSettings, failed: bool) -> bool {
         let full = 1_u64 << settings.calls;
         if self.load().generation != pass.generation {
