@@ -111,6 +111,9 @@ impl Quota {
     }
 
     /// Units that may be spent at once from rest.
+    ///
+    /// The limit, unless [`burst`](Self::burst) has said otherwise. A decision calls it its
+    /// [capacity](crate::Decision::capacity).
     pub const fn burst_size(&self) -> u64 {
         self.burst
     }

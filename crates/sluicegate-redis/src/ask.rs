@@ -34,6 +34,8 @@ pub(crate) struct KeyAsk {
 }
 
 /// What a slot is told of a request that other slots decide, too.
+///
+/// The default is that of a request in one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CrossSlot {
     /// When its turn comes at the earliest, in microseconds; 0 if it does not wait.

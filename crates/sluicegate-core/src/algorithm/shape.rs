@@ -156,6 +156,8 @@ pub(super) trait Shape: Copy {
 }
 
 /// `value * times / by`, rounded down, whatever the product.
+///
+/// For spans and units of which the product may be above 64 bits.
 pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
     let product = u128::from(value).saturating_mul(times.get().into());
     u64::try_from(product / NonZeroU128::from(by)).unwrap_or(u64::MAX)

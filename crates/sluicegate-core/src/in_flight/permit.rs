@@ -49,6 +49,9 @@ impl fmt::Debug for Permit {
 }
 
 /// The wait for a [`Permit`]; see [`InFlight::acquire`].
+///
+/// It is in the queue from the call on, not from the first poll. Dropping it leaves the queue, and
+/// a permit that it was given meanwhile goes to the next.
 #[must_use = "dropping it leaves the queue"]
 pub struct Acquire(State);
 

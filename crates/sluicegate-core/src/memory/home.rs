@@ -110,6 +110,9 @@ fn slots(keys: usize, per_cent: usize) -> usize {
 }
 
 /// All that a set or a key's log holds.
+///
+/// For asks of one call that see each other: each is carried out for the next to be judged, and
+/// then undone.
 pub(super) enum Copied {
     Set(table::Copy),
     Log((Vec<(u64, u64)>, u32)),

@@ -12,6 +12,9 @@ use crate::store::{Ask, Balance};
 pub(super) type Spot = (u64, usize);
 
 /// One bucket of one ask.
+///
+/// An ask about a policy of three quotas is three cells. Cells of one call that are about the same
+/// state are twins, and share a place.
 #[derive(Clone, Copy)]
 pub(super) struct Cell<'a> {
     pub(super) bucket: &'a Bucket,

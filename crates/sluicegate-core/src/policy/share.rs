@@ -20,6 +20,9 @@ impl Policy {
     /// # Errors
     /// When the share is nothing or more than the whole, when the name cannot be used, and when the smaller quota
     /// cannot be kept exactly.
+    ///
+    /// Shares are rounded up, so their sum may be above the whole: four quarters of ten are twelve.
+    /// All other settings stay.
     pub fn share(&self, name: impl Into<String>, parts: u64, whole: u64) -> Result<Self, ConfigError> {
         if parts == 0 || parts > whole {
             return Err(ConfigError::new(

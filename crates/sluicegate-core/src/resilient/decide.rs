@@ -128,6 +128,8 @@ impl State {
     }
 
     /// An answer that comes later. What has happened is noted, with the store or without, even if nobody waits for it.
+    ///
+    /// Outside of a runtime there is nobody to hand it to; then it goes on as long as it is polled.
     pub(super) fn carry_out(
         self: &Arc<Self>,
         reports: bool,
@@ -186,6 +188,9 @@ impl State {
     }
 
     /// Decides what is for other parts by the store, and the rest by the fallback.
+    ///
+    /// A part may turn out to be away only when leave to ask it is wanted, so that this goes round
+    /// until the parts that are left all give leave, or none is left.
     fn decide_apart(
         self: &Arc<Self>,
         asks: &[Ask<'_>],

@@ -91,6 +91,8 @@ impl Fallback {
     }
 
     /// Remembers what was spent without the store, to be debited when it is back.
+    ///
+    /// The whole cost is owed even if the share was smaller: the store counts whole quotas.
     pub(super) fn note_spending(&self, asks: &[Ask<'_>]) {
         for ask in asks {
             // What is let through uncounted stays uncounted; a charge is known to be owed, whatever the policy.

@@ -35,6 +35,8 @@ impl Slot {
     }
 
     /// Whether there is something that the store can take back.
+    ///
+    /// A decision without receipts is a clone, or has spent nothing.
     pub(super) fn can_be_returned(&self, under: &dyn Under) -> bool {
         (0..under.costs().len()).any(|ask| self.decision.receipt(ask).is_some())
     }

@@ -1,4 +1,8 @@
 //! What a store calls Redis by: [`Caller`].
+//!
+//! It holds everything that outlives a call: the connection, the queue for shared calls, the clock,
+//! the deadline and the runtime. A call takes clones of what it needs, because the store may be
+//! dropped while it is under way.
 
 use std::future::Future;
 use std::pin::Pin;

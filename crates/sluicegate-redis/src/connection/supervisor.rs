@@ -1,4 +1,13 @@
 //! What looks after a connection: it connects, and connects again, for ever.
+//!
+//! ```text
+//! attempt -> probe -> publish -> until it is broken -+
+//!    ^                                               |
+//!    +--- pause, longer each time, half by chance ---+
+//! ```
+//!
+//! An attempt runs in a task of its own with a bound on its time, so that neither a panic in a
+//! client library nor a server that accepts and stays silent ends the supervisor.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -111,6 +111,8 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
 }
 
 /// Whether a look says that the request would be refused, if those who may wait do.
+///
+/// A peek does not wait, so its refusal is none for an ask that may wait that long.
 fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
     if decision.outcome() != Outcome::Denied {
         return !decision.is_allowed();
@@ -127,6 +129,8 @@ fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
 
 /// Gives back what was spent for a request that is refused elsewhere. Nobody waits for it: whether it arrives or not, the
 /// request is refused; what is lost is denied, never doubled.
+///
+/// A turn that others may depend on is returned, everything else refunded by its receipt.
 fn give_back(caller: &Arc<Caller>, spent: Vec<Part>) {
     for Part { asks, mut decision } in spent {
         let is_turn = !decision.delay().is_zero();

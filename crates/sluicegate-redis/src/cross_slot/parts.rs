@@ -66,6 +66,8 @@ pub(super) async fn each_or_busy(
 }
 
 /// The parts as one decision; their statuses already say which asks they belong to.
+///
+/// Its moment is that of the slot that departs last: the others' clocks may be a little apart.
 pub(super) fn joined(parts: Vec<Part>) -> Answer {
     let decisions = || parts.iter().map(|part| &part.decision);
     let delay = decisions().map(Decision::delay).max().unwrap_or_default();

@@ -73,6 +73,9 @@ pub(crate) fn command<'a>(
 }
 
 /// What is asked of one key; see `lua/head.lua`.
+///
+/// Bytes and not arguments: each further argument of a command costs Redis more than the few bytes
+/// in it.
 fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text: u8) {
     // What is marked, or comes with its turn, takes the long way.
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
@@ -103,6 +106,9 @@ fn mode(mode: Mode) -> u8 {
 }
 
 /// What only some asks need: the longest wait, what was spent before, the turn and the mark of a request in several slots.
+///
+/// Most asks have none of it, and then nothing is sent. Receipts travel with their traces, so that
+/// the script can give back exactly what they say without keeping a record of each spend.
 fn extra(ask: &KeyAsk) -> Vec<u8> {
     let mut extra = Vec::new();
     let longest_us = match ask.mode {

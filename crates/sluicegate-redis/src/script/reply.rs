@@ -71,6 +71,9 @@ impl Reply {
     }
 
     /// The buckets as they were found: the rules say what that comes to.
+    ///
+    /// The script has granted or refused already; the same rules on the same numbers come to the
+    /// same answer here.
     fn short(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<bool> {
         let mut found = SmallVec::<[Found; 4]>::new();
         for ask in asks {
@@ -168,6 +171,9 @@ struct Found {
 }
 
 /// What is left to know of a sliding log.
+///
+/// A log itself stays in Redis, since it may have thousands of entries: three numbers of it are
+/// enough for every number of a status.
 #[derive(Clone, Copy, Default)]
 struct Log {
     newest_us: u64,

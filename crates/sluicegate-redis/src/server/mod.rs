@@ -72,6 +72,9 @@ impl Target {
 
     /// How long it may take to connect. Sentinels are asked one after the other, and some may hang; of a cluster, one
     /// node may.
+    ///
+    /// The supervisor's bound. It is longer than the deadline of a request, because no request
+    /// waits for it.
     pub(crate) fn connects_within(&self) -> Duration {
         let seconds = match self {
             Self::Standalone { .. } | Self::Given(_) => 1,
@@ -170,6 +173,8 @@ impl Closed {
 }
 
 /// Redis before 6 and some proxies do not know `HELLO`, or not with a 3 behind it.
+///
+/// Each of them says it in its own words.
 fn knows_resp2_only(error: &RedisError) -> bool {
     error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPROTO")

@@ -1,4 +1,13 @@
-//! What the URLs of servers look like.
+//! The forms of a server's URL.
+//!
+//! | scheme | hosts | path |
+//! |---|---|---|
+//! | `redis`, `rediss` | one | the database, 0 by default |
+//! | `redis+sentinel`, `rediss+sentinel` | the sentinels, port 26379 by default | the master's name, and perhaps its database |
+//! | `redis+cluster`, `rediss+cluster` | some nodes | none: a Cluster has database 0 |
+//!
+//! Login and password stand before the hosts and are those of the Redis servers, not of the
+//! sentinels. They never appear in an error or a log.
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
 use sluicegate_core::ConfigError;
@@ -73,6 +82,9 @@ fn split(rest: &str) -> (String, &str, &str) {
 }
 
 /// An error that shows the URL without the password in it.
+///
+/// The URL may be one in which the password is not where it should be, so everything that could be
+/// it is left out.
 fn refused(url: &str, problem: &str) -> ConfigError {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let shown = match rest.rsplit_once('@') {

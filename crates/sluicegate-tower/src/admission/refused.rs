@@ -60,6 +60,9 @@ impl Refused {
     }
 
     /// The response, with the fields that every such response has.
+    ///
+    /// For callers without a layer: the same status, body and fields that the layer would answer
+    /// with.
     pub fn respond<'a, B>(
         self,
         request: impl Into<RequestView<'a>>,

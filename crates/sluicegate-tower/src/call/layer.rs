@@ -57,6 +57,8 @@ impl<K> CallLimitLayer<K> {
     }
 
     /// How many units a call spends. Default: what the [`CallKey`] says, which for a closure is 1.
+    ///
+    /// A call that costs 0 passes without asking the limiter, even while its key is in debt.
     pub fn cost<C, Req>(self, cost: C) -> CallLimitLayer<impl CallKey<Req>>
     where
         K: CallKey<Req>,

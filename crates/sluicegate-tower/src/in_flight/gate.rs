@@ -25,6 +25,9 @@ use crate::respond::headers::say_in_flight;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond};
 
 /// What a request waits for.
+///
+/// The key's wait has a bound in time and in places, the permit's is bounded by the layer's longest
+/// wait and the queue of the `InFlight`.
 #[derive(Debug)]
 pub enum Wait {
     Key(Lookup<Extraction>),

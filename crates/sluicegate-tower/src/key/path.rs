@@ -20,6 +20,19 @@ use crate::key::{Extraction, KeyExtractor, RequestView};
 ///
 /// Clients choose paths, and so have as many buckets as they want: combine it with a limit that they cannot choose. A path may hold a
 /// token, as links that reset a password do, so it counts as a [secret](crate::key::KeyKind::Secret).
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_tower::KeyExtractor;
+/// use sluicegate_tower::key::RequestPath;
+///
+/// let key = |path: &str| {
+///     let request = Request::get(path).body(()).expect("a request");
+///     RequestPath::new().extract((&request).into()).now().expect("it is known")
+/// };
+/// assert_eq!(key("/%6cogin;x=1?next=/"), key("/login"));
+/// assert_ne!(key("/a%2fb"), key("/a/b"));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestPath {
     lowercase: bool,

@@ -11,6 +11,16 @@ use crate::key::RequestView;
 pub(crate) type Predicate = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
 
 /// Whether the method of a request is one of these.
+///
+/// ```
+/// use http::{Method, Request};
+/// use sluicegate_tower::limits::method_in;
+///
+/// let writes = method_in([Method::POST, Method::PUT, Method::PATCH, Method::DELETE]);
+/// assert!(writes((&Request::post("/").body(())?).into()));
+/// assert!(!writes((&Request::get("/").body(())?).into()));
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn method_in(
     methods: impl IntoIterator<Item = Method>,
 ) -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {

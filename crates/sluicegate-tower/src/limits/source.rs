@@ -13,6 +13,9 @@ use crate::limits::pick::{Pick, Picking, Which};
 use crate::limits::tiers::Tiers;
 
 /// The limiters of a limit, of which a request is asked of one.
+///
+/// A question that is answered at once is a plain call; one that has to be looked up is a future,
+/// which takes a place in the queue while it waits.
 pub(crate) struct Source {
     limiters: Limiters,
     /// How one of several is found.

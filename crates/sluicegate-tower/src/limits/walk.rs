@@ -65,6 +65,8 @@ pub(crate) enum WhyNot {
 }
 
 /// Why a limit that applies cannot be asked.
+///
+/// In shadow none of these refuses a request.
 #[derive(Debug)]
 pub(crate) enum NoAsk {
     Key(MissingKey, StatusCode),

@@ -29,6 +29,9 @@ const MAX_FIELD: usize = 16 * 1024;
 
 /// How long a server asks not to be called after this response, if it does. `now` is the time since the Unix epoch; where
 /// the response has a date of its own, times of day are relative to that, for the server's clock may be off.
+///
+/// What cannot be read is not guessed: a client that is wrong about a limit either hammers or
+/// starves.
 pub(crate) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let now = headers.get(DATE).and_then(date).unwrap_or(now);
     let refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);

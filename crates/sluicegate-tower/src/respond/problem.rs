@@ -14,6 +14,42 @@ use crate::respond::refusal::{Refusal, RefusalReason, Respond, write_number};
 /// suspended, `abnormal-usage-detected`, and the numbers that the header fields carry. For every body that can be made of [`Bytes`].
 ///
 /// A client whose `Accept` likes text or HTML better than JSON, as a browser's does, gets one line of plain text.
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::{BodyExt, Full};
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::key::HeaderKey;
+/// use sluicegate_tower::{Limit, RateLimitLayer};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let limit = Limit::new(Policy::gcra("api", "1/min").on(&MemoryStore::new())?).key(HeaderKey::new("x-api-key")?);
+/// let layer = RateLimitLayer::new(limit);
+/// let hello = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello")))) });
+///
+/// let ask = |accept: &str| {
+///     let request = Request::get("/").header("x-api-key", "k1").header("accept", accept).body(());
+///     request.map(|request| layer.layer(hello).oneshot(request))
+/// };
+/// assert_eq!(ask("*/*")?.await?.status(), 200);
+///
+/// let refused = ask("*/*")?.await?;
+/// assert_eq!(refused.headers()["content-type"], "application/problem+json");
+/// let body = refused.into_body().collect().await?.to_bytes();
+/// let body = str::from_utf8(&body)?;
+/// assert!(body.contains(r#""title":"Quota Exceeded","status":429"#), "{body}");
+/// assert!(body.contains(r#""retry_after":60"#), "{body}");
+///
+/// let in_a_browser = ask("text/html, */*;q=0.8")?.await?;
+/// assert_eq!(in_a_browser.headers()["content-type"], "text/plain; charset=utf-8");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ProblemJson;

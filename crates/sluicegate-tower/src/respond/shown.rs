@@ -1,4 +1,7 @@
 //! What a client may see of a decision: [`Shown`].
+//!
+//! A hidden policy still refuses, and its wait still counts: only its name and its numbers are left
+//! out. Fields and bodies both come from here, so that neither shows what the other hides.
 
 use std::cmp::Reverse;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! How much later than necessary refused clients come back, so that they do not come all at once.
+//!
+//! Only ever later: a wait that was shortened by chance would send the client back in vain.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;

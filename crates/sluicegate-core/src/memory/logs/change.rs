@@ -125,6 +125,8 @@ impl Shard {
         }
     }
 
+    /// Under `OnFull::Inherit` nothing is forgotten: its units count on as part of the next entry,
+    /// for longer than they had to.
     pub(super) fn drop_oldest(&mut self, log: usize) {
         let head = self.logs[log].head;
         let Some(&Entry { cost, next, .. }) = self.entries.get(head as usize) else { return };

@@ -6,6 +6,8 @@
 use http::HeaderValue;
 
 /// A quota in a list: its name and its parameters.
+///
+/// It borrows from the field's line, so that a member of others is written back as it came.
 #[derive(Debug)]
 pub(crate) struct Member<'a> {
     /// All of it, as it was written.

@@ -1,4 +1,8 @@
 //! Writing the fields of a response.
+//!
+//! One pass for both families, after the service or the responder has written its own fields: ours
+//! are joined with theirs, or replace them in a refusal. Lines about policies are prepared once per
+//! set of policies; what is left is formatted per response.
 
 use std::sync::Arc;
 use std::time::Duration;
