@@ -30,6 +30,7 @@ use self::table::{Entered, Place, Table};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::{AsKey, KeyRef};
 use crate::policy::check_name;
+use crate::store::{Event, Listener, Listeners, Subject};
 
 /// Limits how many things a key has going on at once: uploads of a tenant, connections of an
 /// address.
@@ -64,6 +65,7 @@ struct Inner {
     name: String,
     permits: AtomicU64,
     table: Table,
+    listeners: Listeners,
 }
 
 impl InFlight {
@@ -87,7 +89,7 @@ impl InFlight {
     pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, NoPermit> {
         key.with_key(|key| match self.0.table.enter(key, &self.0.permits, false) {
             Entered::Taken => Ok(self.permit(key)),
-            Entered::Waiting(_) | Entered::Full(_) => Err(self.busy(NoPermitKind::Permits)),
+            Entered::Waiting(_) | Entered::Full(_) => Err(self.busy(key, NoPermitKind::Permits)),
         })
     }
 
@@ -120,7 +122,7 @@ impl InFlight {
         key.with_key(|key| match self.0.table.enter(key, &self.0.permits, true) {
             Entered::Taken => Acquire::ready(Ok(self.permit(key))),
             Entered::Waiting(place) => Acquire::waiting(self.clone(), key.to_key(), place),
-            Entered::Full(kind) => Acquire::ready(Err(self.busy(kind))),
+            Entered::Full(kind) => Acquire::ready(Err(self.busy(key, kind))),
         })
     }
 
@@ -169,6 +171,34 @@ impl InFlight {
         self.permits().saturating_sub(self.in_use(key))
     }
 
+    /// How many permits of all keys are out.
+    pub fn in_use_in_all(&self) -> u64 {
+        self.0.table.in_use_in_all()
+    }
+
+    /// From now on this listener hears of each permit that is taken, and of each that is refused:
+    /// [`Event::PermitTaken`], [`Event::PermitRefused`].
+    pub fn listen(&self, listener: Arc<dyn Listener>) {
+        self.0.listeners.add(listener);
+    }
+
+    /// Tells the listeners that a request was refused that has waited for a permit for as long as it may: for authors of layers,
+    /// who alone know how long that is.
+    pub fn waited_in_vain(&self, key: impl AsKey) {
+        key.with_key(|key| self.tell(key, true));
+    }
+
+    fn tell(&self, key: KeyRef<'_>, is_refused: bool) {
+        if self.0.listeners.is_empty() {
+            return;
+        }
+        let subject = Subject::of(&self.0.name).with_key(key);
+        self.0.listeners.tell(&match is_refused {
+            true => Event::PermitRefused(subject),
+            false => Event::PermitTaken(subject),
+        });
+    }
+
     /// How many keys have permits out.
     ///
     /// Locks each of the 64 parts once: for a gauge, not for each request.
@@ -177,10 +207,12 @@ impl InFlight {
     }
 
     fn permit(&self, key: KeyRef<'_>) -> Permit {
+        self.tell(key, false);
         Permit::new(self.clone(), key.to_key())
     }
 
-    fn busy(&self, kind: NoPermitKind) -> NoPermit {
+    fn busy(&self, key: KeyRef<'_>, kind: NoPermitKind) -> NoPermit {
+        self.tell(key, true);
         NoPermit::new(kind, self.0.name.clone(), self.permits())
     }
 
@@ -236,7 +268,12 @@ impl InFlightBuilder {
         check_name("name for requests in flight", &name)?;
         check_permits(&name, permits)?;
         let permits = AtomicU64::new(permits);
-        Ok(InFlight(Arc::new(Inner { name, permits, table: Table::new(queue, queue_in_all) })))
+        Ok(InFlight(Arc::new(Inner {
+            name,
+            permits,
+            table: Table::new(queue, queue_in_all),
+            listeners: Listeners::default(),
+        })))
     }
 }
 

@@ -116,7 +116,7 @@ impl Waiting {
     /// The permit that this place was given.
     fn take(self) -> Permit {
         self.place.take();
-        Permit::new(self.in_flight.clone(), self.key.clone())
+        self.in_flight.permit(self.key.as_ref())
     }
 }
 

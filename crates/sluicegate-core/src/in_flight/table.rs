@@ -161,6 +161,10 @@ impl Table {
         self.lock(&key).get(&key).map_or(0, |held| held.in_use)
     }
 
+    pub(super) fn in_use_in_all(&self) -> u64 {
+        self.parts.iter().map(|part| lock(part).values().map(|held| held.in_use).sum::<u64>()).sum()
+    }
+
     pub(super) fn keys(&self) -> usize {
         self.parts.iter().map(|part| lock(part).len()).sum()
     }

@@ -83,6 +83,12 @@ impl Judgement {
         }
     }
 
+    /// A permit for a request in flight, or none.
+    pub(super) fn permit(is_refused: bool) -> Self {
+        let answer = if is_refused { Answer::Rejected } else { Answer::Allowed };
+        Self { answer, by: DecidedBy::Store, spent: 0, is_near: false }
+    }
+
     /// What a policy says of a request that the store gave no answer about: it is decided so outside of the store.
     pub(super) fn without(error: &StoreError, policy: &Policy) -> Self {
         let answer = match policy.on_outage() {

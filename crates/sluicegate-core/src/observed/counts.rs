@@ -1,27 +1,32 @@
 //! What is counted of a policy: [`Counts`].
 
+use metrics::Key;
+
 use super::answer::{Answer, Judgement};
 use super::lanes::Lanes;
+use super::metrics::{NEAR, REQUESTS, SUSPENSIONS, UNITS};
 use super::snapshot::{Totals, Units};
+use super::told::series;
 use crate::decision::DecidedBy;
 
-const SPENT: usize = 0;
+const SPENT_UNITS: usize = 0;
 const REFUNDED: usize = 1;
 const CHARGED: usize = 2;
-const NEAR: usize = 3;
+const NEAR_ITS_LIMIT: usize = 3;
+const SUSPENDED: usize = 4;
 /// From here on a count of requests for each mode, answer, and who decided. Those that count most are in the first cache line.
-const REQUESTS: usize = 4;
+const REQUEST: usize = 5;
 const MODES: usize = 2;
 const ANSWERS: usize = Answer::ALL.len();
 const ALL_WHO_DECIDE: [DecidedBy; 3] = [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Outage];
-const COUNTERS: usize = REQUESTS + MODES * ANSWERS * ALL_WHO_DECIDE.len();
+pub(super) const COUNTERS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
 
 /// What was counted of a policy, in all modes that it had.
 pub(super) struct Counts(Lanes<COUNTERS>);
 
 /// The sums of one moment.
 #[derive(Clone, Copy)]
-pub(super) struct Sums([u64; COUNTERS]);
+pub(super) struct Sums(pub(super) [u64; COUNTERS]);
 
 impl Counts {
     pub(super) fn new() -> Self {
@@ -33,7 +38,7 @@ impl Counts {
         let Judgement { answer, by, spent, is_near } = *judgement;
         let counter = place(is_shadow, answer, by);
         // What a shadow spends nobody was charged.
-        self.0.add([(counter, 1), (SPENT, spent), (NEAR, u64::from(is_near))]);
+        self.0.add([(counter, 1), (SPENT_UNITS, spent), (NEAR_ITS_LIMIT, u64::from(is_near))]);
     }
 
     pub(super) fn refunded(&self, units: u64) {
@@ -42,6 +47,10 @@ impl Counts {
 
     pub(super) fn charged(&self, units: u64) {
         self.0.add([(CHARGED, units)]);
+    }
+
+    pub(super) fn suspended(&self) {
+        self.0.add([(SUSPENDED, 1)]);
     }
 
     pub(super) fn sums(&self) -> Sums {
@@ -69,17 +78,48 @@ impl Sums {
     }
 
     pub(super) fn units(&self) -> Units {
-        Units { spent: self.0[SPENT], refunded: self.0[REFUNDED], charged: self.0[CHARGED] }
+        Units { spent: self.0[SPENT_UNITS], refunded: self.0[REFUNDED], charged: self.0[CHARGED] }
     }
 
     pub(super) fn near(&self) -> u64 {
-        self.0[NEAR]
+        self.0[NEAR_ITS_LIMIT]
     }
+}
+
+/// The series of a count of this policy.
+pub(super) fn series_of(policy: &str, counter: usize) -> Key {
+    let policy = ("policy", policy);
+    let units = |kind| series(UNITS, [policy, ("kind", kind)]);
+    match counter {
+        SPENT_UNITS => units("spent"),
+        REFUNDED => units("refunded"),
+        CHARGED => units("charged"),
+        NEAR_ITS_LIMIT => series(NEAR, [policy]),
+        SUSPENDED => series(SUSPENSIONS, [policy]),
+        request => {
+            let (of_whom, answer) = ((request - REQUEST) / ANSWERS, (request - REQUEST) % ANSWERS);
+            let by = match ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()] {
+                DecidedBy::Store => "store",
+                DecidedBy::Fallback => "fallback",
+                _ => "outage",
+            };
+            let mode = if of_whom < ALL_WHO_DECIDE.len() { "enforce" } else { "shadow" };
+            let result = Answer::ALL[answer].as_str();
+            series(REQUESTS, [policy, ("result", result), ("decided_by", by), ("mode", mode)])
+        }
+    }
+}
+
+/// Whether a count is told before there is anything to count: what alerts and dashboards divide by.
+pub(super) fn is_shown(counter: usize) -> bool {
+    [Answer::Allowed, Answer::Rejected]
+        .iter()
+        .any(|answer| counter == place(false, *answer, DecidedBy::Store))
 }
 
 #[inline]
 fn place(is_shadow: bool, answer: Answer, by: DecidedBy) -> usize {
     // Whoever is not in the list has counted nothing, as in an outage.
     let by = ALL_WHO_DECIDE.iter().position(|who| *who == by).unwrap_or(ALL_WHO_DECIDE.len() - 1);
-    REQUESTS + (usize::from(is_shadow) * ALL_WHO_DECIDE.len() + by) * ANSWERS + answer as usize
+    REQUEST + (usize::from(is_shadow) * ALL_WHO_DECIDE.len() + by) * ANSWERS + answer as usize
 }

@@ -1,13 +1,17 @@
 //! What is known of one policy: [`Meter`], under whatever rule it was opened.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::answer::{Answer, Judgement};
-use super::counts::Counts;
+use super::counts::{COUNTERS, Counts, Sums, is_shown, series_of};
+use super::metrics::WAIT;
 use super::offenders::Offenders;
 use super::rates::{Rates, Recent};
+use super::seen::SeenLately;
 use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
+use super::timing::Timing;
+use super::told::{Told, series};
 use crate::clock::Clock;
 use crate::decision::QuotaStatus;
 use crate::key::KeyRef;
@@ -20,6 +24,9 @@ pub(super) struct Meter {
     counts: Counts,
     rates: Rates,
     offenders: Offenders,
+    waits: Timing,
+    told: Mutex<Told<COUNTERS>>,
+    suspended: SeenLately,
 }
 
 /// A refusal, for whoever wants to know which keys are refused most.
@@ -33,23 +40,66 @@ pub(super) struct Refusal<'a> {
 impl Meter {
     pub(super) fn new(policy: &str, clock: Arc<dyn Clock>) -> Self {
         let rates = Rates::new(clock.now_us());
-        Self { name: policy.to_owned(), clock, counts: Counts::new(), rates, offenders: Offenders::new() }
+        Self {
+            name: policy.to_owned(),
+            clock,
+            counts: Counts::new(),
+            rates,
+            offenders: Offenders::new(),
+            waits: Timing::of(series(WAIT, [("policy", policy)])),
+            told: Mutex::new(Told::nobody()),
+            suspended: SeenLately::default(),
+        }
     }
 
     /// Counts a request that was decided at this time of the store's clock.
     #[inline]
     pub(super) fn request(&self, judgement: &Judgement, is_shadow: bool, at_us: u64) {
-        if self.rates.are_due(at_us) {
+        let is_due = self.rates.are_due(at_us);
+        if is_due {
             // By the clock of all policies: that of the store is another one.
             self.rates.turn(self.clock.now_us(), || self.totals());
         }
         self.counts.request(judgement, is_shadow);
+        if is_due && let Ok(mut told) = self.told.try_lock() {
+            self.tell_to(&mut told);
+        }
+    }
+
+    /// Takes note of a request that waits for its turn.
+    pub(super) fn waits(&self, delay: Duration) {
+        self.waits.record(delay, 1);
+    }
+
+    /// Counts a permit for a request in flight.
+    pub(super) fn permit(&self, is_refused: bool) {
+        self.request(&Judgement::permit(is_refused), false, self.clock.now_us());
+    }
+
+    /// Tells the recorder what has grown.
+    pub(super) fn tell(&self) {
+        self.tell_to(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn tell_to(&self, told: &mut Told<COUNTERS>) {
+        let Sums(sums) = self.counts.sums();
+        // Of all policies that are one too many, there is nothing as long as there are none.
+        let is_used = sums.iter().any(|sum| *sum > 0);
+        told.tell(&sums, |counter| is_used && is_shown(counter), |counter| series_of(&self.name, counter));
+    }
+
+    /// How many keys were refused as suspended in the last minute.
+    pub(super) fn suspended_seen(&self) -> usize {
+        self.suspended.count(self.clock.now_us())
     }
 
     /// Takes note of whose request was refused. It is called by whichever thread has the answer, often in the middle of a request.
     pub(super) fn refused(&self, refusal: Refusal<'_>) {
         let Refusal { key, answer, retry_after } = refusal;
         self.offenders.refused(key, retry_after, answer == Answer::Suspended, self.rates.now_us());
+        if answer == Answer::Suspended {
+            self.suspended.see(key, self.clock.now_us());
+        }
         tracing::debug!(
             policy = self.name,
             result = answer.as_str(),
@@ -87,7 +137,7 @@ impl Meter {
             per_second: rate(&seconds),
             minutes: minutes.iter().map(|(at, totals)| minute(*at, totals)).collect(),
             waiting: limiter.waiting(),
-            suspended_seen: 0,
+            suspended_seen: self.suspended_seen(),
             offenders: self.offenders.most_refused(now_us),
             askers: self.offenders.most_asking(now_us),
         }

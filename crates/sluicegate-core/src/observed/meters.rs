@@ -39,6 +39,12 @@ impl Meters {
         meter
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Arc<Meter>> {
+        let all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().chain([&self.other]).cloned().collect()
+    }
+
     /// The counts of the policy of this name, if they are its own.
     pub(super) fn get(&self, policy: &str) -> Option<Arc<Meter>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()

@@ -26,21 +26,28 @@ mod front;
 mod lanes;
 mod meter;
 mod meters;
+mod metrics;
 mod names;
 mod offenders;
 mod past;
 mod rates;
+mod refresh;
 mod sample;
+mod seen;
 mod snapshot;
+mod state;
 mod time;
+mod timing;
+mod told;
+mod watched;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 pub use self::answer::Answer;
 use self::front::Front;
-use self::meters::Meters;
+pub use self::metrics::{METRICS, Metric, MetricKind};
 use self::names::Name;
 pub use self::offenders::{Asker, Offender, OffenderKind};
 use self::past::Past;
@@ -48,11 +55,14 @@ pub use self::past::PastEvent;
 pub use self::snapshot::{
     Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, Units,
 };
+use self::state::State;
 use self::time::TimeOf;
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::key::Key;
+use crate::in_flight::InFlight;
+use crate::key::{AsKey, Key};
+use crate::limiter::RateLimiter;
 use crate::resilient::BreakerState;
-use crate::store::{Listener, Listeners, Store};
+use crate::store::{Event, Listener, Store};
 use crate::wrap::Within;
 
 /// Counts all decisions of a store. Clones are handles to the same counts.
@@ -82,19 +92,16 @@ impl Observed {
         let past = Arc::new(Past::new(Arc::clone(&clock)));
         store.listen(Arc::clone(&past) as Arc<dyn Listener>);
         Ok(Self(Arc::new(Front {
+            is_far: !store.always_answers(),
             within: Within::new(store),
-            name,
-            meters: Meters::new(Arc::clone(&clock)),
-            past,
-            listeners: Listeners::default(),
-            since_us: clock.now_us(),
-            clock,
+            state: Arc::new(State::new(name, clock, past)),
+            gauges: Mutex::default(),
         })))
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        self.0.name.as_str()
+        self.0.state.name.as_str()
     }
 
     /// This listener hears of all events of the store from now on.
@@ -102,11 +109,52 @@ impl Observed {
         Store::listen(&*self.0, Arc::new(listener));
     }
 
+    /// Hears of what the store does not know of: hand it to whatever takes a listener and is on no store, such as the extractor of
+    /// addresses behind proxies.
+    pub fn listener(&self) -> Arc<dyn Listener> {
+        Arc::clone(&self.0.state) as Arc<dyn Listener>
+    }
+
+    /// Counts permits for requests in flight, under the name that they are limited by, and tells how many are out.
+    pub fn in_flight(&self, in_flight: &InFlight) {
+        let mut all = self.0.state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(in_flight.clone());
+        drop(all);
+        // It must not keep alive what keeps it alive.
+        let state = Arc::downgrade(&self.0.state);
+        in_flight.listen(Arc::new(move |event: &Event<'_>| {
+            if let Some(state) = state.upgrade() {
+                state.event(event);
+            }
+        }));
+    }
+
+    /// Tells by [`refresh`](Self::refresh) how much this key has left, under a name: for the few keys that matter most, such as
+    /// the largest customers. The key itself is told to nobody.
+    ///
+    /// # Errors
+    /// When the name is taken by another watched key, or cannot be a label; when 100 keys are watched already; and when the
+    /// limiter is on another store.
+    pub fn watch(
+        &self,
+        name: impl Into<String>,
+        limiter: &RateLimiter,
+        key: impl AsKey,
+    ) -> Result<(), ConfigError> {
+        let policy = limiter.policy();
+        let own = self.0.limiters().get(policy.name());
+        if !own.is_some_and(|own| own.is(limiter)) {
+            let problem = format!("it is on another store than {:?}: put it on that one", self.name());
+            return Err(ConfigError::new(ConfigErrorKind::OtherStore, problem).in_policy(policy.name()));
+        }
+        self.0.state.watched.add(name.into(), policy.name().to_owned(), key.with_key(|key| key.to_key()))
+    }
+
     /// What is known now. It sums counts and walks tables, so it is for a page that is read now and then.
     ///
     /// Policies beyond the first 256 names are counted together, and are not among its policies.
     pub fn snapshot(&self) -> Snapshot {
-        let Front { meters, past, clock, since_us, .. } = &*self.0;
+        let State { meters, past, clock, since_us, .. } = &*self.0.state;
         let now_us = clock.now_us();
         let limiters = self.0.limiters().all();
         let policies = limiters.iter().filter_map(|limiter| {
@@ -125,23 +173,19 @@ impl Observed {
     /// The key that [`snapshot`](Self::snapshot) lists for this policy under that [reference](Offender::reference), while it is
     /// listed: to look it up, to reset it, to suspend it. Not one of more than 64 bytes, of which only the beginning is kept.
     pub fn listed_key(&self, policy: &str, reference: &str) -> Option<Key> {
-        self.0.meters.get(policy)?.offenders().find(reference)
+        self.0.state.meters.get(policy)?.offenders().find(reference)
     }
 
     fn store_snapshot(&self) -> StoreSnapshot {
         let status = Store::status(&*self.0);
+        let (errors, state) = (self.0.state.errors(&status), self.0.state.state(&status));
         let (resilient, memory) = (status.resilient, status.memory);
-        let breaker = resilient.map_or(BreakerState::Closed, |resilient| resilient.breaker);
         StoreSnapshot {
             name: self.name().to_owned(),
-            state: if breaker == BreakerState::Closed { StoreState::Ok } else { StoreState::Fallback },
-            breaker,
+            state,
+            breaker: resilient.map_or(BreakerState::Closed, |resilient| resilient.breaker),
             opened: resilient.map_or(0, |resilient| resilient.opened),
-            errors: resilient.map_or_else(StoreErrors::default, |resilient| StoreErrors {
-                timeout: resilient.timeouts,
-                unavailable: resilient.unavailable,
-                protocol: resilient.protocol,
-            }),
+            errors,
             fallback_decisions: resilient.map_or(0, |resilient| resilient.fallback_decisions),
             in_fallback: resilient.map_or(Duration::ZERO, |resilient| resilient.in_fallback),
             unsettled_keys: resilient.map_or(0, |resilient| resilient.debts),

@@ -51,6 +51,19 @@ pub enum Event<'a> {
     },
     /// What instances share by this store has been read; see [`Shared`](super::Shared).
     Shared(&'a [u8]),
+    /// A header of a trusted proxy did not lead to a client.
+    ForwardedFault(ForwardedFault),
+    /// A request is under way, as one of those that are [limited in their number](crate::in_flight).
+    PermitTaken(Subject<'a>),
+    /// A request was refused, for as many are under way as may be.
+    PermitRefused(Subject<'a>),
+    /// A store that answered before gave no answer, and nothing around it decides in its place.
+    StoreFails {
+        /// Why.
+        error: &'a StoreError,
+    },
+    /// A store answers that gave no answer before.
+    StoreAnswers,
     /// A part of a store is left alone, for it has failed too often.
     BreakerOpened {
         /// The bit of [`Store::parts`](crate::Store::parts).
@@ -95,6 +108,52 @@ pub enum Undecided {
     UnknownTier,
     /// As many requests wait as may wait.
     QueueFull,
+}
+
+impl Undecided {
+    /// All of them, in their order.
+    pub const ALL: [Self; 5] =
+        [Self::Exempt, Self::Blocked, Self::MissingKey, Self::UnknownTier, Self::QueueFull];
+
+    /// The word for it, as in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exempt => "exempt",
+            Self::Blocked => "blocked",
+            Self::MissingKey => "missing_key",
+            Self::UnknownTier => "unknown_tier",
+            Self::QueueFull => "queue_full",
+        }
+    }
+}
+
+/// Why a forwarded header of a trusted proxy did not lead to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ForwardedFault {
+    /// The header was not there, or had fewer elements than there are proxies.
+    Missing,
+    /// An element was not an address.
+    Unreadable,
+    /// More would have had to be looked at than is looked at.
+    TooLong,
+    /// A header that has a single value was there more than once.
+    Repeated,
+}
+
+impl ForwardedFault {
+    /// All of them, in their order.
+    pub const ALL: [Self; 4] = [Self::Missing, Self::Unreadable, Self::TooLong, Self::Repeated];
+
+    /// The word for it, as in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Unreadable => "unreadable",
+            Self::TooLong => "too_long",
+            Self::Repeated => "repeated",
+        }
+    }
 }
 
 /// What an [`Event`] is about, as far as that is known.
@@ -179,6 +238,12 @@ impl Listeners {
             all.push(Arc::clone(&listener));
             Some(Arc::new(all))
         });
+    }
+
+    /// Whether there are none: then nothing has to be put together for them.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.load().is_none()
     }
 
     /// Tells all of them, in the order in which they were added. To be called outside of all locks.

@@ -33,7 +33,7 @@ mod status;
 use std::sync::Arc;
 
 pub use self::ask::{Ask, Mode};
-pub use self::event::{Event, Listener, Listeners, Subject, Undecided};
+pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undecided};
 pub use self::future::DecisionFuture;
 pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;

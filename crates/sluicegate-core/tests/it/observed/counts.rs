@@ -12,7 +12,7 @@ use crate::resilient::outages::{FAILS, Scene, admitted};
 use crate::support::{START, answer, secs, store};
 
 /// A store that is observed, on a clock that both have.
-fn observed(name: &str) -> (Observed, ManualClock) {
+pub(super) fn observed(name: &str) -> (Observed, ManualClock) {
     let (memory, clock) = store();
     let observed = Observed::named(name, memory).expect("the name is free");
     (observed, clock)

@@ -1,4 +1,6 @@
 //! Decisions are counted once each, whoever asks and however the store is doing.
 
 mod counts;
+mod export;
 mod offenders;
+mod sources;

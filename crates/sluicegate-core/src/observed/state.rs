@@ -1,0 +1,175 @@
+//! What is counted of a store beside its policies, and who hears of it: [`State`].
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use metrics::Key;
+
+use super::meters::Meters;
+use super::metrics::{
+    BREAKER_OPENED, DURATION, FALLBACK_SECONDS, FORWARDED_FAULTS, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
+};
+use super::names::Name;
+use super::past::Past;
+use super::snapshot::{StoreErrors, StoreState};
+use super::timing::Timing;
+use super::told::{Told, series};
+use super::watched::WatchedKeys;
+use crate::clock::Clock;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::in_flight::InFlight;
+use crate::resilient::BreakerState;
+use crate::store::{Event, ForwardedFault, Listener, Listeners, StoreStatus, Undecided};
+
+/// What is known of an observed store, for as long as anybody holds it.
+pub(super) struct State {
+    pub(super) name: Name,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) since_us: u64,
+    pub(super) meters: Meters,
+    pub(super) past: Arc<Past>,
+    pub(super) listeners: Listeners,
+    pub(super) timing: Timing,
+    pub(super) watched: WatchedKeys,
+    pub(super) in_flight: Mutex<Vec<InFlight>>,
+    undecided: [AtomicU64; Undecided::ALL.len()],
+    faults: [AtomicU64; ForwardedFault::ALL.len()],
+    /// Calls without an answer, by kind, where no store within counts them.
+    errors: [AtomicU64; ERRORS.len()],
+    is_down: AtomicBool,
+    told: Mutex<Told<TOTALS>>,
+}
+
+const ERRORS: [&str; 3] = ["timeout", "unavailable", "protocol"];
+
+/// The places of totals: first those of each reason and kind.
+const FAULT: usize = Undecided::ALL.len();
+const ERROR: usize = FAULT + ForwardedFault::ALL.len();
+const OPENED: usize = ERROR + ERRORS.len();
+const FALLBACK: usize = OPENED + 1;
+const EVICTED: usize = FALLBACK + 1;
+const TOTALS: usize = EVICTED + 1;
+
+impl State {
+    pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<Past>) -> Self {
+        let timing = Timing::of(series(DURATION, [("store", name.as_str())]));
+        Self {
+            name,
+            since_us: clock.now_us(),
+            meters: Meters::new(Arc::clone(&clock)),
+            clock,
+            past,
+            listeners: Listeners::default(),
+            timing,
+            watched: WatchedKeys::default(),
+            in_flight: Mutex::default(),
+            undecided: Default::default(),
+            faults: Default::default(),
+            errors: Default::default(),
+            is_down: AtomicBool::new(false),
+            told: Mutex::new(Told::nobody()),
+        }
+    }
+
+    /// The store has answered a call, or has not.
+    pub(super) fn answered(&self, error: Option<&StoreError>) {
+        let error = error.filter(|error| error.may_succeed_later());
+        if let Some(error) = error {
+            let kind = match error.kind() {
+                StoreErrorKind::Timeout => 0,
+                StoreErrorKind::Protocol => 2,
+                _ => 1,
+            };
+            // Relaxed, here and below: numbers to look at.
+            self.errors[kind].fetch_add(1, Ordering::Relaxed);
+        }
+        if self.is_down.load(Ordering::Relaxed) != error.is_some() {
+            self.is_down.store(error.is_some(), Ordering::Relaxed);
+            let event = error.map_or(Event::StoreAnswers, |error| Event::StoreFails { error });
+            self.event(&event);
+        }
+    }
+
+    pub(super) fn state(&self, status: &StoreStatus) -> StoreState {
+        match &status.resilient {
+            Some(resilient) if resilient.breaker != BreakerState::Closed => StoreState::Fallback,
+            None if self.is_down.load(Ordering::Relaxed) => StoreState::Down,
+            _ => StoreState::Ok,
+        }
+    }
+
+    /// Calls without an answer: as the store within counts them, for it hides them from its callers.
+    pub(super) fn errors(&self, status: &StoreStatus) -> StoreErrors {
+        let own = |kind: usize| self.errors[kind].load(Ordering::Relaxed);
+        status.resilient.map_or_else(
+            || StoreErrors { timeout: own(0), unavailable: own(1), protocol: own(2) },
+            |resilient| StoreErrors {
+                timeout: resilient.timeouts,
+                unavailable: resilient.unavailable,
+                protocol: resilient.protocol,
+            },
+        )
+    }
+
+    /// Tells the recorder what has grown, of the store and of all policies.
+    pub(super) fn tell(&self, status: &StoreStatus) {
+        let mut totals = [0; TOTALS];
+        let counts = self.undecided.iter().chain(&self.faults);
+        for (total, count) in totals.iter_mut().zip(counts) {
+            *total = count.load(Ordering::Relaxed);
+        }
+        let errors = self.errors(status);
+        totals[ERROR..OPENED].copy_from_slice(&[errors.timeout, errors.unavailable, errors.protocol]);
+        let in_fallback = status.resilient.map_or(Duration::ZERO, |resilient| resilient.in_fallback);
+        totals[OPENED] = status.resilient.map_or(0, |resilient| resilient.opened);
+        totals[FALLBACK] = in_fallback.as_secs();
+        totals[EVICTED] = status.memory.map_or(0, |memory| memory.evictions);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
+        drop(told);
+        self.meters.all().iter().for_each(|meter| meter.tell());
+    }
+
+    fn series(&self, total: usize) -> Key {
+        let store = ("store", self.name.as_str());
+        match total {
+            OPENED => series(BREAKER_OPENED, [store]),
+            FALLBACK => series(FALLBACK_SECONDS, [store]),
+            EVICTED => series(TABLE_EVICTIONS, [store]),
+            error if error >= ERROR => series(STORE_ERRORS, [store, ("kind", ERRORS[error - ERROR])]),
+            fault if fault >= FAULT => {
+                series(FORWARDED_FAULTS, [("fault", ForwardedFault::ALL[fault - FAULT].as_str())])
+            }
+            reason => series(UNDECIDED, [("reason", Undecided::ALL[reason].as_str())]),
+        }
+    }
+}
+
+/// What comes from outside: from layers, and from what does not know the store.
+impl Listener for State {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Undecided(_, why) => {
+                self.undecided[*why as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            Event::ForwardedFault(fault) => {
+                self.faults[*fault as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            Event::PermitTaken(subject) | Event::PermitRefused(subject) => {
+                let is_refused = matches!(event, Event::PermitRefused(_));
+                if let Some(in_flight) = subject.policy {
+                    self.meters.open(in_flight).permit(is_refused);
+                }
+            }
+            Event::Suspended { subject, lasts, .. } if !lasts.is_zero() => {
+                if let Some(meter) = subject.policy.and_then(|policy| self.meters.get(policy)) {
+                    meter.counts().suspended();
+                }
+            }
+            _ => {}
+        }
+        self.past.event(event);
+        self.listeners.tell(event);
+    }
+}

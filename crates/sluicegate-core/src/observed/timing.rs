@@ -1,0 +1,40 @@
+//! How long something took, told to a recorder at once: [`Timing`].
+
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use metrics::{Histogram, Key};
+
+use super::told::{histogram, recorder};
+
+/// A histogram of durations.
+pub(super) struct Timing {
+    series: Key,
+    bound: ArcSwapOption<Bound>,
+}
+
+/// Its handle, and the recorder that it belongs to.
+struct Bound {
+    recorder: usize,
+    handle: Histogram,
+}
+
+impl Timing {
+    pub(super) fn of(series: Key) -> Self {
+        Self { series, bound: ArcSwapOption::empty() }
+    }
+
+    /// Records a duration, that of as many as `weight`.
+    pub(super) fn record(&self, lasted: Duration, weight: usize) {
+        let recorder = recorder();
+        let bound = self.bound.load();
+        match &*bound {
+            Some(bound) if bound.recorder == recorder => bound.handle.record_many(lasted, weight),
+            _ => {
+                let handle = histogram(&self.series);
+                handle.record_many(lasted, weight);
+                self.bound.store(Some(Bound { recorder, handle }.into()));
+            }
+        }
+    }
+}

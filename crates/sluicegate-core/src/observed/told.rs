@@ -1,0 +1,119 @@
+//! Numbers told to the recorder of the `metrics` facade: totals as what they grew by, [`Told`], and gauges, [`Gauges`].
+//!
+//! A handle that was made before a recorder is installed does nothing for ever. So each of these remembers whom it told, and
+//! tells another recorder everything from the beginning.
+
+use std::array;
+use std::collections::HashSet;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
+
+use super::metrics::{METRICS, MetricKind, POLICY_INFO};
+
+static METADATA: Metadata<'static> = Metadata::new("sluicegate", Level::INFO, None);
+
+/// Which recorder is in force: another number for each of them.
+pub(super) fn recorder() -> usize {
+    // Relaxed: to describe metrics twice does no harm.
+    static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
+    metrics::with_recorder(|recorder| {
+        let number = ptr::from_ref(recorder).addr();
+        if DESCRIBED.load(Ordering::Relaxed) != number {
+            DESCRIBED.store(number, Ordering::Relaxed);
+            describe(recorder);
+        }
+        number
+    })
+}
+
+fn describe(recorder: &dyn Recorder) {
+    for metric in METRICS {
+        let (name, help) = (metric.name.into(), metric.help.into());
+        match metric.kind {
+            MetricKind::Counter => recorder.describe_counter(name, None, help),
+            MetricKind::Gauge => recorder.describe_gauge(name, None, help),
+            MetricKind::Histogram => recorder.describe_histogram(name, None, help),
+        }
+    }
+}
+
+/// The series of a metric with these labels.
+pub(super) fn series<'a>(
+    name: &'static str,
+    labels: impl IntoIterator<Item = (&'static str, &'a str)>,
+) -> Key {
+    let labels: Vec<Label> =
+        labels.into_iter().map(|(label, value)| Label::new(label, value.to_owned())).collect();
+    Key::from_parts(name, labels)
+}
+
+pub(super) fn histogram(key: &Key) -> Histogram {
+    metrics::with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
+}
+
+/// Totals that only grow, and how much of each the recorder knows.
+pub(super) struct Told<const TOTALS: usize> {
+    recorder: usize,
+    each: [(Option<Counter>, u64); TOTALS],
+}
+
+impl<const TOTALS: usize> Told<TOTALS> {
+    pub(super) fn nobody() -> Self {
+        Self::to(0)
+    }
+
+    fn to(recorder: usize) -> Self {
+        Self { recorder, each: array::from_fn(|_| (None, 0)) }
+    }
+
+    /// Tells how much the totals have grown. A series begins when its total is not zero any more, unless it is one of those
+    /// that are `shown` from the beginning, so that their first growth is seen.
+    pub(super) fn tell(
+        &mut self,
+        totals: &[u64; TOTALS],
+        shown: impl Fn(usize) -> bool,
+        series: impl Fn(usize) -> Key,
+    ) {
+        let recorder = recorder();
+        if self.recorder != recorder {
+            *self = Self::to(recorder);
+        }
+        for (index, ((counter, told), total)) in self.each.iter_mut().zip(totals).enumerate() {
+            let new = total.saturating_sub(*told);
+            if new == 0 && (counter.is_some() || !shown(index)) {
+                continue;
+            }
+            let bind = || {
+                let key = series(index);
+                metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA))
+            };
+            counter.get_or_insert_with(bind).increment(new);
+            *told = *total;
+        }
+    }
+}
+
+/// Gauges that come and go with what they are about.
+#[derive(Default)]
+pub(super) struct Gauges(HashSet<Key>);
+
+impl Gauges {
+    /// Sets these gauges. Those that were set before and are not among them are no number any more; the info of a policy that
+    /// is not in force any more is 0.
+    pub(super) fn tell(&mut self, all: impl IntoIterator<Item = (Key, f64)>) {
+        let mut before = std::mem::take(&mut self.0);
+        metrics::with_recorder(|recorder| {
+            for (key, value) in all {
+                recorder.register_gauge(&key, &METADATA).set(value);
+                before.remove(&key);
+                self.0.insert(key);
+            }
+            for key in before {
+                let gone = if key.name() == POLICY_INFO { 0.0 } else { f64::NAN };
+                recorder.register_gauge(&key, &METADATA).set(gone);
+            }
+        });
+    }
+}
