@@ -19,7 +19,7 @@ const NAMES: [(&str, usize); 21] = [
     ("limiter", 10),
     ("limits", 21),
     ("memory", 3),
-    ("observed", 14),
+    ("observed", 18),
     ("outgoing", 3),
     ("policy", 12),
     ("rate_limit", 7),
@@ -27,7 +27,7 @@ const NAMES: [(&str, usize); 21] = [
     ("resilient", 6),
     ("respond", 9),
     ("status", 2),
-    ("store", 26),
+    ("store", 27),
 ];
 
 /// The text of a module that the facade takes over whole from one of our crates.

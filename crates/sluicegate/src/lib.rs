@@ -231,9 +231,9 @@ pub mod limiter {
 pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
-        Ask, Balance, DecidedBy, DecisionFuture, Event, Judged, Limiters, Listener, Listeners, Mode,
-        PreparedPolicy, QuotaStatus, Registry, Shared, SharedFuture, Store, StoreStatus, Subject, Trace,
-        Undecided, Write, judge,
+        Ask, Balance, DecidedBy, DecisionFuture, Event, ForwardedFault, Judged, Limiters, Listener,
+        Listeners, Mode, PreparedPolicy, QuotaStatus, Registry, Shared, SharedFuture, Store, StoreStatus,
+        Subject, Trace, Undecided, Write, judge,
     };
     pub use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 }

@@ -6,7 +6,6 @@
 use std::array;
 use std::collections::HashSet;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
 
@@ -16,16 +15,7 @@ static METADATA: Metadata<'static> = Metadata::new("sluicegate", Level::INFO, No
 
 /// Which recorder is in force: another number for each of them.
 pub(super) fn recorder() -> usize {
-    // Relaxed: to describe metrics twice does no harm.
-    static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
-    metrics::with_recorder(|recorder| {
-        let number = ptr::from_ref(recorder).addr();
-        if DESCRIBED.load(Ordering::Relaxed) != number {
-            DESCRIBED.store(number, Ordering::Relaxed);
-            describe(recorder);
-        }
-        number
-    })
+    metrics::with_recorder(|recorder| ptr::from_ref(recorder).addr())
 }
 
 fn describe(recorder: &dyn Recorder) {
@@ -79,6 +69,7 @@ impl<const TOTALS: usize> Told<TOTALS> {
         let recorder = recorder();
         if self.recorder != recorder {
             *self = Self::to(recorder);
+            metrics::with_recorder(describe);
         }
         for (index, ((counter, told), total)) in self.each.iter_mut().zip(totals).enumerate() {
             let new = total.saturating_sub(*told);

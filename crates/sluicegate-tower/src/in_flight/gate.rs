@@ -31,7 +31,7 @@ use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond};
 #[derive(Debug)]
 pub enum Wait {
     Key(Lookup<Extraction>),
-    Permit(Acquire, Pin<Box<Sleep>>),
+    Permit(Key, Acquire, Pin<Box<Sleep>>),
 }
 
 /// A request that may be served, with its permit if it is counted.
@@ -60,7 +60,7 @@ impl<R> Shared<R> {
         };
         match self.in_flight.acquire(&key).now() {
             Ok(result) => self.acquired(result, request),
-            Err(acquire) => Step::Wait(Wait::Permit(acquire, Box::pin(tokio::time::sleep(longest)))),
+            Err(acquire) => Step::Wait(Wait::Permit(key, acquire, Box::pin(tokio::time::sleep(longest)))),
         }
     }
 
@@ -124,12 +124,13 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                 }
                 Err(not_found) => shared.refuse(not_found.into(), request),
             },
-            Wait::Permit(acquire, sleep) => {
+            Wait::Permit(key, acquire, sleep) => {
                 // The permit first: one that comes with the last moment is not refused.
                 if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
                     return Poll::Ready(shared.acquired(result, request));
                 }
                 ready!(sleep.as_mut().poll(cx));
+                shared.in_flight.waited_in_vain(&*key);
                 shared.refuse(RefusalReason::ConcurrencyExceeded(&shared.in_flight), request)
             }
         })

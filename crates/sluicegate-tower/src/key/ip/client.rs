@@ -8,10 +8,11 @@ use http::StatusCode;
 use http::header::{FORWARDED, HeaderName};
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::store::Listener;
 
 use super::address::{self, Grouping};
 use super::elements::FromTheRight;
-use super::faults::{Fault, Faults, ForwardedFaults};
+use super::faults::{Faults, ForwardedFaults, describe, is_malformed};
 use super::forwarded;
 use super::hints::X_FORWARDED_FOR;
 use super::networks::Networks;
@@ -221,6 +222,12 @@ impl ClientIp {
         self.faults.snapshot()
     }
 
+    /// From now on this listener hears of each fault, as an [`Event::ForwardedFault`](sluicegate_core::store::Event::ForwardedFault):
+    /// of this extractor and its clones, for an extractor is on no store.
+    pub fn listen(&self, listener: Arc<dyn Listener>) {
+        self.faults.listeners.add(listener);
+    }
+
     #[inline]
     pub(super) fn find(&self, request: RequestView<'_>) -> End {
         let peer = peer(request);
@@ -243,7 +250,7 @@ impl ClientIp {
     /// Why the request is to be refused, if it is.
     fn refusal(&self, end: &End) -> Option<&'static str> {
         let reject = self.on_malformed == OnMalformed::Reject;
-        end.fault.filter(|fault| reject && fault.is_malformed()).map(Fault::describe)
+        end.fault.filter(|fault| reject && is_malformed(*fault)).map(describe)
     }
 }
 
@@ -260,7 +267,7 @@ impl KeyExtractor for ClientIp {
         match (end.ip, end.fault) {
             (Some(ip), _) => Extraction::found(self.grouping.key(ip)),
             // An extractor that believes every peer needs none, and behind a Unix socket there is none.
-            (None, Some(fault)) => Extraction::missing(fault.describe()),
+            (None, Some(fault)) => Extraction::missing(describe(fault)),
             (None, None) => MissingKey::mistake(NO_PEER).into(),
         }
     }

@@ -2,30 +2,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluicegate_core::store::{Event, ForwardedFault, Listeners};
+
 use super::hints::Looks;
 
-/// Why a forwarded header did not lead to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    Missing,
-    Unreadable,
-    TooLong,
-    Repeated,
+/// A missing header is not the client's doing: a health check of the proxy's own looks like that.
+pub(super) fn is_malformed(fault: ForwardedFault) -> bool {
+    fault != ForwardedFault::Missing
 }
 
-impl Fault {
-    /// A missing header is not the client's doing: a health check of the proxy's own looks like that.
-    pub(super) fn is_malformed(self) -> bool {
-        self != Self::Missing
-    }
-
-    pub(super) const fn describe(self) -> &'static str {
-        match self {
-            Self::Missing => "the forwarded address is missing",
-            Self::Unreadable => "the forwarded address is unreadable",
-            Self::TooLong => "the forwarded addresses are too many",
-            Self::Repeated => "the forwarded address is there twice",
-        }
+pub(super) fn describe(fault: ForwardedFault) -> &'static str {
+    match fault {
+        ForwardedFault::Unreadable => "the forwarded address is unreadable",
+        ForwardedFault::TooLong => "the forwarded addresses are too many",
+        ForwardedFault::Repeated => "the forwarded address is there twice",
+        _ => "the forwarded address is missing",
     }
 }
 
@@ -35,7 +26,8 @@ impl Fault {
 /// lines.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    counts: [AtomicU64; 4],
+    counts: [AtomicU64; ForwardedFault::ALL.len()],
+    pub(super) listeners: Listeners,
     /// At requests of peers that are none of the proxies.
     pub(super) strangers: Looks,
 }
@@ -57,24 +49,25 @@ pub struct ForwardedFaults {
 }
 
 impl Faults {
-    pub(super) fn count(&self, fault: Fault, header: &str) {
+    pub(super) fn count(&self, fault: ForwardedFault, header: &str) {
         // Relaxed: each counter stands for itself.
         if self.counts[fault as usize].fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(
                 header,
                 "{}: such requests count as the proxy's own, or are refused; further ones are only counted",
-                fault.describe()
+                describe(fault)
             );
         }
+        self.listeners.tell(&Event::ForwardedFault(fault));
     }
 
     pub(super) fn snapshot(&self) -> ForwardedFaults {
-        let count = |fault: Fault| self.counts[fault as usize].load(Ordering::Relaxed);
+        let count = |fault: ForwardedFault| self.counts[fault as usize].load(Ordering::Relaxed);
         ForwardedFaults {
-            missing: count(Fault::Missing),
-            unreadable: count(Fault::Unreadable),
-            too_long: count(Fault::TooLong),
-            repeated: count(Fault::Repeated),
+            missing: count(ForwardedFault::Missing),
+            unreadable: count(ForwardedFault::Unreadable),
+            too_long: count(ForwardedFault::TooLong),
+            repeated: count(ForwardedFault::Repeated),
         }
     }
 }

@@ -11,8 +11,8 @@ use http::header::{HeaderValue, ValueIter};
 
 use super::address;
 use super::elements::FromTheRight;
-use super::faults::Fault;
 use super::networks::Networks;
+use sluicegate_core::store::ForwardedFault as Fault;
 
 /// Who is believed.
 #[derive(Clone, Debug)]

@@ -1,0 +1,99 @@
+//! A service whose limits can be watched: `/metrics` for Prometheus, with the files in `monitoring/` around it.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::{get, post};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sluicegate::observed::Observed;
+use sluicegate::redis::RedisStore;
+use sluicegate::{Limit, MemoryStore, Policy, RateLimitExt, Resilient};
+use sluicegate_examples::listen;
+
+/// From 50 us to 1 s, with the 5 ms that an alert asks for. Without buckets the exporter renders summaries, which cannot be added
+/// up over instances.
+const DECISIONS: [f64; 12] =
+    [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0];
+const WAITS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+/// The recorder that all metrics of this process go to.
+fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
+    let handle = PrometheusBuilder::new()
+        .set_buckets(&DECISIONS)?
+        .set_buckets_for_metric(Matcher::Full("rate_limit_wait_seconds".to_owned()), &WAITS)?
+        .install_recorder()?;
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(handle)
+}
+
+/// Redis if `REDIS_URL` names one, otherwise memory.
+fn store() -> Result<Observed, Box<dyn Error>> {
+    Ok(match std::env::var("REDIS_URL") {
+        Ok(url) => Observed::named("redis", Resilient::new(RedisStore::connect(&url)?))?,
+        Err(_) => Observed::named("memory", MemoryStore::new())?,
+    })
+}
+
+fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router, Box<dyn Error>> {
+    let login = Policy::sliding_counter("login", "5/min").and("20/h").on(store)?;
+    let search = Policy::token_bucket("search", "10/s burst 20").on(store)?;
+    let upload =
+        Policy::leaky_bucket("upload", "2/s burst 1").wait_up_to(Duration::from_secs(5)).on(store)?;
+    let tighter = Policy::gcra("tighter", "60/min").shadow().on(store)?;
+    // The key is told to nobody; the metric has this name.
+    store.watch("local", &login, std::net::Ipv4Addr::LOCALHOST)?;
+    Ok(Router::new()
+        .route("/", get(|| async { "hello\n" }))
+        .route("/login", post(|| async { "welcome\n" }).rate_limit(login))
+        .route("/search", get(|| async { "nothing found\n" }).rate_limit(search))
+        .route("/upload", post(|| async { "stored\n" }).rate_limit(upload))
+        .rate_limit(Limit::new(tighter))
+        // Added after the limits, so exempt from them.
+        .route("/metrics", get(scrape).with_state((store.clone(), metrics))))
+}
+
+async fn scrape(State((store, metrics)): State<(Observed, PrometheusHandle)>) -> String {
+    // What moves without a decision is looked at now.
+    store.refresh().await;
+    metrics.render()
+}
+
+fn guide(address: SocketAddr) -> String {
+    format!(
+        "\
+Sluicegate monitoring on http://{address}, limits per peer address:
+
+  GET  /metrics  for Prometheus: see examples/monitoring/
+  POST /login    5 a minute and 20 an hour
+  GET  /search   10 a second, 20 at once
+  POST /upload   2 a second; more wait their turn for up to 5 s
+
+All of them are counted by a policy in shadow, 60 a minute. Try:
+
+  seq 30 | xargs -P 30 -I{{}} curl -s -o /dev/null -w '%{{http_code}}\\n' http://{address}/search | sort | uniq -c
+  curl -s http://{address}/metrics | grep rate_limit_requests_total
+
+Ctrl-C ends it."
+    )
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt().init();
+    let listener = listen().await?;
+    let app = app(&store()?, recorder()?)?;
+    println!("{}", guide(listener.local_addr()?));
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(async { _ = tokio::signal::ctrl_c().await })
+        .await?;
+    Ok(())
+}
