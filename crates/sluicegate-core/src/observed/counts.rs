@@ -66,6 +66,13 @@ impl Sums {
         each.map(|counter| self.0[counter]).sum()
     }
 
+    /// Requests that were refused, and not only by a policy in shadow.
+    pub(super) fn refused(&self) -> u64 {
+        let refusals = Answer::ALL.into_iter().filter(|answer| answer.is_refusal());
+        let each = refusals.flat_map(|answer| ALL_WHO_DECIDE.map(|by| place(false, answer, by)));
+        each.map(|counter| self.0[counter]).sum()
+    }
+
     pub(super) fn totals(&self) -> Totals {
         Totals {
             allowed: self.of(Answer::Allowed),

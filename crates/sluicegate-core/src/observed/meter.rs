@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::answer::{Answer, Judgement};
 use super::counts::{COUNTERS, Counts, Sums, is_shown, series_of};
+use super::log::Minutely;
 use super::metrics::WAIT;
 use super::offenders::Offenders;
 use super::rates::{Rates, Recent};
@@ -27,6 +28,7 @@ pub(super) struct Meter {
     waits: Timing,
     told: Mutex<Told<COUNTERS>>,
     suspended: SeenLately,
+    log: Minutely,
 }
 
 /// A refusal, for whoever wants to know which keys are refused most.
@@ -39,16 +41,17 @@ pub(super) struct Refusal<'a> {
 
 impl Meter {
     pub(super) fn new(policy: &str, clock: Arc<dyn Clock>) -> Self {
-        let rates = Rates::new(clock.now_us());
+        let now_us = clock.now_us();
         Self {
             name: policy.to_owned(),
             clock,
             counts: Counts::new(),
-            rates,
+            rates: Rates::new(now_us),
             offenders: Offenders::new(),
             waits: Timing::of(series(WAIT, [("policy", policy)])),
             told: Mutex::new(Told::nobody()),
             suspended: SeenLately::default(),
+            log: Minutely::new(now_us),
         }
     }
 
@@ -58,7 +61,9 @@ impl Meter {
         let is_due = self.rates.are_due(at_us);
         if is_due {
             // By the clock of all policies: that of the store is another one.
-            self.rates.turn(self.clock.now_us(), || self.totals());
+            let now_us = self.clock.now_us();
+            self.rates.turn(now_us, || self.totals());
+            self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, now_us);
         }
         self.counts.request(judgement, is_shadow);
         if is_due && let Ok(mut told) = self.told.try_lock() {
@@ -76,8 +81,9 @@ impl Meter {
         self.request(&Judgement::permit(is_refused), false, self.clock.now_us());
     }
 
-    /// Tells the recorder what has grown.
+    /// Tells the recorder what has grown, and the log of a minute that has ended.
     pub(super) fn tell(&self) {
+        self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, self.clock.now_us());
         self.tell_to(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -129,6 +135,7 @@ impl Meter {
     pub(super) fn snapshot(&self, limiter: &RateLimiter) -> PolicySnapshot {
         let (sums, now_us) = (self.counts.sums(), self.clock.now_us());
         let Recent { seconds, minutes } = self.rates.recent(now_us, || sums.totals());
+        self.log.turn(&self.name, || sums.refused(), &self.offenders, now_us);
         PolicySnapshot {
             policy: limiter.policy(),
             totals: sums.totals(),

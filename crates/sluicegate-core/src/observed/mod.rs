@@ -24,6 +24,7 @@ mod answer;
 mod counts;
 mod front;
 mod lanes;
+mod log;
 mod meter;
 mod meters;
 mod metrics;

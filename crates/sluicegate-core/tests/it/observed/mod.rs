@@ -2,5 +2,6 @@
 
 mod counts;
 mod export;
+mod lines;
 mod offenders;
 mod sources;

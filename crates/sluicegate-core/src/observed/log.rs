@@ -1,0 +1,56 @@
+//! What the log says of the refusals of a policy: one line a minute, [`Minutely`].
+
+use std::sync::Mutex;
+
+use super::offenders::Offenders;
+
+const MINUTE_US: u64 = 60 * 1_000_000;
+
+/// Says at `warn`, once for each minute in which a policy refused requests, how many these were and which key was refused most.
+/// A flood fills no disk so; each single refusal is a line at `debug`.
+pub(super) struct Minutely(Mutex<Told>);
+
+/// Up to where the log has told.
+struct Told {
+    minute: u64,
+    refused: u64,
+}
+
+impl Minutely {
+    pub(super) fn new(now_us: u64) -> Self {
+        Self(Mutex::new(Told { minute: now_us / MINUTE_US, refused: 0 }))
+    }
+
+    /// Writes the line that is due, if one is: `refused` requests were refused until now, by policies in force.
+    pub(super) fn turn(
+        &self,
+        policy: &str,
+        refused: impl FnOnce() -> u64,
+        offenders: &Offenders,
+        now_us: u64,
+    ) {
+        // Whoever holds the lock does the same.
+        let Ok(mut told) = self.0.try_lock() else { return };
+        let minute = now_us / MINUTE_US;
+        if minute == told.minute {
+            return;
+        }
+        let refused = refused();
+        let before = std::mem::replace(&mut *told, Told { minute, refused });
+        drop(told);
+        let refused = refused.saturating_sub(before.refused);
+        if refused == 0 {
+            return;
+        }
+        // There is none after a pause of more than five minutes.
+        let most = offenders.most_refused(now_us).into_iter().next();
+        tracing::warn!(
+            policy,
+            refused,
+            key = most.as_ref().map(|most| &*most.key),
+            kind = most.as_ref().map(|most| most.kind.as_str()),
+            retry_after = most.as_ref().map(|most| tracing::field::debug(most.retry_after)),
+            "a policy has refused requests"
+        );
+    }
+}
