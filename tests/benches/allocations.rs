@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use sluicegate::observed::Observed;
 use sluicegate::policy::PolicyBuilder;
 use sluicegate::{Key, MemoryStore, Policy, Quota, RateLimiter};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -61,6 +62,14 @@ fn decisions(bench: &mut Bench) {
         ("four quotas", Policy::gcra("four", "9/s").and("99/min").and("999/h").and("9999/d")),
     ] {
         let limiter = on(policy);
+        none(bench, &format!("decision, {what}"), |index| check(&limiter, index));
+    }
+    let observed = Observed::named("allocations", MemoryStore::new()).expect("the name is free");
+    for (what, policy) in [
+        ("observed", Policy::gcra("observed", "1000000/s")),
+        ("observed, refused", Policy::gcra("observed-refused", "1/h")),
+    ] {
+        let limiter = policy.on(&observed).expect("the policy is possible");
         none(bench, &format!("decision, {what}"), |index| check(&limiter, index));
     }
     let [one, two, three] = ["one", "two", "three"].map(|name| on(Policy::gcra(name, "1000000/s")));

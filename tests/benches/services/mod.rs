@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use http::StatusCode;
 use sluicegate::clock::Clock;
 use sluicegate::policy::PolicyBuilder;
 use sluicegate::rate_limit::RateLimitLayerBuilder;
+use sluicegate::store::Store;
 use sluicegate::{MemoryStore, Policy, Quota, RateLimitLayer};
 use tower::{Service, ServiceExt, service_fn};
 use tower_governor::GovernorLayer;
@@ -45,25 +47,35 @@ impl Clock for QuantaClock {
 
 /// A limit by peer address, on the default clock, that lets every request pass.
 pub(crate) fn generous() -> RateLimitLayerBuilder {
-    layer(generous_policy(), &MemoryStore::new())
+    generous_on(MemoryStore::new())
+}
+
+/// The same, on this store.
+pub(crate) fn generous_on(store: impl Into<Arc<dyn Store>>) -> RateLimitLayerBuilder {
+    layer(generous_policy(), store)
 }
 
 /// The same, on a clock that costs as much as governor's.
 pub(crate) fn generous_with_cheap_clock() -> RateLimitLayerBuilder {
     let store = MemoryStore::builder().clock(QuantaClock(quanta::Clock::new())).build();
-    layer(generous_policy(), &store.expect("the capacity is possible"))
+    generous_on(store.expect("the capacity is possible"))
 }
 
 /// A limit that refuses every request of a peer but the first.
 pub(crate) fn strict() -> RateLimitLayerBuilder {
-    layer(Policy::gcra("strict", "1/h"), &MemoryStore::new())
+    strict_on(MemoryStore::new())
+}
+
+/// The same, on this store.
+pub(crate) fn strict_on(store: impl Into<Arc<dyn Store>>) -> RateLimitLayerBuilder {
+    layer(Policy::gcra("strict", "1/h"), store)
 }
 
 fn generous_policy() -> PolicyBuilder {
     Policy::gcra("generous", Quota::per_second(u64::from(BURST)))
 }
 
-fn layer(policy: PolicyBuilder, store: &MemoryStore) -> RateLimitLayerBuilder {
+fn layer(policy: PolicyBuilder, store: impl Into<Arc<dyn Store>>) -> RateLimitLayerBuilder {
     RateLimitLayer::builder(policy.on(store).expect("the policy is possible"))
 }
 
