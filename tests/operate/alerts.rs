@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use sluicegate::observed::{METRICS, MetricKind};
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/monitoring").join(name)
@@ -77,4 +78,34 @@ fn every_query_of_the_dashboard_is_one() {
         &["check", "rules", "/dev/stdin"],
         &format!("groups:\n  - name: dashboard\n    rules:\n{rules}"),
     );
+}
+
+/// The metrics that a text names, histograms by the name that they have without the ending of a series.
+fn named(text: &str) -> BTreeSet<&str> {
+    let begins = text.match_indices("rate_limit_").map(|(at, _)| &text[at..]);
+    let names = begins.map(|rest| {
+        rest.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_').next().unwrap_or(rest)
+    });
+    let histograms = METRICS.iter().filter(|metric| metric.kind == MetricKind::Histogram);
+    let histograms: Vec<_> = histograms.map(|metric| metric.name).collect();
+    names
+        .map(|name| {
+            let whole = histograms.iter().find(|of| name.starts_with(**of));
+            whole
+                .copied()
+                .filter(|of| ["_bucket", "_count", "_sum"].contains(&&name[of.len()..]))
+                .unwrap_or(name)
+        })
+        .collect()
+}
+
+#[test]
+fn alerts_name_metrics_that_are_told_and_the_dashboard_shows_all_of_them() {
+    let told: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+    for file in ["alerts.yml", "alerts_test.yml"] {
+        let text = read(file);
+        let unknown: Vec<_> = named(&text).difference(&told).copied().collect();
+        assert!(unknown.is_empty(), "{file} names {unknown:?}");
+    }
+    assert_eq!(named(&read("dashboard.json")), told);
 }

@@ -228,7 +228,7 @@ fn a_watched_key_that_cannot_be_told_is_refused_and_named() {
     let (kind, message) = refused("a", &login);
     assert!(kind == ConfigErrorKind::NameTaken && message.contains("\"a\""), "{message}");
     assert!(refused("A B", &login).1.contains("\"A B\""));
-    let elsewhere = Policy::gcra("login", "5/min").on(&MemoryStore::new()).expect("it fits");
+    let elsewhere = Policy::gcra("login", "5/min").on(MemoryStore::new()).expect("it fits");
     let (kind, message) = refused("b", &elsewhere);
     assert!(kind == ConfigErrorKind::OtherStore && message.contains("watched-badly"), "{message}");
     for number in 1..100 {

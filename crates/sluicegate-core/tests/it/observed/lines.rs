@@ -27,8 +27,8 @@ fn warnings(log: &Log) -> Vec<String> {
     log.lines().into_iter().filter(|line| line.starts_with("WARN")).collect()
 }
 
-#[test]
-fn a_minute_with_refusals_is_one_line_with_the_key_that_was_refused_most() {
+#[tokio::test]
+async fn a_minute_with_refusals_is_one_line_with_the_key_that_was_refused_most() {
     let (log, (store, clock)) = (Log::of_this_thread(), observed("log-minutes"));
     let login = Policy::fixed_window("login", "5/h").on(&store).unwrap();
     ask(&login, Ipv4Addr::new(203, 0, 113, 9), 5 + 60);
@@ -56,7 +56,7 @@ fn a_minute_with_refusals_is_one_line_with_the_key_that_was_refused_most() {
     assert!(line.contains("refused=7"), "a page ends a minute as well: {line}");
     ask(&login, "planted", 3);
     clock.advance(Duration::from_secs(60));
-    store.refresh();
+    store.refresh().await;
     let line = warnings(&log).swap_remove(2);
     assert!(line.contains("refused=3"), "so does a scrape: {line}");
     assert!(!log.lines().concat().contains("planted"), "a secret is a digest");
