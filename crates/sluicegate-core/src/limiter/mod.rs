@@ -127,12 +127,12 @@ struct Own {
 }
 
 impl Handle {
-    fn new(store: Arc<dyn Store>, first: PreparedPolicy) -> Self {
+    fn new(store: Arc<dyn Store>, first: PreparedPolicy, own: Arc<Policy>) -> Self {
         Self {
             always_answers: store.always_answers(),
             store,
             current: ArcSwap::from_pointee(InForce { prepared: first.clone(), over: None }),
-            own: Mutex::new(Own { policy: Arc::clone(first.policy()), refused: 0 }),
+            own: Mutex::new(Own { policy: own, refused: 0 }),
             first,
             replacements: AtomicU64::new(0),
             #[cfg(feature = "tokio")]

@@ -161,7 +161,8 @@ impl RateLimiter {
 
 /// How one of several policies gets its handle.
 enum Step<'a> {
-    Open(PreparedPolicy),
+    /// As it is prepared, and as code has it.
+    Open(PreparedPolicy, Arc<Policy>),
     Join(&'a RateLimiter, Option<Replacement<'a>>),
 }
 
@@ -181,15 +182,15 @@ fn put(
     let mut open = store.limiters().lock();
     let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
     let steps = policies.into_iter().zip(&found).map(|(policy, found)| match (found, replace) {
-        (None, _) => suspension::open(&**store, policy, None).map(Step::Open),
+        (None, _) => open_first(&**store, policy),
         (Some(handle), None) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
         (Some(handle), Some(inherit)) => Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?)),
     });
     let steps = steps.collect::<Result<Vec<Step<'_>>, ConfigError>>()?;
     let mut news = Vec::new();
     let limiters = steps.into_iter().map(|step| match step {
-        Step::Open(first) => {
-            let limiter = RateLimiter(Arc::new(Handle::new(Arc::clone(store), first)));
+        Step::Open(first, own) => {
+            let limiter = RateLimiter(Arc::new(Handle::new(Arc::clone(store), first, own)));
             news.extend(limiter.follow());
             insert(&mut open, &limiter);
             limiter
@@ -203,4 +204,23 @@ fn put(
     drop(open);
     news.iter().for_each(|replaced| replaced.tell(store));
     Ok(limiters)
+}
+
+/// Opens a policy whose name has no handle. Calls that are under way may still hold the name, for what an override has made of
+/// the policy when it had one.
+fn open_first<'a>(store: &dyn Store, policy: Policy) -> Result<Step<'a>, ConfigError> {
+    let taken = match suspension::open(store, policy.clone(), None) {
+        Ok(first) => {
+            let own = Arc::clone(first.policy());
+            return Ok(Step::Open(first, own));
+        }
+        Err(error) => error,
+    };
+    let over = store.limiters().overrides().standing(policy.name(), store.now_us()).cloned();
+    let changed =
+        over.filter(|_| taken.kind() == ConfigErrorKind::NameTaken).map(|over| over.changed(&policy));
+    match changed.map(|changed| suspension::open(store, changed?, None)) {
+        Some(Ok(first)) => Ok(Step::Open(first, Arc::new(policy))),
+        _ => Err(taken),
+    }
 }

@@ -1,6 +1,7 @@
 //! On a store that nobody shares.
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::conformance::ALGORITHMS;
@@ -267,6 +268,27 @@ async fn a_handle_that_is_opened_under_an_override_has_it_at_once() {
     let opened = RateLimiter::open_all(&store, policies()).unwrap();
     assert_eq!([text(&opened[0]), text(&opened[1])], ["a: 9/min (gcra)", "b: 9/min (gcra)"]);
     assert_eq!(answer(opened[0].peek("k")).capacity(), 9);
-    let store: std::sync::Arc<dyn Store> = (&store).into();
+    let store: Arc<dyn Store> = (&store).into();
     assert_eq!(store.limiters().all().len(), 2);
+}
+
+/// A call to Redis that was under way held the name: the next request that chose the policy was answered with an error.
+#[tokio::test]
+async fn a_policy_is_opened_again_while_a_call_under_its_override_is_under_way() {
+    let (memory, clock) = store();
+    let store: Arc<dyn Store> = (&memory).into();
+    let policy = || Policy::gcra("p", "5/h").build().unwrap();
+    let limiter = RateLimiter::new(&memory, policy()).unwrap();
+    Overrides::of(&memory).put(to("p", "9/h").lasting(secs(60))).await.unwrap();
+    assert!(answer(limiter.check_cost("k", 6)).is_allowed());
+    let under_way = store.open(limiter.policy(), None).unwrap();
+    drop(limiter);
+    let limiter = RateLimiter::new(&memory, policy()).unwrap();
+    assert_eq!((text(&limiter), answer(limiter.peek("k")).remaining()), ("p: 9/h (gcra)".to_owned(), 3));
+    assert!(RateLimiter::new(&memory, policy()).unwrap().is(&limiter));
+    let other = Policy::gcra("p", "6/h").build().unwrap();
+    assert_eq!(RateLimiter::new(&memory, other).unwrap_err().kind(), ConfigErrorKind::NameTaken);
+    drop(under_way);
+    clock.advance(secs(60));
+    assert_eq!((text(&limiter), answer(limiter.peek("k")).remaining()), ("p: 5/h (gcra)".to_owned(), 0));
 }
