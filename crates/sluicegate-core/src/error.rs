@@ -93,6 +93,15 @@ pub enum ConfigErrorKind {
 
 impl ConfigError {
     /// Makes an error with a message that names the value and what would be accepted.
+    ///
+    /// ```
+    /// use sluicegate_core::ConfigError;
+    /// use sluicegate_core::error::ConfigErrorKind;
+    ///
+    /// let error = ConfigError::new(ConfigErrorKind::Store, "a pool of 0 connections: use at least 1").in_policy("login");
+    /// assert_eq!(error.to_string(), "policy \"login\": a pool of 0 connections: use at least 1");
+    /// assert_eq!(error.problem(), "a pool of 0 connections: use at least 1");
+    /// ```
     pub fn new(kind: ConfigErrorKind, problem: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, problem: problem.into(), policy: None, quota: None, span: None, source: None }
     }
@@ -229,6 +238,16 @@ impl StoreError {
     }
 
     /// An error with its cause, which [`source`](Error::source) returns.
+    ///
+    /// ```
+    /// use std::error::Error;
+    /// use sluicegate_core::StoreError;
+    /// use sluicegate_core::error::StoreErrorKind;
+    ///
+    /// let error = StoreError::with_source(StoreErrorKind::Unavailable, "connection refused");
+    /// let chain = format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
+    /// assert_eq!(chain, "the store cannot be reached: connection refused");
+    /// ```
     pub fn with_source(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, part: 0, is_unsent: false, source: Some(source.into()) }
     }

@@ -97,6 +97,13 @@ impl Key {
     }
 
     /// This key with the parts of another behind it.
+    ///
+    /// ```
+    /// use sluicegate_core::Key;
+    ///
+    /// assert_eq!(Key::from("tenant").and("/search"), Key::from(("tenant", "/search")));
+    /// assert_ne!(Key::from("tenant").and("/search"), Key::from("tenant/search"));
+    /// ```
     #[must_use]
     pub fn and(mut self, part: impl AsKey) -> Self {
         part.with_key(|part| {

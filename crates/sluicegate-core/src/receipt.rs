@@ -67,7 +67,8 @@ impl Receipt {
         Self { basis, at_us, costs: costs.into_iter().collect(), traces: traces.into_iter().collect() }
     }
 
-    /// Who has let it pass, by whose clock and whose buckets it is: it means nothing to another.
+    /// The store that let the ask pass, or the fallback. The receipt is by that one's clock and buckets, and means nothing to
+    /// another.
     pub fn decided_by(&self) -> DecidedBy {
         self.basis
     }

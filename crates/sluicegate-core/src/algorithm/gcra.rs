@@ -118,7 +118,7 @@ impl Gcra {
         units.saturating_mul(self.unit_us.get())
     }
 
-    /// The state whose level is lower by so many parts, exact however far ahead it reaches.
+    /// The state whose level is lower by `parts`, exact however far ahead it reaches.
     #[inline]
     fn lowered(&self, state: State, now_us: u64, parts: u64) -> State {
         let aux = state.aux.saturating_add(parts);

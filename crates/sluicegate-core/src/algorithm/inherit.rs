@@ -63,6 +63,13 @@ words!(Inherit decides "how keys start under a policy that replaces another":
     "spent" => Spent, "reset" => Reset, "as-is" => AsIs, "proportional" => Proportional, "additive" => Additive);
 
 /// Units as an exact fraction: `parts / per_unit`, negative for a debt.
+///
+/// ```
+/// use sluicegate_core::algorithm::Units;
+///
+/// assert_eq!(Units::whole(40).missing_of(100), 60);
+/// assert_eq!(Units::whole(-10).missing_of(100), 110); // a debt
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
     parts: i128,
@@ -164,7 +171,7 @@ impl Rule {
         carried.unwrap_or_else(|| self.holding(from.outstanding(state, now_us), now_us))
     }
 
-    /// The state of a key that has spent so many units at `now_us`, whatever the ceiling.
+    /// The state of a key that has spent `units` at `now_us`, whatever the ceiling.
     #[must_use]
     pub fn holding(&self, units: u64, now_us: u64) -> State {
         if units == 0 { State::REST } else { self.spend(State::REST, now_us, now_us, units) }

@@ -193,6 +193,24 @@ impl RateLimiter {
     /// # Cancel safety
     /// The question is asked when this is called. Dropping the future neither prevents the decision
     /// nor gives back what it has spent.
+    ///
+    /// # Example
+    /// In code that is async and in code that is not:
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = Policy::gcra("login", "5/min").on(&MemoryStore::new())?;
+    /// if !login.check("ada").await?.is_allowed() {
+    ///     return Err("too many attempts".into());
+    /// }
+    /// let decision = login.check(("ada", "192.0.2.7")).now().expect("memory answers at once")?;
+    /// assert_eq!(decision.remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn check(&self, key: impl AsKey) -> DecisionFuture {
         self.check_cost(key, 1)
@@ -230,6 +248,16 @@ impl RateLimiter {
     }
 
     /// Says where the key stands and whether `cost` units would pass; spends nothing.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let upload = Policy::gcra("upload", "100/h").on(&MemoryStore::new())?;
+    /// let look = upload.peek_cost("ada", 101).now().expect("memory answers at once")?;
+    /// assert!(!look.is_allowed()); // more than there ever is
+    /// assert_eq!(look.remaining(), 100); // and nothing was spent
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn peek_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.ask(key, cost, Mode::Peek)
     }

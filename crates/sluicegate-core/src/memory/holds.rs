@@ -38,7 +38,7 @@ pub(super) struct Holds {
 #[derive(Default)]
 struct All {
     of: HashMap<u64, Held, BuildHasherDefault<Identity>>,
-    /// When there are so many keys, those that no longer matter are thrown out.
+    /// At this number of keys, those that no longer matter are thrown out.
     sweep_at: usize,
 }
 
@@ -46,7 +46,7 @@ struct All {
 const SWEPT: usize = 64;
 
 impl Holds {
-    /// Holds of at most so many keys.
+    /// Holds of at most `most` keys.
     pub(super) fn new(most: usize) -> Self {
         Self { keys: AtomicUsize::new(0), most, all: Mutex::default() }
     }

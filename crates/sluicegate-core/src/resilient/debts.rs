@@ -63,7 +63,7 @@ impl Debts {
         self.count.store(keys.len(), Ordering::Relaxed);
     }
 
-    /// Strikes off up to so many units: what was given back before it was debited.
+    /// Strikes off up to `units`: what was given back before it was debited.
     pub(super) fn strike(&self, policy: &PreparedPolicy, key: &Key, units: u64) {
         if self.count() == 0 {
             return;

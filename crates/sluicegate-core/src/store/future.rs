@@ -80,6 +80,27 @@ impl DecisionFuture {
     ///
     /// # Cancel safety
     /// `change` never sees the answer of a future that is dropped before it came.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let refused = Arc::new(AtomicU64::new(0));
+    /// let count = Arc::clone(&refused);
+    /// let login = Policy::gcra("login", "1/h").on(&MemoryStore::new())?;
+    /// login.check("ada").now().expect("memory answers at once")?;
+    /// let answer = login.check("ada").map(move |answer| {
+    ///     if answer.as_ref().is_ok_and(|decision| !decision.is_allowed()) {
+    ///         count.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    ///     answer
+    /// });
+    /// // Memory has answered, so the change was made at once, without a future.
+    /// assert!(answer.known().is_some());
+    /// assert_eq!(refused.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn map(
         self,
         change: impl FnOnce(Result<Decision, StoreError>) -> Result<Decision, StoreError> + Send + 'static,

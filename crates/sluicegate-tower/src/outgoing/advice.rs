@@ -24,7 +24,7 @@ const UNIX_SECONDS: u64 = 1_000_000_000;
 /// And from here on, one in milliseconds.
 const UNIX_MILLIS: u64 = 1_000_000_000_000;
 
-/// A longer field is not read: a server that has so many quotas is none that a client can heed.
+/// A longer field is not read: no client can heed a server with that many quotas.
 const MAX_FIELD: usize = 16 * 1024;
 
 /// How long a server asks not to be called after this response, if it does. `now` is the time since the Unix epoch; where

@@ -147,7 +147,7 @@ impl<'a> Refusal<'a> {
         Self { reason, request, shown, status, wait, is_clients_doing }
     }
 
-    /// The same, for a client that is told to wait so many seconds longer than it has to.
+    /// The same, for a client that is told to wait `extra` seconds longer than it has to.
     pub(crate) fn later_by(self, extra: u64) -> Self {
         Self { wait: self.wait.map(|wait| wait.saturating_add(extra)), ..self }
     }

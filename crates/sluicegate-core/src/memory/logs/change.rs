@@ -78,7 +78,7 @@ impl Shard {
         }
     }
 
-    /// Leaves of each entry, from the oldest on, so many units as `keep` says.
+    /// Leaves of each entry, from the oldest on, as many units as `keep` says.
     fn thin(&mut self, log: usize, mut keep: impl FnMut(u64, u64) -> u64) {
         let (mut at, mut tail) = (self.logs[log].head, NIL);
         while let Some(&Entry { at_us, cost, next }) = self.entries.get(at as usize) {

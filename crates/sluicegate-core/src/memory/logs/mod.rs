@@ -33,7 +33,7 @@ pub(super) struct Logs {
 const SHARDS: usize = 16;
 
 impl Logs {
-    /// Room for so many keys and entries. `seed` chooses at random which keys are looked at when there is no room.
+    /// Room for this many keys and entries. `seed` chooses at random which keys are looked at when there is no room.
     pub(super) fn new(
         rule: SlidingLog,
         (keys, entries): (usize, usize),
@@ -48,7 +48,7 @@ impl Logs {
         Self { shards: (0..SHARDS as u64).map(shard).collect() }
     }
 
-    /// The longest log that a store with so many entries can hold.
+    /// The longest log that a store of `entries` entries can hold.
     pub(super) fn longest(entries: usize) -> usize {
         entries.div_ceil(SHARDS)
     }

@@ -51,7 +51,7 @@ use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 ///     request.body(()).unwrap()
 /// };
 /// assert_eq!(client_ip.address(&request("10.0.0.9:443")), Some("198.51.100.7".parse()?));
-/// // Whoever does not come through a proxy is taken for what he is.
+/// // A peer that is none of the proxies is the client, whatever it sends.
 /// assert_eq!(client_ip.address(&request("203.0.113.5:50000")), Some("203.0.113.5".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -121,7 +121,7 @@ impl ClientIp {
         Ok(Self::new(Proxies::Named(Arc::new(networks))))
     }
 
-    /// Clients behind so many proxies, whose addresses are not known: the `proxies`-th element from the right.
+    /// Clients behind `proxies` proxies, whose addresses are not known: the `proxies`-th element from the right.
     ///
     /// Only for servers that nobody can reach past the proxies. A request with fewer elements is the peer's own.
     ///

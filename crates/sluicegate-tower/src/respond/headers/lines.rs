@@ -144,7 +144,7 @@ pub(crate) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Cl
     line.value()
 }
 
-/// A quota as so many units in so many whole seconds: a bucket is its burst in the time that refills it. Windows of
+/// A quota as units in whole seconds: a bucket is its burst in the time that refills it. Windows of
 /// less than a second cannot be said.
 fn window(policy_quota: &PolicyQuota) -> (u64, Option<u64>) {
     let (quota, capacity) = (policy_quota.quota(), policy_quota.rule().capacity());
