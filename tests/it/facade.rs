@@ -21,7 +21,7 @@ const NAMES: [(&str, usize); 21] = [
     ("memory", 3),
     ("observed", 18),
     ("outgoing", 3),
-    ("policy", 12),
+    ("policy", 14),
     ("rate_limit", 7),
     ("redis", 3),
     ("resilient", 6),

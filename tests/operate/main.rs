@@ -3,4 +3,5 @@
 
 mod alerts;
 mod browser;
+mod fleet;
 mod status;

@@ -27,11 +27,13 @@ pub struct StatusPageBuilder {
     clock: Box<dyn Clock>,
 }
 
-impl StatusPageBuilder {
-    pub(crate) fn new(observed: &Observed) -> Self {
+impl StatusPage {
+    /// Begins a page about a store and its policies.
+    #[expect(clippy::new_ret_no_self, reason = "there is no page before it is said who may see it")]
+    pub fn new(observed: &Observed) -> StatusPageBuilder {
         let mut scope = Scope::default();
         scope.add(observed);
-        Self {
+        StatusPageBuilder {
             scope,
             guard: None,
             secret: None,
@@ -41,7 +43,9 @@ impl StatusPageBuilder {
             clock: Box::new(SystemClock::new()),
         }
     }
+}
 
+impl StatusPageBuilder {
     /// Adds another store: its policies are on the page as well. Of two policies of one name, the first store's is.
     pub fn and(mut self, observed: &Observed) -> Self {
         self.scope.add(observed);

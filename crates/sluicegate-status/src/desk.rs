@@ -14,6 +14,7 @@ use crate::document::{Document, Keys, gather};
 use crate::fault::Fault;
 use crate::html::{self, Look, Theme};
 use crate::input::{Face, Input, Unreadable};
+use crate::route::{Place, Verb, asks_for_style};
 use crate::scope::Scope;
 
 /// All that a page knows.
@@ -28,30 +29,11 @@ pub(crate) struct Desk {
     pub(crate) clock: Box<dyn Clock>,
 }
 
-/// What an operator asks for.
-enum Verb {
-    LookUp,
-    Key(KeyAction),
-    Change,
-    Withdraw,
-    AllToShadow,
-}
-
 /// What came of it.
 enum Done {
     LookedUp(LookedUp),
     Acted(KeyAction, LookedUp),
     Changed(Changed),
-}
-
-/// Where a request goes.
-enum Place {
-    Page,
-    Json,
-    /// Something to be done to a key.
-    Key(String),
-    /// Something to be done to a policy.
-    Policy(String),
 }
 
 impl Desk {
@@ -65,11 +47,13 @@ impl Desk {
         let Some(visitor) = self.guard.visitor((&head).into()) else {
             return answer::text(StatusCode::FORBIDDEN, "this page is for those who run the service");
         };
-        let Some(place) = place(&head.uri) else {
+        let Some(place) = Place::of(&head.uri) else {
             return answer::text(StatusCode::NOT_FOUND, "there is nothing here: the page is one level up");
         };
         match (head.method.clone(), place) {
-            (Method::GET | Method::HEAD, Place::Page) if has(&head.uri, "style") => answer::css(html::STYLE),
+            (Method::GET | Method::HEAD, Place::Page) if asks_for_style(&head.uri) => {
+                answer::css(html::STYLE)
+            }
             (Method::GET | Method::HEAD, Place::Page) => self.page(&head.uri, &visitor, StatusCode::OK, None),
             (Method::GET | Method::HEAD, Place::Json) => self.json(&visitor),
             (Method::POST, place @ (Place::Page | Place::Key(_) | Place::Policy(_))) => {
@@ -200,7 +184,7 @@ impl Desk {
             }
             Place::Page | Place::Json => {}
         }
-        let verb = input.verb.as_deref().and_then(verb_of);
+        let verb = input.verb.as_deref().and_then(Verb::read);
         match verb.ok_or_else(|| Fault::new(StatusCode::NOT_FOUND, "there is no such action"))? {
             Verb::LookUp => look_up(&self.scope, secret, &input).await.map(Done::LookedUp),
             Verb::Key(action) => {
@@ -212,35 +196,4 @@ impl Desk {
             Verb::AllToShadow => all_to_shadow(&self.scope, operator, &input).await.map(Done::Changed),
         }
     }
-}
-
-fn verb_of(word: &str) -> Option<Verb> {
-    match word {
-        "look-up" => Some(Verb::LookUp),
-        "reset" => Some(Verb::Key(KeyAction::Reset)),
-        "suspend" => Some(Verb::Key(KeyAction::Suspend)),
-        "release" => Some(Verb::Key(KeyAction::Release)),
-        "change" => Some(Verb::Change),
-        "withdraw" => Some(Verb::Withdraw),
-        "all-to-shadow" => Some(Verb::AllToShadow),
-        _ => None,
-    }
-}
-
-/// By the end of the path, for a router may have cut off the rest, or not.
-fn place(uri: &Uri) -> Option<Place> {
-    let path = uri.path();
-    let mut segments = path.rsplit('/').filter(|segment| !segment.is_empty());
-    match (segments.next(), segments.next()) {
-        (None, _) => Some(Place::Page),
-        (Some("status.json"), _) => Some(Place::Json),
-        (Some(verb), Some("keys")) => Some(Place::Key(verb.to_owned())),
-        (Some(name), Some("policies")) => Some(Place::Policy(name.to_owned())),
-        _ => None,
-    }
-}
-
-/// Whether the query has this word.
-fn has(uri: &Uri, word: &str) -> bool {
-    uri.query().is_some_and(|query| query.split('&').any(|part| part == word))
 }

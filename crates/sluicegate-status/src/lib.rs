@@ -67,6 +67,46 @@
 //!   and stands in forms as a sealed word, which any instance with the same secret reads.
 //! - No script runs, nothing is loaded from elsewhere, no other page frames it, and nothing is kept in caches.
 //!
+//! # `status.json`
+//! The page as data. A field may be added at any time; what is there stays what it is while `version` is 1.
+//!
+//! ```json
+//! {"version": 1, "at": "2026-11-21T15:00:00.000Z", "instance": "web-3", "uptime_seconds": 11520,
+//!  "stores": [
+//!    {"name": "redis", "state": "ok", "breaker": "closed", "opened": 0,
+//!     "errors": {"timeout": 0, "unavailable": 0, "protocol": 0},
+//!     "fallback_decisions": 0, "fallback_seconds": 0, "unsettled_keys": 0,
+//!     "keys": 812, "slots": 187000, "evictions": 0}],
+//!  "policies": [
+//!    {"name": "login", "algorithm": "sliding-counter",
+//!     "quotas": [{"label": "login", "limit": 10, "period_seconds": 60, "burst": 10}],
+//!     "mode": "enforce", "hidden": false,
+//!     "override": {"by": "ada", "until": "2026-11-21T15:40:00.000Z", "version": 1795272000000000,
+//!                  "shared": true, "own_quotas": ["5/min"], "own_mode": "enforce"},
+//!     "on_exceeded": "deny", "on_outage": "local",
+//!     "per_second": {"allowed": 12.4, "rejected": 0.3, "delayed": 0.0, "suspended": 0.0},
+//!     "minutes": [{"at": "2026-11-21T14:59:00.000Z", "allowed": 720, "rejected": 18}],
+//!     "waiting": 0, "suspended_seen": 2,
+//!     "offenders": [{"key": "203.0.113.9", "kind": "address", "ref": "5f0c…", "rejected": 9120,
+//!                    "error": 12, "share": 0.61, "suspended_until": null}]}],
+//!  "events": [{"at": "2026-11-21T14:40:00.000Z", "what": "quota_changed", "policy": "login",
+//!              "from": "5/min", "to": "10/min"}]}
+//! ```
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` |
+//! | `breaker` | `closed`, `half_open`, `open`: that of the part that does worst |
+//! | `keys`, `slots` | keys in debt in the table in memory, or in that of the fallback, and how many fit |
+//! | `mode` | `enforce`, `shadow` or `off` |
+//! | `override` | what an operator has made of the policy, until when, and what is back then; `null` if nobody has |
+//! | `per_second` | the mean of the last 10 seconds |
+//! | `minutes` | the last 60 whole minutes, the oldest first |
+//! | `suspended_seen` | keys that were refused as suspended in the last minute |
+//! | `offenders` | the keys that were refused most in the last 5 to 10 minutes; a count is at most `error` too high |
+//! | `kind` | `address` and `name` in clear, or `digest` |
+//! | `ref` | a word that stands for the key in look-ups |
+//!
 //! # When not to use it
 //! For alarms and for history: those are what metrics are for. The page shows an hour, to a person.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -82,6 +122,7 @@ mod html;
 mod input;
 mod instant;
 mod page;
+mod route;
 mod scope;
 
 pub use self::builder::StatusPageBuilder;

@@ -8,10 +8,8 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use http_body::Body;
-use sluicegate_core::observed::Observed;
 use tower_service::Service;
 
-use crate::builder::StatusPageBuilder;
 use crate::desk::Desk;
 
 /// The status page: a service to put wherever it is wanted. Cheap to clone; see the [crate's example](crate).
@@ -40,12 +38,6 @@ use crate::desk::Desk;
 pub struct StatusPage(Arc<Desk>);
 
 impl StatusPage {
-    /// Begins a page about a store and its policies.
-    #[expect(clippy::new_ret_no_self, reason = "there is no page before it is said who may see it")]
-    pub fn new(observed: &Observed) -> StatusPageBuilder {
-        StatusPageBuilder::new(observed)
-    }
-
     pub(crate) fn of(desk: Desk) -> Self {
         Self(Arc::new(desk))
     }
