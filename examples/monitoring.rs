@@ -1,16 +1,20 @@
-//! A service whose limits can be watched: `/metrics` for Prometheus, with the files in `monitoring/` around it.
+//! A service whose limits can be watched: `/metrics` for Prometheus, with the files in `monitoring/` around it, and `/status` for the
+//! person on call.
 
 use std::error::Error;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::routing::{get, post};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sluicegate::key::RequestView;
 use sluicegate::observed::Observed;
 use sluicegate::redis::RedisStore;
-use sluicegate::{Limit, MemoryStore, Policy, RateLimitExt, Resilient};
+use sluicegate::status::StatusPage;
+use sluicegate::{ConfigError, MemoryStore, Policy, RateLimitExt, RateLimitLayer, Resilient};
 use sluicegate_examples::listen;
 
 /// From 50 us to 1 s, with the 5 ms that an alert asks for. Without buckets the exporter renders summaries, which cannot be added
@@ -43,22 +47,51 @@ fn store() -> Result<Observed, Box<dyn Error>> {
     })
 }
 
-fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router, Box<dyn Error>> {
-    let login = Policy::sliding_counter("login", "5/min").and("20/h").on(store)?;
+/// The service, what Prometheus reads, and the page.
+///
+/// # Errors
+/// When a policy or the page cannot be as it is written here.
+pub fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router, ConfigError> {
+    let login =
+        Policy::sliding_counter("login", "5/min").and("20/h").suspend(20, "10min", "30min").on(store)?;
     let search = Policy::token_bucket("search", "10/s burst 20").on(store)?;
     let upload =
         Policy::leaky_bucket("upload", "2/s burst 1").wait_up_to(Duration::from_secs(5)).on(store)?;
     let tighter = Policy::gcra("tighter", "60/min").shadow().on(store)?;
     // The key is told to nobody; the metric has this name.
     store.watch("local", &login, std::net::Ipv4Addr::LOCALHOST)?;
+    let [login, search, upload, all] = [login, search, upload, tighter].map(RateLimitLayer::new);
+    let page = StatusPage::new(store)
+        .limits("login", login.limits_handle())
+        .limits("search", search.limits_handle())
+        .limits("upload", upload.limits_handle())
+        .limits("all", all.limits_handle())
+        .guard(operator)
+        .secret(secret())
+        .host("127.0.0.1")
+        .host("localhost")
+        .build()?;
     Ok(Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/login", post(|| async { "welcome\n" }).rate_limit(login))
         .route("/search", get(|| async { "nothing found\n" }).rate_limit(search))
         .route("/upload", post(|| async { "stored\n" }).rate_limit(upload))
-        .rate_limit(Limit::new(tighter))
+        .rate_limit(all)
         // Added after the limits, so exempt from them.
-        .route("/metrics", get(scrape).with_state((store.clone(), metrics))))
+        .route("/metrics", get(scrape).with_state((store.clone(), metrics)))
+        .nest_service("/status", page.clone())
+        .route_service("/status.json", page))
+}
+
+/// Whoever sits at this machine. A service that others reach asks for a password, in a layer in front that leaves a name.
+fn operator(request: RequestView<'_>) -> Option<&'static str> {
+    let ConnectInfo(peer) = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
+    peer.ip().is_loopback().then_some("local")
+}
+
+/// New at each start. Instances behind one name have one secret, from wherever the others of the service come.
+fn secret() -> Vec<u8> {
+    (0..4).flat_map(|part| RandomState::new().hash_one(part).to_le_bytes()).collect()
 }
 
 async fn scrape(State((store, metrics)): State<(Observed, PrometheusHandle)>) -> String {
@@ -73,7 +106,8 @@ fn guide(address: SocketAddr) -> String {
 Sluicegate monitoring on http://{address}, limits per peer address:
 
   GET  /metrics  for Prometheus: see examples/monitoring/
-  POST /login    5 a minute and 20 an hour
+  GET  /status   in a browser, and /status.json: what is going on, and what to do about it
+  POST /login    5 a minute and 20 an hour; suspended for 30 min after 20 refusals
   GET  /search   10 a second, 20 at once
   POST /upload   2 a second; more wait their turn for up to 5 s
 
