@@ -68,7 +68,7 @@ pub use sluicegate_tower::rate_limit::{Decided, NotLimited};
 pub mod __private {
     pub use axum::extract::State;
     pub use axum::response::Response;
-    pub use sluicegate_core::{Algorithm, OnOutage, Policy};
+    pub use sluicegate_core::{Algorithm, Policy};
     pub use sluicegate_tower::Limit;
     pub use sluicegate_tower::key::OnMissingKey;
 

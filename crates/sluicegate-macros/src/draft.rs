@@ -5,7 +5,6 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use sluicegate_core::{OnExceeded, OnOutage};
 use syn::Expr;
 
 use crate::check::Limit;
@@ -52,25 +51,19 @@ fn limiter(limit: &Limit, private: &TokenStream) -> TokenStream {
     let source = quote_spanned!(Span::mixed_site()=> __source);
     let quotas: Vec<TokenStream> = limit.quotas.iter().map(|quota| quota.expression(&source)).collect();
     let (algorithm, first, others) = (&limit.algorithm, &quotas[0], &quotas[1..]);
-    let wait = limit.on_exceeded.and_then(|action| match action {
-        OnExceeded::Wait { longest } => {
-            let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-            Some(quote!(.wait_up_to(::core::time::Duration::from_micros(#micros))))
-        }
-        _ => None,
+    // Options print as the words that they read from, so whatever the core reads is carried on as it is.
+    let on_exceeded = limit.on_exceeded.map(|action| {
+        let action = action.to_string();
+        quote!(.on_exceeded(#action.parse()?))
     });
     let on_outage = limit.on_outage.map(|action| {
-        let action = match action {
-            OnOutage::Allow => quote!(Allow),
-            OnOutage::Deny => quote!(Deny),
-            _ => quote!(Local),
-        };
-        quote!(.on_outage(#private::OnOutage::#action))
+        let action = action.to_string();
+        quote!(.on_outage(#action.parse()?))
     });
     let shadow = limit.is_shadow.then(|| quote!(.shadow()));
     let hidden = limit.is_hidden.then(|| quote!(.hidden()));
     quote_spanned! {Span::mixed_site()=>
         #private::Policy::builder(__name, #algorithm.parse::<#private::Algorithm>()?, #first)
-            #(.and(#others))* #wait #on_outage #shadow #hidden
+            #(.and(#others))* #on_exceeded #on_outage #shadow #hidden
     }
 }

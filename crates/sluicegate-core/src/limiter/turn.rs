@@ -61,6 +61,27 @@ impl Turn {
         Limits::new(limits)?.enter_left(after(longest)).map(Self::of)
     }
 
+    /// The turn of a request that these limiters have decided: the one that it has reserved, or one that another request has left
+    /// and that comes within `longest`, if it waits at all.
+    ///
+    /// # Errors
+    /// The decision, when there is no such turn.
+    ///
+    /// # Panics
+    /// When it has to wait outside of a tokio runtime that has its timer enabled.
+    #[expect(clippy::result_large_err, reason = "the decision is handed back, not reported")]
+    pub fn after(
+        decision: Decision,
+        limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>,
+        longest: Option<Duration>,
+    ) -> Result<Self, Decision> {
+        match (decision.outcome(), longest) {
+            (Outcome::Allowed, _) => Ok(Self::new(decision, limits)),
+            (Outcome::Denied, Some(longest)) => Self::left(limits, longest).ok_or(decision),
+            _ => Err(decision),
+        }
+    }
+
     fn of(waiting: Waiting) -> Self {
         let sleep = Box::pin(tokio::time::sleep_until(waiting.place.at_latest()));
         Self(Stage::Waiting(Box::new(waiting), sleep))
@@ -262,14 +283,9 @@ impl RateLimiter {
     ) -> Result<Decision, crate::StoreError> {
         let key = key.with_key(|key| key.to_key());
         let decision = self.reserve(&key, cost, longest).await?;
-        let limit = [(self.clone(), key, cost)];
-        match decision.outcome() {
-            Outcome::Allowed => Ok(Turn::new(decision, limit).await),
-            Outcome::Impossible | Outcome::Suspended => Ok(decision),
-            Outcome::Denied => match Turn::left(limit, longest) {
-                Some(turn) => Ok(turn.await),
-                None => Ok(decision),
-            },
+        match Turn::after(decision, [(self.clone(), key, cost)], Some(longest)) {
+            Ok(turn) => Ok(turn.await),
+            Err(decision) => Ok(decision),
         }
     }
 }

@@ -138,6 +138,16 @@ impl fmt::Display for OnExceeded {
     }
 }
 
+impl OnExceeded {
+    /// How long a request may wait for its turn, if it may.
+    pub fn longest_wait(self) -> Option<Duration> {
+        match self {
+            Self::Deny => None,
+            Self::Wait { longest } => Some(longest),
+        }
+    }
+}
+
 impl FromStr for OnExceeded {
     type Err = ConfigError;
 

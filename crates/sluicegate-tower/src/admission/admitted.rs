@@ -11,7 +11,7 @@ use crate::admission::restate::restate;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
 use crate::respond::decided::Decided;
-use crate::respond::headers::{self, Already};
+use crate::respond::headers::Already;
 use crate::respond::refusal::Unserved;
 use crate::respond::shown::Shown;
 
@@ -112,12 +112,10 @@ impl Marked {
             Some(inner) => decided.merge(inner),
         };
         let already = if inner.is_some() { Already::Both } else { Already::Theirs };
-        let (settings, together) = (self.limits.settings(), self.limits.made().together.load());
-        let prepared = together.as_ref().map(|together| &together.prepared);
         let seen = Shown::of(&shown);
-        headers::write(response.headers_mut(), settings.style, seen, seen.wait, prepared, already);
+        self.limits.write(response, seen, seen.wait, already);
         // For layers further out: what all of them know together, or what was there before.
-        let left = if settings.extensions { Some(shown) } else { inner };
+        let left = if self.limits.settings().extensions { Some(shown) } else { inner };
         if let Some(decided) = left {
             response.extensions_mut().insert(decided);
         }

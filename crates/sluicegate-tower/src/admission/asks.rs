@@ -56,31 +56,20 @@ impl Asks {
         )
     }
 
-    /// Waits for the turn that they have reserved.
-    pub(crate) fn turn(&self, plan: &Plan, decision: Decision) -> Turn {
-        Turn::new(decision, self.owned(plan))
-    }
-
-    /// A turn that another request has left, for one that is refused, if its policies wait that
-    /// long.
-    pub(crate) fn turn_left(&self, plan: &Plan, refused: &Decision) -> Option<Turn> {
-        if refused.outcome() != Outcome::Denied {
-            return None;
-        }
+    /// The turn that follows from their decision, if there is one that comes as soon as all policies that wait would like it.
+    #[expect(clippy::result_large_err, reason = "the decision is handed back, not reported")]
+    pub(crate) fn turn(&self, plan: &Plan, decision: Decision) -> Result<Turn, Decision> {
         let waits =
-            self.limiters(plan).filter_map(|limiter| match limiter.with_policy(Policy::on_exceeded) {
-                OnExceeded::Wait { longest } => Some(longest),
-                _ => None,
-            });
-        Turn::left(self.owned(plan), waits.min()?)
+            self.limiters(plan).filter_map(|limiter| limiter.with_policy(Policy::on_exceeded).longest_wait());
+        Turn::after(decision, self.owned(plan), waits.min())
     }
 
     /// How long a refused request waits, if all policies without room wait that long.
     pub(crate) fn waits_out(&self, plan: &Plan, refused: &Decision) -> Option<Duration> {
         let wait = refused.retry_after().filter(|_| refused.outcome() == Outcome::Denied)?;
         let waits = |ask: usize, needs: Duration| {
-            let policy = self.0.get(ask).map(|asked| asked.limiter(plan).with_policy(Policy::on_exceeded));
-            matches!(policy, Some(OnExceeded::Wait { longest }) if needs <= longest)
+            let asked = self.0.get(ask).map(|asked| asked.limiter(plan).with_policy(Policy::on_exceeded));
+            asked.and_then(OnExceeded::longest_wait).is_some_and(|longest| needs <= longest)
         };
         let mut without_room = refused.quotas().iter().filter(|status| !status.passed());
         without_room.all(|status| waits(status.policy_index(), wait)).then_some(wait)

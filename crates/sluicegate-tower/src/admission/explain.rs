@@ -13,7 +13,7 @@ use sluicegate_core::{Decision, Key, Policy, StoreError};
 
 use crate::admission::asked::Asked;
 use crate::admission::asks::Asks;
-use crate::admission::refused::{Refused, Stop};
+use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::guard::lookup::Waits;
@@ -22,6 +22,7 @@ use crate::key::RequestView;
 use crate::limits::door::Entry;
 use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
 use crate::respond::refusal::RefusalReason;
+use crate::respond::stop::Stop;
 
 /// Which limits a request meets, where they stand, and what would be decided; made by [`Limits::explain`].
 ///
@@ -221,12 +222,11 @@ impl<'a> Explaining<'a> {
                 WhyNot::Unlimited => "the request is unlimited".to_owned(),
                 WhyNot::Off => "its policy is off".to_owned(),
                 WhyNot::NoKey(missing) => format!("{missing}, and it skips such requests"),
-                WhyNot::TriedOut(no_ask) => format!("it is only tried out: {}", Stop::from(no_ask)),
+                WhyNot::TriedOut(stop) => format!("it is only tried out: {stop}"),
             },
-            Finding::Refuses(no_ask) => {
-                let stop = Stop::from(no_ask);
+            Finding::Refuses(stop) => {
                 let why = stop.to_string();
-                self.stop.get_or_insert(stop);
+                self.stop.get_or_insert(*stop);
                 why
             }
         };

@@ -16,6 +16,8 @@ use crate::respond::decided::Decided;
 #[derive(Clone, Debug)]
 pub(crate) struct Now {
     policy: Arc<Policy>,
+    /// The moment at which the waits begin.
+    stands_at: Duration,
     statuses: SmallVec<[QuotaStatus; 1]>,
 }
 
@@ -23,7 +25,7 @@ impl Now {
     /// Where the key of the ask in this place stands, as this decision says.
     pub(crate) fn of(decision: &Decision, ask: usize, policy: &Arc<Policy>) -> Self {
         let own = decision.quotas().iter().filter(|status| status.policy_index() == ask);
-        Self { policy: Arc::clone(policy), statuses: own.copied().collect() }
+        Self { policy: Arc::clone(policy), stands_at: decision.stands_at(), statuses: own.copied().collect() }
     }
 }
 
@@ -33,23 +35,28 @@ pub(crate) fn restate(decided: &mut Decided, asks: impl Iterator<Item = (Arc<Pol
     if accounts.iter().all(|(_, now)| now.is_none()) {
         return;
     }
+    let known = accounts.iter().filter_map(|(_, now)| Some(now.as_ref()?.stands_at));
+    let stands_at = known.fold(decided.stands_at(), Duration::max);
     let (mut statuses, mut policies) =
         (SmallVec::<[QuotaStatus; 4]>::new(), Vec::with_capacity(accounts.len()));
     for (place, (policy, now)) in accounts.into_iter().enumerate() {
         let now = now.unwrap_or_else(|| Now::of(decided, place, &policy));
-        statuses.extend(now.statuses.iter().map(|status| at(place, status)));
+        // What was known earlier has drained since. The delay is over, and is taken off again below.
+        let wait =
+            |wait: Duration| micros((wait + decided.delay()).saturating_sub(stands_at - now.stands_at));
+        let place = u8::try_from(place).unwrap_or(u8::MAX);
+        statuses.extend(now.statuses.iter().map(|status| {
+            // It says where a key stands, and has nothing to give back.
+            let status = status.of_ask(place).spending(0).with_reset_after_us(wait(status.reset_after()));
+            status.with_more_after_us(wait(status.available_after()))
+        }));
         policies.push(now.policy);
     }
     if !statuses.is_empty() {
-        let restated = judge(decided.at_us(), micros(decided.delay()), statuses);
-        *decided = Decided::new(restated.by(decided.decided_by()), policies.into());
+        let at = stands_at.saturating_sub(decided.delay());
+        let restated = judge(micros(at), micros(decided.delay()), statuses).by(decided.decided_by());
+        *decided = Decided::new(restated.after_delay(), policies.into());
     }
-}
-
-/// A status in this place among the asks. It says where a key stands, and has nothing to give back.
-fn at(place: usize, status: &QuotaStatus) -> QuotaStatus {
-    let place = u8::try_from(place).unwrap_or(u8::MAX);
-    status.of_ask(place).with_more_after_us(micros(status.available_after())).spending(0)
 }
 
 fn micros(wait: Duration) -> u64 {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use http::Response;
 use sluicegate_core::store::{Event, Subject, Undecided};
 use sluicegate_core::{ConfigError, RateLimiter};
 
@@ -11,10 +12,11 @@ use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::Together;
 use crate::guard::lookup::Waits;
 use crate::guard::once::OnceASecond;
-use crate::limits::IntoGroup;
+use crate::limits::IntoLimit;
 use crate::limits::door::Door;
 use crate::limits::group::{Group, Plan};
-use crate::respond::headers::Style;
+use crate::respond::headers::{self, Already, Style};
+use crate::respond::shown::Shown;
 use crate::respond::spread::Spread;
 
 /// Limits, and all that is decided with them: which requests are exempt, how long a request may wait, which header
@@ -90,8 +92,8 @@ impl Default for Settings {
 
 impl Limits {
     /// One limit. A [`RateLimiter`](sluicegate_core::RateLimiter) alone counts peer addresses.
-    pub fn new(limit: impl IntoGroup) -> Self {
-        let group = limit.into_group();
+    pub fn new(limit: impl IntoLimit) -> Self {
+        let group = Group::from(limit.into_limit());
         for limit in group.limits().filter(|limit| limit.gives_back()) {
             if let Err(error) = limit.keep_accounts() {
                 // No error for who makes the layer: without accounts a refund gives back less, and never more.
@@ -164,6 +166,19 @@ impl Limits {
     pub(crate) fn marks_responses(&self) -> bool {
         let Settings { extensions, style, meters, .. } = &self.0.made.settings;
         *extensions || style.shows() || *meters || self.0.made.refunds
+    }
+
+    /// Writes into a response where the client stands.
+    pub(crate) fn write<B>(
+        &self,
+        response: &mut Response<B>,
+        shown: Shown<'_>,
+        wait: Option<u64>,
+        already: Already,
+    ) {
+        let together = self.made().together.load();
+        let prepared = together.as_ref().map(|together| &together.prepared);
+        headers::write(response.headers_mut(), self.settings().style, shown, wait, prepared, already);
     }
 
     /// Tells the store of the first limit what never reaches it otherwise: why it was not asked because of this limit, or

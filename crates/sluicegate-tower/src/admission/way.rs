@@ -27,7 +27,7 @@ use crate::admission::admitted::Marked;
 use crate::admission::asked::Asked;
 use crate::admission::asks::Asks;
 use crate::admission::meter::Meter;
-use crate::admission::refused::{Refused, Stop};
+use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
 use crate::guard::Place;
@@ -36,6 +36,7 @@ use crate::key::RequestView;
 use crate::limits::door::{Answer, Entry};
 use crate::limits::walk::{Finding, Found, Next, Walk};
 use crate::respond::refusal::RefusalReason;
+use crate::respond::stop::Stop;
 
 /// Where a request is on its way.
 #[derive(Debug, Default)]
@@ -162,7 +163,7 @@ impl Way {
                 None
             }
             Finding::Nothing(_) => None,
-            Finding::Refuses(no_ask) => Some(refused(limits, Some(limit), no_ask.into())),
+            Finding::Refuses(stop) => Some(refused(limits, Some(limit), *stop)),
         }
     }
 
@@ -207,19 +208,15 @@ impl Way {
                 false => refuse(limits, None, Stop::Plain(RefusalReason::Outage)),
             });
         }
-        if !decision.is_allowed() {
-            return match self.asks.turn_left(limits.plan(), &decision) {
-                Some(turn) => self.wait(limits, turn, decision.retry_after().unwrap_or_default(), place),
-                None => Some(refuse(limits, None, Stop::Decided(self.asks.label(limits, decision)))),
-            };
-        }
-        let delay = decision.delay();
-        if delay.is_zero() {
+        let delay = decision.retry_after().unwrap_or_else(|| decision.delay());
+        if decision.is_allowed() && delay.is_zero() {
             self.try_out(limits);
             return Some(Ok(self.mark(limits, Some(decision))));
         }
-        let turn = self.asks.turn(limits.plan(), decision);
-        self.wait(limits, turn, delay, place)
+        match self.asks.turn(limits.plan(), decision) {
+            Ok(turn) => self.wait(limits, turn, delay, place),
+            Err(refused) => Some(refuse(limits, None, Stop::Decided(self.asks.label(limits, refused)))),
+        }
     }
 
     fn wait(&mut self, limits: &Limits, turn: Turn, delay: Duration, place: &mut Place) -> Option<End> {

@@ -14,7 +14,7 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{DecisionFuture, Event, Subject, Undecided};
-use sluicegate_core::{Decision, Key, OnExceeded, Outcome, RateLimiter, StoreError};
+use sluicegate_core::{Decision, Key, RateLimiter, StoreError};
 
 use crate::call::CallError;
 use crate::guard::queue::Queue;
@@ -113,21 +113,12 @@ impl Under<'_> {
         if !decision.is_counted() {
             return refuse(CallError::Store(StoreError::new(StoreErrorKind::Unavailable)));
         }
+        let delay = decision.retry_after().unwrap_or_else(|| decision.delay());
         let limits = [(self.limiter.clone(), ask.key.clone(), ask.cost)];
-        let longest = ask.longest.or_else(|| match policy.on_exceeded() {
-            OnExceeded::Wait { longest } => Some(longest),
-            _ => None,
-        });
-        let (turn, delay) = match (decision.outcome(), longest) {
-            (Outcome::Allowed, _) => {
-                let delay = decision.delay();
-                (Turn::new(decision, limits), delay)
-            }
-            (Outcome::Denied, Some(longest)) => match Turn::left(limits, longest) {
-                Some(turn) => (turn, decision.retry_after().unwrap_or_default()),
-                None => return refuse(CallError::Limited(Box::new(decision))),
-            },
-            _ => return refuse(CallError::Limited(Box::new(decision))),
+        let longest = ask.longest.or_else(|| policy.on_exceeded().longest_wait());
+        let turn = match Turn::after(decision, limits, longest) {
+            Ok(turn) => turn,
+            Err(refused) => return refuse(CallError::Limited(Box::new(refused))),
         };
         if self.queue.enter(place) {
             let of = Some((self.limiter.clone(), ask.key.clone()));

@@ -45,7 +45,7 @@ pub(crate) mod walk;
 
 pub use self::chosen::Chosen;
 pub use self::group::{Choose, Group};
-pub use self::into_group::IntoGroup;
+pub use self::into_group::{IntoGroup, IntoLimit};
 pub use self::limit::Limit;
 pub use self::path_in::path_in;
 pub use self::predicate::{method_in, preflight};

@@ -3,9 +3,8 @@
 
 use std::task::{Context, Poll, ready};
 
-use http::StatusCode;
+use sluicegate_core::Key;
 use sluicegate_core::policy::PolicyMode;
-use sluicegate_core::{ConfigError, Key};
 
 use crate::guard::Place;
 use crate::guard::lookup::{Lookup, Waits};
@@ -14,7 +13,7 @@ use crate::key::{Extraction, MissingKey, RequestView};
 use crate::limits::group::{Plan, What};
 use crate::limits::limit::Limit;
 use crate::limits::pick::{Pick, Picking, Which};
-use crate::respond::refusal::RefusalReason;
+use crate::respond::stop::Stop;
 
 /// How far a request has come.
 ///
@@ -44,7 +43,7 @@ pub(crate) enum Finding {
     /// Nothing, and why.
     Nothing(WhyNot),
     /// The request is refused.
-    Refuses(NoAsk),
+    Refuses(Box<Stop>),
 }
 
 /// Why a limit asks nothing.
@@ -61,19 +60,7 @@ pub(crate) enum WhyNot {
     /// Its key is missing, and such requests are let through.
     NoKey(MissingKey),
     /// It cannot be asked, and refuses no request for that, because it is only tried out.
-    TriedOut(NoAsk),
-}
-
-/// Why a limit that applies cannot be asked.
-///
-/// In shadow none of these refuses a request.
-#[derive(Debug)]
-pub(crate) enum NoAsk {
-    Key(MissingKey, StatusCode),
-    Tier(StatusCode),
-    Mistake(ConfigError),
-    /// It had to be looked up, and did not come.
-    Late(RefusalReason<'static>),
+    TriedOut(Box<Stop>),
 }
 
 /// The next thing that is known of a walk.
@@ -142,7 +129,7 @@ impl Walk {
                         return Poll::Ready(self.picked((index, &plan.limits[index]), pick, cost, request));
                     }
                     Err(reason) => {
-                        found(index, refusing(plan.limits[index].mode(None), NoAsk::Late(reason.into())))
+                        found(index, refusing(plan.limits[index].mode(None), Stop::Plain(reason.into())))
                     }
                 }
             }
@@ -154,7 +141,7 @@ impl Walk {
                     *index,
                     match key {
                         Ok(key) => with_key((limit, mode), which.clone(), *cost, key),
-                        Err(reason) => refusing(mode, NoAsk::Late(reason.into())),
+                        Err(reason) => refusing(mode, Stop::Plain(reason.into())),
                     },
                 )
             }
@@ -181,8 +168,8 @@ impl Walk {
                 },
             },
             Pick::Unlimited => Finding::Nothing(WhyNot::Unlimited),
-            Pick::Refused(status) => refusing(limit.mode(None), NoAsk::Tier(status)),
-            Pick::Mistake(error) => refusing(limit.mode(None), NoAsk::Mistake(error)),
+            Pick::Refused(status) => refusing(limit.mode(None), Stop::unknown_tier(status)),
+            Pick::Mistake(error) => refusing(limit.mode(None), Stop::Mistake(error)),
         };
         found(index, finding)
     }
@@ -207,16 +194,16 @@ fn with_key(
     match limit.when_missing.read(key, || limit.title()) {
         Keyed::Key(key) => Finding::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce },
         Keyed::Skipped(missing) => Finding::Nothing(WhyNot::NoKey(missing)),
-        Keyed::Rejected(missing, status) => refusing(mode, NoAsk::Key(missing, status)),
+        Keyed::Rejected(missing, status) => refusing(mode, Stop::MissingKey(missing, status)),
     }
 }
 
 /// Only a limit that is enforced refuses a request.
-fn refusing(mode: PolicyMode, why: NoAsk) -> Finding {
+fn refusing(mode: PolicyMode, why: Stop) -> Finding {
     match mode {
-        PolicyMode::Enforce => Finding::Refuses(why),
+        PolicyMode::Enforce => Finding::Refuses(Box::new(why)),
         PolicyMode::Off => Finding::Nothing(WhyNot::Off),
-        _ => Finding::Nothing(WhyNot::TriedOut(why)),
+        _ => Finding::Nothing(WhyNot::TriedOut(Box::new(why))),
     }
 }
 

@@ -8,7 +8,7 @@ use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
 use crate::guard::Guarded;
-use crate::limits::{IntoGroup, Limit, Limits, LimitsHandle, ShadowCount};
+use crate::limits::{IntoLimit, Limit, Limits, LimitsHandle, ShadowCount};
 use crate::respond::problem::ProblemJson;
 
 /// Puts limits in front of a service: see the [crate's example](crate).
@@ -50,7 +50,7 @@ struct Inner<R> {
 
 impl RateLimitLayer {
     /// A layer with one limit. A [`RateLimiter`] alone counts peer addresses.
-    pub fn new(limit: impl IntoGroup) -> Self {
+    pub fn new(limit: impl IntoLimit) -> Self {
         Limits::new(limit).into()
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod problem;
 pub(crate) mod refusal;
 pub(crate) mod shown;
 pub(crate) mod spread;
+pub(crate) mod stop;
 
 #[cfg(feature = "grpc")]
 #[cfg_attr(docsrs, doc(cfg(feature = "grpc")))]

@@ -60,7 +60,7 @@ async fn a_limit_that_matches_and_asks_nothing_is_still_the_first() {
     let free_of_cost = limit(&store, "free-of-cost").cost_fn(|_| 0);
     for first in [plan, free_of_cost] {
         let group = Group::new(Choose::First).and(first).and(limit(&store, "rest"));
-        assert_eq!(asked(&Limits::new(group), &from("ada")).await, [""; 0]);
+        assert_eq!(asked(&Limits::builder(group).build().unwrap(), &from("ada")).await, [""; 0]);
     }
 }
 
@@ -171,11 +171,11 @@ proptest! {
     #[test]
     fn groups_in_groups_choose_as_a_slow_model_does(tree in tree()) {
         let store = MemoryStore::builder().keys(10).build().unwrap();
-        let limits = Limits::new(tree.build(&store, &mut 0));
         let mut expected = Vec::new();
         tree.walk(&mut 0, true, &mut expected);
         expected.truncate(17);
         prop_assume!(expected.len() <= 16);
+        let limits = Limits::builder(tree.build(&store, &mut 0)).build().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         prop_assert_eq!(runtime.block_on(asked(&limits, &from("ada"))), expected);
     }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
+use sluicegate_core::clock::Clock;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_core::{MemoryStore, Policy, RateLimiter};
 use sluicegate_tests::around;
 use sluicegate_tower::rate_limit::Decided;
+use sluicegate_tower::respond::LegacyReset;
 use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::Layer;
 
 use crate::rate_limit::meter::metered;
-use crate::support::{Body, by_header, described, fields, from, layer, number, on, send, store};
+use crate::support::{Body, Paused, by_header, described, fields, from, layer, number, on, send, store};
 
 fn per_minute(name: &str) -> RateLimiter {
     on(&store().0, Policy::fixed_window(name, "1000/min"))
@@ -174,4 +176,50 @@ async fn a_request_that_waited_says_so_after_it_was_settled() {
     let decision: &Decided = response.extensions().get().unwrap();
     assert!(decision.is_allowed() && decision.delay() == Duration::from_millis(500));
     assert_eq!(number(&response, "x-ratelimit-remaining"), Some(1));
+}
+
+/// The moment of the request and the wait since the charge were added: the reset came as long too early as the request took.
+#[tokio::test]
+async fn the_moment_of_a_reset_is_reckoned_from_the_charge_and_not_from_the_request() {
+    let (store, clock) = store();
+    let tokens = by_header(on(&store, Policy::gcra("tokens", "60/min"))).cost(10).unwrap();
+    let beside = by_header(on(&store, Policy::gcra("beside", "60/min"))).cost(9).unwrap();
+    let layer = RateLimitLayer::builder(tokens).and(beside).meter().legacy_reset(LegacyReset::Epoch);
+    let now = clock.now_us() / 1_000_000;
+    let handler = metered(move |meter| {
+        clock.advance(Duration::from_secs(4));
+        async move { drop(meter.of("tokens").charge(10).await.unwrap()) }
+    });
+    let response = send(&layer.build().unwrap().layer(handler), from("ada")).await;
+    // 20 were spent in all, of which 4 have drained.
+    assert_eq!(number(&response, "x-ratelimit-reset"), Some(now + 20));
+    let decided: &Decided = response.extensions().get().unwrap();
+    assert_eq!(decided.stands_at(), Duration::from_secs(now + 4));
+    let resets: Vec<_> = decided.quotas().iter().map(|status| status.reset_after().as_secs()).collect();
+    assert_eq!(resets, [16, 5], "the one beside has drained, too");
+}
+
+/// The delay was forgotten as well.
+#[tokio::test(start_paused = true)]
+async fn the_moment_of_a_reset_counts_the_wait_for_a_turn_once() {
+    let store = MemoryStore::builder().clock(Paused::now()).build().unwrap();
+    let waits =
+        Policy::gcra("tokens", "60/min burst 10").wait_up_to(Duration::from_secs(9)).on(&store).unwrap();
+    let limit = by_header(waits).cost(10).unwrap();
+    let layer = RateLimitLayer::builder(limit).meter().legacy_reset(LegacyReset::Epoch).build().unwrap();
+    let handler = metered(|meter| async move {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        drop(meter.charge(0).await.unwrap());
+    });
+    let service = layer.layer(handler);
+    let mut resets = Vec::new();
+    let start = tokio::time::Instant::now();
+    for _ in 0..2 {
+        let response = send(&service, from("ada")).await;
+        let decided: &Decided = response.extensions().get().unwrap();
+        resets.push((decided.delay().as_secs(), number(&response, "x-ratelimit-reset").unwrap()));
+    }
+    // The second waits for seven seconds; then ten units are out, and both times three of them drain.
+    assert_eq!((start.elapsed().as_secs(), resets[0].0, resets[1].0), (13, 0, 7));
+    assert_eq!(resets[1].1 - resets[0].1, 10);
 }

@@ -1,0 +1,86 @@
+//! Why a request goes no further, with all that is needed to answer it: [`Stop`].
+
+use std::fmt;
+
+use http::StatusCode;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::store::Undecided;
+use sluicegate_core::{ConfigError, Outcome, StoreError};
+
+use crate::key::MissingKey;
+use crate::respond::decided::Decided;
+use crate::respond::refusal::RefusalReason;
+
+/// Why a request is not let through.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Decided(Decided),
+    MissingKey(MissingKey, StatusCode),
+    /// As a missing key, for clients.
+    UnknownTier(MissingKey, StatusCode),
+    Mistake(ConfigError),
+    /// For a reason that needs nothing else.
+    Plain(RefusalReason<'static>),
+}
+
+impl Stop {
+    /// Requests without a tier are refused with this status.
+    pub(crate) fn unknown_tier(status: StatusCode) -> Self {
+        Self::UnknownTier(MissingKey::new("the request is in no known tier"), status)
+    }
+
+    /// The store takes the limits' asks for a mistake in the program. An outage is a decision, and no error.
+    pub(crate) fn mistake(error: &StoreError) -> Self {
+        Self::Mistake(ConfigError::new(ConfigErrorKind::Layer, error.to_string()))
+    }
+
+    /// The reason that whoever answers is told.
+    pub(crate) fn reason(&self) -> RefusalReason<'_> {
+        match self {
+            Self::Decided(decided) => match decided.outcome() {
+                Outcome::Impossible => RefusalReason::Impossible(decided),
+                Outcome::Suspended => RefusalReason::Suspended(decided),
+                _ => RefusalReason::Exceeded(decided),
+            },
+            Self::MissingKey(missing, status) | Self::UnknownTier(missing, status) => {
+                RefusalReason::MissingKey(missing, *status)
+            }
+            Self::Mistake(error) => RefusalReason::Mistake(error),
+            Self::Plain(reason) => *reason,
+        }
+    }
+
+    /// Why no store was asked, if none was.
+    pub(crate) fn undecided(&self) -> Option<Undecided> {
+        match self {
+            Self::MissingKey(..) => Some(Undecided::MissingKey),
+            Self::UnknownTier(..) => Some(Undecided::UnknownTier),
+            Self::Plain(RefusalReason::QueueFull(_)) => Some(Undecided::QueueFull),
+            Self::Plain(RefusalReason::Blocked) => Some(Undecided::Blocked),
+            Self::Decided(_) | Self::Mistake(_) | Self::Plain(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decided(decided) => match decided.policy() {
+                Some(policy) if decided.outcome() == Outcome::Suspended => {
+                    write!(f, "the key of the request is suspended by policy {policy}")
+                }
+                Some(policy) => write!(f, "the request exceeds policy {policy}"),
+                None => f.write_str("the request exceeds a limit"),
+            },
+            Self::MissingKey(missing, _) | Self::UnknownTier(missing, _) => missing.fmt(f),
+            Self::Mistake(error) => error.fmt(f),
+            Self::Plain(RefusalReason::QueueFull(_)) => f.write_str("as many requests wait as may wait"),
+            Self::Plain(RefusalReason::LookupTimeout(longest)) => {
+                write!(f, "its key or tier was looked up, and did not come within {longest:?}")
+            }
+            Self::Plain(RefusalReason::Outage) => f.write_str("the store gives no answer"),
+            Self::Plain(RefusalReason::Blocked) => f.write_str("such requests are denied"),
+            Self::Plain(_) => f.write_str("the request is refused"),
+        }
+    }
+}
