@@ -177,3 +177,41 @@ async fn both_scripts_decide_the_same_whatever_the_clock_does() {
         }
     }
 }
+
+/// The text of the script, put together as the store puts it together.
+fn text() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/sluicegate-redis/src/script/");
+    let read = |file: &str| std::fs::read_to_string(format!("{script}{file}")).unwrap();
+    let command = read("command.rs");
+    let files = command.split("include_str!(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    files.map(read).collect()
+}
+
+/// The eighth mode took all of its three bits: a ninth would have spent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mode_that_the_script_does_not_know_is_an_error_and_changes_nothing() {
+    let client = redis::Client::open(standalone().url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let number = |number: f64| number.to_le_bytes();
+    // One quota of GCRA, and one ask of one unit.
+    let mut rules: Vec<u8> = [&number(0.0)[..], &[1, 1], &0_u32.to_le_bytes()].concat();
+    for of_rule in [1_000_000.0, 1.0, 1.0, 5.0, 50.0, -1.0] {
+        rules.extend(number(of_rule));
+    }
+    for (mode, is_known) in
+        [(0_u8, true), (7, true), (8, false), (9, false), (127, false), (128, true), (136, false)]
+    {
+        let key = format!("unknown-mode-{mode}");
+        let order =
+            [&number(0.0)[..], &[mode, 1, 2, 0], &0_u16.to_le_bytes(), &number(0.0), &number(1.0)].concat();
+        let mut call = redis::cmd("EVAL");
+        call.arg(text()).arg(1).arg(&key).arg(order).arg(&rules);
+        let answer: Result<redis::Value, _> = call.query_async(&mut connection).await;
+        assert_eq!(answer.is_ok(), is_known, "mode {mode}: {answer:?}");
+        if let Err(error) = answer {
+            assert!(error.to_string().contains("unknown mode"), "{error}");
+            let is_there: bool = redis::cmd("EXISTS").arg(&key).query_async(&mut connection).await.unwrap();
+            assert!(!is_there, "mode {mode} has spent");
+        }
+    }
+}

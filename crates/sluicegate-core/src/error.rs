@@ -225,6 +225,9 @@ pub enum StoreErrorKind {
     ForeignPolicy,
     /// A call without asks; a mistake in the program, never worth a retry.
     NothingAsked,
+    /// The store does not know the [mode](crate::store::Mode) of an ask: it is older than the rest of the program, never worth a
+    /// retry.
+    UnknownMode,
     /// One call named more asks or quotas than [`MAX_QUOTAS`](crate::policy::MAX_QUOTAS); never worth a retry.
     TooManyQuotas,
     /// A key was to be suspended or released under a policy that suspends no key; a mistake in the program, never worth a retry.
@@ -299,6 +302,9 @@ impl fmt::Display for StoreError {
             StoreErrorKind::NothingAsked => "the store was asked nothing",
             StoreErrorKind::NoSuspension => {
                 "the policy suspends no key: it has no suspension, or is not enforced"
+            }
+            StoreErrorKind::UnknownMode => {
+                "the store does not know the mode of an ask: use one that is as new as the core"
             }
             StoreErrorKind::TooManyQuotas => "more than 16 quotas were asked for in one call",
         })

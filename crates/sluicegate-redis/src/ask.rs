@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::key::{self, Tags};
 use crate::prepared::Prepared;
+use crate::script;
 
 /// One ask of one request.
 #[derive(Clone, Debug)]
@@ -73,6 +74,7 @@ impl KeyAsk {
         let asked = (0_u8..).zip(asks).map(|(at, ask)| {
             let prepared = ask.policy().prepared::<Arc<Prepared>>();
             let prepared = prepared.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
+            script::check(ask.mode())?;
             quotas += prepared.rules.len();
             if quotas > MAX_QUOTAS {
                 return Err(StoreError::new(StoreErrorKind::TooManyQuotas));

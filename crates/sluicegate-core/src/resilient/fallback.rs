@@ -142,7 +142,7 @@ impl Fallback {
 
     /// Strikes off the debt what is given back of what the fallback has let pass, or may have.
     fn strike(&self, ask: &Ask<'_>) {
-        if matches!(ask.mode(), Mode::Refund | Mode::Return) && (is_its(ask) || ask.receipt().is_none()) {
+        if ask.mode().gives_back() && (is_its(ask) || ask.receipt().is_none()) {
             self.debts.strike(ask.policy(), &ask.key().to_key(), ask.cost());
         }
     }
@@ -178,8 +178,7 @@ fn is_refused(ask: &Ask<'_>) -> bool {
 pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
     match ask.mode() {
         Mode::Reset => true,
-        Mode::Return | Mode::Depart => !is_its(ask),
-        _ => false,
+        mode => mode.is_of_turn() && !is_its(ask),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) type Places = SmallVec<[u8; 4]>;
 
 /// Whether it is about a turn that the fallback gave, or about what it spent beside one of the store's.
 pub(super) fn is_own_turn(ask: &Ask<'_>) -> bool {
-    matches!(ask.mode(), Mode::Return | Mode::Depart) && is_its(ask)
+    ask.mode().is_of_turn() && is_its(ask)
 }
 
 /// The asks in these places.
@@ -31,7 +31,7 @@ pub(super) fn in_places<'a>(asks: &[Ask<'a>], places: &Places) -> SmallVec<[Ask<
 /// The places of asks that only report what has happened, by the part that they are for, if there are several such: each part
 /// hears of its own once, whatever becomes of the others.
 pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVec<[Places; 2]>> {
-    let is_report = |ask: &Ask<'_>| matches!(ask.mode(), Mode::Charge | Mode::Refund | Mode::Reset);
+    let is_report = |ask: &Ask<'_>| !ask.mode().asks() && !ask.mode().is_of_turn();
     if !asks.iter().all(is_report) || parts_of_each.iter().all(|parts| *parts == parts_of_each[0]) {
         return None;
     }

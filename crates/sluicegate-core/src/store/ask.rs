@@ -169,6 +169,43 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The number by which stores that decide in another language know it: questions come first, then charges, and then what
+    /// takes no units. A new mode takes the next number.
+    #[inline]
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Spend => 0,
+            Self::Peek => 1,
+            Self::Reserve { .. } => 2,
+            Self::Charge => 3,
+            Self::Refund => 4,
+            Self::Reset => 5,
+            Self::Return => 6,
+            Self::Depart => 7,
+        }
+    }
+
+    /// How long it waits for its turn, if it does.
+    #[inline]
+    pub fn longest_wait(self) -> Option<Duration> {
+        match self {
+            Self::Reserve { longest } => Some(longest),
+            _ => None,
+        }
+    }
+
+    /// Whether it reports what has become of a turn.
+    #[inline]
+    pub fn is_of_turn(self) -> bool {
+        matches!(self, Self::Return | Self::Depart)
+    }
+
+    /// Whether it gives back what was spent before.
+    #[inline]
+    pub fn gives_back(self) -> bool {
+        matches!(self, Self::Refund | Self::Return)
+    }
+
     /// Whether it spends only if there is room.
     #[inline]
     pub fn spends(self) -> bool {

@@ -94,14 +94,14 @@ impl Judged {
     #[inline]
     pub fn new(rule: &Rule, mode: Mode, slot: Slot, now_us: u64) -> Self {
         let (passed, passes_us) = match mode {
-            Mode::Spend | Mode::Peek => (slot.opens_us <= now_us, slot.opens_us),
             Mode::Reserve { longest } => {
                 let soonest_us = slot.departs_us.saturating_sub(micros(longest));
                 // A full queue lets nobody wait outside of it.
                 let passes_us = if rule.is_queue() { soonest_us.max(slot.opens_us) } else { soonest_us };
                 (slot.opens_us != NEVER && passes_us <= now_us, passes_us)
             }
-            Mode::Refund | Mode::Return | Mode::Depart | Mode::Charge | Mode::Reset => (true, now_us),
+            mode if mode.asks() => (slot.opens_us <= now_us, slot.opens_us),
+            _ => (true, now_us),
         };
         Self { slot, passed, passes_us }
     }

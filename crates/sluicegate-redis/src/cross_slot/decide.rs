@@ -90,7 +90,7 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
         let marked_us = if turn < last { micros(caller.deadline) } else { 0 };
         for ask in &mut asks {
             // What a queue delays departs when its own queue says.
-            let due_us = if matches!(ask.mode, Mode::Reserve { .. }) { due_us } else { 0 };
+            let due_us = if ask.mode.longest_wait().is_some() { due_us } else { 0 };
             ask.cross_slot = Some(CrossSlot { due_us, marked_us });
         }
         match caller.ask(asks.clone(), deadline).await {
@@ -119,8 +119,7 @@ fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
     }
     let waits = |status: &QuotaStatus| {
         asks.iter().any(|ask| {
-            let may_wait =
-                matches!(ask.mode, Mode::Reserve { longest } if status.available_after() <= longest);
+            let may_wait = ask.mode.longest_wait().is_some_and(|longest| status.available_after() <= longest);
             usize::from(ask.at) == status.policy_index() && may_wait
         })
     };
@@ -138,7 +137,7 @@ fn give_back(caller: &Arc<Caller>, spent: Vec<Part>) {
             .iter()
             .filter(|ask| ask.mode.spends())
             .filter_map(|ask| {
-                let may_wait = matches!(ask.mode, Mode::Reserve { .. });
+                let may_wait = ask.mode.longest_wait().is_some();
                 let mode = if is_turn && may_wait { Mode::Return } else { Mode::Refund };
                 Some(ask.of(mode, &decision.take_receipt(usize::from(ask.at))?))
             })

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use redis::Cmd;
+use sluicegate_core::StoreError;
+use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::Mode;
 
 use crate::ask::{CrossSlot, KeyAsk};
@@ -28,8 +30,23 @@ const TEXT: &str = concat!(
     include_str!("lua/reply.lua"),
 );
 
+/// The modes that the script knows, by their numbers.
+const MODES: u8 = 8;
+
 /// What `EVALSHA` calls it by.
 static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+
+/// Whether the script knows this mode. It would refuse the whole call for one that it does not know.
+///
+/// # Errors
+/// [`StoreErrorKind::UnknownMode`] when it does not.
+pub(crate) fn check(mode: Mode) -> Result<(), StoreError> {
+    check_number(mode.number())
+}
+
+fn check_number(mode: u8) -> Result<(), StoreError> {
+    if mode < MODES { Ok(()) } else { Err(StoreError::new(StoreErrorKind::UnknownMode)) }
+}
 
 /// One call that decides several requests, each for itself; all of them must live in one slot if this is for a Cluster.
 ///
@@ -79,7 +96,7 @@ pub(crate) fn command<'a>(
 fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text: u8) {
     // What is marked, or comes with its turn, takes the long way.
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
-    let mode = mode(ask.mode) + if is_short { 0 } else { 8 };
+    let mode = ask.mode.number() + if is_short { 0 } else { 128 };
     let way = ask.prepared.way + if ask.prepared.gives_back { 8 } else { 0 };
     orders.extend_from_slice(&[mode, u8::from(is_last), text, way]);
     let extra = extra(ask);
@@ -91,30 +108,13 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text
     orders.extend_from_slice(&extra);
 }
 
-fn mode(mode: Mode) -> u8 {
-    match mode {
-        Mode::Spend => 0,
-        Mode::Reserve { .. } => 2,
-        Mode::Charge => 3,
-        Mode::Refund => 4,
-        Mode::Reset => 5,
-        Mode::Return => 6,
-        Mode::Depart => 7,
-        // `Mode` may grow; a store that does not know a mode must not spend more than was meant.
-        _ => 1,
-    }
-}
-
 /// What only some asks need: the longest wait, what was spent before, the turn and the mark of a request in several slots.
 ///
 /// Most asks have none of it, and then nothing is sent. Receipts travel with their traces, so that
 /// the script can give back exactly what they say without keeping a record of each spend.
 fn extra(ask: &KeyAsk) -> Vec<u8> {
     let mut extra = Vec::new();
-    let longest_us = match ask.mode {
-        Mode::Reserve { longest } => micros(longest),
-        _ => 0,
-    };
+    let longest_us = ask.mode.longest_wait().map_or(0, micros);
     let CrossSlot { due_us, marked_us } = ask.cross_slot.unwrap_or_default();
     let (at_us, is_held) = ask.spent.as_ref().map_or((due_us, false), |spent| (spent.at_us, spent.is_held));
     if ask.spent.is_none() && (longest_us, due_us, marked_us) == (0, 0, 0) {
@@ -137,4 +137,30 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
         }
     }
     extra
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_that_the_script_does_not_know_is_not_sent() {
+        assert!(check(Mode::Depart).is_ok());
+        for number in [MODES, 127, 128, 255] {
+            let error = check_number(number).expect_err("the script has no such mode");
+            assert_eq!(error.kind(), StoreErrorKind::UnknownMode);
+            assert!(!error.may_succeed_later() && !error.may_have_spent());
+        }
+    }
+
+    #[test]
+    fn the_script_has_a_change_for_each_mode_but_a_peek() {
+        for (number, name) in
+            (0..).zip(["SPEND", "PEEK", "RESERVE", "CHARGE", "REFUND", "RESET", "RETURN", "DEPART"])
+        {
+            assert!(TEXT.contains(&format!("change[{name}] = ")) || name == "PEEK", "{name}");
+            assert!(number < MODES);
+        }
+        assert_eq!(TEXT.matches("\nchange[").count(), usize::from(MODES) - 1);
+    }
 }

@@ -33,6 +33,6 @@ mod command;
 mod probe;
 mod reply;
 
-pub(crate) use self::command::command;
+pub(crate) use self::command::{check, command};
 pub(crate) use self::probe::probe;
 pub(crate) use self::reply::Reply;

@@ -60,13 +60,13 @@ impl Reply {
 
     fn next_decision(&mut self, asks: &[KeyAsk]) -> Option<Decision> {
         let mut told = Told::default();
-        let (granted, delay_us) = match self.next()? {
-            0 => (self.short(asks, &mut told)?, 0),
+        let delay_us = match self.next()? {
+            0 => self.short(asks, &mut told)?,
             _ => self.long(asks, &mut told)?,
         };
         let decision = judge(self.now_us, delay_us, told.quotas);
         let keeps = |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some();
-        let is_kept = granted && (delay_us > 0 || asks.iter().any(keeps));
+        let is_kept = decision.is_allowed() && (delay_us > 0 || asks.iter().any(keeps));
         Some(if is_kept { decision.with_traces(told.traces) } else { decision })
     }
 
@@ -74,7 +74,7 @@ impl Reply {
     ///
     /// The script has granted or refused already; the same rules on the same numbers come to the
     /// same answer here.
-    fn short(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<bool> {
+    fn short(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<u64> {
         let mut found = SmallVec::<[Found; 4]>::new();
         for ask in asks {
             for (rule, cost) in ask.prepared.rules.iter().zip(&ask.costs) {
@@ -91,7 +91,8 @@ impl Reply {
                 told.traces.push(trace);
             }
         }
-        Some(granted)
+        // What waits takes the long way.
+        Some(0)
     }
 
     fn found(&mut self, mode: Mode, rule: &Rule, cost: u64) -> Option<Found> {
@@ -111,8 +112,8 @@ impl Reply {
     }
 
     /// The script has said all.
-    fn long(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<(bool, u64)> {
-        let (delay_us, mut granted) = (self.next()?, true);
+    fn long(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<u64> {
+        let delay_us = self.next()?;
         for ask in asks {
             // An instance with a newer version decides by its rules, of which there may be more or less.
             let quotas = u8::try_from(self.next()?).ok()?;
@@ -134,11 +135,10 @@ impl Reply {
                     ask.prepared.rules.get(usize::from(quota)).or_else(|| ask.prepared.rules.first())?;
                 let [before, after] = [before, after].map(|words| rule.of_words(words));
                 told.traces.push(Trace { found, given, birth, before, after, held: held == 1 });
-                granted &= passed == 1;
                 self.is_busy |= passed == 2;
             }
         }
-        Some((granted, delay_us))
+        Some(delay_us)
     }
 
     fn numbers<const COUNT: usize>(&mut self) -> Option<[u64; COUNT]> {

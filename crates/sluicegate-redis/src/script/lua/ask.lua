@@ -29,7 +29,8 @@ local function ask_at(key, at, values)
   local mode, _, which, way, extra, since = unpacked('<BBBBHd', orders, at)
   local text, name = ARGV[which], KEYS[key]
   values[name] = values[name] or load(name)
-  local ask = { mode = mode % 8, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {} }
+  local ask = { mode = mode % 128, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {} }
+  if ask.mode > DEPART then error('sluicegate: unknown mode ' .. ask.mode) end
   ask.group, ask.accounts = own(ask.value, text, since, way % 8), way >= 8
   ask.is_own = ask.group.text == text
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE

@@ -1,4 +1,4 @@
--- sluicegate 2: decides requests one after the other, each for itself and all of its asks together. The rules are those of
+-- sluicegate 3: decides requests one after the other, each for itself and all of its asks together. The rules are those of
 -- sluicegate_core::algorithm: the same traces must give the same decisions. All numbers are integers below 2^53, exact in a
 -- double; none passes through tostring or .. (which keep 14 digits).
 --
@@ -10,8 +10,8 @@
 -- spent by requests that other slots of a Cluster have not decided yet.
 --
 -- ARGV[1], packed: the time or 0 for the server's; then per ask
---   mode (8 more: not for the short way), 1 if it is the last of its request, the text's place in ARGV, how that inherits (8 more: it
---   keeps account of what is given back),
+--   mode (Mode::number; 128 more: not for the short way), 1 if it is the last of its request, the text's place in ARGV, how that
+--   inherits (8 more: it keeps account of what is given back),
 --   bytes behind the costs, since; a cost per quota; and perhaps the longest wait, when it was spent that is given back (or the
 --   turn comes that other slots gave), 1 if it is held and 2 if it goes by the account, for how long it is marked, and per
 --   quota what it cost, and its trace.
