@@ -43,8 +43,9 @@
 //! | `jwt` | [`BearerJwt`](key::BearerJwt): verified JSON Web Tokens; the application chooses the crypto backend of jsonwebtoken |
 //! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
 //! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
-//! | `metrics` | [`Observed`](observed::Observed): a store that counts every decision of the one it is around |
-//! | `redis` | [`RedisStore`]: limits that all instances of a service share |
+//! | `metrics` | [`Observed`](observed::Observed): a store that counts every decision of the one it is around; `resilient` with it |
+//! | `resilient` | [`Resilient`]: a breaker and a local fallback around a store that may be out of reach |
+//! | `redis` | [`RedisStore`]: limits that all instances of a service share; `resilient` with it |
 //! | `redis-tls` | `rediss://` URLs; the application installs a rustls crypto provider |
 //! | `redis-deadpool` | Redis stores on a pool of deadpool-redis that the application has already |
 //! | `status` | [`StatusPage`](status::StatusPage): the page for the person on call |
@@ -76,9 +77,12 @@ pub use sluicegate_axum::{Decided, RateLimitExt};
 pub use sluicegate_core::observed;
 pub use sluicegate_core::{
     Algorithm, ConfigError, Decision, Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy, Quota,
-    RateLimiter, Resilient, Store, StoreError,
+    RateLimiter, Store, StoreError,
 };
-pub use sluicegate_core::{algorithm, clock, error, memory, policy, resilient};
+#[cfg(feature = "resilient")]
+#[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
+pub use sluicegate_core::{Resilient, resilient};
+pub use sluicegate_core::{algorithm, clock, error, memory, policy};
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::RedisStore;
 #[cfg(feature = "outgoing")]
