@@ -61,6 +61,9 @@ impl Checked {
     }
 
     /// Units above which a charge is forgotten, unless the policy says otherwise.
+    ///
+    /// Ten of the greater: long enough that a debt is felt, and short enough that one charge does
+    /// not lock a key out for years.
     pub(super) fn most_debt(&self) -> u64 {
         self.quota.limit().max(self.burst.get()).saturating_mul(10)
     }

@@ -1,4 +1,8 @@
 //! Random traces in which a store has to decide exactly as memory does.
+//!
+//! Every number of every quota is compared after every step, not only who passes: a store that is
+//! off by a microsecond in a wait would refuse clients that follow it. The trace so far is part of
+//! the panic's message.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -181,6 +181,8 @@ impl Under for Limits {
 }
 
 /// The moment after that span; tokio caps what cannot be represented at some thirty years.
+///
+/// So no wait that a caller can write overflows the timer.
 fn after(span: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(span).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30))

@@ -172,6 +172,8 @@ impl Buckets {
 }
 
 /// Those of the replacements of which a key may still have something to hand over.
+///
+/// An older one stays as long as a younger one matters, because a key is handed over step by step.
 fn alive(older: &[Arc<Replacement>], now_us: u64) -> &[Arc<Replacement>] {
     &older[..older.iter().rposition(|older| older.is_alive(now_us)).map_or(0, |last| last + 1)]
 }
@@ -260,6 +262,8 @@ impl Bucket {
 
     /// Whether what an ask gives back may have been spent before this bucket began, or before the key was reset: which key
     /// that was is not known.
+    ///
+    /// It errs to the safe side: such a refund gives nothing back.
     pub(super) fn never_had(&self, ask: &Ask<'_>) -> bool {
         let since_us = self.since_us();
         since_us > 0 && ask.receipt().is_some_and(|receipt| receipt.at_us() <= since_us)

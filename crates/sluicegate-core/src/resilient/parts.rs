@@ -1,4 +1,9 @@
-//! The parts of a store that fail on their own, each with a breaker: [`Parts`], and the [`Leave`] to ask some of them.
+//! The parts of a store that fail on their own, each with a breaker: [`Parts`], and the [`Leave`]
+//! to ask some of them.
+//!
+//! A store in one piece has one part. A Cluster has up to 64, groups of hash slots, because a node
+//! that hangs says nothing about the others. The outage as a whole begins with the first part that
+//! is left alone and ends with the last one that is asked again; its length is what a gauge shows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -46,6 +46,9 @@ pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVe
 }
 
 /// The answers about all asks of a call as one. With an error it waits for all of them, too.
+///
+/// The answer is an error if one of them is, and then says nothing about the others, which have
+/// happened all the same.
 pub(super) fn joined(answers: SmallVec<[(DecisionFuture, Places); 2]>) -> DecisionFuture {
     if answers.iter().all(|(answer, _)| answer.known().is_some()) {
         let pieces = answers.into_iter().map(|(answer, places)| match answer.now() {

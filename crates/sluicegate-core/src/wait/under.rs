@@ -1,4 +1,7 @@
 //! Under what a turn is reserved: [`Under`].
+//!
+//! The queues know limiters by identity only, through this trait, so that they depend on no limiter
+//! and no store and can be driven by models.
 
 use std::any::Any;
 use std::hash::{Hash, Hasher};

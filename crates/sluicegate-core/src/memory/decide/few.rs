@@ -98,6 +98,9 @@ impl Inner {
 
 /// Locks the sets of all keys, if nothing is held in their buckets, as all decisions do: in the order of the buckets'
 /// numbers.
+///
+/// If units are held somewhere the locks are dropped again and the general way takes over, which
+/// takes them in the same order.
 #[inline]
 fn lock<'a>(
     all: &[Option<Asked<'a>>; MOST],

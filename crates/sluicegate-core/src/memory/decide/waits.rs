@@ -1,4 +1,9 @@
 //! A request that waits for one limit holds its units of the others until it departs.
+//!
+//! Held units count in full and do not drain, so that the request finds them at its turn. That
+//! would let one waiting request lock a bucket which others share; so at most half of a key's burst
+//! can be held, or one unit, and a limit that the request waits for as long as for the last one
+//! holds nothing.
 
 use std::sync::atomic::Ordering;
 
