@@ -83,6 +83,11 @@ impl Judgement {
         }
     }
 
+    /// The same request, of a key that is suspended.
+    pub(super) fn suspended(self) -> Self {
+        Self { answer: Answer::Suspended, spent: 0, is_near: false, ..self }
+    }
+
     /// A permit for a request in flight, or none.
     pub(super) fn permit(is_refused: bool) -> Self {
         let answer = if is_refused { Answer::Rejected } else { Answer::Allowed };

@@ -1,7 +1,7 @@
 //! The way of a call through an observed store: to the store within, and its answer into the counts.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError};
 use crate::key::{Key, KeyRef};
 use crate::policy::{Policy, PolicyMode};
-use crate::store::{Ask, DecisionFuture, Event, Listener, Mode, StoreStatus};
+use crate::store::{Ask, DecisionFuture, Event, Listener, Mode, QuotaStatus, StoreStatus, Subject};
 use crate::wrap::{Within, Wrap};
 
 /// An observed store, as limiters hold it.
@@ -31,7 +31,8 @@ pub(super) struct Front {
 #[derive(Clone)]
 pub(super) struct Watched {
     policy: Arc<Policy>,
-    meter: Arc<Meter>,
+    /// None of a bucket that a suspension has beside its policy, which is nobody's limit.
+    meter: Option<Arc<Meter>>,
 }
 
 /// What was asked of one policy.
@@ -41,6 +42,8 @@ struct Asked<'a> {
     key: KeyRef<'a>,
     cost: u64,
     mode: Mode,
+    /// The place of the ask that says whether the key is suspended, if there is one.
+    peek: Option<usize>,
 }
 
 /// The same, until the answer comes.
@@ -49,6 +52,7 @@ struct Awaited {
     key: Key,
     cost: u64,
     mode: Mode,
+    peek: Option<usize>,
 }
 
 impl Wrap for Front {
@@ -59,7 +63,8 @@ impl Wrap for Front {
     }
 
     fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Watched, Inherit)>) -> Result<Watched, ConfigError> {
-        Ok(Watched { policy: Arc::clone(policy), meter: self.state.meters.open(policy.name()) })
+        let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.name()));
+        Ok(Watched { policy: Arc::clone(policy), meter })
     }
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
@@ -77,8 +82,8 @@ impl Wrap for Front {
         let at_us = |decision: &Decision| decision.at_us();
         for (place, ask) in asks.iter().enumerate() {
             if let Ok(watched) = self.within.own(ask.policy()) {
-                let (key, cost, mode) = (ask.key(), ask.cost(), ask.mode());
-                Asked { watched, place, key, cost, mode }.note(result, at_us);
+                let (key, cost, mode, peek) = (ask.key(), ask.cost(), ask.mode(), peek_of(asks, ask));
+                Asked { watched, place, key, cost, mode, peek }.note(&self.state, result, at_us);
             }
         }
         answer
@@ -102,7 +107,8 @@ impl Front {
     fn later(&self, asks: &[Ask<'_>], answer: DecisionFuture, begun: Option<Instant>) -> DecisionFuture {
         let awaited = asks.iter().filter_map(|ask| {
             let watched = self.within.own(ask.policy()).ok()?.clone();
-            Some(Awaited { watched, key: ask.key().to_key(), cost: ask.cost(), mode: ask.mode() })
+            let (cost, mode, peek) = (ask.cost(), ask.mode(), peek_of(asks, ask));
+            Some(Awaited { watched, key: ask.key().to_key(), cost, mode, peek })
         });
         let awaited: SmallVec<[Awaited; 1]> = awaited.collect();
         let state = Arc::clone(&self.state);
@@ -113,9 +119,9 @@ impl Front {
             state.answered(result.as_ref().err());
             // The time of a store far away is another one.
             let now_us = state.clock.now_us();
-            for (place, Awaited { watched, key, cost, mode }) in awaited.iter().enumerate() {
-                let (key, cost, mode) = (key.as_ref(), *cost, *mode);
-                Asked { watched, place, key, cost, mode }.note(&result, |_| now_us);
+            for (place, Awaited { watched, key, cost, mode, peek }) in awaited.iter().enumerate() {
+                let (key, cost, mode, peek) = (key.as_ref(), *cost, *mode, *peek);
+                Asked { watched, place, key, cost, mode, peek }.note(&state, &result, |_| now_us);
             }
             result
         })
@@ -125,13 +131,17 @@ impl Front {
 impl Asked<'_> {
     /// Counts what came of it.
     #[inline]
-    fn note(&self, result: &Result<Decision, StoreError>, at_us: impl Fn(&Decision) -> u64) {
-        let Watched { policy, meter } = self.watched;
+    fn note(&self, state: &State, result: &Result<Decision, StoreError>, at_us: impl Fn(&Decision) -> u64) {
+        let Watched { policy, meter: Some(meter) } = self.watched else { return };
         if !self.mode.spends() {
-            return self.note_report(result);
+            return self.note_report(meter, result);
         }
         let (judgement, at_us) = match result {
-            Ok(decision) => (Judgement::of(decision, self.place, self.mode), at_us(decision)),
+            Ok(decision) => {
+                let judgement = Judgement::of(decision, self.place, self.mode);
+                let is_suspended = self.peek.is_some_and(|peek| is_refused(decision, peek));
+                (if is_suspended { judgement.suspended() } else { judgement }, at_us(decision))
+            }
             Err(error) => (Judgement::without(error, policy), 0),
         };
         meter.request(&judgement, policy.mode() == PolicyMode::Shadow, at_us);
@@ -146,15 +156,53 @@ impl Asked<'_> {
             let retry_after = result.as_ref().ok().and_then(Decision::retry_after);
             meter.refused(Refusal { key: self.key, answer: judgement.answer, retry_after });
         }
+        if !state.listeners.is_empty() && policy.mode() == PolicyMode::Enforce {
+            self.tell(state, &judgement, result.as_ref().ok());
+        }
     }
 
-    fn note_report(&self, result: &Result<Decision, StoreError>) {
+    /// Tells listeners what came of it.
+    fn tell(&self, state: &State, judgement: &Judgement, decision: Option<&Decision>) {
+        let subject = Subject::of(self.watched.policy.name()).with_key(self.key);
+        state.listeners.tell(&match judgement.answer {
+            Answer::Allowed => Event::Consumed { subject, units: judgement.spent },
+            Answer::Delayed => {
+                Event::Delayed { subject, delay: decision.map_or(Duration::ZERO, Decision::delay) }
+            }
+            Answer::Rejected | Answer::Impossible | Answer::Suspended => {
+                let is_suspended = judgement.answer == Answer::Suspended;
+                Event::Rejected {
+                    subject,
+                    retry_after: decision.and_then(Decision::retry_after),
+                    is_suspended,
+                }
+            }
+            Answer::Error => return,
+        });
+    }
+
+    fn note_report(&self, meter: &Meter, result: &Result<Decision, StoreError>) {
         let Ok(decision) = result else { return };
-        let counts = self.watched.meter.counts();
+        let counts = meter.counts();
         match self.mode {
             Mode::Charge => counts.charged(Judgement::of(decision, self.place, self.mode).spent),
             Mode::Refund | Mode::Return if decision.is_allowed() => counts.refunded(self.cost),
             _ => {}
         }
     }
+}
+
+/// The place of the ask beside this one that says whether its key is suspended.
+fn peek_of(asks: &[Ask<'_>], ask: &Ask<'_>) -> Option<usize> {
+    let buckets = ask.policy().suspension()?;
+    asks.iter().position(|peek| {
+        let is_its = peek.policy().is(&buckets.suspended)
+            || buckets.everywhere.as_ref().is_some_and(|everywhere| peek.policy().is(everywhere));
+        is_its && peek.key().to_key() == ask.key().to_key()
+    })
+}
+
+fn is_refused(decision: &Decision, place: usize) -> bool {
+    let mut own = decision.quotas().iter().filter(|status| status.policy_index() == place);
+    own.any(|status| !QuotaStatus::passed(status))
 }

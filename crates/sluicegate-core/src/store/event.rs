@@ -51,6 +51,30 @@ pub enum Event<'a> {
     },
     /// What instances share by this store has been read; see [`Shared`](super::Shared).
     Shared(&'a [u8]),
+    /// A request was allowed by a policy. Of decisions only an observed store tells, and of those about policies that are
+    /// enforced.
+    Consumed {
+        /// The policy, and the key.
+        subject: Subject<'a>,
+        /// The units that it has spent.
+        units: u64,
+    },
+    /// A request was allowed by a policy, and is parked until its turn comes.
+    Delayed {
+        /// The policy, and the key.
+        subject: Subject<'a>,
+        /// For how long.
+        delay: Duration,
+    },
+    /// A request was refused by a policy.
+    Rejected {
+        /// The policy, and the key.
+        subject: Subject<'a>,
+        /// After which wait it could pass, if a wait helps.
+        retry_after: Option<Duration>,
+        /// Whether it was refused because the key is suspended.
+        is_suspended: bool,
+    },
     /// A header of a trusted proxy did not lead to a client.
     ForwardedFault(ForwardedFault),
     /// A request is under way, as one of those that are [limited in their number](crate::in_flight).

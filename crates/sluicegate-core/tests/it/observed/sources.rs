@@ -10,7 +10,7 @@ use sluicegate_core::{OnOutage, Policy, Store, StoreError};
 use sluicegate_tests::around::around;
 
 use super::counts::observed;
-use crate::support::{answer, store};
+use crate::support::{answer, secs, store};
 
 /// The names of the events that a listener hears.
 fn heard(store: &Observed) -> Arc<Mutex<Vec<String>>> {
@@ -91,4 +91,44 @@ fn notices_reach_counts_and_listeners_once() {
     assert!(told.contains(r#"rate_limit_undecided_total{reason="blocked"} 1"#), "{told}");
     assert!(told.contains(r#"rate_limit_forwarded_faults_total{fault="missing"} 1"#), "{told}");
     _ = answer(Policy::gcra("p", "5/min").on(&store).expect("it fits").check("ada"));
+}
+
+#[test]
+fn listeners_hear_of_decisions_about_policies_that_are_enforced() {
+    let (store, _) = observed("decisions");
+    let heard = heard(&store);
+    let one = Policy::gcra("one", "1/s").on(&store).expect("it fits");
+    let tried = Policy::gcra("tried", "1/s").shadow().on(&store).expect("it fits");
+    for limiter in [&one, &tried] {
+        _ = answer(limiter.check("ada"));
+        _ = answer(limiter.check("ada"));
+        _ = answer(limiter.reserve("ada", 1, secs(2)));
+        _ = answer(limiter.peek("ada"));
+    }
+    assert_eq!(*heard.lock().expect("nobody panics"), ["Consumed", "Rejected", "Delayed"]);
+}
+
+/// A suspension asks three more buckets of the store, which are nobody's limits.
+#[test]
+fn a_refusal_of_a_suspended_key_is_one_and_its_buckets_are_not_counted() {
+    let (store, clock) = observed("suspension");
+    let login = Policy::gcra("login", "1/h").suspend(2, "10min", "30min").on(&store).expect("it fits");
+    for _ in 0..6 {
+        _ = answer(login.check("ada"));
+    }
+    _ = answer(login.check("bob"));
+    let snapshot = store.snapshot();
+    assert_eq!(snapshot.policies.len(), 1);
+    let of = &snapshot.policies[0];
+    // The first is allowed, and two are refused until the key is suspended.
+    assert_eq!((of.totals.allowed, of.totals.rejected, of.totals.suspended), (2, 2, 3));
+    assert_eq!(of.suspended_seen, 1);
+    assert_eq!(snapshot.events.last().map(|event| event.what), Some("suspended"));
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || store.rebind());
+    let told = recorder.handle().render();
+    assert!(told.contains(r#"rate_limit_suspensions_total{policy="login"} 1"#), "{told}");
+    assert!(!told.contains("strikes") && !told.contains("login.susp"), "{told}");
+    clock.advance(secs(61));
+    assert_eq!(store.snapshot().policies[0].suspended_seen, 0);
 }
