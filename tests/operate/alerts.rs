@@ -17,7 +17,7 @@ fn read(name: &str) -> String {
 }
 
 /// Runs `promtool` with these arguments and this input.
-fn promtool(arguments: &[&str], input: &str) {
+pub(crate) fn promtool(arguments: &[&str], input: &str) {
     let mut command = Command::new("promtool");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = command.spawn().expect("promtool is installed: tests/run operate does that");

@@ -4,4 +4,8 @@
 mod alerts;
 mod browser;
 mod fleet;
+mod scrape;
 mod status;
+#[path = "../it/support.rs"]
+#[expect(dead_code, reason = "what other tests need, too")]
+mod support;
