@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     many_keys(&mut bench);
     few_keys(&mut bench);
     other_algorithms(&mut bench);
+    suspension(&mut bench);
     resident(&mut bench);
     bench.finish()
 }
@@ -292,6 +293,28 @@ fn other_algorithms(bench: &mut Bench) {
     }
     if refused.load(Ordering::Relaxed) > 0 {
         bench.note(format_args!("{} decisions of these were refused", refused.load(Ordering::Relaxed)));
+    }
+}
+
+/// A decision under a policy that suspends keys, beside the same without: when nobody is suspended, and while somebody is.
+fn suspension(bench: &mut Bench) {
+    let keys = shuffled(1_000, 0x9e37_79b9_7f4a_7c15);
+    for (what, aim, lasts) in [
+        ("1,000 keys, nobody suspended, to no suspension", Aim::Ratio(1.5), None),
+        ("1,000 keys, another one suspended, to no suspension", Aim::None, Some(Duration::from_secs(3_600))),
+    ] {
+        let (with, without) = (store(Ticking::Quanta, 100_000), store(Ticking::Quanta, 100_000));
+        let suspending = on(generous().suspend(100, "10min", "30min"), &with);
+        let plain = on(generous(), &without);
+        if let Some(lasts) = lasts {
+            drop(suspending.suspend("another", lasts));
+        }
+        bench.compare(
+            what,
+            aim,
+            walk(&keys, |key| ours(&suspending, key)),
+            walk(&keys, |key| ours(&plain, key)),
+        );
     }
 }
 

@@ -33,6 +33,7 @@ async fn the_memory_store_passes_its_own_suite() {
     for seed in 1..=30 {
         suite.same_decisions_as_memory(seed, 15).await;
         suite.same_refunds_as_memory(seed, 15).await;
+        suite.same_suspensions_as_memory(seed, 15).await;
     }
 }
 
@@ -57,6 +58,14 @@ async fn one_server_decides_as_memory_does_when_the_clock_is_set_back() {
     let suite = suite(&standalone().url(), "back").await;
     for seed in 1..=10 {
         suite.same_decisions_when_the_clock_is_set_back(Duration::from_secs(10), seed, 15).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_suspends_keys_as_memory_does() {
+    let suite = suite(&standalone().url(), "suspensions").await;
+    for seed in 1..=20 {
+        suite.same_suspensions_as_memory(seed, 10).await;
     }
 }
 
@@ -95,5 +104,6 @@ async fn a_cluster_decides_as_memory_does() {
     suite.modes().await;
     for seed in 6..=10 {
         suite.same_decisions_as_memory(seed, 15).await;
+        suite.same_suspensions_as_memory(seed, 5).await;
     }
 }

@@ -17,6 +17,7 @@ mod replace;
 mod rolling;
 mod scripts;
 mod slots;
+mod suspension;
 mod tls;
 mod trouble;
 mod waiting;

@@ -11,7 +11,7 @@ use super::Conformance;
 use super::steps::{Random, Step, is_small, random_policy};
 use crate::clock::Clock;
 use crate::limiter::{Inherit, Receipt};
-use crate::store::Mode;
+use crate::store::{DecisionFuture, Mode};
 use crate::{Decision, Key, MemoryStore, Policy, RateLimiter};
 
 impl Conformance {
@@ -174,37 +174,41 @@ impl Conformance {
         }
     }
 
-    fn memory(&self) -> MemoryStore {
+    pub(super) fn memory(&self) -> MemoryStore {
         let memory = MemoryStore::builder().clock(self.clock.clone()).log_entries(1 << 22).build();
         memory.expect("the settings are possible")
     }
 
-    fn pair(&self, memory: &MemoryStore, policy: &Policy, trace: String) -> Pair {
+    pub(super) fn pair(&self, memory: &MemoryStore, policy: &Policy, trace: String) -> Pair {
         let reference = RateLimiter::new(memory, policy.clone()).expect("the store can keep it");
         Pair { limiters: [self.open(policy), reference], trace }
     }
 }
 
 /// A policy on the store under test and in memory, and what was asked of both.
-struct Pair {
-    limiters: [RateLimiter; 2],
-    trace: String,
+pub(super) struct Pair {
+    pub(super) limiters: [RateLimiter; 2],
+    pub(super) trace: String,
 }
 
 impl Pair {
-    async fn ask(&self, step: &Step) -> [Decision; 2] {
+    pub(super) async fn ask(&self, step: &Step) -> [Decision; 2] {
+        self.both(|limiter| step.ask(limiter)).await
+    }
+
+    pub(super) async fn both(&self, ask: impl Fn(&RateLimiter) -> DecisionFuture) -> [Decision; 2] {
         let [ours, reference] = &self.limiters;
-        [step.ask(ours).await, step.ask(reference).await].map(|answer| answer.expect("the store answers"))
+        [ask(ours).await, ask(reference).await].map(|answer| answer.expect("the store answers"))
     }
 
     /// Whether both have decided the same.
-    fn agrees(&self, [ours, reference]: &[Decision; 2]) {
+    pub(super) fn agrees(&self, [ours, reference]: &[Decision; 2]) {
         assert_eq!(summary(ours), summary(reference), "{}", self.trace);
     }
 }
 
 /// All that two stores have to agree on.
-fn summary(decision: &Decision) -> String {
+pub(super) fn summary(decision: &Decision) -> String {
     let mut text = format!("{:?} after {:?}", decision.outcome(), decision.delay());
     for status in decision.quotas() {
         // Writing to a string cannot fail.

@@ -34,6 +34,7 @@
 
 mod against_memory;
 mod steps;
+mod suspensions;
 
 use std::fmt;
 use std::sync::Arc;

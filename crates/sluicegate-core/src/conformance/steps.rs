@@ -11,17 +11,22 @@ use std::time::Duration;
 use super::ALGORITHMS;
 use crate::algorithm::{Drain, Rule};
 use crate::clock::{Clock, ManualClock};
+use crate::policy::PolicyBuilder;
 use crate::store::DecisionFuture;
 use crate::{Algorithm, Key, Policy, Quota, RateLimiter};
 
 pub(super) fn random_policy(name: String, random: &mut Random) -> Policy {
+    random_builder(name, random).build().expect("all of these quotas can be kept")
+}
+
+pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder {
     let algorithm = random.pick(&ALGORITHMS);
     let mut builder = Policy::builder(name, algorithm, random_quota(random, algorithm));
     let is_queue = matches!(algorithm, Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)));
     if random.below(3) == 0 && !is_queue {
         builder = builder.and(random_quota(random, algorithm)).named("second");
     }
-    builder.build().expect("all of these quotas can be kept")
+    builder
 }
 
 /// Whether the account that memory keeps of what is given back never overflows, and no turns are out without being asked for.

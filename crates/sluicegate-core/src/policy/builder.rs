@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::suspension::{Draft, check_ending};
+use super::suspension::{Draft, check_ending, is_of_suspension};
 use super::{MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyMode, PolicyQuota};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -297,6 +297,7 @@ impl PolicyBuilder {
 
     /// The same, whatever its name is.
     pub(super) fn assembled(mut self) -> Result<Policy, ConfigError> {
+        let is_of_suspension = is_of_suspension(&self.name);
         let suspension = self.suspension.take().map(|draft| draft.build(&self.name));
         let suspension = suspension.transpose().map_err(|error| error.in_policy(&self.name))?;
         if self.quotas.len() == MAX_QUOTAS && suspension.is_some() {
@@ -356,6 +357,7 @@ impl PolicyBuilder {
             keys: self.keys,
             on_full: self.on_full,
             suspension,
+            is_of_suspension,
         })
     }
 

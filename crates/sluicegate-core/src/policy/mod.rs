@@ -98,6 +98,7 @@ pub struct Policy {
     keys: Option<usize>,
     on_full: OnFull,
     suspension: Option<Suspension>,
+    is_of_suspension: bool,
 }
 
 /// One quota of a policy.
@@ -215,6 +216,13 @@ impl Policy {
     /// key is suspended. A request is checked against at most [`MAX_QUOTAS`].
     pub fn buckets(&self) -> usize {
         self.quotas.len() + usize::from(self.suspension.is_some())
+    }
+
+    /// Whether this is one of the buckets that a policy with a [suspension](PolicyBuilder::suspend) has beside its own:
+    /// nobody's limit, and not to be counted as one.
+    #[inline]
+    pub fn is_of_suspension(&self) -> bool {
+        self.is_of_suspension
     }
 
     pub(crate) fn with_refunds(&self) -> Self {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::buckets::{AskStore, bucket_of};
 use super::finished::finished;
-use super::restate::{suspended, suspended_by};
+use super::restate::{suspended, suspended_by, waits};
 use super::strike::Striker;
 use crate::decision::Decision;
 use crate::policy::PolicyMode;
@@ -84,13 +84,7 @@ fn read(decision: Decision, count: usize, watched: &Watched) -> (Decision, bool)
     if decision.is_allowed() || decision.decided_by() == DecidedBy::Outage {
         return (decision.of_first(count), false);
     }
-    let wait = |watch: &Watch| {
-        let peek = usize::from(watch.peek?);
-        let refused =
-            decision.quotas().iter().find(|status| status.policy_index() == peek && !status.passed());
-        Some((watch.place, refused?.available_after()))
-    };
-    let waits: SmallVec<[_; 2]> = watched.iter().filter_map(wait).collect();
+    let waits = waits(&decision, watched.iter().filter_map(|watch| Some((watch.peek?, watch.place))));
     match waits.is_empty() {
         true => (decision.of_first(count), true),
         false => (suspended(&decision, count, &waits), false),

@@ -16,6 +16,17 @@ pub(super) struct Begun {
     pub(super) wait: Duration,
 }
 
+/// The asks whose keys are suspended, and for how long: of those that were watched, by which ask and at which place.
+pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>) -> Waits {
+    let refused = |peek: u8| {
+        let mut own = decision.quotas().iter().filter(|status| status.policy_index() == usize::from(peek));
+        own.find(|status| !status.passed())
+    };
+    watches.filter_map(|(peek, place)| Some((place, refused(peek)?.available_after()))).collect()
+}
+
+type Waits = SmallVec<[(u8, Duration); 2]>;
+
 /// This decision of its first `count` asks, of which those in these places are suspended for so long.
 pub(super) fn suspended(decision: &Decision, count: usize, waits: &[(u8, Duration)]) -> Decision {
     at(decision, decision.at_us(), count, waits)

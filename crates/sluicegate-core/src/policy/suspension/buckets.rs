@@ -11,12 +11,6 @@ use crate::quota::Quota;
 const EVERYWHERE: &str = ".suspended";
 
 impl Policy {
-    /// Whether this is one of the buckets that a policy with a [suspension](PolicyBuilder::suspend) has beside its own:
-    /// nobody's limit, and not to be counted as one.
-    pub fn is_of_suspension(&self) -> bool {
-        ENDINGS.iter().any(|ending| self.name.ends_with(ending))
-    }
-
     /// The buckets of a key that count its refusals, and its suspensions; if this policy suspends keys by itself.
     pub(crate) fn strikes(&self) -> Result<Option<[Self; 2]>, ConfigError> {
         let Some(terms) = self.suspension().and_then(|suspension| suspension.terms) else {

@@ -7,5 +7,5 @@ mod said;
 mod terms;
 
 pub(super) use self::draft::Draft;
-pub(super) use self::names::check_ending;
+pub(super) use self::names::{check_ending, is_of_suspension};
 pub use self::terms::Suspension;

@@ -13,6 +13,11 @@ pub(super) const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest: ten years of 365 days.
 pub(super) const LONGEST: Duration = Duration::from_secs(315_360_000);
 
+/// Whether a policy of this name is a bucket of a suspension.
+pub(in crate::policy) fn is_of_suspension(name: &str) -> bool {
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
 /// Names that end as those of a suspension's buckets are theirs.
 pub(in crate::policy) fn check_ending(name: &str) -> Result<(), ConfigError> {
     match ENDINGS.iter().find(|ending| name.ends_with(**ending)) {

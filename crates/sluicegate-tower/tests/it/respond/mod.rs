@@ -9,4 +9,5 @@ mod hidden;
 mod meter_fields;
 mod refusals;
 mod spread;
+mod suspended;
 mod upstream;

@@ -1,0 +1,185 @@
+//! Keys that go on after many refusals: at the same refusal for all processes, as long as Redis remembers.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter};
+use sluicegate_redis::RedisStore;
+use sluicegate_tests::process::run_again;
+use sluicegate_tests::servers::Server;
+use sluicegate_tests::servers::deployments::{Cluster, standalone};
+
+const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
+
+async fn store(url: &str, prefix: &str) -> RedisStore {
+    let store = RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20)).connect(url).unwrap();
+    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    store
+}
+
+fn login() -> PolicyBuilder {
+    Policy::fixed_window("login", "3/365d").suspend(5, "1h", HALF_AN_HOUR)
+}
+
+/// Three pass, four are refused, and from the next one on the key is suspended.
+fn expected(request: usize) -> Outcome {
+    match request {
+        0..3 => Outcome::Allowed,
+        3..7 => Outcome::Denied,
+        _ => Outcome::Suspended,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn four_instances_and_one_in_memory_suspend_at_the_same_refusal_and_agree_when_it_ends() {
+    let mut limiters = Vec::new();
+    for _ in 0..4 {
+        limiters.push(login().on(&store(&standalone().url(), "suspend-four").await).unwrap());
+    }
+    let memory = login().on(&MemoryStore::new()).unwrap();
+    for request in 0..16 {
+        let decision = limiters[request % 4].check("ada").await.unwrap();
+        assert_eq!(decision.outcome(), expected(request), "request {request}");
+        assert_eq!(
+            memory.check("ada").await.unwrap().outcome(),
+            expected(request),
+            "in memory, request {request}"
+        );
+    }
+    let mut ends = Vec::new();
+    for limiter in &limiters {
+        let decision = limiter.peek("ada").await.unwrap();
+        ends.push(decision.stands_at() + decision.retry_after().unwrap());
+    }
+    assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
+    limiters[3].release("ada").await.unwrap();
+    for limiter in &limiters {
+        assert_eq!(
+            limiter.peek("ada").await.unwrap().outcome(),
+            Outcome::Denied,
+            "what is spent stays spent"
+        );
+    }
+}
+
+/// One request of a process of its own: which of them it is says the parent.
+#[tokio::test(flavor = "multi_thread")]
+async fn four_processes_suspend_at_the_same_refusal() {
+    const REQUEST: &str = "SLUICEGATE_SUSPEND_REQUEST";
+    const URL: &str = "SLUICEGATE_SUSPEND_URL";
+    if let (Ok(request), Ok(url)) = (std::env::var(REQUEST), std::env::var(URL)) {
+        let limiter = login().on(&store(&url, "suspend-processes").await).unwrap();
+        let outcome = limiter.check("ada").await.unwrap().outcome();
+        assert_eq!(outcome, expected(request.parse().unwrap()), "request {request}");
+        return;
+    }
+    let url = standalone().url();
+    for request in 0..10_usize {
+        let request = request.to_string();
+        let environment = [(REQUEST, OsStr::new(&request)), (URL, OsStr::new(&url))];
+        run_again("suspension::four_processes_suspend_at_the_same_refusal", environment);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn refusals_of_many_tasks_at_the_same_time_suspend_a_key_once() {
+    let mut limiters = Vec::new();
+    for _ in 0..4 {
+        let policy = Policy::fixed_window("many", "3/365d").suspend(1, "1h", HALF_AN_HOUR);
+        limiters.push(policy.on(&store(&standalone().url(), "suspend-many").await).unwrap());
+    }
+    let tasks: Vec<_> = (0..64).map(|task| tokio::spawn(limiters[task % 4].check("ada"))).collect();
+    let mut allowed = 0;
+    for task in tasks {
+        allowed += u32::from(task.await.unwrap().unwrap().is_allowed());
+    }
+    let decision = limiters[0].peek("ada").await.unwrap();
+    assert_eq!((allowed, decision.outcome()), (3, Outcome::Suspended));
+    assert!(decision.retry_after().unwrap() <= HALF_AN_HOUR, "{decision:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspension_outlives_the_service_and_a_restart_of_redis_that_persists() {
+    let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let limiter = login().on(&store(&server.url(), "suspend-restart").await).unwrap();
+    limiter.suspend("ada", HALF_AN_HOUR).await.unwrap();
+    for request in 0..9 {
+        assert_eq!(limiter.check("bob").await.unwrap().outcome(), expected(request));
+    }
+    drop(limiter);
+    server.restart();
+    let limiter = login().on(&store(&server.url(), "suspend-restart").await).unwrap();
+    for key in ["ada", "bob"] {
+        let decision = limiter.check(key).await.unwrap();
+        assert_eq!(decision.outcome(), Outcome::Suspended, "{key}");
+        assert!(
+            decision.retry_after().unwrap() > HALF_AN_HOUR - Duration::from_secs(60),
+            "{key}: {decision:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_redis_that_forgets_forgets_suspensions() {
+    let mut server = Server::start();
+    let limiter = login().on(&store(&server.url(), "suspend-forget").await).unwrap();
+    assert_eq!(limiter.suspend("ada", HALF_AN_HOUR).await.unwrap().outcome(), Outcome::Suspended);
+    server.restart();
+    let limiter = login().on(&store(&server.url(), "suspend-forget").await).unwrap();
+    assert!(limiter.check("ada").await.unwrap().is_allowed());
+}
+
+/// The buckets of a key live in its slot, so that a decision is one call on a Cluster, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_is_one_call_of_redis_and_its_buckets_vanish_when_they_are_at_rest() {
+    let server = Server::start();
+    let redis = store(&server.url(), "suspend-calls").await;
+    let limiter = login().on(&redis).unwrap();
+    assert!(limiter.check("warm").await.unwrap().is_allowed());
+    let calls = || {
+        let info: String = server.run("INFO commandstats");
+        let of = |command: &str| {
+            let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")))?;
+            line.split(['=', ',']).nth(1)?.parse::<u64>().ok()
+        };
+        of("evalsha").unwrap_or(0) + of("eval").unwrap_or(0)
+    };
+    let before = calls();
+    for request in 0..10 {
+        assert_eq!(limiter.check("ada").await.unwrap().outcome(), expected(request));
+    }
+    // Three pass, two are suspended; four are refused and count; one is refused, counts, and suspends.
+    assert_eq!(calls() - before, 5 + 4 * 2 + 3);
+    for bucket in ["login.strikes", "login.suspended", "login.suspensions"] {
+        let name = redis.key_name(bucket, "ada");
+        let expires: i64 = server.run(&format!("PTTL {name}"));
+        let is_there = bucket != "login.strikes";
+        assert_eq!(expires > 0, is_there, "{name} expires in {expires} ms");
+        assert!(expires <= 86_400_000, "{name} expires in {expires} ms");
+    }
+    assert_eq!(server.run::<i64>(&format!("EXISTS {}", redis.key_name("login.suspended", "warm"))), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_suspends_keys_of_every_slot_and_several_limits_of_a_request() {
+    let redis = store(&Cluster::shared().url(), "suspend-cluster").await;
+    let limiter = login().on(&redis).unwrap();
+    for key in 0..8_u64 {
+        for request in 0..9 {
+            assert_eq!(limiter.check(key).await.unwrap().outcome(), expected(request), "key {key}");
+        }
+    }
+    let wide = Policy::fixed_window("wide", "1000/365d").suspend(2, "1h", "1h").on(&redis).unwrap();
+    let (suspended, fresh, other) = (Key::from(3_u64), Key::from(100_u64), Key::from(101_u64));
+    let ask = |key: &Key| {
+        let (key, other) = (key.clone(), other.clone());
+        let asks = [(&limiter, &key, 1), (&wide, &other, 1)];
+        RateLimiter::check_all(asks)
+    };
+    assert!(ask(&fresh).await.unwrap().is_allowed());
+    let refused = ask(&suspended).await.unwrap();
+    assert_eq!(refused.outcome(), Outcome::Suspended);
+    assert!(refused.quotas()[0].is_suspended() && refused.quotas()[1].passed(), "{refused:?}");
+    assert_eq!(wide.peek(&other).await.unwrap().remaining(), 999, "a suspended request spends nothing");
+}
