@@ -82,7 +82,7 @@ pub use sluicegate_core::{
 #[cfg(feature = "resilient")]
 #[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
 pub use sluicegate_core::{Resilient, resilient};
-pub use sluicegate_core::{algorithm, clock, error, memory, policy};
+pub use sluicegate_core::{algorithm, clock, error, memory, policy, suspension};
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::RedisStore;
 #[cfg(feature = "outgoing")]

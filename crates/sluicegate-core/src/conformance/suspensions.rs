@@ -66,9 +66,7 @@ fn suspending(builder: PolicyBuilder, random: &mut Random) -> Policy {
     let remembers = lasts * u32::from(random.pick(&[1_u8, 3, 20]));
     let builder =
         builder.suspend(random.pick(&[1, 2, 3, 7]), period * u32::from(random.pick(&[1_u8, 2, 5])), lasts);
-    let builder = builder.up_to(up_to).remember(remembers);
-    let builder = if random.below(3) == 0 { builder.everywhere() } else { builder };
-    builder.build().expect("the suspension is possible")
+    builder.up_to(up_to).remember(remembers).build().expect("the suspension is possible")
 }
 
 fn period_us(policy: &Policy) -> u64 {

@@ -92,3 +92,4 @@ pub(crate) use self::by_hand::change;
 pub(crate) use self::finished::finished;
 #[cfg(doc)]
 use crate::policy::PolicyBuilder;
+pub use crate::policy::Suspension;
