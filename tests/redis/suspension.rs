@@ -37,7 +37,7 @@ async fn four_instances_and_one_in_memory_suspend_at_the_same_refusal_and_agree_
     for _ in 0..4 {
         limiters.push(login().on(&store(&standalone().url(), "suspend-four").await).unwrap());
     }
-    let memory = login().on(&MemoryStore::new()).unwrap();
+    let memory = login().on(MemoryStore::new()).unwrap();
     for request in 0..16 {
         let decision = limiters[request % 4].check("ada").await.unwrap();
         assert_eq!(decision.outcome(), expected(request), "request {request}");
