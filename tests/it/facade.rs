@@ -6,7 +6,7 @@ use std::fs;
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 
 /// How many names an application finds at the root, and in each module.
-const NAMES: [(&str, usize); 21] = [
+const NAMES: [(&str, usize); 22] = [
     ("(root)", 24),
     ("algorithm", 17),
     ("attribute", 2),
@@ -26,6 +26,7 @@ const NAMES: [(&str, usize); 21] = [
     ("redis", 3),
     ("resilient", 6),
     ("respond", 9),
+    ("rules", 7),
     ("status", 2),
     ("store", 27),
 ];

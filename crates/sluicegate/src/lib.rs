@@ -25,6 +25,7 @@
 //! | [`memory`] | the store in this process: size, clock, numbers |
 //! | [`redis`] | the store that all instances share |
 //! | [`resilient`] | a breaker and a local fallback around a store |
+//! | [`rules`] | limits in a file, changed without a deploy |
 //! | [`observed`] | counts of all decisions: who is limited, by which policy, and how the store is doing |
 //! | [`status`] | the page for the person on call |
 //! | [`store`] | for authors of stores, and of stores around stores |
@@ -46,6 +47,7 @@
 //! | `metrics` | [`Observed`](observed::Observed): a store that counts every decision of the one it is around; `resilient` with it |
 //! | `resilient` | [`Resilient`]: a breaker and a local fallback around a store that may be out of reach |
 //! | `redis` | [`RedisStore`]: limits that all instances of a service share; `resilient` with it |
+//! | `rules` | [`Rules`](rules::Rules): limits in a file, changed without a deploy; `jwt` with it |
 //! | `redis-tls` | `rediss://` URLs; the application installs a rustls crypto provider |
 //! | `redis-deadpool` | Redis stores on a pool of deadpool-redis that the application has already |
 //! | `status` | [`StatusPage`](status::StatusPage): the page for the person on call |
@@ -296,6 +298,34 @@ pub mod respond {
     pub use sluicegate_tower::respond::{
         HeaderFields, LegacyReset, ProblemJson, Refusal, RefusalReason, Respond,
     };
+}
+
+/// Limits in a file: which requests meet which limits, changed without a deploy.
+///
+/// ```
+/// use sluicegate::MemoryStore;
+/// use sluicegate::rules::{Rules, RulesFile, Variables};
+///
+/// let text = "
+/// version: 1
+/// policies:
+///   login: { quota: [5/min, 20/h], on_outage: deny }
+///   api: { quota: 100/min burst 20 }
+/// rules:
+///   - { name: login, group: endpoint, only_if: { path: /login, method: POST }, limit: login, key: client }
+///   - { name: rest, group: endpoint, limit: api, key: client }
+/// ";
+/// let file = RulesFile::parse("rules.yaml", text, &Variables::environment())?;
+/// let layer = Rules::new(&MemoryStore::new(), file)?.layer();
+/// # let _ = layer;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// With [`Rules::open`](rules::Rules::open) and [`follow`](rules::Rules::follow) it is a file that is read again when it changes.
+#[cfg(feature = "rules")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rules")))]
+pub mod rules {
+    pub use sluicegate_rules::{Changes, Problem, Rules, RulesError, RulesFile, Variables, json_schema};
 }
 
 /// The status page: who is limited, by which policy and why, and what to do about it.

@@ -1,0 +1,52 @@
+//! `sluicegate explain`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+use http::{HeaderName, HeaderValue, Method, Uri};
+use sluicegate_core::MemoryStore;
+use sluicegate_rules::{Rules, Variables};
+use sluicegate_tower::key::PeerAddr;
+
+/// A request that is only thought of.
+#[derive(Args)]
+pub(crate) struct Request {
+    /// The rules file.
+    #[arg(long, value_name = "RULES")]
+    rules: PathBuf,
+    /// The method.
+    method: Method,
+    /// The URL, or its path.
+    url: Uri,
+    /// A header field; may be given several times.
+    #[arg(short = 'H', value_name = "NAME: VALUE", value_parser = field)]
+    header: Vec<(HeaderName, HeaderValue)>,
+    /// The address of the peer of the connection.
+    #[arg(long, value_name = "IP")]
+    peer: Option<IpAddr>,
+}
+
+fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as \"name: value\"")?;
+    let name = name.trim().parse().map_err(|_| format!("{name:?} is not the name of a header field"))?;
+    let value = value.trim().parse().map_err(|_| "no header field can have this value".to_owned())?;
+    Ok((name, value))
+}
+
+pub(crate) fn run(asked: &Request) -> Result<String, String> {
+    let variables = Variables::environment().or_placeholders();
+    let rules =
+        Rules::open(MemoryStore::new(), &asked.rules, variables).map_err(|error| error.to_string())?;
+    let mut request = http::Request::new(());
+    *request.method_mut() = asked.method.clone();
+    *request.uri_mut() = asked.url.clone();
+    request.headers_mut().extend(asked.header.iter().cloned());
+    if let Some(peer) = asked.peer {
+        request.extensions_mut().insert(PeerAddr(SocketAddr::new(peer, 0)));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| format!("no runtime can be started: {error}"))?;
+    let explained = runtime.block_on(rules.limits().explain(&request));
+    Ok(format!("{explained}\n"))
+}

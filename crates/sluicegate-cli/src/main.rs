@@ -1,0 +1,76 @@
+//! The command `sluicegate`.
+
+mod check;
+mod explain;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Checks rules files of Sluicegate, and explains which limits a request meets.
+#[derive(Parser)]
+#[command(
+    name = "sluicegate",
+    version,
+    max_term_width = 80,
+    after_help = "Exit status: 0 good, 1 the rules are wrong, 2 usage."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check rules files; environment variables that are not set get placeholders.
+    Check {
+        /// The files.
+        #[arg(required = true)]
+        rules: Vec<PathBuf>,
+        /// Say what a reload would change, compared with this file.
+        #[arg(long, value_name = "OLD")]
+        against: Option<PathBuf>,
+    },
+    /// Say which limits a request meets, and why, as if nothing had been spent.
+    Explain(explain::Request),
+    /// Print the JSON Schema of rules files.
+    Schema,
+    /// Print the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let Arguments { command } = Arguments::parse();
+    let done = match command {
+        Command::Check { rules, against } => check::run(&rules, against.as_deref()),
+        Command::Explain(request) => explain::run(&request),
+        Command::Schema => Ok(sluicegate_rules::json_schema()),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "sluicegate", &mut script);
+            Ok(String::from_utf8_lossy(&script).into_owned())
+        }
+    };
+    let (text, code) = match done {
+        Ok(text) => (text, ExitCode::SUCCESS),
+        Err(text) => {
+            // Nobody reads it where standard error is closed.
+            _ = writeln!(io::stderr(), "{text}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // Who reads only the beginning, as `head` does, has what it wants.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            _ = writeln!(io::stderr(), "the output cannot be written: {error}");
+            ExitCode::FAILURE
+        }
+        _ => code,
+    }
+}

@@ -1,0 +1,65 @@
+//! Values with the place where they stand in the file.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserialize, Deserializer};
+use serde_saphyr::Spanned;
+
+/// Where something stands: lines and columns count from 1, and columns count characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    /// The characters that it takes, as far as they are on its line.
+    pub(crate) length: usize,
+}
+
+/// A value, and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    pub(crate) place: Place,
+}
+
+impl Place {
+    pub(crate) fn of(location: serde_saphyr::Location) -> Self {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let length = usize::try_from(location.span().len()).unwrap_or(usize::MAX);
+        Self { line: number(location.line()), column: number(location.column()), length }
+    }
+
+    /// The part of a plain text that stands here. `range` counts bytes of `text`, as it was read.
+    pub(crate) fn part(self, text: &str, range: &Range<usize>) -> Self {
+        let chars = |range: Range<usize>| text.get(range).map(|part| part.chars().count());
+        match (chars(0..range.start), chars(range.clone())) {
+            // A text in quotes, or one that was put together, is longer than its value: there the whole is meant.
+            (Some(before), Some(length)) if self.length == text.chars().count() => {
+                Self { column: self.column + before, length, ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned { value, referenced, .. } = Spanned::deserialize(deserializer)?;
+        Ok(Self { value, place: Place::of(referenced) })
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for At<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}

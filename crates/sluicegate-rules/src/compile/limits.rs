@@ -1,0 +1,392 @@
+//! The rules of a file, and the limits that they make.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use http::StatusCode;
+use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_tower::key::{OnMissingKey, RequestView};
+use sluicegate_tower::limits::{Choose, Group, Limits};
+use sluicegate_tower::{KeyExtractor, Limit};
+
+use super::condition::Matcher;
+use super::keys::Keys;
+use super::paths::{PathPatterns, Paths};
+use super::policies::Policies;
+use super::tiers::TierSet;
+use super::{number, option};
+use crate::at::{At, Place};
+use crate::error::Problems;
+use crate::read::{instead_of, short};
+use crate::schema::{Condition, Cost, Door, File, HeaderCost, RuleEntry};
+
+/// What a file says, understood: policies to be opened, and rules that are limits once they are.
+pub(crate) struct Compiled {
+    pub(crate) policies: Vec<Policy>,
+    paths: Paths,
+    deny: Arc<[Matcher]>,
+    exempt: Arc<[Matcher]>,
+    rules: Vec<Rule>,
+}
+
+struct Rule {
+    name: String,
+    place: Place,
+    group: Option<String>,
+    only_if: Option<Arc<Matcher>>,
+    budgets: Vec<Budget>,
+    key: Arc<dyn KeyExtractor>,
+    on_missing_key: Option<OnMissingKey>,
+    cost: Units,
+    refund_if: Vec<Statuses>,
+}
+
+/// What a rule spends from.
+enum Budget {
+    Policy(String),
+    Tiers(Box<TierSet>),
+}
+
+#[derive(Clone)]
+enum Units {
+    Fixed(u64),
+    Header { name: http::HeaderName, least: u64, most: u64, missing: u64 },
+}
+
+/// Statuses of a response: one, or all of a hundred.
+#[derive(Clone, Copy)]
+enum Statuses {
+    One(StatusCode),
+    Class(u16),
+}
+
+pub(super) fn of(
+    file: &File,
+    policies: &mut Policies,
+    tiers: HashMap<String, Option<TierSet>>,
+    keys: &Keys,
+    problems: &mut Problems<'_>,
+) -> Option<Compiled> {
+    let mut reader = Reader {
+        policies,
+        tiers: &tiers,
+        keys,
+        patterns: PathPatterns::default(),
+        opened: Vec::new(),
+        unverified: Vec::new(),
+        joins_client: false,
+    };
+    let deny = file.deny.iter().map(|door| reader.door(door, problems)).collect();
+    let exempt = file.exempt.iter().map(|door| reader.door(door, problems)).collect();
+    if file.rules.is_empty() {
+        problems.error(None, "there are no rules, so nothing would be limited: add one under \"rules\"");
+    }
+    let doors = file.deny.iter().chain(&file.exempt).map(|door| &door.value.name);
+    unique(doors.chain(file.rules.iter().map(|rule| &rule.value.name)), problems);
+    let rules = file.rules.iter().filter_map(|rule| reader.rule(rule, problems)).collect();
+    let Reader { patterns, opened, unverified, joins_client, .. } = reader;
+    for place in unverified.into_iter().filter(|_| !joins_client) {
+        problems.warning(
+            place,
+            "clients choose this key freely: add a rule with the key client for all requests",
+        );
+    }
+    let paths = patterns.compile(problems)?;
+    Some(Compiled { policies: opened, paths, deny, exempt, rules })
+}
+
+/// Rules and doors are called by their names in logs and explanations.
+fn unique<'a>(names: impl Iterator<Item = &'a At<String>>, problems: &mut Problems<'_>) {
+    let mut known = HashSet::new();
+    for name in names.filter(|name| !known.insert(&*name.value)) {
+        problems.error(
+            name.place,
+            format!("rule {:?} is there twice: give each a name of its own", short(&name.value)),
+        );
+    }
+}
+
+struct Reader<'a> {
+    policies: &'a Policies,
+    tiers: &'a HashMap<String, Option<TierSet>>,
+    keys: &'a Keys,
+    patterns: PathPatterns,
+    opened: Vec<Policy>,
+    /// Where a key stands that clients choose freely.
+    unverified: Vec<Place>,
+    /// Whether a rule for all requests goes by the address of the client.
+    joins_client: bool,
+}
+
+/// Keys of which a client has few.
+const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
+
+impl Reader<'_> {
+    fn door(&mut self, door: &At<Door>, problems: &mut Problems<'_>) -> Matcher {
+        self.matcher(&door.value.only_if, problems)
+    }
+
+    fn matcher(&mut self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
+        Matcher::of(&condition.value, &mut self.patterns, self.keys, problems)
+    }
+
+    fn rule(&mut self, rule: &At<RuleEntry>, problems: &mut Problems<'_>) -> Option<Rule> {
+        let given = &rule.value;
+        let only_if = given.only_if.as_ref().map(|condition| Arc::new(self.matcher(condition, problems)));
+        let share = given.share.as_ref().and_then(|share| parts(share, problems));
+        let limits = given.limit.all();
+        let mut budgets = Vec::new();
+        for name in &limits {
+            budgets.extend(self.budget(name, (&given.name.value, share), problems));
+        }
+        if limits.is_empty() {
+            problems.error(given.limit.place, "a rule has at least one limit: name a policy or tiers");
+        }
+        let words = given.key.all();
+        let key = self.keys.first_of(&words, problems);
+        if words.is_empty() {
+            problems.error(given.key.place, "a rule has a key, as client or everybody");
+        }
+        if let Some(free) = words.iter().find(|word| Keys::is_unverified(&word.value)) {
+            self.unverified.push(free.place);
+        }
+        self.joins_client |= only_if.is_none() && words.iter().any(|word| BY_ADDRESS.contains(&&*word.value));
+        let cost = match &given.cost {
+            None => Some(Units::Fixed(1)),
+            Some(cost) => units(cost, problems),
+        };
+        let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
+        let refund_if = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
+        let on_missing_key = option(given.on_missing_key.as_ref(), problems);
+        Some(Rule {
+            name: given.name.value.clone(),
+            place: given.name.place,
+            group: given.group.as_ref().map(|group| group.value.clone()),
+            only_if,
+            budgets,
+            key: key?,
+            on_missing_key,
+            cost: cost?,
+            refund_if,
+        })
+    }
+
+    fn budget(
+        &mut self,
+        name: &At<String>,
+        (rule, share): (&str, Option<(u64, u64)>),
+        problems: &mut Problems<'_>,
+    ) -> Option<Budget> {
+        if self.policies.has(&name.value) {
+            let policy = self.policies.used(&name.value)?;
+            let policy = match share {
+                None => policy.clone(),
+                Some((parts, whole)) => {
+                    let shared = policy.share(format!("{}.{rule}", policy.name()), parts, whole);
+                    shared.map_err(|error| problems.error(name.place, error.problem())).ok()?
+                }
+            };
+            let name = policy.name().to_owned();
+            self.open(policy);
+            return Some(Budget::Policy(name));
+        }
+        let Some(tiers) = self.tiers.get(&name.value) else {
+            let tiers = self.tiers.keys().map(|name| &**name);
+            let mut names: Vec<_> = self.policies.names().chain(tiers).collect();
+            names.sort_unstable();
+            let instead = instead_of(&name.value, &names);
+            let text = format!("there is no policy and there are no tiers {:?}{instead}", short(&name.value));
+            problems.error(name.place, text);
+            return None;
+        };
+        let tiers = tiers.as_ref()?;
+        let tiers = match share {
+            None => Ok(tiers.clone()),
+            Some((parts, whole)) => tiers.share(parts, whole, rule),
+        };
+        let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?;
+        for policy in tiers.tiers.iter().filter_map(|(_, policy)| policy.clone()) {
+            self.open(policy);
+        }
+        Some(Budget::Tiers(Box::new(tiers)))
+    }
+
+    fn open(&mut self, policy: Policy) {
+        if !self.opened.iter().any(|open| open.name() == policy.name()) {
+            self.opened.push(policy);
+        }
+    }
+}
+
+impl Compiled {
+    /// The limits, now that all policies are open on this store.
+    pub(crate) fn limits(&self, store: &Arc<dyn Store>, open: &[RateLimiter]) -> Result<Limits, ConfigError> {
+        let limiter = |name: &str| open.iter().find(|limiter| limiter.policy().name() == name).cloned();
+        let mut all = Group::new(Choose::All);
+        let mut done = Vec::new();
+        for rule in &self.rules {
+            let Some(group) = &rule.group else {
+                all = all.and(self.group_of(rule, store, &limiter)?);
+                continue;
+            };
+            if done.contains(&group) {
+                continue;
+            }
+            done.push(group);
+            let mut first = Group::new(Choose::First);
+            for member in self.rules.iter().filter(|member| member.group.as_ref() == Some(group)) {
+                first = first.and(self.group_of(member, store, &limiter)?);
+            }
+            all = all.and(first);
+        }
+        let (deny, exempt, paths) = (Arc::clone(&self.deny), Arc::clone(&self.exempt), self.paths.clone());
+        let mut builder = Limits::builder(all);
+        if !deny.is_empty() {
+            let (deny, paths) = (Arc::clone(&deny), paths.clone());
+            builder = builder.deny(move |request| deny.iter().any(|matcher| matcher.holds(&paths, request)));
+        }
+        if !exempt.is_empty() {
+            // What is denied is so wherever the other rules stand.
+            let holds = move |matchers: &[Matcher], request: RequestView<'_>| {
+                matchers.iter().any(|matcher| matcher.holds(&paths, request))
+            };
+            builder = builder.exempt(move |request| holds(&exempt, request) && !holds(&deny, request));
+        }
+        builder.build()
+    }
+
+    /// Says of each rule alone what shows only when its limits are put together.
+    pub(crate) fn check(&self, store: &Arc<dyn Store>, open: &[RateLimiter], problems: &mut Problems<'_>) {
+        let limiter = |name: &str| open.iter().find(|limiter| limiter.policy().name() == name).cloned();
+        for rule in &self.rules {
+            if let Err(error) = self.group_of(rule, store, &limiter) {
+                problems.error(rule.place, error.problem());
+            }
+        }
+    }
+
+    /// The limits of one rule, which apply together.
+    fn group_of(
+        &self,
+        rule: &Rule,
+        store: &Arc<dyn Store>,
+        limiter: &impl Fn(&str) -> Option<RateLimiter>,
+    ) -> Result<Group, ConfigError> {
+        let mut group = Group::new(Choose::All);
+        for budget in &rule.budgets {
+            let limit = match budget {
+                Budget::Policy(name) => match limiter(name) {
+                    Some(limiter) => Limit::new(limiter),
+                    None => continue,
+                },
+                Budget::Tiers(tiers) => tiers.limit(store, limiter)?,
+            };
+            group = group.and(rule.finish(limit)?);
+        }
+        if let Some(only_if) = rule.only_if.clone() {
+            let paths = self.paths.clone();
+            group = group.only_if(move |request| only_if.holds(&paths, request));
+        }
+        Ok(group)
+    }
+}
+
+impl Rule {
+    fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {
+        let mut limit = limit.key(Arc::clone(&self.key)).named(&*self.name);
+        if let Some(action) = self.on_missing_key {
+            limit = limit.on_missing_key(action);
+        }
+        limit = match self.cost.clone() {
+            Units::Fixed(cost) => limit.cost(cost)?,
+            header @ Units::Header { .. } => limit.cost_fn(move |request| header.of(request)),
+        };
+        if !self.refund_if.is_empty() {
+            let statuses = self.refund_if.clone();
+            limit = limit.refund_if(move |head| statuses.iter().any(|known| known.has(head.status)));
+        }
+        Ok(limit)
+    }
+}
+
+impl Units {
+    fn of(&self, request: RequestView<'_>) -> u64 {
+        match self {
+            Self::Fixed(cost) => *cost,
+            Self::Header { name, least, most, missing } => match request.headers.get(name) {
+                None => *missing,
+                Some(value) => {
+                    let value = value.to_str().ok().and_then(|value| value.trim().parse().ok());
+                    value.unwrap_or(*most).clamp(*least, *most)
+                }
+            },
+        }
+    }
+}
+
+impl Statuses {
+    fn has(self, status: StatusCode) -> bool {
+        match self {
+            Self::One(one) => one == status,
+            Self::Class(hundreds) => status.as_u16() / 100 == hundreds,
+        }
+    }
+}
+
+/// The most units that a request may cost in a file.
+const MOST_UNITS: u64 = 1 << 32;
+
+fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Units> {
+    match &cost.value {
+        Cost::Fixed(text) => {
+            let text = At { value: text.clone(), place: cost.place };
+            number(&text, "a number of units", 1..=MOST_UNITS, problems).map(Units::Fixed)
+        }
+        Cost::Header(given) => {
+            let HeaderCost { header, min, max, missing } = &**given;
+            let mut number = |text| number(text, "a number of units", 1..=MOST_UNITS, problems);
+            let (least, most, missing) = (number(min), number(max), number(missing));
+            let Ok(name) = header.value.parse() else {
+                let text = format!("{:?} is not the name of a header field", short(&header.value));
+                problems.error(header.place, text);
+                return None;
+            };
+            let (least, most) = (least?, most?);
+            if least > most {
+                problems.error(min.place, format!("the least cost {least} is above the most, {most}"));
+                return None;
+            }
+            Some(Units::Header { name, least, most, missing: missing? })
+        }
+    }
+}
+
+/// A share, as 1/10.
+fn parts(share: &At<String>, problems: &mut Problems<'_>) -> Option<(u64, u64)> {
+    let numbers =
+        share.value.split_once('/').map(|(parts, whole)| (parts.trim().parse(), whole.trim().parse()));
+    match numbers {
+        Some((Ok(parts), Ok(whole))) if parts > 0 && parts <= whole => Some((parts, whole)),
+        _ => {
+            let text = format!("{:?} is not a share: write a part of a whole, as 1/10", short(&share.value));
+            problems.error(share.place, text);
+            None
+        }
+    }
+}
+
+fn statuses(word: &At<String>, problems: &mut Problems<'_>) -> Option<Statuses> {
+    let class = word.value.strip_suffix("xx").and_then(|hundreds| hundreds.parse().ok());
+    let found = match class {
+        Some(hundreds @ 1..=5) => Some(Statuses::Class(hundreds)),
+        _ => word.value.parse().ok().map(Statuses::One),
+    };
+    if found.is_none() {
+        let text = format!(
+            "{:?} is not a status: write one, as 502, or all of a hundred, as 2xx",
+            short(&word.value)
+        );
+        problems.error(word.place, text);
+    }
+    found
+}

@@ -1,0 +1,71 @@
+//! From the sections of a file to limits: each value is understood by the code that reads it everywhere else.
+
+mod condition;
+mod keys;
+mod limits;
+mod paths;
+mod policies;
+mod tiers;
+
+use std::path::Path;
+use std::str::FromStr;
+
+use sluicegate_core::ConfigError;
+
+use self::keys::Keys;
+pub(crate) use self::limits::Compiled;
+use self::policies::Policies;
+use crate::at::At;
+use crate::error::Problems;
+use crate::schema::File;
+
+/// What a file says, as far as no store is needed for it.
+pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {
+    if file.version.value != "1" {
+        let text = format!("version {:?} is not known: this program reads version 1", file.version.value);
+        problems.error(file.version.place, text);
+    }
+    let mut policies = Policies::of(&file.policies, problems);
+    let keys = Keys::of(file, folder, problems);
+    let tiers = tiers::all(file, &policies, &keys, problems);
+    let compiled = limits::of(file, &mut policies, tiers, &keys, problems);
+    policies.warn_of_unused(problems);
+    compiled
+}
+
+/// Reads a value, or says what is wrong with it.
+fn read<T: FromStr<Err = ConfigError>>(text: &At<String>, problems: &mut Problems<'_>) -> Option<T> {
+    text.value.parse().map_err(|error| wrong(text, &error, problems)).ok()
+}
+
+/// The value that a word of an option stands for; the default if nothing is said.
+fn option<T: FromStr<Err = ConfigError>>(
+    text: Option<&At<String>>,
+    problems: &mut Problems<'_>,
+) -> Option<T> {
+    text.and_then(|text| read(text, problems))
+}
+
+/// Points at the part of a value that is wrong.
+fn wrong(text: &At<String>, error: &ConfigError, problems: &mut Problems<'_>) {
+    let place = error.span().map_or(text.place, |span| text.place.part(&text.value, &span));
+    problems.error(place, error.problem());
+}
+
+/// A whole number in a range.
+fn number(
+    text: &At<String>,
+    what: &str,
+    range: std::ops::RangeInclusive<u64>,
+    problems: &mut Problems<'_>,
+) -> Option<u64> {
+    let digits: String = text.value.chars().filter(|&c| c != '_').collect();
+    let found = digits.parse().ok().filter(|number| range.contains(number));
+    if found.is_none() {
+        let (least, most) = (range.start(), range.end());
+        let shown = crate::read::short(&text.value);
+        problems
+            .error(text.place, format!("{shown:?} is not {what}: use a whole number from {least} to {most}"));
+    }
+    found
+}

@@ -1,0 +1,124 @@
+//! The policies of a file.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+use sluicegate_core::policy::{PolicyBuilder, PolicyMode, TimeSpan};
+use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy};
+
+use super::{number, option, read, wrong};
+use crate::at::At;
+use crate::error::Problems;
+use crate::read::short;
+use crate::schema::{Named, PolicyEntry, Suspend};
+
+/// The policies by name, and which of them a rule uses.
+pub(super) struct Policies {
+    all: HashMap<String, (At<String>, Option<Policy>)>,
+    used: RefCell<HashSet<String>>,
+}
+
+impl Policies {
+    pub(super) fn of(section: &Named<At<PolicyEntry>>, problems: &mut Problems<'_>) -> Self {
+        let mut all = HashMap::new();
+        for (name, entry) in &section.0 {
+            let policy = policy(name, entry, problems);
+            all.insert(name.value.clone(), (name.clone(), policy));
+        }
+        Self { all, used: RefCell::default() }
+    }
+
+    /// Whether there is one of this name, good or bad.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.all.contains_key(name)
+    }
+
+    /// The policy of this name, which is used from now on; `None` too if it is wrong, which is told already.
+    pub(super) fn used(&self, name: &str) -> Option<&Policy> {
+        self.used.borrow_mut().insert(name.to_owned());
+        self.all.get(name)?.1.as_ref()
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.keys().map(|name| &**name)
+    }
+
+    pub(super) fn warn_of_unused(&self, problems: &mut Problems<'_>) {
+        for (name, _) in self.all.values().filter(|(name, _)| !self.used.borrow().contains(&name.value)) {
+            problems.warning(
+                name.place,
+                format!("policy {:?} limits nothing: no rule or tier names it", name.value),
+            );
+        }
+    }
+}
+
+fn policy(name: &At<String>, entry: &At<PolicyEntry>, problems: &mut Problems<'_>) -> Option<Policy> {
+    let given = &entry.value;
+    let algorithm = option(given.algorithm.as_ref(), problems).unwrap_or(Algorithm::Gcra);
+    let quotas = given.quota.all();
+    let Some((first, others)) = quotas.split_first() else {
+        problems.error(given.quota.place, "a policy has at least one quota, as 5/min");
+        return None;
+    };
+    let mut builder = Policy::builder(&*name.value, algorithm, &*first.value);
+    for quota in others {
+        builder = builder.and(&*quota.value);
+    }
+    let keys = given.keys.as_ref();
+    if let Some(keys) = keys.and_then(|keys| number(keys, "a number of keys", 1..=1 << 32, problems)) {
+        builder = builder.keys(usize::try_from(keys).unwrap_or(usize::MAX));
+    }
+    let builder = options(builder, given, problems);
+    builder
+        .build()
+        .map_err(|error| match error.quota().and_then(|index| quotas.get(index)) {
+            Some(quota) => wrong(quota, &error, problems),
+            None => problems.error(name.place, error.problem()),
+        })
+        .ok()
+}
+
+fn options(mut builder: PolicyBuilder, given: &PolicyEntry, problems: &mut Problems<'_>) -> PolicyBuilder {
+    if let Some(on_exceeded) = option::<OnExceeded>(given.on_exceeded.as_ref(), problems) {
+        builder = builder.on_exceeded(on_exceeded);
+    }
+    if let Some(on_outage) = option::<OnOutage>(given.on_outage.as_ref(), problems) {
+        builder = builder.on_outage(on_outage);
+    }
+    if let Some(mode) = option::<PolicyMode>(given.mode.as_ref(), problems) {
+        builder = builder.mode(mode);
+    }
+    if given.hidden.as_ref().is_some_and(|hidden| hidden.value) {
+        builder = builder.hidden();
+    }
+    match &given.suspend {
+        Some(suspend) => suspension(builder, suspend, problems),
+        None => builder,
+    }
+}
+
+fn suspension(builder: PolicyBuilder, given: &At<Suspend>, problems: &mut Problems<'_>) -> PolicyBuilder {
+    let Suspend { after, r#for, up_to, remember } = &given.value;
+    let Some((refusals, within)) = after.value.split_once(" in ") else {
+        let text =
+            format!("{:?} is not a number of refusals in a time: write 100 in 10min", short(&after.value));
+        problems.error(after.place, text);
+        return builder;
+    };
+    let refusals = At { value: refusals.trim().to_owned(), place: after.place };
+    let within = At { value: within.to_owned(), place: after.place };
+    let refusals = number(&refusals, "a number of refusals", 1..=1_000_000, problems);
+    let mut span = |text: &At<String>| read::<TimeSpan>(text, problems);
+    let (within, lasts) = (span(&within), span(r#for));
+    let (up_to, remember) = (up_to.as_ref().map(&mut span), remember.as_ref().map(&mut span));
+    let (Some(refusals), Some(within), Some(lasts)) = (refusals, within, lasts) else { return builder };
+    let mut builder = builder.suspend(refusals, within, lasts);
+    if let Some(Some(longest)) = up_to {
+        builder = builder.up_to(longest);
+    }
+    if let Some(Some(time)) = remember {
+        builder = builder.remember(time);
+    }
+    builder
+}

@@ -1,0 +1,189 @@
+//! What is wrong with a rules file, and where.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::at::Place;
+
+/// A rules file that cannot be used: all that is wrong with its values, or the first thing that is wrong with its shape.
+///
+/// It is shown as a compiler would: file, line and column, the mistake and what would be accepted, and the line with a caret
+/// under the value. Values of the section `jwt` are never shown.
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let text = "version: 1\npolicies:\n  free: { quota: 5/fortnight }\nrules: [{ name: all, limit: free, key: client }]\n";
+/// let error = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_err();
+/// assert!(error.to_string().starts_with("rules.yaml:3:20: error: "), "{error}");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct RulesError {
+    problems: Vec<Problem>,
+}
+
+/// One mistake, or something that is worth a second look.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Problem {
+    source: String,
+    place: Option<Place>,
+    is_error: bool,
+    text: String,
+    line: Option<String>,
+}
+
+impl RulesError {
+    pub(crate) fn new(problems: Vec<Problem>) -> Self {
+        Self { problems }
+    }
+
+    /// About the file as a whole.
+    pub(crate) fn of_file(name: &str, problem: &str) -> Self {
+        let mut problems = Problems::of(name, "");
+        problems.error(None, problem);
+        problems.into_errors()
+    }
+
+    /// All that is wrong, in the order of the file.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl Problem {
+    /// The line, which counts from 1; `None` if it is about the file as a whole.
+    pub fn line(&self) -> Option<usize> {
+        self.place.map(|place| place.line)
+    }
+
+    /// The column in characters, which counts from 1.
+    pub fn column(&self) -> Option<usize> {
+        self.place.map(|place| place.column)
+    }
+
+    /// What is wrong, and what would be accepted.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Collects what is wrong with a file.
+pub(crate) struct Problems<'a> {
+    source: &'a str,
+    text: &'a str,
+    found: Vec<Problem>,
+}
+
+impl<'a> Problems<'a> {
+    /// `source` is the name of the file.
+    pub(crate) fn of(source: &'a str, text: &'a str) -> Self {
+        Self { source, text, found: Vec::new() }
+    }
+
+    pub(crate) fn error(&mut self, place: impl Into<Option<Place>>, text: impl Into<String>) {
+        self.add(place.into(), text.into(), true);
+    }
+
+    pub(crate) fn warning(&mut self, place: impl Into<Option<Place>>, text: impl Into<String>) {
+        self.add(place.into(), text.into(), false);
+    }
+
+    fn add(&mut self, place: Option<Place>, text: String, is_error: bool) {
+        let line = place.and_then(|place| shown(self.text, place));
+        self.found.push(Problem { source: self.source.to_owned(), place, is_error, text, line });
+    }
+
+    /// How many there are so far.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// The errors, where it is known that there are some.
+    pub(crate) fn into_errors(self) -> RulesError {
+        match self.into_result() {
+            Err(error) => error,
+            Ok(warnings) => RulesError::new(warnings),
+        }
+    }
+
+    /// The errors if there are some, or else the warnings.
+    pub(crate) fn into_result(self) -> Result<Vec<Problem>, RulesError> {
+        let mut found = self.found;
+        found.sort_by_key(|problem| problem.place.map(|place| (place.line, place.column)));
+        if found.iter().any(|problem| problem.is_error) {
+            found.retain(|problem| problem.is_error);
+            return Err(RulesError::new(found));
+        }
+        Ok(found)
+    }
+}
+
+/// Sections of which no value is shown.
+const SECRET: [&str; 1] = ["jwt"];
+
+/// The line of a place, if no secret can be in it. In a file that is one value in braces, as JSON is, nobody knows.
+fn shown(text: &str, place: Place) -> Option<String> {
+    let mut section = "";
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim_start().starts_with('{') && section.is_empty() {
+            return None;
+        }
+        if line.starts_with(|c: char| c.is_alphabetic() || c == '"' || c == '\'') {
+            section = line.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']);
+        }
+        if number == place.line {
+            return (!SECRET.contains(&section)).then(|| line.to_owned());
+        }
+    }
+    None
+}
+
+/// The characters of a long line that are shown before and behind the value.
+const AROUND: usize = 60;
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)?;
+        if let Some(Place { line, column, .. }) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}: {}", if self.is_error { "error" } else { "warning" }, self.text)?;
+        if let (Some(place), Some(line)) = (self.place, &self.line) {
+            let skipped = place.column.saturating_sub(AROUND + 1);
+            let length = place.length.clamp(1, AROUND);
+            let line: String = line.chars().skip(skipped).take(2 * AROUND + length).collect();
+            let gutter = place.line.to_string();
+            let left = line.chars().count().saturating_sub(place.column - 1 - skipped).max(1);
+            write!(f, "\n  {gutter} | {}", line.trim_end())?;
+            write!(f, "\n  {:1$} | ", "", gutter.len())?;
+            write!(f, "{:1$}{2}", "", place.column - 1 - skipped, "^".repeat(length.min(left)))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error for RulesError {}

@@ -1,0 +1,96 @@
+//! A rules file that was read: [`RulesFile`].
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use sluicegate_core::{MemoryStore, RateLimiter, Store};
+
+use crate::changes::Changes;
+use crate::compile::{Compiled, compile};
+use crate::error::{Problem, Problems, RulesError};
+use crate::read;
+use crate::variables::Variables;
+
+/// A rules file that was read and found good. It changes nothing until it is put in force by [`Rules`](crate::Rules).
+pub struct RulesFile {
+    pub(crate) name: String,
+    pub(crate) compiled: Compiled,
+    warnings: Vec<Problem>,
+}
+
+impl RulesFile {
+    /// Reads a text of YAML or JSON. `name` is what errors call it.
+    ///
+    /// # Errors
+    /// With all that is wrong with it.
+    pub fn parse(name: &str, text: &str, variables: &Variables) -> Result<Self, RulesError> {
+        Self::parse_in(name, text, None, variables)
+    }
+
+    /// Reads a file; paths in it are relative to its folder.
+    ///
+    /// # Errors
+    /// When it cannot be read, and with all that is wrong with it.
+    pub fn read(path: impl AsRef<Path>, variables: &Variables) -> Result<Self, RulesError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        match read::text(path) {
+            Ok(text) => Self::parse_in(&name, &text, path.parent(), variables),
+            Err(problem) => Err(RulesError::of_file(&name, &problem)),
+        }
+    }
+
+    pub(crate) fn parse_in(
+        name: &str,
+        text: &str,
+        folder: Option<&Path>,
+        variables: &Variables,
+    ) -> Result<Self, RulesError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut problems = Problems::of(name, text);
+        let file = read::sections(text, variables, &mut problems);
+        let compiled = file.and_then(|file| compile(&file, folder, &mut problems));
+        match compiled {
+            Some(compiled) => {
+                check(&compiled, &mut problems);
+                let warnings = problems.into_result()?;
+                Ok(Self { name: name.to_owned(), compiled, warnings })
+            }
+            None => Err(problems.into_errors()),
+        }
+    }
+
+    /// What would change if this file took the place of that one.
+    pub fn changes_since(&self, old: &Self) -> Changes {
+        Changes::between(&old.compiled.policies, &self.compiled.policies)
+    }
+
+    /// What is worth a second look: a policy that limits nothing, a key that clients choose freely.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+}
+
+/// Puts the limits together on a store that nobody else has, for what shows only then.
+fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
+    let before = problems.count();
+    let tried = MemoryStore::builder().keys(1).build().and_then(|store| {
+        let store: Arc<dyn Store> = (&store).into();
+        let open = RateLimiter::open_all(Arc::clone(&store), compiled.policies.clone())?;
+        compiled.check(&store, &open, problems);
+        if problems.count() == before { compiled.limits(&store, &open).map(drop) } else { Ok(()) }
+    });
+    if let Err(error) = tried {
+        problems.error(None, error.to_string());
+    }
+}
+
+impl fmt::Debug for RulesFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RulesFile")
+            .field("name", &self.name)
+            .field("warnings", &self.warnings)
+            .finish_non_exhaustive()
+    }
+}

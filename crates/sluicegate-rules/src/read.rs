@@ -1,0 +1,155 @@
+//! From the bytes of a file to its sections: budgets, and what is wrong with its shape.
+
+use serde_saphyr::{Error, MergeKeyPolicy};
+
+use crate::at::Place;
+use crate::error::Problems;
+use crate::schema::File;
+use crate::variables::Variables;
+
+/// The largest file that is read.
+pub(crate) const MOST_BYTES: usize = 1 << 20;
+
+/// Reads the sections; nothing if the shape is wrong, which is told then.
+pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problems<'_>) -> Option<File> {
+    if text.len() > MOST_BYTES {
+        problems.error(None, format!("it has {} bytes, and at most {MOST_BYTES} are read", text.len()));
+        return None;
+    }
+    let (values, _) = variables.of(text);
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        strict_booleans: true,
+        merge_keys: MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
+    };
+    let error = match serde_saphyr::from_str_with_options(text, options.with_properties(values)) {
+        Ok(file) => {
+            quoted_variables(text, problems);
+            return Some(file);
+        }
+        Err(error) => error,
+    };
+    let place = error.location().map(Place::of);
+    problems.error(place, problem(&error, text, place));
+    None
+}
+
+fn problem(error: &Error, text: &str, place: Option<Place>) -> String {
+    match error {
+        Error::Eof { .. } => "the file is empty: it needs at least \"version: 1\" and \"rules\"".to_owned(),
+        Error::MultipleDocuments { .. } => {
+            "a second document begins here: a rules file is one document, without \"---\" in it".to_owned()
+        }
+        Error::SerdeUnknownField { field, expected, .. } => {
+            let near = nearest(field, expected).map_or_else(
+                || format!("use one of {}", expected.join(", ")),
+                |near| format!("did you mean {near:?}?"),
+            );
+            format!("{:?} is not known here: {near}", short(field))
+        }
+        Error::SerdeMissingField { field, .. } => format!("{field:?} is missing here"),
+        Error::DuplicateMappingKey { key, .. } => match key {
+            Some(key) => format!("{:?} is there twice: give each a name of its own", short(key)),
+            None => "a name is there twice".to_owned(),
+        },
+        Error::UnresolvedProperty { name, .. } => {
+            format!("the environment variable {name:?} is not set")
+        }
+        Error::Budget { breach, .. } => format!("the file is too large or too deep: {breach:?}"),
+        other => {
+            // Without the place, which is told before.
+            let message = other.to_string();
+            let message = message.split(" at line ").next().unwrap_or_default();
+            let brace = place.and_then(|place| text.lines().nth(place.line.saturating_sub(1)));
+            match brace.is_some_and(has_bare_brace) {
+                true => format!("{message}; put quotes around a value with braces, as \"/users/{{id}}\""),
+                false => message.to_owned(),
+            }
+        }
+    }
+}
+
+/// Variables are put in where a value has no quotes; one in quotes would stay as it is, and nobody would see it.
+fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
+    for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| text.contains("${")) {
+        for (column, _) in unquoted(text).into_iter().filter(|(_, is_plain)| !is_plain) {
+            let place = Place { line, column, length: 2 };
+            problems.error(
+                place,
+                "a variable in quotes is not put in: write ${NAME} without quotes, on a line of its own",
+            );
+        }
+    }
+}
+
+/// Where values with braces begin on a line, by column, and whether they stand outside of quotes.
+fn unquoted(line: &str) -> Vec<(usize, bool)> {
+    let (mut quote, mut before, mut found) = (None, ' ', Vec::new());
+    for (column, c) in (1..).zip(line.chars()) {
+        match (quote, c) {
+            (None, '#') if before == ' ' => break,
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            (_, '{') if before == '$' => found.push((column - 1, quote.is_none())),
+            _ => {}
+        }
+        before = c;
+    }
+    found
+}
+
+/// Whether a brace on this line stands inside of a value without quotes.
+fn has_bare_brace(line: &str) -> bool {
+    let (mut quote, mut before) = (None, ' ');
+    for c in line.chars() {
+        match (quote, c) {
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '{') if !matches!(before, ' ' | '[' | '{' | ',') => return true,
+            (Some(open), _) if open == c => quote = None,
+            _ => {}
+        }
+        before = c;
+    }
+    false
+}
+
+/// The known word that is like this one.
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let near = known.iter().map(|known| (strsim::osa_distance(&short(word), known), *known)).min()?;
+    (near.0 * 3 <= near.1.len()).then_some(near.1)
+}
+
+/// What to write in place of a name that is not there.
+pub(crate) fn instead_of(name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!(": did you mean {near:?}?"),
+        None if known.is_empty() => String::new(),
+        None => format!(": there are {}", known.join(", ")),
+    }
+}
+
+/// As much of a text as an error shows.
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// The text of a file, or why there is none.
+pub(crate) fn text(path: &std::path::Path) -> Result<String, String> {
+    use std::io::Read as _;
+    let is_file = std::fs::metadata(path).map_err(|error| format!("it cannot be read: {error}"))?.is_file();
+    if !is_file {
+        return Err("it is not a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(most).read_to_end(&mut bytes).map_err(|error| format!("it cannot be read: {error}"))?;
+    if bytes.len() > MOST_BYTES {
+        return Err(format!("it has more than {MOST_BYTES} bytes, and no more are read"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("it is not UTF-8: byte {at} of it begins no character")
+    })
+}

@@ -1,0 +1,189 @@
+//! Rules that are in force: [`Rules`].
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::limits::{Limits, LimitsHandle};
+
+use crate::changes::Changes;
+use crate::error::RulesError;
+use crate::file::RulesFile;
+use crate::read;
+use crate::variables::Variables;
+
+/// The rules that a service has in force on a store. Clones are the same rules.
+///
+/// ```
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_rules::{Rules, RulesFile, Variables};
+///
+/// let text = "
+/// version: 1
+/// policies:
+///   login: { quota: 5/min, on_outage: deny }
+/// rules:
+///   - { name: login, only_if: { path: /login, method: POST }, limit: login, key: client }
+/// ";
+/// let file = |text| RulesFile::parse("rules.yaml", text, &Variables::none());
+/// let rules = Rules::new(&MemoryStore::new(), file(text)?)?;
+/// let layer = rules.layer();
+///
+/// // Later, while the layer serves: what was spent counts.
+/// let changes = rules.replace(file(&text.replace("5/min", "10/min"))?)?;
+/// assert_eq!(changes.to_string(), "login: 5/min (gcra) -> 10/min (gcra), what was spent counts");
+/// # let _ = layer;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Rules(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    store: Arc<dyn Store>,
+    limits: LimitsHandle,
+    pub(crate) source: Option<Source>,
+    /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
+    in_force: Mutex<InForce>,
+}
+
+struct InForce {
+    policies: Vec<Policy>,
+    text: Option<String>,
+    /// What was wrong with the file when it was read last.
+    error: Option<RulesError>,
+}
+
+/// Where a file is read again.
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    variables: Variables,
+}
+
+impl Rules {
+    /// Puts a file in force on a store: all of its policies, or none. A policy of the file replaces one of its name that is
+    /// open there, an attribute's too, and what was spent counts.
+    ///
+    /// # Errors
+    /// When the store cannot keep a policy exactly.
+    pub fn new(store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Self, RulesError> {
+        Self::of(store.into(), &file, None, None)
+    }
+
+    /// Reads a file and puts it in force; [`reload`](Self::reload) reads it again.
+    ///
+    /// # Errors
+    /// When the file cannot be read, with all that is wrong with it, and when the store cannot keep a policy exactly.
+    pub fn open(
+        store: impl Into<Arc<dyn Store>>,
+        path: impl Into<PathBuf>,
+        variables: Variables,
+    ) -> Result<Self, RulesError> {
+        let source = Source { path: path.into(), variables };
+        let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
+        Self::of(store.into(), &file, Some(text), Some(source))
+    }
+
+    fn of(
+        store: Arc<dyn Store>,
+        file: &RulesFile,
+        text: Option<String>,
+        source: Option<Source>,
+    ) -> Result<Self, RulesError> {
+        let limits = put(&store, file)?;
+        let in_force = Mutex::new(InForce { policies: file.compiled.policies.clone(), text, error: None });
+        Ok(Self(Arc::new(Inner { store, limits: LimitsHandle::new(limits), source, in_force })))
+    }
+
+    /// Puts another file in the place of the one that is in force, in one step. What was spent counts; a request keeps the
+    /// limits that it began with. Says what has changed.
+    ///
+    /// # Errors
+    /// When the store cannot keep one of its policies; nothing has changed then.
+    pub fn replace(&self, file: RulesFile) -> Result<Changes, RulesError> {
+        let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        self.put(&mut in_force, &file, None)
+    }
+
+    /// Reads the file again, and puts it in force if its text is another one. Says what has changed; nothing if the text is
+    /// the same, or if these rules were not [opened](Self::open) from a file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). What was in force stays so, whatever is wrong: a file that is gone or empty never means that
+    /// there are no limits.
+    pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
+        let Some(source) = &self.0.source else { return Ok(None) };
+        let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        match source.read(in_force.text.as_deref())? {
+            Some((text, file)) => self.put(&mut in_force, &file, Some(text)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn put(
+        &self,
+        in_force: &mut InForce,
+        file: &RulesFile,
+        text: Option<String>,
+    ) -> Result<Changes, RulesError> {
+        let limits = put(&self.0.store, file)?;
+        self.0.limits.swap(limits);
+        let policies = file.compiled.policies.clone();
+        let changes = Changes::between(&in_force.policies, &policies);
+        *in_force = InForce { policies, text, error: None };
+        Ok(changes)
+    }
+
+    /// The limits as they are now.
+    pub fn limits(&self) -> Limits {
+        self.0.limits.current()
+    }
+
+    /// A layer with these rules, which follows each change.
+    pub fn layer(&self) -> RateLimitLayer {
+        self.0.limits.clone().into()
+    }
+}
+
+impl Inner {
+    /// Whether this is another error than the last one.
+    pub(crate) fn is_new(&self, error: &RulesError) -> bool {
+        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = in_force.error.as_ref() != Some(error);
+        in_force.error = Some(error.clone());
+        is_new
+    }
+}
+
+impl Source {
+    /// The text and the file, if it is another text than that one.
+    fn read(&self, known: Option<&str>) -> Result<Option<(String, RulesFile)>, RulesError> {
+        let text = read::text(&self.path).map_err(|problem| self.error(&problem))?;
+        if known == Some(&text) {
+            return Ok(None);
+        }
+        let name = self.path.display().to_string();
+        let file = RulesFile::parse_in(&name, &text, self.path.parent(), &self.variables)?;
+        Ok(Some((text, file)))
+    }
+
+    fn error(&self, problem: &str) -> RulesError {
+        RulesError::of_file(&self.path.display().to_string(), problem)
+    }
+}
+
+/// Opens or replaces all policies, and makes the limits of them.
+fn put(store: &Arc<dyn Store>, file: &RulesFile) -> Result<Limits, RulesError> {
+    let policies = file.compiled.policies.iter().cloned();
+    RateLimiter::replace_all(Arc::clone(store), policies, Inherit::Spent)
+        .and_then(|open| file.compiled.limits(store, &open))
+        .map_err(|error: ConfigError| RulesError::of_file(&file.name, &error.to_string()))
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules").field("limits", &self.0.limits).finish_non_exhaustive()
+    }
+}

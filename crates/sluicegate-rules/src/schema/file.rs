@@ -1,0 +1,177 @@
+//! The file, section by section.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::shapes::{Cost, Fields, Named, OneOrMany};
+use crate::at::At;
+
+/// Rate limits of a service.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "rules_file")]
+pub(crate) struct File {
+    /// The version of these words: 1.
+    pub(crate) version: At<String>,
+    /// How the address of a client is found. Default: it is the peer of the connection.
+    pub(crate) clients: Option<At<Clients>>,
+    /// How JSON Web Tokens are verified.
+    pub(crate) jwt: Option<At<Jwt>>,
+    /// Budgets by name; each is inert until a rule names it.
+    #[serde(default)]
+    pub(crate) policies: Named<At<PolicyEntry>>,
+    /// Sizes of one limit, such as the plans of a service.
+    #[serde(default)]
+    pub(crate) tiers: Named<At<TiersEntry>>,
+    /// Names for keys: the first of the list that a request has.
+    #[serde(default)]
+    pub(crate) keys: Named<At<OneOrMany>>,
+    /// Requests that are refused before all else.
+    #[serde(default)]
+    pub(crate) deny: Vec<At<Door>>,
+    /// Requests that no rule limits.
+    #[serde(default)]
+    pub(crate) exempt: Vec<At<Door>>,
+    /// Every rule that matches applies; of one group only the first.
+    #[serde(default)]
+    pub(crate) rules: Vec<At<RuleEntry>>,
+}
+
+/// How the address of a client is found.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "clients")]
+pub(crate) struct Clients {
+    /// The networks of the proxies that are trusted, as `10.0.0.0/8`.
+    pub(crate) proxies: Option<At<OneOrMany>>,
+    /// The number of proxies that each request passes.
+    pub(crate) hops: Option<At<String>>,
+    /// The field in which proxies say whom they forward for: `x-forwarded-for`, `forwarded`, or one with an address alone.
+    pub(crate) header: Option<At<String>>,
+    /// The bits of an IPv6 address that are one client. Default: 64.
+    pub(crate) ipv6_prefix: Option<At<String>>,
+}
+
+/// How JSON Web Tokens are verified.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "jwt")]
+pub(crate) struct Jwt {
+    /// The shared secret of HS256, as `${JWT_SECRET}`.
+    pub(crate) hs256: Option<At<String>>,
+    /// A file with the public key of RS256 or ES256, in PEM; relative to the rules file.
+    pub(crate) public_key_file: Option<At<String>>,
+    /// The audience that tokens must name.
+    pub(crate) audience: Option<At<String>>,
+    /// The issuer that tokens must name.
+    pub(crate) issuer: Option<At<String>>,
+}
+
+/// A named budget.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "policy")]
+pub(crate) struct PolicyEntry {
+    /// How it is counted. Default: `gcra`.
+    pub(crate) algorithm: Option<At<String>>,
+    /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, or a list of these that all hold.
+    pub(crate) quota: At<OneOrMany>,
+    /// `enforce`, `shadow` (it is counted and refuses nobody) or `off`. Default: `enforce`.
+    pub(crate) mode: Option<At<String>>,
+    /// Whether clients see no fields of it. Default: false.
+    pub(crate) hidden: Option<At<bool>>,
+    /// `deny`, or the longest wait as `wait 5s`. Default: `deny`.
+    pub(crate) on_exceeded: Option<At<String>>,
+    /// `local`, `allow` or `deny`: what happens while the store cannot be reached. Default: `local`.
+    pub(crate) on_outage: Option<At<String>>,
+    /// The number of keys for which a store in memory has room.
+    pub(crate) keys: Option<At<String>>,
+    /// Refuses a key outright that goes on after many refusals.
+    pub(crate) suspend: Option<At<Suspend>>,
+}
+
+/// Refuses a key outright that goes on after many refusals.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "suspend")]
+pub(crate) struct Suspend {
+    /// The number of refusals, and the time in which they come, as `100 in 10min`.
+    pub(crate) after: At<String>,
+    /// How long it lasts the first time, as `30min`; each further time it is twice as long.
+    pub(crate) r#for: At<String>,
+    /// The longest that it ever lasts, as `1d`.
+    pub(crate) up_to: Option<At<String>>,
+    /// For how long a suspension counts towards the next one, as `1d`.
+    pub(crate) remember: Option<At<String>>,
+}
+
+/// Sizes of one limit, such as the plans of a service.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "tiers")]
+pub(crate) struct TiersEntry {
+    /// Where the tier of a request is read: `jwt(claim)` or `header(name)`; of a list the first that is there.
+    pub(crate) by: At<OneOrMany>,
+    /// For each tier its policy, or `unlimited`.
+    pub(crate) tiers: Named<At<String>>,
+    /// The tier of requests that have none, or one that is not listed.
+    pub(crate) default_tier: At<String>,
+}
+
+/// Requests that come to no limit.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "door")]
+pub(crate) struct Door {
+    /// The name by which logs and `explain` call it.
+    pub(crate) name: At<String>,
+    /// Which requests it is about.
+    pub(crate) only_if: At<Condition>,
+}
+
+/// Which limits apply to which requests.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "rule")]
+pub(crate) struct RuleEntry {
+    /// The name by which logs and `explain` call it.
+    pub(crate) name: At<String>,
+    /// Of the rules of one group only the first that matches applies.
+    pub(crate) group: Option<At<String>>,
+    /// Which requests it is about. Default: all.
+    pub(crate) only_if: Option<At<Condition>>,
+    /// The policies, or tiers, that such a request spends from: all of them, or none.
+    pub(crate) limit: At<OneOrMany>,
+    /// The part of each tier's quota that this rule has, as `1/10`; shows as policy `tier.rule`.
+    pub(crate) share: Option<At<String>>,
+    /// Whose bucket it is: `client`, `peer`, `everybody`, `api_key(header)`, `jwt(claim)`, `header(name)`, or a name under `keys`; of a
+    /// list the first that the request has.
+    pub(crate) key: At<OneOrMany>,
+    /// A request without such a key: `share` (one bucket for all of them), `skip`, or a status such as `401`. Default: `share`.
+    pub(crate) on_missing_key: Option<At<String>>,
+    /// Units that a request spends. Default: 1.
+    pub(crate) cost: Option<At<Cost>>,
+    /// Responses after which the units are given back: `2xx`, `502`, or a list.
+    pub(crate) refund_if: Option<At<OneOrMany>>,
+}
+
+/// Which requests something is about: all that is said must hold.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "condition")]
+pub(crate) struct Condition {
+    /// A path as axum writes it, `/users/{id}` or `/assets/{*file}`, or a list of which one matches.
+    pub(crate) path: Option<At<OneOrMany>>,
+    /// A method, or a list.
+    pub(crate) method: Option<At<OneOrMany>>,
+    /// The host that the request names, without its port, or a list.
+    pub(crate) host: Option<At<OneOrMany>>,
+    /// Header fields and the values that they must have.
+    pub(crate) header: Option<At<Fields>>,
+    /// Parameters of the query and the values that they must have.
+    pub(crate) query: Option<At<Fields>>,
+    /// A network in which the address of the client must be, or a list.
+    pub(crate) client: Option<At<OneOrMany>>,
+    /// A condition that must not hold.
+    pub(crate) not: Option<At<Box<Self>>>,
+}

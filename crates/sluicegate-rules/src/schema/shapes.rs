@@ -1,0 +1,214 @@
+//! Shapes that a value may have: a text or a list, a number or a map, a map whose names are the user's.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use crate::at::At;
+
+/// A map whose names are the user's, in the order of the file.
+#[derive(Debug)]
+pub(crate) struct Named<V>(pub(crate) Vec<(At<String>, V)>);
+
+impl<V> Default for Named<V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for Named<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries<V>(PhantomData<V>);
+
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
+            type Value = Named<V>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("names with their values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(name) = map.next_key()? {
+                    all.push((name, map.next_value()?));
+                }
+                Ok(Named(all))
+            }
+        }
+
+        deserializer.deserialize_map(Entries(PhantomData))
+    }
+}
+
+impl<V: JsonSchema> JsonSchema for Named<V> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("names_of_{}", V::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<V>() })
+    }
+}
+
+/// A text, or a list of texts.
+#[derive(Debug)]
+pub(crate) enum OneOrMany {
+    One(String),
+    Many(Vec<At<String>>),
+}
+
+impl At<OneOrMany> {
+    /// All of them; one alone stands where the value does.
+    pub(crate) fn all(&self) -> Vec<At<String>> {
+        match &self.value {
+            OneOrMany::One(one) => vec![At { value: one.clone(), place: self.place }],
+            OneOrMany::Many(many) => many.clone(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+
+        impl<'de> Visitor<'de> for Texts {
+            type Value = OneOrMany;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<OneOrMany, E> {
+                Ok(OneOrMany::One(text.to_owned()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<OneOrMany, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<OneOrMany, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<OneOrMany, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<OneOrMany, E> {
+                self.visit_str(&value.to_string())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany, A::Error> {
+                let mut all = Vec::new();
+                while let Some(text) = list.next_element()? {
+                    all.push(text);
+                }
+                Ok(OneOrMany::Many(all))
+            }
+        }
+
+        deserializer.deserialize_any(Texts)
+    }
+}
+
+impl JsonSchema for OneOrMany {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "one_or_many".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let text = json_schema!({ "type": ["string", "number"] });
+        json_schema!({ "anyOf": [text, { "type": "array", "items": text, "minItems": 1 }] })
+    }
+}
+
+/// Header fields or query parameters, and the values that they must have.
+pub(crate) type Fields = Named<At<String>>;
+
+/// Units that a request spends: a number, or a header field that says it.
+#[derive(Debug)]
+pub(crate) enum Cost {
+    /// The same for all requests.
+    Fixed(String),
+    /// Read from the request.
+    Header(Box<HeaderCost>),
+}
+
+/// Units that a header field says.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "header_cost")]
+pub(crate) struct HeaderCost {
+    /// The name of the header field.
+    pub(crate) header: At<String>,
+    /// The least that a request costs, at least 1.
+    pub(crate) min: At<String>,
+    /// The most that a request costs; also the cost where the field is not a number.
+    pub(crate) max: At<String>,
+    /// The cost of requests without the field.
+    pub(crate) missing: At<String>,
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberOrHeader;
+
+        impl<'de> Visitor<'de> for NumberOrHeader {
+            type Value = Cost;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or { header, min, max, missing }")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Cost, E> {
+                Ok(Cost::Fixed(text.to_owned()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Cost, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Cost, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Cost, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Cost, A::Error> {
+                HeaderCost::deserialize(MapAccessDeserializer::new(map))
+                    .map(|cost| Cost::Header(Box::new(cost)))
+            }
+        }
+
+        deserializer.deserialize_any(NumberOrHeader)
+    }
+}
+
+impl JsonSchema for Cost {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "cost".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let header = generator.subschema_for::<HeaderCost>();
+        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, header] })
+    }
+}

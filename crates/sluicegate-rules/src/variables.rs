@@ -1,0 +1,84 @@
+//! Environment variables that values of a file name.
+
+use std::collections::{BTreeSet, HashMap};
+
+use regex::Regex;
+
+/// What `${NAME}` in a value stands for. Variables are put in after the file was parsed, so that none of them can change its
+/// shape.
+#[derive(Clone, Debug, Default)]
+pub struct Variables {
+    known: Known,
+    placeholders: bool,
+}
+
+#[derive(Clone, Default)]
+enum Known {
+    #[default]
+    Environment,
+    These(HashMap<String, String>),
+}
+
+/// Names only: values may be secrets.
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Environment => f.write_str("Environment"),
+            Self::These(these) => f.debug_set().entries(these.keys()).finish(),
+        }
+    }
+}
+
+impl Variables {
+    /// Those of this process. One that is not set is an error.
+    pub fn environment() -> Self {
+        Self::default()
+    }
+
+    /// None: each that a file names is an error.
+    pub fn none() -> Self {
+        Self::from_iter([("", ""); 0])
+    }
+
+    /// Puts a placeholder with its name for each that is not set: for tools that look at a file and connect to nothing.
+    #[must_use]
+    pub fn or_placeholders(mut self) -> Self {
+        self.placeholders = true;
+        self
+    }
+
+    /// The values of those that this text names, and those that got a placeholder.
+    pub(crate) fn of(&self, text: &str) -> (HashMap<String, String>, BTreeSet<String>) {
+        let (mut values, mut unset) = (HashMap::new(), BTreeSet::new());
+        // The pattern is good.
+        let Ok(reference) = Regex::new(r"\$\{([A-Za-z_][A-Za-z0-9_]*)") else { return (values, unset) };
+        for name in reference.captures_iter(text).filter_map(|found| found.get(1)) {
+            let name = name.as_str();
+            let value = match &self.known {
+                _ if values.contains_key(name) => continue,
+                Known::Environment => std::env::var(name).ok(),
+                Known::These(these) => these.get(name).cloned(),
+            };
+            match value {
+                Some(value) => _ = values.insert(name.to_owned(), value),
+                None if self.placeholders => {
+                    unset.insert(name.to_owned());
+                    values.insert(
+                        name.to_owned(),
+                        format!("<the environment variable {name} is not set here>"),
+                    );
+                }
+                None => {}
+            }
+        }
+        (values, unset)
+    }
+}
+
+/// These, and no others.
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Variables {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
+        let these = variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { known: Known::These(these), placeholders: false }
+    }
+}

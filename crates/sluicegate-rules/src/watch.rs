@@ -1,0 +1,80 @@
+//! Following a file: rules are read again when it changes.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use crate::rules::{Inner, Rules};
+
+/// How often the file is looked at where no event comes: on network file systems.
+const POLL: Duration = Duration::from_secs(5);
+
+/// After an event, the file is read when nothing has happened for this long ...
+const QUIET: Duration = Duration::from_millis(250);
+
+/// ... but after this long at the latest.
+const LONGEST: Duration = Duration::from_secs(1);
+
+impl Rules {
+    /// From now on the file is read again whenever it changes, by a thread that ends with these rules. What has changed is
+    /// logged on one line at `info`; what is wrong with a file is logged once at `error`, and what was in force stays so.
+    ///
+    /// The folder of the file is watched, so that a file that is swapped by renaming, or by the symbolic links of Kubernetes,
+    /// is seen; beside it the file is looked at every 5 seconds. Rules that were not [opened](Self::open) from a file follow
+    /// nothing.
+    pub fn follow(&self) {
+        let Some(source) = &self.0.source else { return };
+        let (tell, told) = channel();
+        // Where nothing can be watched, the file is still looked at.
+        let watcher = watcher(&source.path, tell.clone());
+        let rules = Arc::downgrade(&self.0);
+        let run = move || {
+            let _watcher = watcher;
+            // Kept, so that waiting ends by its time and not for want of a sender.
+            let _tell = tell;
+            while wait(&told, &rules) {
+                let Some(inner) = rules.upgrade() else { return };
+                Self(inner).reload_and_log();
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("sluicegate-rules".to_owned()).spawn(run) {
+            tracing::error!("the rules file is not followed, for no thread could be started: {error}");
+        }
+    }
+
+    fn reload_and_log(&self) {
+        match self.reload() {
+            Ok(None) => {}
+            Ok(Some(changes)) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
+            Err(error) if self.0.is_new(&error) => tracing::error!("the rules stay as they were:\n{error}"),
+            Err(_) => {}
+        }
+    }
+}
+
+fn watcher(path: &Path, tell: Sender<()>) -> Option<RecommendedWatcher> {
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let watcher = notify::recommended_watcher(move |_| _ = tell.send(()));
+    let watched = watcher.and_then(|mut watcher| {
+        watcher.watch(folder, RecursiveMode::NonRecursive)?;
+        Ok(watcher)
+    });
+    watched.map_err(|error| tracing::warn!("the folder of the rules file cannot be watched: {error}")).ok()
+}
+
+/// Waits until the file is worth a look; says whether anybody still uses the rules.
+fn wait(told: &Receiver<()>, rules: &Weak<Inner>) -> bool {
+    let first = told.recv_timeout(POLL);
+    let began = Instant::now();
+    while first.is_ok() && began.elapsed() < LONGEST {
+        if told.recv_timeout(QUIET) == Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+    }
+    rules.strong_count() > 0
+}

@@ -1,0 +1,6 @@
+//! Rules files as users write them: what they limit, and what is said of their mistakes.
+
+mod limits;
+mod mistakes;
+mod reload;
+mod schema;

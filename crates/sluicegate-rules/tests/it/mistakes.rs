@@ -1,0 +1,223 @@
+//! Each mistake is told with its place, the value, and what would be accepted.
+
+use sluicegate_rules::{RulesFile, Variables};
+
+/// All that is wrong with a file whose parts between header and rules are given.
+fn errors(text: &str) -> String {
+    match RulesFile::parse("rules.yaml", text, &Variables::none()) {
+        Ok(file) => panic!("it is good: {file:?}\n{text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+const RULES: &str = "rules:\n  - { name: all, limit: a, key: client }\n";
+
+/// A file with one policy, of which a line is given.
+fn policy(line: &str) -> String {
+    format!("version: 1\npolicies:\n  a: {line}\n{RULES}")
+}
+
+/// A file with a rule, to whose words these are added.
+fn rule(words: &str) -> String {
+    format!(
+        "version: 1\npolicies:\n  a: {{ quota: 5/min }}\nrules:\n  - {{ name: all, limit: a, key: client, {words} }}\n"
+    )
+}
+
+#[test]
+fn an_error_shows_place_value_and_what_would_be_accepted() {
+    assert_eq!(
+        errors(&policy("{ quota: [5/min, 20/fortnight] }")),
+        "rules.yaml:3:26: error: \"20/fortnight\" is not a quota: \"fortnight\" is not a unit of time (ns, us, ms, s, min, h, d or w); write \"100/min\", \"10/s burst 20\", \"5 per minute\" or \"1000/1h\"\n  \
+         3 |   a: { quota: [5/min, 20/fortnight] }\n    |                          ^^^^^^^^^"
+    );
+}
+
+#[test]
+fn values_that_are_wrong_are_told_all_at_once_in_the_order_of_the_file() {
+    let text = "version: 2\npolicies:\n  a: { quota: 5/min, mode: loud, on_outage: no }\n  \"b c\": { quota: 0/min }\nrules:\n  - { name: x, limit: d, key: klient }\n";
+    let errors = errors(text);
+    let places: Vec<_> =
+        errors.lines().filter_map(|line| line.strip_prefix("rules.yaml:")?.split(": error").next()).collect();
+    assert_eq!(places, ["1:10", "3:28", "3:45", "4:3", "6:23", "6:31"], "{errors}");
+}
+
+#[test]
+fn each_mistake_in_a_value_names_it() {
+    let of_policy = [
+        ("{ quota: 0/min }", "0"),
+        ("{ quota: -1/min }", "\"-1\""),
+        ("{ quota: 1.5/min }", "\"1.5\""),
+        ("{ quota: 10 }", "\"10\" is not a quota"),
+        ("{ quota: 1e3/min }", "\"1e3\""),
+        ("{ quota: 99999999999999999999/min }", "too large"),
+        ("{ quota: 5/0s }", "0"),
+        ("{ quota: 10/100y }", "\"y\" is not a unit of time"),
+        ("{ quota: 5/min burst 0 }", "burst"),
+        ("{ quota: [] }", "at least one quota"),
+        ("{ algorithm: gcrb, quota: 5/min }", "\"gcrb\""),
+        ("{ algorithm: sliding-log, quota: 9999999/min }", "at most 1000000"),
+        ("{ quota: 5/min, on_exceeded: wait }", "how long a request waits"),
+        ("{ quota: 5/min, on_exceeded: queue }", "\"queue\""),
+        (
+            "{ quota: 5/min, on_outage: no }",
+            "\"no\" does not say what happens while the store cannot be reached: use \"local\"",
+        ),
+        ("{ quota: 5/min, mode: loud }", "\"loud\" does not say"),
+        (
+            "{ quota: 5/min, suspend: { after: 100, for: 1h } }",
+            "\"100\" is not a number of refusals in a time: write 100 in 10min",
+        ),
+        ("{ quota: 5/min, suspend: { after: 0 in 1h, for: 1h } }", "\"0\" is not a number of refusals"),
+        ("{ quota: 5/min, suspend: { after: 5 in 0s, for: 1h } }", "0"),
+        ("{ quota: 5/min, suspend: { after: 5 in 1h, for: soon } }", "\"soon\""),
+        ("{ quota: 5/min, suspend: { after: 5 in 1h, for: 2h, up_to: 1h } }", "1h"),
+        ("{ quota: 5/min, keys: many }", "\"many\" is not a number of keys"),
+    ];
+    for (line, part) in of_policy {
+        let errors = errors(&policy(line));
+        assert!(errors.starts_with("rules.yaml:3:") && errors.contains(part), "{line}: {errors}");
+    }
+    let of_rule = [
+        ("cost: 0", "\"0\" is not a number of units"),
+        ("cost: 9", "cost 9 is above burst 5 of 5/min in policy \"a\": no request would ever pass"),
+        ("cost: { header: x-u, min: 0, max: 3, missing: 1 }", "\"0\" is not a number of units"),
+        ("cost: { header: x-u, min: 4, max: 3, missing: 1 }", "the least cost 4 is above the most, 3"),
+        (
+            "cost: { header: \"x u\", min: 1, max: 3, missing: 1 }",
+            "\"x u\" is not the name of a header field",
+        ),
+        ("share: 2/1", "\"2/1\" is not a share"),
+        ("share: NaN", "\"NaN\" is not a share"),
+        ("refund_if: 7xx", "\"7xx\" is not a status"),
+        ("on_missing_key: 200", "a status from 400 to 599"),
+        ("only_if: { path: login }", "write \"/login\""),
+        ("only_if: { path: [/a, \"/api/*\"] }", "write {*rest} for all that follows"),
+        ("only_if: { method: get }", "\"get\" is not a method: write it in capitals"),
+        ("only_if: { client: 10.0.0.0/33 }", "10.0.0.0/33"),
+        ("only_if: { header: { \"X Y\": a } }", "\"X Y\" is not the name of a header field"),
+        ("only_if: { not: { client: localhost } }", "localhost"),
+    ];
+    for (words, part) in of_rule {
+        let errors = errors(&rule(words));
+        assert!(errors.starts_with("rules.yaml:5:") && errors.contains(part), "{words}: {errors}");
+    }
+}
+
+#[test]
+fn a_wrong_shape_is_told_with_the_nearest_word() {
+    for (text, expected) in [
+        (
+            policy("{ quoto: 5/min }"),
+            "rules.yaml:3:8: error: \"quoto\" is not known here: did you mean \"quota\"?",
+        ),
+        (policy("{ mode: shadow }"), "\"quota\" is missing here"),
+        (rule("limits: b"), "\"limits\" is not known here: did you mean \"limit\"?"),
+        (rule("name: b"), "\"name\" is there twice"),
+        (String::new(), "the file is empty"),
+        ("# only a comment\n".to_owned(), "the file is empty"),
+        (format!("{}---\nversion: 1\n", policy("{ quota: 5/min }")), "a second document begins here"),
+        ("version: 1\n\trules: []\n".to_owned(), "tab"),
+        ("version: 1\nrules: []\n".to_owned(), "there are no rules"),
+        ("version: 1\n".to_owned(), "there are no rules"),
+        (rule("only_if: { path: /users/{id} }"), "put quotes around a value with braces"),
+        (rule("cost: ${UNITS}"), "quotes"),
+        (rule("cost: \"${UNITS}\""), "rules.yaml:5:48: error: a variable in quotes is not put in"),
+        (
+            policy("\n    quota: ${QUOTA}"),
+            "rules.yaml:4:12: error: the environment variable \"QUOTA\" is not set",
+        ),
+    ] {
+        let errors = errors(&text);
+        assert!(errors.contains(expected), "{text}: {errors}");
+    }
+}
+
+#[test]
+fn names_that_are_not_there_are_told_with_the_nearest_one() {
+    for (text, expected) in [
+        (
+            rule("group: g").replace("limit: a", "limit: b"),
+            "there is no policy and there are no tiers \"b\": there are a",
+        ),
+        (rule("group: g").replace("key: client", "key: cliend"), "\"cliend\" is not a key: use client"),
+        (rule("group: g").replace("key: client", "key: jwt(sub)"), "this needs the section \"jwt\""),
+        (
+            format!("version: 1\npolicies:\n  a: {{ quota: 5/min }}\n  a: {{ quota: 6/min }}\n{RULES}"),
+            "rules.yaml:4:3: error: \"a\" is there twice",
+        ),
+        (
+            format!(
+                "version: 1\npolicies:\n  a: {{ quota: 5/min }}\ntiers:\n  t: {{ by: header(x-plan), tiers: {{ free: b }}, default_tier: pro }}\n{RULES}"
+            ),
+            "\"pro\" is not among the tiers: free",
+        ),
+        (
+            format!("version: 1\npolicies:\n  a: {{ quota: 5/min }}\nkeys:\n  client: [peer]\n{RULES}"),
+            "\"client\" is a word of this file already",
+        ),
+    ] {
+        let errors = errors(&text);
+        assert!(errors.contains(expected), "{text}: {errors}");
+    }
+}
+
+#[test]
+fn a_secret_is_shown_nowhere() {
+    let text = format!(
+        "version: 1\njwt:\n  hs256: \"hunter2\"\n  hs512: hunter2\npolicies:\n  a: {{ quota: 5/min }}\n{RULES}"
+    );
+    let shape = errors(&text);
+    assert!(shape.contains("rules.yaml:4:3") && !shape.contains("hunter2"), "{shape}");
+    let short = errors(&text.replace("  hs512: hunter2\n", ""));
+    assert!(short.contains("rules.yaml:3:10") && !short.contains("hunter2"), "{short}");
+    let variables = [("SECRET", "hunter2")].into_iter().collect();
+    let text = text.replace("  hs512: hunter2\n", "").replace("\"hunter2\"", "${SECRET}");
+    let error = RulesFile::parse("rules.yaml", &text, &variables).expect_err("it is too short").to_string();
+    assert!(!error.contains("hunter2") && !format!("{variables:?}").contains("hunter2"), "{error}");
+}
+
+#[test]
+fn large_and_hostile_files_end_at_their_budgets() {
+    let large = format!("{}# {}\n", policy("{ quota: 5/min }"), "x".repeat(10 << 20));
+    assert!(errors(&large).contains("at most 1048576 are read"));
+    let mut laughs = String::from("version: 1\nkeys:\n  a0: &a0 [client, client]\n");
+    for level in 1..40 {
+        let before = level - 1;
+        laughs.push_str(&format!("  a{level}: &a{level} [*a{before}, *a{before}]\n"));
+    }
+    errors(&laughs);
+    errors(&format!("version: 1\nrules: {}", "[".repeat(100_000)));
+}
+
+#[test]
+fn a_file_is_good_with_a_byte_order_mark_with_crlf_and_as_json() {
+    let text = policy("{ quota: 5/min }");
+    let json = r#"{"version": 1, "policies": {"a": {"quota": ["5/min", "20/h"]}}, "rules": [{"name": "all", "limit": "a", "key": "client", "cost": 2}]}"#;
+    for text in [format!("\u{feff}{text}"), text.replace('\n', "\r\n"), json.to_owned()] {
+        RulesFile::parse("rules", &text, &Variables::none()).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn a_file_that_is_none_is_told_by_its_name() {
+    for (path, expected) in
+        [("/", "/: error: it is not a file"), ("/no/such", "/no/such: error: it cannot be read")]
+    {
+        let error = RulesFile::read(path, &Variables::none()).expect_err(path).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_policy_that_limits_nothing_and_a_key_that_clients_choose_are_worth_a_warning() {
+    let text = "version: 1\npolicies:\n  a: { quota: 5/min }\n  b: { quota: 5/min }\nrules:\n  - { name: all, limit: a, key: header(x-user) }\n";
+    let file = RulesFile::parse("rules.yaml", text, &Variables::none()).expect("it is good");
+    let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
+    assert!(warnings[0].starts_with("rules.yaml:4:3: warning: policy \"b\" limits nothing"), "{warnings:?}");
+    assert!(
+        warnings[1].starts_with("rules.yaml:6:33: warning: clients choose this key freely"),
+        "{warnings:?}"
+    );
+    assert_eq!(warnings.len(), 2);
+}

@@ -1,0 +1,155 @@
+//! A file that changes while its rules are in force: real files, and what is said of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluicegate_core::MemoryStore;
+use sluicegate_core::clock::ManualClock;
+use sluicegate_rules::{Rules, Variables};
+
+const TEXT: &str =
+    "version: 1\npolicies:\n  a: { quota: 5/min }\nrules:\n  - { name: all, limit: a, key: everybody }\n";
+
+/// A folder that is gone with its test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("sluicegate-rules-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        Self(folder)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.join("rules.yaml")
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.path(), text).expect("the file can be written");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(path: &Path) -> Rules {
+    let store = MemoryStore::builder().clock(ManualClock::new()).build().expect("the settings are possible");
+    Rules::open(&store, path, Variables::none()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn passed(rules: &Rules) -> usize {
+    let mut passed = 0;
+    for _ in 0..50 {
+        passed += usize::from(rules.limits().decide(&http::Request::new(())).await.is_ok());
+    }
+    passed
+}
+
+#[tokio::test]
+async fn a_file_that_changed_takes_effect_and_says_what_it_changes() {
+    let folder = Folder::new();
+    folder.write(TEXT);
+    let rules = open(&folder.path());
+    assert_eq!(passed(&rules).await, 5);
+    assert_eq!(rules.reload(), Ok(None), "it is the same text");
+    folder.write(&TEXT.replace("5/min", "7/min"));
+    let changes = rules.reload().expect("it is good").expect("it is another text");
+    assert_eq!(changes.to_string(), "a: 5/min (gcra) -> 7/min (gcra), what was spent counts");
+    assert_eq!(passed(&rules).await, 2);
+    folder.write(&TEXT.replace("a: {", "b: {").replace("limit: a", "limit: b"));
+    let changes = rules.reload().expect("it is good").expect("it is another text");
+    assert_eq!(changes.to_string(), "b is new; a is gone");
+    assert_eq!(passed(&rules).await, 5);
+}
+
+#[tokio::test]
+async fn a_file_that_is_wrong_empty_or_gone_changes_nothing() {
+    let folder = Folder::new();
+    folder.write(TEXT);
+    let rules = open(&folder.path());
+    assert_eq!(passed(&rules).await, 5);
+    let last_policy =
+        TEXT.replace("rules:", "  b: { quota: 5/fortnight }\nrules:").replace("5/min", "50/min");
+    for wrong in ["", "version: 1\n", "version: 1\nrules: []\n", &TEXT[..60], &last_policy] {
+        folder.write(wrong);
+        assert!(rules.reload().is_err(), "{wrong}");
+        assert_eq!(passed(&rules).await, 0, "{wrong}");
+    }
+    fs::remove_file(folder.path()).expect("it is there");
+    assert!(rules.reload().is_err_and(|error| error.to_string().contains("it cannot be read")));
+    assert_eq!(passed(&rules).await, 0);
+    folder.write(TEXT);
+    assert_eq!(rules.reload(), Ok(None), "it is what is in force");
+}
+
+/// Waits until so many more requests pass.
+async fn eventually_passes(rules: &Rules, expected: usize) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let mut all = 0;
+    while all < expected {
+        assert!(std::time::Instant::now() < deadline, "{all} of {expected} passed");
+        all += passed(rules).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(all, expected);
+}
+
+#[tokio::test]
+async fn a_file_is_followed_however_it_is_swapped() {
+    let folder = Folder::new();
+    folder.write(TEXT);
+    let rules = open(&folder.path());
+    rules.follow();
+    assert_eq!(passed(&rules).await, 5);
+    folder.write(&TEXT.replace("5/min", "8/min"));
+    eventually_passes(&rules, 3).await;
+    // As an editor does.
+    let new = folder.0.join("new");
+    fs::write(&new, TEXT.replace("5/min", "10/min")).expect("it can be written");
+    fs::rename(&new, folder.path()).expect("it can be renamed");
+    eventually_passes(&rules, 2).await;
+    // As Kubernetes does: the file is a link to a file behind a link to a folder, which is swapped.
+    for (version, quota) in [("v1", "12/min"), ("v2", "15/min")] {
+        fs::create_dir(folder.0.join(version)).expect("a folder can be made");
+        fs::write(folder.0.join(version).join("rules.yaml"), TEXT.replace("5/min", quota))
+            .expect("it can be written");
+    }
+    let link = |to: &str, from: &str| {
+        let temporary = folder.0.join("link");
+        std::os::unix::fs::symlink(to, &temporary).expect("a link can be made");
+        fs::rename(&temporary, folder.0.join(from)).expect("it can be renamed");
+    };
+    link("v1", "..data");
+    link("..data/rules.yaml", "rules.yaml");
+    eventually_passes(&rules, 2).await;
+    link("v2", "..data");
+    eventually_passes(&rules, 3).await;
+}
+
+#[tokio::test]
+async fn the_thread_that_follows_ends_with_the_rules() {
+    let folder = Folder::new();
+    folder.write(TEXT);
+    let store = Arc::new(MemoryStore::new());
+    let rules = Rules::open(&*store, folder.path(), Variables::none()).expect("it is good");
+    rules.follow();
+    drop(rules);
+    let threads = || {
+        fs::read_dir("/proc/self/task").expect("this is Linux").filter_map(Result::ok).any(|task| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("sluicegate-rule"))
+        })
+    };
+    folder.write("an event wakes it");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while threads() {
+        assert!(std::time::Instant::now() < deadline, "it goes on");
+        std::thread::yield_now();
+    }
+}
