@@ -10,8 +10,9 @@ use axum::routing::any;
 use sluicegate::attribute::RateLimitStore;
 use sluicegate::limiter::{Override, Overrides};
 use sluicegate::{Decided, rate_limited};
+use sluicegate_tests::memory::store;
 
-use crate::support::{Client, field, serve, store};
+use crate::support::{Client, field, serve};
 
 #[derive(Clone)]
 struct Api {

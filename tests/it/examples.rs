@@ -15,8 +15,9 @@ use hyper::body::{Bytes, Incoming};
 use sluicegate::Policy;
 use sluicegate::clock::ManualClock;
 use sluicegate::key::ApiKey;
+use sluicegate_tests::memory::store;
 
-use crate::support::{Client, field, numbers, serve, store, whole};
+use crate::support::{Client, field, numbers, serve, whole};
 
 const OK: StatusCode = StatusCode::OK;
 const REFUSED: StatusCode = StatusCode::TOO_MANY_REQUESTS;

@@ -8,11 +8,12 @@ use axum::extract::Request;
 use axum::routing::any;
 use sluicegate::key::OnMalformed;
 use sluicegate::{ClientIp, Limit, Policy, RateLimitExt};
+use sluicegate_tests::memory::store;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use crate::proxy::Nginx;
-use crate::support::{serve, store};
+use crate::support::serve;
 
 const CLIENT: [u8; 4] = [127, 0, 0, 5];
 const NEIGHBOUR: [u8; 4] = [127, 0, 0, 6];

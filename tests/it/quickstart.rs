@@ -10,9 +10,10 @@ use serde_json::json;
 use sluicegate::clock::ManualClock;
 use sluicegate::key::OnMissingKey;
 use sluicegate::{Decided, Limit, MemoryStore, Policy, RateLimitExt, RateLimiter};
+use sluicegate_tests::memory::store;
 use tokio::task::JoinSet;
 
-use crate::support::{Client, field, numbers, serve, serve_without_peer_address, store};
+use crate::support::{Client, field, numbers, serve, serve_without_peer_address};
 
 const OK: StatusCode = StatusCode::OK;
 const REFUSED: StatusCode = StatusCode::TOO_MANY_REQUESTS;

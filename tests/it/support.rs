@@ -10,7 +10,6 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-pub(crate) use sluicegate_tests::memory::store;
 use tokio::net::{TcpListener, TcpSocket};
 
 /// Serves with the peer address in every request, as the documentation says, for as long as the runtime lives.

@@ -13,9 +13,10 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use sluicegate::{Policy, RateLimitExt};
+use sluicegate_tests::memory::store;
 use tokio::sync::mpsc;
 
-use crate::support::{Client, field, serve, store};
+use crate::support::{Client, field, serve};
 
 #[tokio::test]
 async fn a_connection_stays_open_after_refusals_with_unread_bodies() {
