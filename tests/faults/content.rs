@@ -24,12 +24,11 @@ fn f60_foreign_values_are_fresh_keys_and_trip_nothing() {
     rig.fault(|| {
         for (round, value) in values.iter().chain(&["a list"]).enumerate() {
             for name in run::<Vec<String>>(&mut admin, "KEYS rl:*") {
-                let is_list = round == values.len();
-                if is_list {
-                    redis::cmd("DEL").arg(&name).exec(&mut admin).unwrap();
-                }
-                let write = if is_list { "RPUSH" } else { "SET" };
-                redis::cmd(write).arg(&name).arg(*value).exec(&mut admin).unwrap();
+                let write = if round == values.len() { "RPUSH" } else { "SET" };
+                // In one step: requests come in between, and write the key again.
+                let mut both = redis::pipe();
+                both.atomic().cmd("DEL").arg(&name).cmd(write).arg(&name).arg(*value);
+                both.exec(&mut admin).unwrap();
             }
             sleep(Duration::from_millis(300));
         }

@@ -6,7 +6,7 @@ use std::fs;
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 
 /// How many names an application finds at the root, and in each module.
-const NAMES: [(&str, usize); 22] = [
+const NAMES: [(&str, usize); 23] = [
     ("(root)", 24),
     ("algorithm", 17),
     ("attribute", 2),
@@ -17,7 +17,7 @@ const NAMES: [(&str, usize); 22] = [
     ("in_flight", 9),
     ("key", 28),
     ("limiter", 10),
-    ("limits", 21),
+    ("limits", 22),
     ("memory", 3),
     ("observed", 18),
     ("outgoing", 3),
@@ -29,6 +29,7 @@ const NAMES: [(&str, usize); 22] = [
     ("rules", 7),
     ("status", 2),
     ("store", 27),
+    ("suspension", 1),
 ];
 
 /// The text of a module that the facade takes over whole from one of our crates.

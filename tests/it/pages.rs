@@ -17,7 +17,7 @@ edition = "2024"
 
 [dependencies]
 axum = "0.8"
-sluicegate = { path = "ROOT/crates/sluicegate", features = ["secrets"] }
+sluicegate = { path = "ROOT/crates/sluicegate", features = ["resilient", "secrets"] }
 tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 
 [workspace]

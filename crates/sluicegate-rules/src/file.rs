@@ -53,7 +53,9 @@ impl RulesFile {
         let compiled = file.and_then(|file| compile(&file, folder, &mut problems));
         match compiled {
             Some(compiled) => {
-                check(&compiled, &mut problems);
+                if !problems.has_errors() {
+                    check(&compiled, &mut problems);
+                }
                 let warnings = problems.into_result()?;
                 Ok(Self { name: name.to_owned(), compiled, warnings })
             }

@@ -125,7 +125,7 @@ pub(crate) fn instead_of(name: &str, known: &[&str]) -> String {
     match nearest(name, known) {
         Some(near) => format!(": did you mean {near:?}?"),
         None if known.is_empty() => String::new(),
-        None => format!(": there are {}", known.join(", ")),
+        None => format!(": there are {}", known.iter().take(8).copied().collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Rules that are in force: [`Rules`].
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_core::{Policy, RateLimiter, Store};
 use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::limits::{Limits, LimitsHandle};
 
@@ -51,9 +52,17 @@ pub(crate) struct Inner {
 
 struct InForce {
     policies: Vec<Policy>,
-    text: Option<String>,
+    /// The policies of code that those of the file have replaced, by name.
+    code: HashMap<String, Policy>,
+    read: Option<Read>,
     /// What was wrong with the file when it was read last.
     error: Option<RulesError>,
+}
+
+/// What was read: the text of the file, and other files that it names.
+struct Read {
+    text: String,
+    files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 /// Where a file is read again.
@@ -63,8 +72,9 @@ pub(crate) struct Source {
 }
 
 impl Rules {
-    /// Puts a file in force on a store: all of its policies, or none. A policy of the file replaces one of its name that is
-    /// open there, an attribute's too, and what was spent counts.
+    /// Puts a file in force on a store: all of its policies, or none. A policy of the file replaces one of its name in code, an
+    /// attribute's too, and what was spent counts; when it leaves the file, that of code is in force again, where code had opened
+    /// it before.
     ///
     /// # Errors
     /// When the store cannot keep a policy exactly.
@@ -92,9 +102,15 @@ impl Rules {
         text: Option<String>,
         source: Option<Source>,
     ) -> Result<Self, RulesError> {
-        let limits = put(&store, file)?;
-        let in_force = Mutex::new(InForce { policies: file.compiled.policies.clone(), text, error: None });
-        Ok(Self(Arc::new(Inner { store, limits: LimitsHandle::new(limits), source, in_force })))
+        let mut in_force = InForce { policies: Vec::new(), code: HashMap::new(), read: None, error: None };
+        let limits = in_force.put(&store, file)?;
+        in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
+        Ok(Self(Arc::new(Inner {
+            store,
+            limits: LimitsHandle::new(limits),
+            source,
+            in_force: Mutex::new(in_force),
+        })))
     }
 
     /// Puts another file in the place of the one that is in force, in one step. What was spent counts; a request keeps the
@@ -104,7 +120,7 @@ impl Rules {
     /// When the store cannot keep one of its policies; nothing has changed then.
     pub fn replace(&self, file: RulesFile) -> Result<Changes, RulesError> {
         let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        self.put(&mut in_force, &file, None)
+        self.put(&mut in_force, &file)
     }
 
     /// Reads the file again, and puts it in force if its text is another one. Says what has changed; nothing if the text is
@@ -116,24 +132,20 @@ impl Rules {
     pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
         let Some(source) = &self.0.source else { return Ok(None) };
         let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        match source.read(in_force.text.as_deref())? {
-            Some((text, file)) => self.put(&mut in_force, &file, Some(text)).map(Some),
-            None => Ok(None),
-        }
+        let Some((text, file)) = source.read(in_force.read.as_ref())? else {
+            in_force.error = None;
+            return Ok(None);
+        };
+        let changes = self.put(&mut in_force, &file)?;
+        in_force.read = Some(Read { text, files: file.compiled.files });
+        Ok(Some(changes))
     }
 
-    fn put(
-        &self,
-        in_force: &mut InForce,
-        file: &RulesFile,
-        text: Option<String>,
-    ) -> Result<Changes, RulesError> {
-        let limits = put(&self.0.store, file)?;
-        self.0.limits.swap(limits);
-        let policies = file.compiled.policies.clone();
-        let changes = Changes::between(&in_force.policies, &policies);
-        *in_force = InForce { policies, text, error: None };
-        Ok(changes)
+    fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
+        let before = in_force.policies.clone();
+        self.0.limits.swap(in_force.put(&self.0.store, file)?);
+        in_force.error = None;
+        Ok(Changes::between(&before, &in_force.policies))
     }
 
     /// The limits as they are now.
@@ -158,10 +170,11 @@ impl Inner {
 }
 
 impl Source {
-    /// The text and the file, if it is another text than that one.
-    fn read(&self, known: Option<&str>) -> Result<Option<(String, RulesFile)>, RulesError> {
+    /// The text and the file, if anything of it is other than that.
+    fn read(&self, known: Option<&Read>) -> Result<Option<(String, RulesFile)>, RulesError> {
         let text = read::text(&self.path).map_err(|problem| self.error(&problem))?;
-        if known == Some(&text) {
+        let is_same = |(path, bytes): &(PathBuf, Vec<u8>)| std::fs::read(path).is_ok_and(|now| now == *bytes);
+        if known.is_some_and(|known| known.text == text && known.files.iter().all(is_same)) {
             return Ok(None);
         }
         let name = self.path.display().to_string();
@@ -174,12 +187,31 @@ impl Source {
     }
 }
 
-/// Opens or replaces all policies, and makes the limits of them.
-fn put(store: &Arc<dyn Store>, file: &RulesFile) -> Result<Limits, RulesError> {
-    let policies = file.compiled.policies.iter().cloned();
-    RateLimiter::replace_all(Arc::clone(store), policies, Inherit::Spent)
-        .and_then(|open| file.compiled.limits(store, &open))
-        .map_err(|error: ConfigError| RulesError::of_file(&file.name, &error.to_string()))
+impl InForce {
+    /// Opens or replaces all policies, and makes the limits of them; or leaves all as it was. What leaves the file is again as
+    /// code has it.
+    fn put(&mut self, store: &Arc<dyn Store>, file: &RulesFile) -> Result<Limits, RulesError> {
+        let policies = &file.compiled.policies;
+        let is_new = |policy: &&Policy| !self.policies.iter().any(|old| old.name() == policy.name());
+        let open = policies.iter().filter(is_new).filter_map(|policy| store.limiters().get(policy.name()));
+        let code: Vec<Policy> = open.map(|limiter| Policy::clone(&limiter.own_policy())).collect();
+        let put =
+            |policies: Vec<Policy>| RateLimiter::replace_all(Arc::clone(store), policies, Inherit::Spent);
+        let limits =
+            put(policies.clone()).and_then(|open| file.compiled.limits(store, &open)).map_err(|error| {
+                // It was in force a moment ago, so nothing can be wrong with it.
+                _ = put(self.policies.iter().chain(&code).cloned().collect());
+                RulesError::of_file(&file.name, &error.to_string())
+            })?;
+        self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
+        for gone in self.policies.iter().filter(|old| !policies.iter().any(|new| new.name() == old.name())) {
+            if let Some(own) = self.code.remove(gone.name()) {
+                _ = put(vec![own]);
+            }
+        }
+        self.policies.clone_from(policies);
+        Ok(limits)
+    }
 }
 
 impl fmt::Debug for Rules {

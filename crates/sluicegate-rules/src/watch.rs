@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::rules::{Inner, Rules};
 
@@ -59,7 +60,13 @@ impl Rules {
 fn watcher(path: &Path, tell: Sender<()>) -> Option<RecommendedWatcher> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    let watcher = notify::recommended_watcher(move |_| _ = tell.send(()));
+    let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        // Reading the file is an event, too.
+        let is_read = |kind| matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write));
+        if !event.is_ok_and(|event| is_read(event.kind)) {
+            _ = tell.send(());
+        }
+    });
     let watched = watcher.and_then(|mut watcher| {
         watcher.watch(folder, RecursiveMode::NonRecursive)?;
         Ok(watcher)

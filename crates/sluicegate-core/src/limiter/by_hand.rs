@@ -42,7 +42,7 @@ impl RateLimiter {
     fn change_suspension(&self, key: impl AsKey, lasts: Option<Duration>) -> DecisionFuture {
         let (limiter, key) = (self.clone(), key.with_key(|key| key.to_key()));
         let policy = self.with_opened(Clone::clone);
-        finished(async move {
+        finished(self.store().always_answers(), async move {
             change(limiter.store(), &policy, &key, lasts, decide_plainly).await?;
             limiter.peek(&key).await
         })

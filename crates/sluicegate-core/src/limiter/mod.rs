@@ -102,6 +102,8 @@ struct Handle {
     store: Arc<dyn Store>,
     always_answers: bool,
     first: PreparedPolicy,
+    /// Whether it was opened by a file of rules, whose policy stands in for whatever code has under this name.
+    is_ruled: bool,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
     current: ArcSwap<InForce>,
     replacements: AtomicU64,
@@ -127,8 +129,9 @@ struct Own {
 }
 
 impl Handle {
-    fn new(store: Arc<dyn Store>, first: PreparedPolicy, own: Arc<Policy>) -> Self {
+    fn new(store: Arc<dyn Store>, first: PreparedPolicy, own: Arc<Policy>, is_ruled: bool) -> Self {
         Self {
+            is_ruled,
             always_answers: store.always_answers(),
             store,
             current: ArcSwap::from_pointee(InForce { prepared: first.clone(), over: None }),

@@ -53,7 +53,8 @@ impl RateLimiter {
     }
 
     /// Puts several policies on a store, all or none of them: a name that is not open is opened, and the policy of one that is
-    /// open is replaced, as [`replace`](Self::replace) does. For a file of rules that is read again.
+    /// open is replaced, as [`replace`](Self::replace) does. For a file of rules that is read again: whoever puts a policy of
+    /// such a name on the store afterwards gets the handle that is there, whatever quotas that policy has.
     ///
     /// ```
     /// use sluicegate_core::limiter::Inherit;
@@ -149,7 +150,7 @@ impl RateLimiter {
     /// that policy, or is replaced by it.
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.own_policy();
-        if !policy.is_like(self.0.first.policy()) && !policy.is_like(&own) {
+        if !self.0.is_ruled && !policy.is_like(self.0.first.policy()) && !policy.is_like(&own) {
             return Err(crate::store::name_taken(&policy, &own));
         }
         if !policy.gives_back() || own.gives_back() {
@@ -190,7 +191,8 @@ fn put(
     let mut news = Vec::new();
     let limiters = steps.into_iter().map(|step| match step {
         Step::Open(first, own) => {
-            let limiter = RateLimiter(Arc::new(Handle::new(Arc::clone(store), first, own)));
+            let limiter =
+                RateLimiter(Arc::new(Handle::new(Arc::clone(store), first, own, replace.is_some())));
             news.extend(limiter.follow());
             insert(&mut open, &limiter);
             limiter

@@ -97,6 +97,10 @@ impl Wrap for Front {
         self.state.listeners.add(Arc::clone(listener));
     }
 
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     fn report(&self, status: &mut StoreStatus) {
         status.observed = Some(self.state.name.as_str().to_owned());
     }
@@ -142,7 +146,7 @@ impl Asked<'_> {
                 let is_suspended = self.peek.is_some_and(|peek| is_refused(decision, peek));
                 (if is_suspended { judgement.suspended() } else { judgement }, at_us(decision))
             }
-            Err(error) => (Judgement::without(error, policy), 0),
+            Err(error) => (Judgement::without(error, policy), state.clock.now_us()),
         };
         meter.request(&judgement, policy.mode() == PolicyMode::Shadow, at_us);
         if let (true, Ok(decision)) = (sample::one_in_64(), result) {
@@ -153,12 +157,21 @@ impl Asked<'_> {
             meter.waits(decision.delay());
         }
         if judgement.answer.is_refusal() {
-            let retry_after = result.as_ref().ok().and_then(Decision::retry_after);
+            let retry_after = result.as_ref().ok().and_then(|decision| self.own_wait(decision));
             meter.refused(Refusal { key: self.key, answer: judgement.answer, retry_after });
         }
         if !state.listeners.is_empty() && policy.mode() == PolicyMode::Enforce {
             self.tell(state, &judgement, result.as_ref().ok());
         }
+    }
+
+    /// The wait that this policy asks for, whatever others of the request do.
+    fn own_wait(&self, decision: &Decision) -> Option<Duration> {
+        let places = [Some(self.place), self.peek];
+        let own = decision.quotas().iter().filter(|status| {
+            !status.passed() && !status.is_impossible() && places.contains(&Some(status.policy_index()))
+        });
+        own.map(QuotaStatus::available_after).max()
     }
 
     /// Tells listeners what came of it.

@@ -17,8 +17,8 @@ const MOST: usize = 100;
 pub struct PastEvent {
     /// When.
     pub at: SystemTime,
-    /// In one word: `quota_changed`, `policy_replaced`, `breaker_opened`, `breaker_closed`, `fallback_began`,
-    /// `fallback_ended`, `settled`, `suspended`, `released`.
+    /// In one word: `quota_changed`, `mode_changed`, `policy_replaced`, `breaker_opened`, `breaker_closed`,
+    /// `fallback_began`, `fallback_ended`, `settled`, `suspended`, `released`.
     pub what: &'static str,
     /// The policy that it is about.
     pub policy: Option<String>,
@@ -67,12 +67,26 @@ impl Listener for Past {
         };
         let said = |what, to: String| PastEvent { to: Some(to), ..plain(what) };
         self.add(match event {
-            Event::PolicyReplaced { old, new, .. } => {
-                let (quotas, all) = ((quotas(old), quotas(new)), (old.to_string(), new.to_string()));
-                let is_quota = quotas.0 != quotas.1;
-                let (from, to) = if is_quota { quotas } else { all };
-                let what = if is_quota { "quota_changed" } else { "policy_replaced" };
-                PastEvent { policy: Some(new.name().to_owned()), from: Some(from), ..said(what, to) }
+            Event::PolicyReplaced { old, new, by, .. } => {
+                let (before, after) = (quotas(old), quotas(new));
+                let (is_quota, is_mode) = (before != after, old.mode() != new.mode());
+                let what = match (is_quota, is_mode) {
+                    (true, _) => "quota_changed",
+                    (false, true) => "mode_changed",
+                    (false, false) => "policy_replaced",
+                };
+                let shown = |policy: &Policy, quotas: String| match (is_quota, is_mode) {
+                    (true, true) => format!("{quotas}, {}", policy.mode()),
+                    (true, false) => quotas,
+                    (false, true) => policy.mode().to_string(),
+                    (false, false) => policy.to_string(),
+                };
+                PastEvent {
+                    policy: Some(new.name().to_owned()),
+                    by: by.map(str::to_owned),
+                    from: Some(shown(old, before)),
+                    ..said(what, shown(new, after))
+                }
             }
             Event::BreakerOpened { error, .. } => said("breaker_opened", error.to_string()),
             Event::BreakerClosed { .. } => plain("breaker_closed"),

@@ -84,8 +84,11 @@ impl State {
             // Relaxed, here and below: numbers to look at.
             self.errors[kind].fetch_add(1, Ordering::Relaxed);
         }
-        if self.is_down.load(Ordering::Relaxed) != error.is_some() {
-            self.is_down.store(error.is_some(), Ordering::Relaxed);
+        let is_down = error.is_some();
+        // One of all threads that see it at once tells it.
+        if self.is_down.load(Ordering::Relaxed) != is_down
+            && self.is_down.swap(is_down, Ordering::Relaxed) != is_down
+        {
             let event = error.map_or(Event::StoreAnswers, |error| Event::StoreFails { error });
             self.event(&event);
         }
@@ -163,8 +166,8 @@ impl Listener for State {
                 }
             }
             Event::Suspended { subject, lasts, .. } if !lasts.is_zero() => {
-                if let Some(meter) = subject.policy.and_then(|policy| self.meters.get(policy)) {
-                    meter.counts().suspended();
+                if let Some(policy) = subject.policy {
+                    self.meters.open(policy).counts().suspended();
                 }
             }
             _ => {}

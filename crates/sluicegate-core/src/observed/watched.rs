@@ -59,7 +59,10 @@ impl WatchedKeys {
         let asked: Vec<_> = asked.collect();
         let mut left = Vec::with_capacity(asked.len());
         for (WatchedKey { name, policy, .. }, answer) in asked {
-            if let Ok(decision) = answer.await {
+            // In an outage nobody knows.
+            if let Ok(decision) = answer.await
+                && decision.is_counted()
+            {
                 left.push(Left { name, policy, ratio: ratio(&decision) });
             }
         }

@@ -60,7 +60,7 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
     match answer.now() {
         Err(pending) => {
             let (store, strikers) = (Arc::clone(store), watched.iter().filter_map(striker).collect());
-            finished(async move {
+            finished(store.always_answers(), async move {
                 let (decision, counts) = read(pending.await?, count, &watched);
                 Ok(if counts { strike(&store, strikers, decision, ask_store).await } else { decision })
             })
@@ -74,7 +74,8 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
                 return DecisionFuture::ready(Ok(decision));
             }
             let store = Arc::clone(store);
-            finished(async move { Ok(strike(&store, strikers, decision, ask_store).await) })
+            // The answer has come at once, and so do those that follow.
+            finished(true, async move { Ok(strike(&store, strikers, decision, ask_store).await) })
         }
     }
 }

@@ -11,18 +11,23 @@ use crate::store::DecisionFuture;
 type Answer = Result<Decision, StoreError>;
 type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// Begins work of several calls. Dropped, it is finished by the runtime that it was begun on, if that is tokio's: a client that
+/// Begins work of several calls, at once if it is `here`, in memory, or on tokio's runtime: elsewhere the timers of a store would
+/// find none. Dropped, it is finished by the runtime that it was begun on, if that is tokio's: a client that
 /// hangs up does not evade what follows its refusal.
-pub(crate) fn finished(work: impl Future<Output = Answer> + Send + 'static) -> DecisionFuture {
+pub(crate) fn finished(is_here: bool, work: impl Future<Output = Answer> + Send + 'static) -> DecisionFuture {
     let mut work: Work = Box::pin(work);
-    match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => DecisionFuture::ready(answer),
-        Poll::Pending => DecisionFuture::pending(Begun {
-            work: Some(work),
-            #[cfg(feature = "tokio")]
-            runtime: tokio::runtime::Handle::try_current().ok(),
-        }),
+    #[cfg(feature = "tokio")]
+    let runtime = tokio::runtime::Handle::try_current().ok();
+    #[cfg(feature = "tokio")]
+    let is_here = is_here || runtime.is_some();
+    if is_here && let Poll::Ready(answer) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return DecisionFuture::ready(answer);
     }
+    DecisionFuture::pending(Begun {
+        work: Some(work),
+        #[cfg(feature = "tokio")]
+        runtime,
+    })
 }
 
 struct Begun {

@@ -131,6 +131,11 @@ pub trait Wrap: Send + Sync + 'static {
         _ = listener;
     }
 
+    /// Whether it answers at once, and always, where the store within [does](Store::always_answers). By default it is not said.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// Adds how it is doing itself to what the store within says. By default there is nothing to add.
     fn report(&self, status: &mut StoreStatus) {
         _ = status;
@@ -194,6 +199,10 @@ impl<W: Wrap> Store for W {
         let mut status = self.within().store().status();
         self.report(&mut status);
         status
+    }
+
+    fn always_answers(&self) -> bool {
+        self.answers_at_once() && self.within().store().always_answers()
     }
 
     fn limiters(&self) -> &Limiters {

@@ -6,7 +6,7 @@ use sluicegate_tower::PeerIp;
 use sluicegate_tower::key::{Networks, RequestView};
 
 use super::keys::Keys;
-use super::paths::{PathPatterns, Paths};
+use super::paths::{PathPatterns, Paths, form_decoded};
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
@@ -31,12 +31,14 @@ impl Matcher {
         keys: &Keys,
         problems: &mut Problems<'_>,
     ) -> Self {
+        refuse_empty(condition, problems);
         let texts = |list: &Option<At<_>>| list.as_ref().map(At::all).unwrap_or_default();
         let paths = condition.path.as_ref().map(At::all);
         let paths = paths.map(|paths| paths.iter().filter_map(|path| patterns.add(path, problems)).collect());
         let methods = texts(&condition.method);
         let methods = methods.iter().filter_map(|method| self::method(method, problems)).collect();
-        let hosts = texts(&condition.host).into_iter().map(|host| host.value.to_ascii_lowercase()).collect();
+        let hosts = texts(&condition.host);
+        let hosts = hosts.iter().filter_map(|host| self::host(host, problems)).collect();
         let headers = condition.header.as_ref().map(|fields| headers(fields, problems)).unwrap_or_default();
         let query = condition.query.as_ref().map_or(&[][..], |fields| &fields.value.0);
         let query = query.iter().map(|(name, value)| (name.value.clone(), value.value.clone())).collect();
@@ -60,8 +62,37 @@ impl Matcher {
     }
 
     fn is_host(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host);
         self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
+}
+
+/// A list of nothing would hold for no request, or for each.
+fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
+    let lists = [&condition.path, &condition.method, &condition.host, &condition.client];
+    for list in lists.into_iter().flatten().filter(|list| list.all().iter().all(|text| text.value.is_empty()))
+    {
+        problems.error(list.place, "an empty list says nothing: leave the word out, or write what is meant");
+    }
+    for fields in [&condition.header, &condition.query].into_iter().flatten() {
+        if fields.value.0.is_empty() {
+            problems
+                .error(fields.place, "no field is named here: leave the word out, or write what is meant");
+        }
+    }
+}
+
+fn host(host: &At<String>, problems: &mut Problems<'_>) -> Option<String> {
+    let parsed: Option<http::uri::Authority> = host.value.parse().ok();
+    if !host.value.contains('*') && parsed.is_some_and(|parsed| parsed.host() == host.value) {
+        return Some(host.value.to_ascii_lowercase());
+    }
+    let shown = short(&host.value);
+    problems.error(
+        host.place,
+        format!("{shown:?} is not a host: write it alone, as api.example.org, without scheme, port or '*'"),
+    );
+    None
 }
 
 fn method(method: &At<String>, problems: &mut Problems<'_>) -> Option<Method> {
@@ -117,8 +148,11 @@ fn host_of<'a>(request: RequestView<'a>) -> Option<&'a str> {
     Some(&authority[..end.unwrap_or(authority.len())])
 }
 
-/// Whether the query has this parameter with this value, as it is written.
+/// Whether the query has this parameter with this value, however they are encoded.
 fn has_parameter(request: RequestView<'_>, name: &str, value: &str) -> bool {
     let query = request.uri.query().unwrap_or_default();
-    query.split('&').any(|pair| pair.split_once('=').unwrap_or((pair, "")) == (name, value))
+    query.split('&').any(|pair| {
+        let (found, with) = pair.split_once('=').unwrap_or((pair, ""));
+        form_decoded(found) == name && form_decoded(with) == value
+    })
 }

@@ -1,6 +1,6 @@
 //! Whose bucket a request spends from, by the words of a file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluicegate_core::{ConfigError, Key};
@@ -46,8 +46,7 @@ impl Keys {
     pub(super) fn first_of(&self, words: &[At<String>], problems: &mut Problems<'_>) -> Option<Extractor> {
         let mut all: Option<Extractor> = None;
         for word in words {
-            let list = self.named.iter().find(|(name, _)| name.value == word.value).map(|(_, list)| list);
-            for word in list.map_or_else(|| std::slice::from_ref(word), Vec::as_slice) {
+            for word in &self.resolved(word) {
                 let names: Vec<_> = self.named.iter().map(|(name, _)| &*name.value).collect();
                 let next = self.one(word, &names, problems)?;
                 all = Some(match all {
@@ -57,6 +56,17 @@ impl Keys {
             }
         }
         all
+    }
+
+    /// A word, or what its list holds if it names one.
+    pub(super) fn resolved(&self, word: &At<String>) -> Vec<At<String>> {
+        let list = self.named.iter().find(|(name, _)| name.value == word.value);
+        list.map_or_else(|| vec![word.clone()], |(_, list)| list.clone())
+    }
+
+    /// Other files that keys were read from, and what they held.
+    pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        self.jwt.iter().filter_map(|jwt| jwt.file.clone()).collect()
     }
 
     /// Whether clients can choose such a key freely: what they write is verified by nobody.
@@ -168,6 +178,8 @@ fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Option<ClientIp
 /// Makes extractors that verify tokens in the same way, each for a claim.
 pub(super) struct Verifier {
     how: How,
+    /// Where the key was read.
+    file: Option<(PathBuf, Vec<u8>)>,
     audience: Option<String>,
     issuer: Option<String>,
 }
@@ -180,13 +192,13 @@ enum How {
 impl Verifier {
     fn of(section: &At<Jwt>, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Self> {
         let Jwt { hs256, public_key_file, audience, issuer } = &section.value;
-        let (place, how) = match (hs256, public_key_file) {
-            (Some(secret), None) => (secret.place, How::Hs256(secret.value.clone())),
+        let (place, how, file) = match (hs256, public_key_file) {
+            (Some(secret), None) => (secret.place, How::Hs256(secret.value.clone()), None),
             (None, Some(file)) => {
                 let path =
                     folder.map_or_else(|| file.value.clone().into(), |folder| folder.join(&file.value));
                 match std::fs::read(&path) {
-                    Ok(key) => (file.place, How::PublicKey(key)),
+                    Ok(key) => (file.place, How::PublicKey(key.clone()), Some((path, key))),
                     Err(error) => {
                         problems.error(
                             file.place,
@@ -201,8 +213,11 @@ impl Verifier {
                 return None;
             }
         };
+        for empty in [audience, issuer].into_iter().flatten().filter(|text| text.value.is_empty()) {
+            problems.error(empty.place, "it is empty, so nothing would be checked: leave the word out, or write what tokens must name");
+        }
         let text = |text: &Option<At<String>>| text.as_ref().map(|text| text.value.clone());
-        let verifier = Self { how, audience: text(audience), issuer: text(issuer) };
+        let verifier = Self { how, file, audience: text(audience), issuer: text(issuer) };
         match verifier.claim("sub") {
             Ok(_) => Some(verifier),
             Err(error) => {

@@ -1,6 +1,7 @@
 //! The rules of a file, and the limits that they make.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -11,7 +12,7 @@ use sluicegate_tower::{KeyExtractor, Limit};
 
 use super::condition::Matcher;
 use super::keys::Keys;
-use super::paths::{PathPatterns, Paths};
+use super::paths::{PathPatterns, Paths, has_dots};
 use super::policies::Policies;
 use super::tiers::TierSet;
 use super::{number, option};
@@ -23,6 +24,8 @@ use crate::schema::{Condition, Cost, Door, File, HeaderCost, RuleEntry};
 /// What a file says, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
     pub(crate) policies: Vec<Policy>,
+    /// Other files that it was read from, and what they held.
+    pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
     paths: Paths,
     deny: Arc<[Matcher]>,
     exempt: Arc<[Matcher]>,
@@ -83,7 +86,8 @@ pub(super) fn of(
     }
     let doors = file.deny.iter().chain(&file.exempt).map(|door| &door.value.name);
     unique(doors.chain(file.rules.iter().map(|rule| &rule.value.name)), problems);
-    let rules = file.rules.iter().filter_map(|rule| reader.rule(rule, problems)).collect();
+    let rules: Vec<Rule> = file.rules.iter().filter_map(|rule| reader.rule(rule, problems)).collect();
+    warn_of_meetings(&rules, problems);
     let Reader { patterns, opened, unverified, joins_client, .. } = reader;
     for place in unverified.into_iter().filter(|_| !joins_client) {
         problems.warning(
@@ -92,7 +96,7 @@ pub(super) fn of(
         );
     }
     let paths = patterns.compile(problems)?;
-    Some(Compiled { policies: opened, paths, deny, exempt, rules })
+    Some(Compiled { policies: opened, files: keys.files(), paths, deny, exempt, rules })
 }
 
 /// Rules and doors are called by their names in logs and explanations.
@@ -127,6 +131,10 @@ impl Reader<'_> {
     }
 
     fn matcher(&mut self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
+        if condition.value.is_empty() {
+            problems
+                .error(condition.place, "this condition says nothing: leave it out, or write what is meant");
+        }
         Matcher::of(&condition.value, &mut self.patterns, self.keys, problems)
     }
 
@@ -147,10 +155,12 @@ impl Reader<'_> {
         if words.is_empty() {
             problems.error(given.key.place, "a rule has a key, as client or everybody");
         }
-        if let Some(free) = words.iter().find(|word| Keys::is_unverified(&word.value)) {
-            self.unverified.push(free.place);
+        let resolved: Vec<_> = words.iter().flat_map(|word| self.keys.resolved(word)).collect();
+        if resolved.iter().any(|word| Keys::is_unverified(&word.value)) {
+            self.unverified.push(given.key.place);
         }
-        self.joins_client |= only_if.is_none() && words.iter().any(|word| BY_ADDRESS.contains(&&*word.value));
+        let by_address = resolved.iter().all(|word| BY_ADDRESS.contains(&&*word.value));
+        self.joins_client |= only_if.is_none() && given.group.is_none() && by_address;
         let cost = match &given.cost {
             None => Some(Units::Fixed(1)),
             Some(cost) => units(cost, problems),
@@ -186,9 +196,9 @@ impl Reader<'_> {
                     shared.map_err(|error| problems.error(name.place, error.problem())).ok()?
                 }
             };
-            let name = policy.name().to_owned();
-            self.open(policy);
-            return Some(Budget::Policy(name));
+            let shared = policy.name().to_owned();
+            self.open(policy, name.place, problems);
+            return Some(Budget::Policy(shared));
         }
         let Some(tiers) = self.tiers.get(&name.value) else {
             let tiers = self.tiers.keys().map(|name| &**name);
@@ -206,14 +216,39 @@ impl Reader<'_> {
         };
         let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?;
         for policy in tiers.tiers.iter().filter_map(|(_, policy)| policy.clone()) {
-            self.open(policy);
+            self.open(policy, name.place, problems);
         }
         Some(Budget::Tiers(Box::new(tiers)))
     }
 
-    fn open(&mut self, policy: Policy) {
-        if !self.opened.iter().any(|open| open.name() == policy.name()) {
-            self.opened.push(policy);
+    fn open(&mut self, policy: Policy, place: Place, problems: &mut Problems<'_>) {
+        match self.opened.iter().find(|open| open.name() == policy.name()) {
+            None => self.opened.push(policy),
+            Some(open) if *open == policy => {}
+            Some(_) => {
+                let text = format!(
+                    "{:?} is the name of another policy: rename the rule, or that policy",
+                    policy.name()
+                );
+                problems.error(place, text);
+            }
+        }
+    }
+}
+
+/// A request that spends twice from one policy cannot be decided.
+fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
+    let mut seen: HashMap<&str, &Rule> = HashMap::new();
+    for rule in rules {
+        for name in rule.policies() {
+            let Some(first) = seen.insert(name, rule) else { continue };
+            if rule.group.is_none() || rule.group != first.group {
+                let text = format!(
+                    "policy {name:?} is rule {:?}'s, too: a request that matches both gets 500; put both into one group, or say share: 1/1",
+                    first.name
+                );
+                problems.warning(rule.place, text);
+            }
         }
     }
 }
@@ -250,7 +285,10 @@ impl Compiled {
             let holds = move |matchers: &[Matcher], request: RequestView<'_>| {
                 matchers.iter().any(|matcher| matcher.holds(&paths, request))
             };
-            builder = builder.exempt(move |request| holds(&exempt, request) && !holds(&deny, request));
+            // Where a path with dots leads is known to whoever resolves them, so it is never exempt.
+            builder = builder.exempt(move |request| {
+                !has_dots(request.path()) && holds(&exempt, request) && !holds(&deny, request)
+            });
         }
         builder.build()
     }
@@ -292,6 +330,16 @@ impl Compiled {
 }
 
 impl Rule {
+    /// The names of all policies that it may spend from.
+    fn policies(&self) -> impl Iterator<Item = &str> {
+        self.budgets.iter().flat_map(|budget| match budget {
+            Budget::Policy(name) => vec![&**name],
+            Budget::Tiers(tiers) => {
+                tiers.tiers.iter().filter_map(|(_, policy)| Some(policy.as_ref()?.name())).collect()
+            }
+        })
+    }
+
     fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {
         let mut limit = limit.key(Arc::clone(&self.key)).named(&*self.name);
         if let Some(action) = self.on_missing_key {

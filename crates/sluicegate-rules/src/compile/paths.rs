@@ -1,9 +1,11 @@
 //! Paths as axum writes them, all in one regular expression set: a request's path is read once, in linear time.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use regex::{RegexSet, RegexSetBuilder};
+use regex::{RegexSet, RegexSetBuilder, SetMatches};
 
 use crate::at::At;
 use crate::error::Problems;
@@ -16,7 +18,22 @@ pub(super) struct PathPatterns {
 
 /// All patterns of a file. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Paths(Arc<RegexSet>);
+pub(crate) struct Paths {
+    set: Arc<RegexSet>,
+    /// Which file's they are: a number of its own.
+    number: u64,
+}
+
+/// What matches the path that this thread has looked at last: all rules ask about the same one, one after the other.
+struct Last {
+    number: u64,
+    path: String,
+    found: Option<SetMatches>,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const { RefCell::new(Last { number: 0, path: String::new(), found: None }) };
+}
 
 /// The most bytes that the set of all patterns may take when it is compiled.
 const MOST_COMPILED: usize = 64 << 20;
@@ -39,7 +56,11 @@ impl PathPatterns {
     pub(super) fn compile(&self, problems: &mut Problems<'_>) -> Option<Paths> {
         let set = RegexSetBuilder::new(&self.patterns).size_limit(MOST_COMPILED).build();
         match set {
-            Ok(set) => Some(Paths(Arc::new(set))),
+            Ok(set) => {
+                static NEXT: AtomicU64 = AtomicU64::new(1);
+                // Relaxed: that numbers differ is all that matters.
+                Some(Paths { set: Arc::new(set), number: NEXT.fetch_add(1, Ordering::Relaxed) })
+            }
             Err(error) => {
                 problems.error(None, format!("the paths of all rules together are too large: {error}"));
                 None
@@ -51,50 +72,64 @@ impl PathPatterns {
 impl Paths {
     /// Whether one of these patterns matches the path, in its normal form.
     pub(super) fn any(&self, numbers: &[usize], path: &str) -> bool {
-        let matches = self.0.matches(&normal(path));
-        numbers.iter().any(|number| matches.matched(*number))
+        LAST.with_borrow_mut(|last| {
+            if last.number != self.number || last.path != path {
+                last.found = Some(self.set.matches(&normal(path)));
+                last.number = self.number;
+                last.path.clear();
+                last.path.push_str(path);
+            }
+            last.found.as_ref().is_some_and(|found| numbers.iter().any(|number| found.matched(*number)))
+        })
     }
 }
 
-/// The path that is meant: `//login` and `/%6cogin` are `/login`.
+/// The path that is meant: `//login` and `/%6cogin` are `/login`. A slash that is written `%2f` is a part of its segment, as it is
+/// for routers: otherwise it would lead past a rule with a capture.
 fn normal(path: &str) -> Cow<'_, str> {
     if !path.contains("//") && !path.contains('%') {
         return Cow::Borrowed(path);
     }
-    let mut bytes: Vec<u8> = Vec::with_capacity(path.len());
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        let byte = match byte {
-            b'%' => {
-                let hex = rest.as_slice_of_two().and_then(decoded);
-                if hex.is_some() {
-                    rest.next();
-                    rest.next();
-                }
-                hex.unwrap_or(b'%')
-            }
-            byte => byte,
-        };
-        if byte != b'/' || bytes.last() != Some(&b'/') {
-            bytes.push(byte);
+    let decoded = percent_decoded(path, b'/');
+    let mut text = String::with_capacity(decoded.len());
+    for c in decoded.chars() {
+        if c != '/' || !text.ends_with('/') {
+            text.push(c);
         }
     }
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+    Cow::Owned(text)
 }
 
-/// The next two bytes, without taking them.
-trait Ahead {
-    fn as_slice_of_two(&self) -> Option<[u8; 2]>;
+/// Whether a path goes up, in whatever writing: routers and servers disagree where it leads.
+pub(super) fn has_dots(path: &str) -> bool {
+    let plain = percent_decoded(path, 0);
+    plain.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }
 
-impl Ahead for std::str::Bytes<'_> {
-    fn as_slice_of_two(&self) -> Option<[u8; 2]> {
-        let mut ahead = self.clone();
-        Some([ahead.next()?, ahead.next()?])
+/// A part of a query as it is meant.
+pub(super) fn form_decoded(text: &str) -> String {
+    percent_decoded(&text.replace('+', " "), 0)
+}
+
+/// Without percent signs, but for a byte that stays as it is written.
+fn percent_decoded(text: &str, kept: u8) -> String {
+    let mut bytes: Vec<u8> = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let found = match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                byte_of([*high, *low]).filter(|byte| *byte != kept).map(|byte| (byte, after))
+            }
+            _ => None,
+        };
+        let (byte, after) = found.unwrap_or((*first, after));
+        bytes.push(byte);
+        rest = after;
     }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn decoded([high, low]: [u8; 2]) -> Option<u8> {
+fn byte_of([high, low]: [u8; 2]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? * 16 + digit(low)?)
 }
@@ -107,6 +142,12 @@ fn expression(pattern: &str) -> Result<String, String> {
     };
     if pattern.contains(['?', '#']) {
         return Err(format!("the path {shown:?} has a query: only the path is compared"));
+    }
+    if normal(pattern) != pattern {
+        return Err(format!(
+            "no request has the path {shown:?} in its normal form: write {:?}",
+            normal(pattern)
+        ));
     }
     let mut text = String::from("(?s)^");
     let segments: Vec<&str> = rest.split('/').collect();
@@ -168,7 +209,8 @@ mod tests {
             ("/users/{id}", "/users/7", true),
             ("/users/{id}", "/users/7/posts", false),
             ("/users/{id}", "/users/", false),
-            ("/users/{id}/posts", "/users/a%2fb/posts", false),
+            ("/users/{id}/posts", "/users/a%2fb/posts", true),
+            ("/users/{id}", "/users/a%2Fb", true),
             ("/assets/{*file}", "/assets/a/b.css", true),
             ("/assets/{*file}", "/assets/", false),
             ("/a.b", "/axb", false),
@@ -189,6 +231,8 @@ mod tests {
             ("/{}", "capture without a name"),
             ("/a{id}", "not a whole segment"),
             ("/api/*", "write {*rest}"),
+            ("//login", "write \"/login\""),
+            ("/a%20b", "write \"/a b\""),
         ] {
             let error = expression(pattern).expect_err(pattern);
             assert!(error.contains(advice), "{error}");

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::shapes::{Cost, Fields, Named, OneOrMany};
+use super::shapes::{Cost, Fields, Named, OneOrMany, said};
 use crate::at::At;
 
 /// Rate limits of a service.
@@ -14,8 +14,10 @@ pub(crate) struct File {
     /// The version of these words: 1.
     pub(crate) version: At<String>,
     /// How the address of a client is found. Default: it is the peer of the connection.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) clients: Option<At<Clients>>,
     /// How JSON Web Tokens are verified.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) jwt: Option<At<Jwt>>,
     /// Budgets by name; each is inert until a rule names it.
     #[serde(default)]
@@ -43,12 +45,16 @@ pub(crate) struct File {
 #[schemars(rename = "clients")]
 pub(crate) struct Clients {
     /// The networks of the proxies that are trusted, as `10.0.0.0/8`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) proxies: Option<At<OneOrMany>>,
     /// The number of proxies that each request passes.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) hops: Option<At<String>>,
     /// The field in which proxies say whom they forward for: `x-forwarded-for`, `forwarded`, or one with an address alone.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) header: Option<At<String>>,
     /// The bits of an IPv6 address that are one client. Default: 64.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) ipv6_prefix: Option<At<String>>,
 }
 
@@ -58,12 +64,16 @@ pub(crate) struct Clients {
 #[schemars(rename = "jwt")]
 pub(crate) struct Jwt {
     /// The shared secret of HS256, as `${JWT_SECRET}`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) hs256: Option<At<String>>,
     /// A file with the public key of RS256 or ES256, in PEM; relative to the rules file.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) public_key_file: Option<At<String>>,
     /// The audience that tokens must name.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) audience: Option<At<String>>,
     /// The issuer that tokens must name.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) issuer: Option<At<String>>,
 }
 
@@ -73,20 +83,27 @@ pub(crate) struct Jwt {
 #[schemars(rename = "policy")]
 pub(crate) struct PolicyEntry {
     /// How it is counted. Default: `gcra`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) algorithm: Option<At<String>>,
     /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, or a list of these that all hold.
     pub(crate) quota: At<OneOrMany>,
     /// `enforce`, `shadow` (it is counted and refuses nobody) or `off`. Default: `enforce`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) mode: Option<At<String>>,
     /// Whether clients see no fields of it. Default: false.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) hidden: Option<At<bool>>,
     /// `deny`, or the longest wait as `wait 5s`. Default: `deny`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) on_exceeded: Option<At<String>>,
     /// `local`, `allow` or `deny`: what happens while the store cannot be reached. Default: `local`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) on_outage: Option<At<String>>,
     /// The number of keys for which a store in memory has room.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) keys: Option<At<String>>,
     /// Refuses a key outright that goes on after many refusals.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) suspend: Option<At<Suspend>>,
 }
 
@@ -100,8 +117,10 @@ pub(crate) struct Suspend {
     /// How long it lasts the first time, as `30min`; each further time it is twice as long.
     pub(crate) r#for: At<String>,
     /// The longest that it ever lasts, as `1d`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) up_to: Option<At<String>>,
     /// For how long a suspension counts towards the next one, as `1d`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) remember: Option<At<String>>,
 }
 
@@ -137,21 +156,27 @@ pub(crate) struct RuleEntry {
     /// The name by which logs and `explain` call it.
     pub(crate) name: At<String>,
     /// Of the rules of one group only the first that matches applies.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) group: Option<At<String>>,
     /// Which requests it is about. Default: all.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) only_if: Option<At<Condition>>,
     /// The policies, or tiers, that such a request spends from: all of them, or none.
     pub(crate) limit: At<OneOrMany>,
     /// The part of each tier's quota that this rule has, as `1/10`; shows as policy `tier.rule`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) share: Option<At<String>>,
     /// Whose bucket it is: `client`, `peer`, `everybody`, `api_key(header)`, `jwt(claim)`, `header(name)`, or a name under `keys`; of a
     /// list the first that the request has.
     pub(crate) key: At<OneOrMany>,
     /// A request without such a key: `share` (one bucket for all of them), `skip`, or a status such as `401`. Default: `share`.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) on_missing_key: Option<At<String>>,
     /// Units that a request spends. Default: 1.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) cost: Option<At<Cost>>,
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) refund_if: Option<At<OneOrMany>>,
 }
 
@@ -161,17 +186,34 @@ pub(crate) struct RuleEntry {
 #[schemars(rename = "condition")]
 pub(crate) struct Condition {
     /// A path as axum writes it, `/users/{id}` or `/assets/{*file}`, or a list of which one matches.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) path: Option<At<OneOrMany>>,
     /// A method, or a list.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) method: Option<At<OneOrMany>>,
     /// The host that the request names, without its port, or a list.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) host: Option<At<OneOrMany>>,
     /// Header fields and the values that they must have.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) header: Option<At<Fields>>,
     /// Parameters of the query and the values that they must have.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) query: Option<At<Fields>>,
     /// A network in which the address of the client must be, or a list.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) client: Option<At<OneOrMany>>,
     /// A condition that must not hold.
+    #[serde(default, deserialize_with = "said")]
     pub(crate) not: Option<At<Box<Self>>>,
+}
+
+impl Condition {
+    /// Whether it would hold for every request.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { path, method, host, header, query, client, not } = self;
+        [path, method, host, client].iter().all(|list| list.is_none())
+            && [header, query].iter().all(|fields| fields.is_none())
+            && not.is_none()
+    }
 }

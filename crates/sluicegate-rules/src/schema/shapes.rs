@@ -58,6 +58,14 @@ impl<V: JsonSchema> JsonSchema for Named<V> {
     }
 }
 
+/// A word that is written has a value: one that is left empty, as by a variable that is set to nothing, is not as if it were not
+/// there.
+pub(super) fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
 /// A text, or a list of texts.
 #[derive(Debug)]
 pub(crate) enum OneOrMany {

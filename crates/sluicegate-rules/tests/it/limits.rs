@@ -1,8 +1,10 @@
 //! What a file limits: by the limits that a layer would decide with.
 
 use http::{Method, Request};
-use sluicegate_core::MemoryStore;
 use sluicegate_core::clock::ManualClock;
+use sluicegate_core::limiter::Overrides;
+use sluicegate_core::policy::Override;
+use sluicegate_core::{MemoryStore, Policy};
 use sluicegate_rules::{Rules, RulesFile, Variables};
 
 struct Service {
@@ -82,6 +84,26 @@ rules:
 }
 
 #[tokio::test]
+async fn a_path_with_dots_is_never_exempt() {
+    let service = Service::of(
+        "
+version: 1
+policies:
+  a: { quota: 1/min }
+exempt:
+  - { name: open, only_if: { path: \"/assets/{*file}\" } }
+rules:
+  - { name: all, limit: a, key: everybody }
+",
+    );
+    assert_eq!(service.passed("/assets/a.b/..c", &[]).await, 50);
+    assert_eq!(service.passed("/assets/../login", &[]).await, 1);
+    for path in ["/assets/%2e%2e/login", "/assets/..%2Flogin", "/assets/%2E./login", "/assets/./x"] {
+        assert_eq!(service.passed(path, &[]).await, 0, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn tiers_shares_costs_and_keys_are_as_the_file_says() {
     let service = Service::of(
         "
@@ -122,7 +144,7 @@ rules:
     );
     let host = ("host", "Shop.example.com:8080");
     assert!(service.passes(Method::POST, "/?v=2", &[host]).await);
-    assert!(!service.passes(Method::PUT, "/?a&v=2", &[host]).await);
+    assert!(!service.passes(Method::PUT, "/?a&%76=%32", &[("host", "shop.example.com.")]).await);
     for (method, uri, headers) in [
         (Method::GET, "/?v=2", vec![host]),
         (Method::POST, "/?v=3", vec![host]),
@@ -150,4 +172,35 @@ async fn another_file_takes_effect_in_one_step_and_what_was_spent_counts() {
     let changes = wrong.and_then(|file| service.rules.replace(file));
     assert!(changes.is_err());
     assert_eq!(service.passed("/", &[]).await, 0);
+}
+
+const TEXT: &str = "version: 1\npolicies:\n  a: { quota: 5/min }\nrules:\n  - { name: all, limit: a, key: everybody, cost: 2 }\n";
+
+#[tokio::test]
+async fn a_policy_that_leaves_the_file_is_again_as_code_has_it() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).build().expect("the settings are possible");
+    let code = Policy::gcra("a", "3/min").on(&store).expect("memory keeps it");
+    let rules = Rules::new(&store, file(TEXT)).expect("memory keeps all");
+    assert_eq!(code.policy().to_string(), "a: 5/min (gcra)");
+    rules
+        .replace(file(&TEXT.replace("a: {", "b: {").replace("limit: a", "limit: b")))
+        .expect("memory keeps it");
+    assert_eq!(code.policy().to_string(), "a: 3/min (gcra)");
+    // What code opens only now under a name of the file follows the file.
+    let late = Policy::gcra("b", "9/min").on(&store).expect("the file has it");
+    assert_eq!(late.policy().to_string(), "b: 5/min (gcra)");
+}
+
+#[tokio::test]
+async fn an_override_of_an_operator_keeps_no_file_from_taking_effect() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).build().expect("the settings are possible");
+    let rules = Rules::new(&store, file(TEXT)).expect("memory keeps all");
+    let overrides = Overrides::of(&store);
+    overrides.put(Override::builder("a", "ada").quota("1/min")).await.expect("it can be put");
+    rules.replace(file(&TEXT.replace("5/min", "8/min"))).expect("memory keeps it");
+    let limiter = Policy::gcra("a", "8/min").on(&store).expect("it is open");
+    assert_eq!(
+        (limiter.policy().to_string(), limiter.own_policy().to_string()),
+        ("a: 1/min (gcra)".into(), "a: 8/min (gcra)".into())
+    );
 }

@@ -93,6 +93,12 @@ fn each_mistake_in_a_value_names_it() {
         ("on_missing_key: 200", "a status from 400 to 599"),
         ("only_if: { path: login }", "write \"/login\""),
         ("only_if: { path: [/a, \"/api/*\"] }", "write {*rest} for all that follows"),
+        ("only_if: { client: [] }", "an empty list says nothing"),
+        ("only_if: { client: }", "a text or a list of texts"),
+        ("only_if: {}", "this condition says nothing"),
+        ("only_if: { not: { header: {} } }", "no field is named here"),
+        ("only_if: { host: \"localhost:3000\" }", "\"localhost:3000\" is not a host"),
+        ("only_if: { path: //login }", "write \"/login\""),
         ("only_if: { method: get }", "\"get\" is not a method: write it in capitals"),
         ("only_if: { client: 10.0.0.0/33 }", "10.0.0.0/33"),
         ("only_if: { header: { \"X Y\": a } }", "\"X Y\" is not the name of a header field"),
@@ -102,6 +108,24 @@ fn each_mistake_in_a_value_names_it() {
         let errors = errors(&rule(words));
         assert!(errors.starts_with("rules.yaml:5:") && errors.contains(part), "{words}: {errors}");
     }
+}
+
+#[test]
+fn a_share_takes_no_name_that_another_policy_has() {
+    let text = "version: 1\npolicies:\n  a: { quota: 5/min }\n  a.x: { quota: 9/min }\nrules:\n  - { name: y, limit: a.x, key: client }\n  - { name: x, limit: a, share: 1/5, key: client }\n";
+    assert!(
+        errors(text).starts_with("rules.yaml:7:23: error: \"a.x\" is the name of another policy"),
+        "{}",
+        errors(text)
+    );
+}
+
+#[test]
+fn a_policy_that_a_request_may_meet_twice_is_worth_a_warning() {
+    let text = "version: 1\npolicies:\n  a: { quota: 5/min }\nrules:\n  - { name: all, limit: a, key: client }\n  - { name: x, only_if: { path: /x }, limit: a, key: client }\n";
+    let file = RulesFile::parse("rules.yaml", text, &Variables::none()).expect("it is good");
+    let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
+    assert!(warnings[0].contains("policy \"a\" is rule \"all\"'s, too"), "{warnings:?}");
 }
 
 #[test]
@@ -171,6 +195,9 @@ fn a_secret_is_shown_nowhere() {
     assert!(shape.contains("rules.yaml:4:3") && !shape.contains("hunter2"), "{shape}");
     let short = errors(&text.replace("  hs512: hunter2\n", ""));
     assert!(short.contains("rules.yaml:3:10") && !short.contains("hunter2"), "{short}");
+    let misspelt =
+        errors(&text.replace("jwt:\n  hs256: \"hunter2\"\n  hs512: hunter2", "jwts: { hs256: hunter2 }"));
+    assert!(misspelt.contains("did you mean \"jwt\"?") && !misspelt.contains("hunter2"), "{misspelt}");
     let variables = [("SECRET", "hunter2")].into_iter().collect();
     let text = text.replace("  hs512: hunter2\n", "").replace("\"hunter2\"", "${SECRET}");
     let error = RulesFile::parse("rules.yaml", &text, &variables).expect_err("it is too short").to_string();

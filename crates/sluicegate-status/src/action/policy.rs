@@ -37,7 +37,7 @@ pub(crate) async fn change(scope: &Scope, operator: &str, input: &Input) -> Resu
         wanted = wanted.until_us(until_us(until)?);
     }
     if let Some(version) = input.version()? {
-        wanted = wanted.replacing(version);
+        wanted = as_it_is(wanted.replacing(version), input, overrides, (policy, version)).await?;
     }
     let put = overrides.put(wanted).await?;
     let notice = format!("{put}, {}", whose(overrides));
@@ -73,6 +73,26 @@ pub(crate) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) 
         return Err(Fault::new(StatusCode::CONFLICT, "no policy is enforced"));
     }
     Ok(Changed { policies, notice })
+}
+
+/// With those quotas, or that mode, of the override whose place it takes, which the operator has left as they are.
+async fn as_it_is(
+    mut wanted: OverrideBuilder,
+    input: &Input,
+    overrides: &Overrides,
+    (policy, version): (&str, u64),
+) -> Result<OverrideBuilder, Fault> {
+    let standing = overrides.read().await?;
+    let over = standing.iter().find(|over| over.policy() == policy && over.version() == version);
+    if let Some(over) = over {
+        if input.quota.is_none() {
+            wanted = over.quotas().iter().copied().fold(wanted, OverrideBuilder::quota);
+        }
+        if let (None, Some(mode)) = (&input.mode, over.mode()) {
+            wanted = wanted.mode(mode);
+        }
+    }
+    Ok(wanted)
 }
 
 /// With the quotas of the override that stands, whose place it takes.

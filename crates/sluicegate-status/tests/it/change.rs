@@ -104,6 +104,19 @@ async fn a_policy_is_switched_off_until_a_moment_and_keeps_its_quota() {
 }
 
 #[tokio::test]
+async fn what_an_operator_leaves_as_it_is_stays_so() {
+    let world = World::new();
+    let page = world.guarded();
+    let (_, first) = post(&page, "/policies/login", &json!({"mode": "shadow"})).await;
+    let seen = &first["override"]["version"];
+    let (_, second) = post(&page, "/policies/login", &json!({"quota": "7/min", "version": seen})).await;
+    assert_eq!((&second["mode"], &second["quotas"][0]["limit"]), (&json!("shadow"), &json!(7)), "{second}");
+    let seen = &second["override"]["version"];
+    let (_, third) = post(&page, "/policies/login", &json!({"mode": "enforce", "version": seen})).await;
+    assert_eq!((&third["mode"], &third["quotas"][0]["limit"]), (&json!("enforce"), &json!(7)), "{third}");
+}
+
+#[tokio::test]
 async fn all_policies_go_to_shadow_by_one_button_that_has_to_be_meant() {
     let world = World::new();
     let page = world.guarded();

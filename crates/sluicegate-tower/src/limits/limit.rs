@@ -206,7 +206,8 @@ impl Limit {
     pub fn cost(mut self, cost: u64) -> Result<Self, ConfigError> {
         let fail = |message: String| Err(ConfigError::new(ConfigErrorKind::Layer, message));
         for limiter in self.source.known() {
-            let policy = limiter.policy();
+            // An override of an operator is met request by request.
+            let policy = limiter.own_policy();
             let name = policy.name();
             if cost == 0 {
                 return fail(format!(

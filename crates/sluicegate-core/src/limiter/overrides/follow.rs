@@ -8,7 +8,8 @@ use crate::store::{Event, Listener, SharedFuture, Store, Write};
 
 /// From now on the handles of this store follow what is written by the store that is shared, by any instance.
 pub(crate) fn follow(store: &Arc<dyn Store>) {
-    if store.limiters().is_first_to_follow() {
+    // A store that shares nothing never tells of it, and a listener has its price.
+    if store.shared().is_some() && store.limiters().is_first_to_follow() {
         // Weak: what listens is kept by the store.
         store.listen(Arc::new(Follower(Arc::downgrade(store))));
     }

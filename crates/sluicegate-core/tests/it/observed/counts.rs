@@ -71,7 +71,10 @@ fn a_policy_that_replaces_another_one_goes_on_counting() {
     assert_eq!((of.totals.allowed, of.totals.rejected), (2, 1));
     let events = store.snapshot().events;
     assert_eq!((events.len(), events[0].what, events[0].policy.as_deref()), (1, "quota_changed", Some("p")));
-    assert_eq!((events[0].from.as_deref(), events[0].to.as_deref()), (Some("1/min"), Some("2/min")));
+    assert_eq!(
+        (events[0].from.as_deref(), events[0].to.as_deref()),
+        (Some("1/min, enforce"), Some("2/min, shadow"))
+    );
     drop(limiter);
     assert!(store.snapshot().policies.is_empty(), "a policy that is closed is not shown");
     let again = Policy::gcra("p", "2/min").on(&store).expect("the policy fits the store");

@@ -101,6 +101,10 @@ impl Wrap for Hears {
         self.within.decide(asks)
     }
 
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     fn observe(&self, event: &Event<'_>) {
         if let Event::Suspended { subject, lasts, by_hand } = event {
             let by = if *by_hand { "by hand" } else { "by refusals" };

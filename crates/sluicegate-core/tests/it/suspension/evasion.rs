@@ -119,6 +119,23 @@ fn replacing_the_policy_frees_no_key_and_forgets_no_refusal() {
 }
 
 #[test]
+fn terms_that_count_fewer_suspensions_let_nobody_off() {
+    let (store, clock) = store();
+    let limiter = Policy::fixed_window("api", "1/d").suspend(2, "1min", "10min").on(&store).unwrap();
+    drop(answer(limiter.charge("ada", 5)));
+    for minutes in [10, 20, 40, 80, 160] {
+        refused(&limiter, "ada", 1);
+        suspended(&check(&limiter, "ada"), secs(minutes * 60));
+        clock.advance(secs(minutes * 60));
+        drop(answer(limiter.charge("ada", 5)));
+    }
+    let longer = Policy::fixed_window("api", "1/d").suspend(2, "1min", "1d").up_to("1d");
+    limiter.replace(longer.build().unwrap(), Inherit::Spent).unwrap();
+    refused(&limiter, "ada", 1);
+    suspended(&check(&limiter, "ada"), secs(86_400));
+}
+
+#[test]
 fn a_suspension_that_is_taken_out_of_the_policy_refuses_nobody() {
     let (store, _clock) = store();
     let limiter = api("1/d").on(&store).unwrap();
