@@ -1,4 +1,12 @@
 //! A policy in the place of another one, as code says and as an override has it: [`Replacement`].
+//!
+//! A handle has two policies: its own, which code has put in force, and the one that decides, which an override may have changed.
+//! Everything that replaces one, code, a file, an operator, the end of an override, goes this one way: prepare, which can fail and
+//! which nobody sees; commit, which cannot; and tell, outside of all locks.
+//!
+//! # Locks
+//! The lock of a handle's own policy is held from prepare to commit, so that replacements follow each other. Whoever holds those
+//! of several handles has taken them in the order in which the policies were given, under the lock of the store's handles.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};

@@ -1,4 +1,8 @@
 //! What is counted of a policy: [`Counts`].
+//!
+//! A request is in exactly one counter, by its mode, its answer and who decided, so the sum of all of them is the number of
+//! requests. Units and what is nearly spent are counted beside it. Which counter is which is a matter of places in one array, so
+//! that a request touches one or two cache lines of its thread.
 
 use metrics::Key;
 

@@ -19,7 +19,8 @@ pub(super) struct Lanes<const COUNTERS: usize> {
 #[repr(align(64))]
 struct Lane<const COUNTERS: usize>([AtomicU64; COUNTERS]);
 
-/// The lane of a thread, until it ends.
+/// The lane of a thread, until it ends. The next thread that takes it goes on with the counts that are there: they belong to the
+/// lane, and the lock by which a lane changes its owner orders what both have written.
 struct Ticket(Option<usize>);
 
 thread_local! {

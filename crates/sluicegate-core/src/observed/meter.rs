@@ -1,4 +1,8 @@
 //! What is known of one policy: [`Meter`], under whatever rule it was opened.
+//!
+//! An allowed request adds to counters of its thread, and looks at the end of the current second: once a second the first that
+//! comes turns the rates. A refused one is noted with its key, too, behind a lock of the policy: what a flood pays for being seen.
+//! All of a policy has a fixed size, whatever keys clients make up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -27,7 +31,9 @@ pub(super) struct Meter {
     offenders: Offenders,
     waits: Timing,
     told: Mutex<Told<COUNTERS>>,
+    /// Keys that were refused as suspended in the last minute.
     suspended: SeenLately,
+    /// The refusals of this minute, for one line in the log when it is over.
     log: Minutely,
 }
 

@@ -1,4 +1,8 @@
 //! How much there was lately: of each of the last 10 seconds and 60 minutes, [`Rates`].
+//!
+//! Nothing is counted a second time for that. When a second ends, the totals of that moment are kept; what there was in a second
+//! is the difference of two of them. Seconds in which nobody came are made up for by the next one who does: all of what was
+//! counted since belongs to the second that was the current one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,8 @@
 //! What is counted of a store beside its policies, and who hears of it: [`State`].
+//!
+//! The numbers here are the truth; recorders of the `metrics` facade are told what has been added since they were told last. So a
+//! recorder that is installed late hears of all that was counted before it, and looking a counter up, which costs more than a
+//! decision, is done once for each series.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +41,7 @@ pub(super) struct State {
     faults: [AtomicU64; ForwardedFault::ALL.len()],
     /// Calls without an answer, by kind, where no store within counts them.
     errors: [AtomicU64; ERRORS.len()],
+    /// Whether the last answer was none, so that each outage and its end are told once.
     is_down: AtomicBool,
     told: Mutex<Told<TOTALS>>,
 }
