@@ -34,6 +34,10 @@ impl Striker {
     /// The bucket of refusals gives the last of its units once, to one of all that ask at the same time: that one suspends the key
     /// and empties the bucket, in one call. Until then it is full, and from then on the key is suspended, so that no other refusal
     /// counts in between. Where that call fails, a later refusal suspends the key.
+    ///
+    /// In an outage a process that decides alone counts and suspends with its share. Of a key that is refused everywhere it cannot
+    /// know whether that has begun: then it does neither, for it would begin it again and again, and charge each of them to the
+    /// store in the end.
     pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<Begun> {
         let buckets = self.policy.suspension()?;
         let ([strikes, suspensions], suspended) =

@@ -1,5 +1,9 @@
 //! One key in one bucket in one table, as almost every decision is: without lists.
 //!
+//! It is the way of most requests, so it locks one set, reads the clock once (before the lock where a level drains, behind it where
+//! a window begins), looks at the state once, and makes the decision in place. A turn, or units that are held for others, are left
+//! to the general way.
+//!
 //! The table's sizes are constants here, so that the compiler unrolls the search of a set. A spend
 //! that fits is judged, spent and reported from one look at the state ([`Rule::spend_now`]);
 //! everything else takes the longer way below it, with the same result.
