@@ -5,9 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where a feature decides what code does, how often, and why that is no surprise to anybody who does not want the feature.
-const ALLOWED: [(&str, usize, &str); 6] = [
+const ALLOWED: [(&str, usize, &str); 7] = [
     ("core/src/limiter/replacement.rs", 2, "a line in the log more"),
     ("core/src/store/outage.rs", 1, "a line in the log more"),
+    (
+        "core/src/suspension/finished.rs",
+        1,
+        "without tokio there is no runtime that could finish what nobody waits for",
+    ),
     ("redis/src/server/url.rs", 1, "a URL that needs it is refused, and the error names it"),
     ("redis/src/tls.rs", 4, "with a certificate, which cannot be set without it"),
     ("tower/src/key/ip/peer.rs", 2, "the peer's address as axum leaves it, where there is no other"),

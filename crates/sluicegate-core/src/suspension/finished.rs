@@ -15,25 +15,38 @@ type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// find none. Dropped, it is finished by the runtime that it was begun on, if that is tokio's: a client that
 /// hangs up does not evade what follows its refusal.
 pub(crate) fn finished(is_here: bool, work: impl Future<Output = Answer> + Send + 'static) -> DecisionFuture {
-    let mut work: Work = Box::pin(work);
-    #[cfg(feature = "tokio")]
-    let runtime = tokio::runtime::Handle::try_current().ok();
-    #[cfg(feature = "tokio")]
-    let is_here = is_here || runtime.is_some();
-    if is_here && let Poll::Ready(answer) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    let mut begun = Begun {
+        work: Some(Box::pin(work)),
+        #[cfg(feature = "tokio")]
+        runtime: tokio::runtime::Handle::try_current().ok(),
+    };
+    if (is_here || begun.has_runtime())
+        && let Poll::Ready(answer) = Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop()))
+    {
         return DecisionFuture::ready(answer);
     }
-    DecisionFuture::pending(Begun {
-        work: Some(work),
-        #[cfg(feature = "tokio")]
-        runtime,
-    })
+    DecisionFuture::pending(begun)
 }
 
 struct Begun {
     work: Option<Work>,
     #[cfg(feature = "tokio")]
     runtime: Option<tokio::runtime::Handle>,
+}
+
+#[cfg(feature = "tokio")]
+impl Begun {
+    fn has_runtime(&self) -> bool {
+        self.runtime.is_some()
+    }
+}
+
+#[cfg(not(feature = "tokio"))]
+impl Begun {
+    fn has_runtime(&self) -> bool {
+        _ = self;
+        false
+    }
 }
 
 impl Future for Begun {
