@@ -4,22 +4,22 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::StatusCode;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
-use sluicegate_tower::key::{OnMissingKey, RequestView};
+use sluicegate_tower::Limit;
+use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Choose, Group, Limits};
-use sluicegate_tower::{KeyExtractor, Limit};
 
 use super::condition::Matcher;
 use super::keys::Keys;
+use super::option;
 use super::paths::{PathPatterns, Paths, has_dots};
 use super::policies::Policies;
+use super::rule::{Budget, Rule, Units, parts, statuses, units};
 use super::tiers::TierSet;
-use super::{number, option};
 use crate::at::{At, Place};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{Condition, Cost, Door, File, HeaderCost, RuleEntry};
+use crate::schema::{Condition, Door, File, RuleEntry};
 
 /// What a file says, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
@@ -30,37 +30,6 @@ pub(crate) struct Compiled {
     deny: Arc<[Matcher]>,
     exempt: Arc<[Matcher]>,
     rules: Vec<Rule>,
-}
-
-struct Rule {
-    name: String,
-    place: Place,
-    group: Option<String>,
-    only_if: Option<Arc<Matcher>>,
-    budgets: Vec<Budget>,
-    key: Arc<dyn KeyExtractor>,
-    on_missing_key: Option<OnMissingKey>,
-    cost: Units,
-    refund_if: Vec<Statuses>,
-}
-
-/// What a rule spends from.
-enum Budget {
-    Policy(String),
-    Tiers(Box<TierSet>),
-}
-
-#[derive(Clone)]
-enum Units {
-    Fixed(u64),
-    Header { name: http::HeaderName, least: u64, most: u64, missing: u64 },
-}
-
-/// Statuses of a response: one, or all of a hundred.
-#[derive(Clone, Copy)]
-enum Statuses {
-    One(StatusCode),
-    Class(u16),
 }
 
 pub(super) fn of(
@@ -327,114 +296,4 @@ impl Compiled {
         }
         Ok(group)
     }
-}
-
-impl Rule {
-    /// The names of all policies that it may spend from.
-    fn policies(&self) -> impl Iterator<Item = &str> {
-        self.budgets.iter().flat_map(|budget| match budget {
-            Budget::Policy(name) => vec![&**name],
-            Budget::Tiers(tiers) => {
-                tiers.tiers.iter().filter_map(|(_, policy)| Some(policy.as_ref()?.name())).collect()
-            }
-        })
-    }
-
-    fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {
-        let mut limit = limit.key(Arc::clone(&self.key)).named(&*self.name);
-        if let Some(action) = self.on_missing_key {
-            limit = limit.on_missing_key(action);
-        }
-        limit = match self.cost.clone() {
-            Units::Fixed(cost) => limit.cost(cost)?,
-            header @ Units::Header { .. } => limit.cost_fn(move |request| header.of(request)),
-        };
-        if !self.refund_if.is_empty() {
-            let statuses = self.refund_if.clone();
-            limit = limit.refund_if(move |head| statuses.iter().any(|known| known.has(head.status)));
-        }
-        Ok(limit)
-    }
-}
-
-impl Units {
-    fn of(&self, request: RequestView<'_>) -> u64 {
-        match self {
-            Self::Fixed(cost) => *cost,
-            Self::Header { name, least, most, missing } => match request.headers.get(name) {
-                None => *missing,
-                Some(value) => {
-                    let value = value.to_str().ok().and_then(|value| value.trim().parse().ok());
-                    value.unwrap_or(*most).clamp(*least, *most)
-                }
-            },
-        }
-    }
-}
-
-impl Statuses {
-    fn has(self, status: StatusCode) -> bool {
-        match self {
-            Self::One(one) => one == status,
-            Self::Class(hundreds) => status.as_u16() / 100 == hundreds,
-        }
-    }
-}
-
-/// The most units that a request may cost in a file.
-const MOST_UNITS: u64 = 1 << 32;
-
-fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Units> {
-    match &cost.value {
-        Cost::Fixed(text) => {
-            let text = At { value: text.clone(), place: cost.place };
-            number(&text, "a number of units", 1..=MOST_UNITS, problems).map(Units::Fixed)
-        }
-        Cost::Header(given) => {
-            let HeaderCost { header, min, max, missing } = &**given;
-            let mut number = |text| number(text, "a number of units", 1..=MOST_UNITS, problems);
-            let (least, most, missing) = (number(min), number(max), number(missing));
-            let Ok(name) = header.value.parse() else {
-                let text = format!("{:?} is not the name of a header field", short(&header.value));
-                problems.error(header.place, text);
-                return None;
-            };
-            let (least, most) = (least?, most?);
-            if least > most {
-                problems.error(min.place, format!("the least cost {least} is above the most, {most}"));
-                return None;
-            }
-            Some(Units::Header { name, least, most, missing: missing? })
-        }
-    }
-}
-
-/// A share, as 1/10.
-fn parts(share: &At<String>, problems: &mut Problems<'_>) -> Option<(u64, u64)> {
-    let numbers =
-        share.value.split_once('/').map(|(parts, whole)| (parts.trim().parse(), whole.trim().parse()));
-    match numbers {
-        Some((Ok(parts), Ok(whole))) if parts > 0 && parts <= whole => Some((parts, whole)),
-        _ => {
-            let text = format!("{:?} is not a share: write a part of a whole, as 1/10", short(&share.value));
-            problems.error(share.place, text);
-            None
-        }
-    }
-}
-
-fn statuses(word: &At<String>, problems: &mut Problems<'_>) -> Option<Statuses> {
-    let class = word.value.strip_suffix("xx").and_then(|hundreds| hundreds.parse().ok());
-    let found = match class {
-        Some(hundreds @ 1..=5) => Some(Statuses::Class(hundreds)),
-        _ => word.value.parse().ok().map(Statuses::One),
-    };
-    if found.is_none() {
-        let text = format!(
-            "{:?} is not a status: write one, as 502, or all of a hundred, as 2xx",
-            short(&word.value)
-        );
-        problems.error(word.place, text);
-    }
-    found
 }

@@ -5,6 +5,7 @@ mod keys;
 mod limits;
 mod paths;
 mod policies;
+mod rule;
 mod tiers;
 
 use std::path::Path;

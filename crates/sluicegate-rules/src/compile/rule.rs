@@ -1,0 +1,158 @@
+//! A rule of a file: what it spends from, by which key, how much, and when that is given back.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use sluicegate_core::ConfigError;
+use sluicegate_tower::key::{OnMissingKey, RequestView};
+use sluicegate_tower::{KeyExtractor, Limit};
+
+use super::condition::Matcher;
+use super::number;
+use super::tiers::TierSet;
+use crate::at::{At, Place};
+use crate::error::Problems;
+use crate::read::short;
+use crate::schema::{Cost, HeaderCost};
+
+/// A rule, understood.
+pub(super) struct Rule {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) group: Option<String>,
+    pub(super) only_if: Option<Arc<Matcher>>,
+    pub(super) budgets: Vec<Budget>,
+    pub(super) key: Arc<dyn KeyExtractor>,
+    pub(super) on_missing_key: Option<OnMissingKey>,
+    pub(super) cost: Units,
+    pub(super) refund_if: Vec<Statuses>,
+}
+
+/// What a rule spends from.
+pub(super) enum Budget {
+    Policy(String),
+    Tiers(Box<TierSet>),
+}
+
+#[derive(Clone)]
+pub(super) enum Units {
+    Fixed(u64),
+    Header { name: http::HeaderName, least: u64, most: u64, missing: u64 },
+}
+
+/// Statuses of a response: one, or all of a hundred.
+#[derive(Clone, Copy)]
+pub(super) enum Statuses {
+    One(StatusCode),
+    Class(u16),
+}
+
+impl Rule {
+    /// The names of all policies that it may spend from.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &str> {
+        self.budgets.iter().flat_map(|budget| match budget {
+            Budget::Policy(name) => vec![&**name],
+            Budget::Tiers(tiers) => {
+                tiers.tiers.iter().filter_map(|(_, policy)| Some(policy.as_ref()?.name())).collect()
+            }
+        })
+    }
+
+    pub(super) fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {
+        let mut limit = limit.key(Arc::clone(&self.key)).named(&*self.name);
+        if let Some(action) = self.on_missing_key {
+            limit = limit.on_missing_key(action);
+        }
+        limit = match self.cost.clone() {
+            Units::Fixed(cost) => limit.cost(cost)?,
+            header @ Units::Header { .. } => limit.cost_fn(move |request| header.of(request)),
+        };
+        if !self.refund_if.is_empty() {
+            let statuses = self.refund_if.clone();
+            limit = limit.refund_if(move |head| statuses.iter().any(|known| known.has(head.status)));
+        }
+        Ok(limit)
+    }
+}
+
+impl Units {
+    fn of(&self, request: RequestView<'_>) -> u64 {
+        match self {
+            Self::Fixed(cost) => *cost,
+            Self::Header { name, least, most, missing } => match request.headers.get(name) {
+                None => *missing,
+                Some(value) => {
+                    let value = value.to_str().ok().and_then(|value| value.trim().parse().ok());
+                    value.unwrap_or(*most).clamp(*least, *most)
+                }
+            },
+        }
+    }
+}
+
+impl Statuses {
+    fn has(self, status: StatusCode) -> bool {
+        match self {
+            Self::One(one) => one == status,
+            Self::Class(hundreds) => status.as_u16() / 100 == hundreds,
+        }
+    }
+}
+
+/// The most units that a request may cost in a file.
+const MOST_UNITS: u64 = 1 << 32;
+
+pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Units> {
+    match &cost.value {
+        Cost::Fixed(text) => {
+            let text = At { value: text.clone(), place: cost.place };
+            number(&text, "a number of units", 1..=MOST_UNITS, problems).map(Units::Fixed)
+        }
+        Cost::Header(given) => {
+            let HeaderCost { header, min, max, missing } = &**given;
+            let mut number = |text| number(text, "a number of units", 1..=MOST_UNITS, problems);
+            let (least, most, missing) = (number(min), number(max), number(missing));
+            let Ok(name) = header.value.parse() else {
+                let text = format!("{:?} is not the name of a header field", short(&header.value));
+                problems.error(header.place, text);
+                return None;
+            };
+            let (least, most) = (least?, most?);
+            if least > most {
+                problems.error(min.place, format!("the least cost {least} is above the most, {most}"));
+                return None;
+            }
+            Some(Units::Header { name, least, most, missing: missing? })
+        }
+    }
+}
+
+/// A share, as 1/10.
+pub(super) fn parts(share: &At<String>, problems: &mut Problems<'_>) -> Option<(u64, u64)> {
+    let numbers =
+        share.value.split_once('/').map(|(parts, whole)| (parts.trim().parse(), whole.trim().parse()));
+    match numbers {
+        Some((Ok(parts), Ok(whole))) if parts > 0 && parts <= whole => Some((parts, whole)),
+        _ => {
+            let text = format!("{:?} is not a share: write a part of a whole, as 1/10", short(&share.value));
+            problems.error(share.place, text);
+            None
+        }
+    }
+}
+
+pub(super) fn statuses(word: &At<String>, problems: &mut Problems<'_>) -> Option<Statuses> {
+    let class = word.value.strip_suffix("xx").and_then(|hundreds| hundreds.parse().ok());
+    let found = match class {
+        Some(hundreds @ 1..=5) => Some(Statuses::Class(hundreds)),
+        _ => word.value.parse().ok().map(Statuses::One),
+    };
+    if found.is_none() {
+        let text = format!(
+            "{:?} is not a status: write one, as 502, or all of a hundred, as 2xx",
+            short(&word.value)
+        );
+        problems.error(word.place, text);
+    }
+    found
+}
