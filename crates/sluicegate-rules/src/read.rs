@@ -73,8 +73,8 @@ fn problem(error: &Error, text: &str, place: Option<Place>) -> String {
 /// Variables are put in where a value has no quotes; one in quotes would stay as it is, and nobody would see it.
 fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| text.contains("${")) {
-        for (column, _) in unquoted(text).into_iter().filter(|(_, is_plain)| !is_plain) {
-            let place = Place { line, column, length: 2 };
+        for brace in braces(text).into_iter().filter(|brace| brace.is_quoted && brace.before == '$') {
+            let place = Place { line, column: brace.column - 1, length: 2 };
             problems.error(
                 place,
                 "a variable in quotes is not put in: write ${NAME} without quotes, on a line of its own",
@@ -83,35 +83,33 @@ fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     }
 }
 
-/// Where values with braces begin on a line, by column, and whether they stand outside of quotes.
-fn unquoted(line: &str) -> Vec<(usize, bool)> {
+/// Whether a brace on this line stands inside of a value without quotes.
+fn has_bare_brace(line: &str) -> bool {
+    let is_bare = |brace: &Brace| !brace.is_quoted && !matches!(brace.before, ' ' | '[' | '{' | ',');
+    braces(line).iter().any(is_bare)
+}
+
+/// A brace that opens.
+struct Brace {
+    column: usize,
+    before: char,
+    is_quoted: bool,
+}
+
+/// The braces that open on a line, without those in a comment.
+fn braces(line: &str) -> Vec<Brace> {
     let (mut quote, mut before, mut found) = (None, ' ', Vec::new());
     for (column, c) in (1..).zip(line.chars()) {
         match (quote, c) {
             (None, '#') if before == ' ' => break,
             (None, '"' | '\'') => quote = Some(c),
             (Some(open), _) if open == c => quote = None,
-            (_, '{') if before == '$' => found.push((column - 1, quote.is_none())),
+            (_, '{') => found.push(Brace { column, before, is_quoted: quote.is_some() }),
             _ => {}
         }
         before = c;
     }
     found
-}
-
-/// Whether a brace on this line stands inside of a value without quotes.
-fn has_bare_brace(line: &str) -> bool {
-    let (mut quote, mut before) = (None, ' ');
-    for c in line.chars() {
-        match (quote, c) {
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '{') if !matches!(before, ' ' | '[' | '{' | ',') => return true,
-            (Some(open), _) if open == c => quote = None,
-            _ => {}
-        }
-        before = c;
-    }
-    false
 }
 
 /// The known word that is like this one.
@@ -137,14 +135,15 @@ pub(crate) fn short(text: &str) -> String {
 /// The text of a file, or why there is none.
 pub(crate) fn text(path: &std::path::Path) -> Result<String, String> {
     use std::io::Read as _;
-    let is_file = std::fs::metadata(path).map_err(|error| format!("it cannot be read: {error}"))?.is_file();
-    if !is_file {
+    let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
+    // Looked at before it is opened: opening a pipe waits for whoever writes to it.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("it is not a file".to_owned());
     }
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let file = std::fs::File::open(path).map_err(unreadable)?;
     let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(most).read_to_end(&mut bytes).map_err(|error| format!("it cannot be read: {error}"))?;
+    file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > MOST_BYTES {
         return Err(format!("it has more than {MOST_BYTES} bytes, and no more are read"));
     }

@@ -34,7 +34,7 @@ pub(crate) struct Compiled {
 
 pub(super) fn of(
     file: &File,
-    policies: &mut Policies,
+    policies: &Policies,
     tiers: HashMap<String, Option<TierSet>>,
     keys: &Keys,
     problems: &mut Problems<'_>,

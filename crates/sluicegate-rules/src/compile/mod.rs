@@ -26,10 +26,10 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
         let text = format!("version {:?} is not known: this program reads version 1", file.version.value);
         problems.error(file.version.place, text);
     }
-    let mut policies = Policies::of(&file.policies, problems);
+    let policies = Policies::of(&file.policies, problems);
     let keys = Keys::of(file, folder, problems);
     let tiers = tiers::all(file, &policies, &keys, problems);
-    let compiled = limits::of(file, &mut policies, tiers, &keys, problems);
+    let compiled = limits::of(file, &policies, tiers, &keys, problems);
     policies.warn_of_unused(problems);
     compiled
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Event};
+use sluicegate_core::store::Event;
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, Outcome, Policy, RateLimiter, Store};
 
@@ -95,10 +95,6 @@ impl Wrap for Hears {
 
     fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
         Ok(())
-    }
-
-    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        self.within.decide(asks)
     }
 
     fn answers_at_once(&self) -> bool {
