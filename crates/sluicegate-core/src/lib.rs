@@ -60,6 +60,8 @@ mod receipt;
 #[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
 pub mod resilient;
 #[cfg(feature = "limiter")]
+mod status;
+#[cfg(feature = "limiter")]
 pub mod store;
 #[cfg(feature = "limiter")]
 pub mod suspension;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{RateLimiter, decide_plainly};
+use super::decide::decide_plainly;
+use super::handle::RateLimiter;
 use crate::key::AsKey;
 use crate::store::DecisionFuture;
 use crate::suspension::{change, finished};

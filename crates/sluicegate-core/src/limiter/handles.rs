@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use super::{Handle, RateLimiter};
+use super::handle::{Handle, RateLimiter};
 use crate::error::ConfigError;
 use crate::policy::PolicyBuilder;
 use crate::store::{Limiters, Store};
@@ -51,12 +51,5 @@ impl PolicyBuilder {
     /// A store is given by reference or by value; both are handles to the same store.
     pub fn on(self, store: impl Into<Arc<dyn Store>>) -> Result<RateLimiter, ConfigError> {
         RateLimiter::new(store, self.build()?)
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl RateLimiter {
-    pub(crate) fn identity(&self) -> crate::wait::Identity {
-        crate::wait::Identity::of(&self.0)
     }
 }

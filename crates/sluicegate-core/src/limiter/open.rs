@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 
+use super::handle::{Handle, RateLimiter};
 use super::handles::{find, insert};
 use super::overrides::follow;
 use super::replacement::Replacement;
-use super::{Handle, RateLimiter};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
 use crate::store::{Inherit, PreparedPolicy, Store};

@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
-use super::{InForce, Own, RateLimiter};
+use super::handle::{InForce, Own, RateLimiter};
 use crate::error::ConfigError;
 use crate::policy::{Override, Policy};
 use crate::store::{Event, Inherit, PreparedPolicy, Store};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{RateLimiter, spending_mode};
+use super::decide::spending_mode;
+use super::handle::RateLimiter;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::receipt::Receipt;

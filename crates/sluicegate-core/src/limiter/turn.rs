@@ -11,7 +11,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep};
 
-use super::RateLimiter;
+use super::handle::RateLimiter;
 use crate::decision::{Decision, Outcome};
 use crate::key::{AsKey, Key};
 use crate::store::{DecisionFuture, Mode};

@@ -11,10 +11,10 @@ use arc_swap::ArcSwap;
 
 use super::account::Account;
 use super::ahead::Ahead;
+use super::ground::{Ground, Time};
 use super::holds::Holds;
 use super::home::Home;
 use super::table::Kept;
-use super::{Inner, Time};
 use crate::algorithm::Rule;
 use crate::error::ConfigError;
 use crate::policy::{OnFull, Policy};
@@ -79,27 +79,27 @@ const IDLE_AFTER_US: u64 = 10_000_000;
 
 impl Buckets {
     pub(super) fn new(
-        store: &Inner,
+        ground: &Ground,
         policy: &Arc<Policy>,
         predecessor: Option<&(Arc<Self>, Inherit)>,
     ) -> Result<Self, ConfigError> {
-        let now_us = store.clock.now_us();
+        let now_us = ground.clock.now_us();
         let (from, how) = match predecessor {
             Some((from, how)) if *how != Inherit::Reset => (from, *how),
-            other => return Self::afresh(store, policy, if other.is_some() { now_us } else { 0 }),
+            other => return Self::afresh(ground, policy, if other.is_some() { now_us } else { 0 }),
         };
         let followed = following(&from.policy, policy);
         let uses = |old: usize| followed.iter().flatten().filter(|other| **other == old).count();
         let each = policy.quotas().iter().zip(&followed).map(|(quota, follows)| match follows[..] {
-            [old] if uses(old) == 1 && from.each[old].serves(store, policy, quota.rule()) => {
+            [old] if uses(old) == 1 && from.each[old].serves(ground, policy, quota.rule()) => {
                 Ok(Arc::clone(&from.each[old]))
             }
             // By the same rule, what was spent there drains as if it had been here.
             [old] if from.each[old].rule == *quota.rule() => {
                 let since_us = from.each[old].since_us();
-                Ok(Arc::new(Bucket::new(store, policy, *quota.rule(), since_us)?))
+                Ok(Arc::new(Bucket::new(ground, policy, *quota.rule(), since_us)?))
             }
-            _ => Ok(Arc::new(Bucket::new(store, policy, *quota.rule(), now_us)?)),
+            _ => Ok(Arc::new(Bucket::new(ground, policy, *quota.rule(), now_us)?)),
         });
         let each: Box<[Arc<Bucket>]> = each.collect::<Result<_, ConfigError>>()?;
         let heirs = each.iter().zip(&followed).map(|(bucket, follows)| Heir {
@@ -115,11 +115,11 @@ impl Buckets {
         Ok(Self::of(policy, each, older))
     }
 
-    fn afresh(store: &Inner, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
+    fn afresh(ground: &Ground, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
         let each = policy
             .quotas()
             .iter()
-            .map(|quota| Bucket::new(store, policy, *quota.rule(), began_us).map(Arc::new));
+            .map(|quota| Bucket::new(ground, policy, *quota.rule(), began_us).map(Arc::new));
         Ok(Self::of(policy, each.collect::<Result<_, _>>()?, Vec::new()))
     }
 
@@ -213,20 +213,19 @@ fn following(old: &Policy, new: &Policy) -> Vec<Vec<usize>> {
 }
 
 impl Bucket {
-    fn new(store: &Inner, policy: &Policy, rule: Rule, began_us: u64) -> Result<Self, ConfigError> {
-        let keys = store.keys_of(policy);
+    fn new(ground: &Ground, policy: &Policy, rule: Rule, began_us: u64) -> Result<Self, ConfigError> {
+        let keys = ground.keys_of(policy);
         if let Some(log) = rule.log() {
-            store.check_log(policy, log)?;
+            ground.check_log(policy, log)?;
         }
         // Allocated now, so that no decision is the first.
-        let home = Home::new(store, policy, &rule);
+        let home = Home::new(ground, policy, &rule);
         Ok(Self {
             rule,
             capacity: rule.capacity(),
             home,
-            // Relaxed: it only has to be another number each time.
-            number: store.buckets.fetch_add(1, Ordering::Relaxed),
-            salt: store.fresh_salt(),
+            number: ground.fresh_bucket(),
+            salt: ground.fresh_salt(),
             keys,
             accounts: policy.gives_back(),
             on_full: policy.on_full(),
@@ -240,9 +239,9 @@ impl Bucket {
     }
 
     /// Whether it is what a quota with that rule would get.
-    fn serves(&self, store: &Inner, policy: &Policy, rule: &Rule) -> bool {
+    fn serves(&self, ground: &Ground, policy: &Policy, rule: &Rule) -> bool {
         let own = (&self.rule, self.keys, self.accounts, self.on_full);
-        own == (rule, store.keys_of(policy), policy.gives_back(), policy.on_full())
+        own == (rule, ground.keys_of(policy), policy.gives_back(), policy.on_full())
     }
 
     /// The account of a key's bucket that leaves rest.

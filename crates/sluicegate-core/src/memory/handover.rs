@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::Inner;
 use super::bucket::{Buckets, Heir, Replacement};
 use super::holds::{Held, units};
 use super::home::Place;
 use super::place::{Cell, Places};
+use super::store::Inner;
 use super::table::Kept;
 use crate::algorithm::{Rule, State, Units};
 use crate::store::{Ask, Inherit};
@@ -46,7 +46,7 @@ impl Inner {
     pub(super) fn older<'a>(&self, asks: &[Ask<'a>]) -> Older<'a> {
         let slept = asks.iter().filter_map(|ask| {
             let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.has_older())?;
-            Some((*ask, buckets.older(self.clock.now_us())))
+            Some((*ask, buckets.older(self.ground.clock.now_us())))
         });
         slept.collect()
     }

@@ -6,7 +6,7 @@
 
 use std::sync::MutexGuard;
 
-use super::Inner;
+use super::ground::Ground;
 use super::logs::{Logs, Shard};
 use super::table::{self, Kept, Locked, Table};
 use crate::algorithm::{Rule, State};
@@ -58,14 +58,14 @@ macro_rules! tables {
 }
 
 impl Home {
-    pub(super) fn new(store: &Inner, policy: &Policy, rule: &Rule) -> Self {
-        let (keys, on_full) = (store.keys_of(policy), policy.on_full());
+    pub(super) fn new(ground: &Ground, policy: &Policy, rule: &Rule) -> Self {
+        let (keys, on_full) = (ground.keys_of(policy), policy.on_full());
         let slots = |per_cent: usize| slots(keys, per_cent);
-        let count = if on_full == OnFull::Inherit { &store.inherited } else { &store.evictions };
+        let count = if on_full == OnFull::Inherit { &ground.inherited } else { &ground.evictions };
         match rule.log() {
             Some(log) => {
-                let entries = store.settings.log_entries;
-                Self::Logs(Logs::new(*log, (keys, entries), on_full, store.fresh_salt(), count))
+                let entries = ground.settings.log_entries;
+                Self::Logs(Logs::new(*log, (keys, entries), on_full, ground.fresh_salt(), count))
             }
             None => match (rule.fits_one_word(), policy.gives_back()) {
                 (true, false) => Self::Narrow(Table::new(slots(OF_FIVE), on_full, count)),

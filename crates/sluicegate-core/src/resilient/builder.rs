@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::counts::Counts;
 use super::deadline::Deadline;
 use super::fallback::Fallback;
 use super::parts::Parts;
 use super::settings::BreakerSettings;
 use super::settle::Settlement;
-use super::status::Counts;
 use super::{Front, Resilient, State};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};

@@ -26,6 +26,7 @@
 mod breaker;
 mod builder;
 mod close;
+mod counts;
 mod deadline;
 mod debts;
 mod decide;
@@ -35,22 +36,20 @@ mod reports;
 mod settings;
 mod settle;
 mod split;
-mod status;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::breaker::BreakerState;
 pub use self::builder::ResilientBuilder;
 pub use self::close::Unsettled;
+use self::counts::Counts;
 use self::deadline::Deadline;
 use self::fallback::{Fallback, Share};
 use self::parts::Parts;
 pub use self::settings::BreakerSettings;
 use self::settle::Settlement;
-use self::status::Counts;
-pub use self::status::ResilientStatus;
 use crate::clock::Clock;
+pub use crate::status::{BreakerState, ResilientStatus};
 use crate::store::Store;
 use crate::wrap::Within;
 

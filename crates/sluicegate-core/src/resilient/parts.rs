@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::breaker::{Breaker, BreakerState, Change, Pass};
+use super::breaker::{Breaker, Change, Pass};
 use super::settings::BreakerSettings;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::status::BreakerState;
 use crate::store::{Event, Listeners};
 
 /// As many parts as a store may name: the bits of [`Store::parts`](crate::Store::parts).

@@ -28,7 +28,6 @@ mod outage;
 mod prepared;
 mod registry;
 mod shared;
-mod status;
 
 use std::sync::Arc;
 
@@ -43,13 +42,13 @@ pub(crate) use self::prepared::SuspensionBuckets;
 pub use self::registry::Registry;
 pub(crate) use self::registry::name_taken;
 pub use self::shared::{Shared, SharedFuture, Write};
-pub use self::status::StoreStatus;
 pub use crate::algorithm::Inherit;
 use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::ConfigError;
 use crate::policy::Policy;
 pub use crate::receipt::Trace;
+pub use crate::status::StoreStatus;
 
 /// Where state lives, and who decides.
 ///

@@ -8,9 +8,9 @@ use super::buckets_of;
 use super::single::status_after;
 use crate::algorithm::{SpentNow, State};
 use crate::decision::QuotaStatus;
-use crate::memory::Inner;
 use crate::memory::bucket::Bucket;
 use crate::memory::home::Place;
+use crate::memory::store::Inner;
 use crate::memory::table::Kept;
 use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode, judge};
 
@@ -50,7 +50,7 @@ impl Inner {
             drop(places);
             return in_general();
         }
-        let now_us = self.clock.now_us();
+        let now_us = self.ground.clock.now_us();
         for ((asked, place), found) in all.iter().zip(&places).zip(&mut found) {
             let (Some(asked), Some(place)) = (asked, place) else { break };
             *found = Found::at(asked, place, now_us);
@@ -86,7 +86,7 @@ impl Inner {
                 if count == MOST || is_known || bucket.accounts || bucket.rule.log().is_some() {
                     return None;
                 }
-                let hash = self.hash(bucket.salt, ask.key());
+                let hash = self.ground.hash(bucket.salt, ask.key());
                 let (mode, cost) = (ask.mode(), ask.cost_of(quota));
                 all[count] = Some(Asked { bucket, hash, mode, cost, at: (policy, quota) });
                 count += 1;

@@ -11,13 +11,13 @@ use super::buckets_of;
 use super::waits::{delay, has_room_to_hold, holds, refuse_waits};
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::memory::Inner;
 use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::handover::Handover;
 use crate::memory::holds::Held;
 use crate::memory::home::{Copied, Home};
 use crate::memory::place::{Cell, Places, Spot};
+use crate::memory::store::Inner;
 use crate::policy::MAX_QUOTAS;
 use crate::store::{Ask, Judged, Mode, judge};
 
@@ -31,7 +31,7 @@ impl Inner {
         let mut places = lock_all(&mut cells, &mut handovers);
         // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
         // would be entered later than its decision says, and a refund would not find it.
-        let now_us = self.clock.now_us();
+        let now_us = self.ground.clock.now_us();
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
         cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
         let mut judged = judge_each(&cells, &mut places, now_us);
@@ -88,7 +88,7 @@ impl Inner {
     }
 
     pub(in crate::memory) fn cell<'a>(&self, bucket: &'a Bucket, ask: Ask<'a>, at: (u8, u8)) -> Cell<'a> {
-        let hash = self.hash(bucket.salt, ask.key());
+        let hash = self.ground.hash(bucket.salt, ask.key());
         Cell { bucket, ask, hash, at, spot: (bucket.number, bucket.home.index_of(hash)), place: 0 }
     }
 }

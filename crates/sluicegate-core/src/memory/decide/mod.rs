@@ -17,9 +17,9 @@ mod single;
 mod tests;
 mod waits;
 
-use super::Inner;
 use super::bucket::Buckets;
 use super::home::Home;
+use super::store::Inner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Ask, DecisionFuture};
 

@@ -10,9 +10,9 @@
 
 use crate::algorithm::{Rule, SpentNow};
 use crate::decision::{Decision, QuotaStatus};
-use crate::memory::Inner;
 use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
+use crate::memory::store::Inner;
 use crate::memory::table::{Kept, Table, state_words};
 use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode};
 
@@ -26,17 +26,17 @@ impl Inner {
         ask: &Ask<'_>,
     ) -> DecisionFuture {
         let in_general = || DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
-        let hash = self.hash(bucket.salt, ask.key());
+        let hash = self.ground.hash(bucket.salt, ask.key());
         let index = table.set_of(hash);
         // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
         let is_level = const { state_words::<WORDS, ACCOUNTS>() == 1 };
-        let before_us = if is_level { self.clock.now_us() } else { 0 };
+        let before_us = if is_level { self.ground.clock.now_us() } else { 0 };
         let mut set = table.lock(index);
         if bucket.holds.any() {
             drop(set);
             return in_general();
         }
-        let now_us = if is_level { before_us } else { self.clock.now_us() };
+        let now_us = if is_level { before_us } else { self.ground.clock.now_us() };
         let found = set.find(hash);
         let before = set.get(found);
         let state = before.state;

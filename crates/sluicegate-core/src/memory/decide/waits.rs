@@ -5,14 +5,12 @@
 //! can be held, or one unit, and a limit that the request waits for as long as for the last one
 //! holds nothing.
 
-use std::sync::atomic::Ordering;
-
 use smallvec::SmallVec;
 
-use crate::memory::Inner;
 use crate::memory::change::Effect;
 use crate::memory::holds::Hold;
 use crate::memory::place::Cell;
+use crate::memory::store::Inner;
 use crate::receipt::Trace;
 use crate::store::{Judged, Mode};
 
@@ -21,7 +19,7 @@ impl Inner {
     pub(super) fn hold(&self, cell: &Cell<'_>, now_us: u64, departs_us: u64) -> Effect {
         let (bucket, units) = (cell.bucket, cell.ask.cost());
         // Relaxed: it only has to be another number each time.
-        let id = self.holds.fetch_add(1, Ordering::Relaxed);
+        let id = self.ground.fresh_hold();
         let hold = Hold { id, units, until_us: departs_us };
         let longest_us = bucket.rule.longest_spend_us();
         let is_over = |hold: &Hold| hold.until_us.saturating_add(longest_us) <= now_us;

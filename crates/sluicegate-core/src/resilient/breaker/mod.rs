@@ -31,20 +31,7 @@ use std::time::Duration;
 
 use super::settings::BreakerSettings;
 use crate::clock::micros;
-
-/// Whether a store is asked.
-///
-/// The order is that of health: the greatest of several is the worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum BreakerState {
-    /// It is asked.
-    Closed,
-    /// A few trials find out whether it answers again.
-    HalfOpen,
-    /// It is not asked.
-    Open,
-}
+use crate::status::BreakerState;
 
 /// The breaker of one part of a store.
 #[derive(Debug)]

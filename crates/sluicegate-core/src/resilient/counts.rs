@@ -1,37 +1,10 @@
-//! What can be seen of an outage: [`ResilientStatus`].
+//! What is counted of an outage.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use super::breaker::BreakerState;
 use super::parts::PartsStatus;
 use crate::error::{StoreError, StoreErrorKind};
-
-/// How a [`Resilient`](super::Resilient) store is doing. Counts are since it was made.
-///
-/// For alarms: `breaker` other than closed for longer than a deployment takes, `debts` that do not
-/// shrink while it is closed, and `timeouts` that grow while it is closed, which say that the
-/// deadline is near the store's usual time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ResilientStatus {
-    /// The breaker; of a store in several parts, that of the part that does worst.
-    pub breaker: BreakerState,
-    /// How often a breaker has opened.
-    pub opened: u64,
-    /// Calls that were not answered in time; what they asked for may have been spent.
-    pub timeouts: u64,
-    /// Calls that found no store.
-    pub unavailable: u64,
-    /// Replies that could not be understood.
-    pub protocol: u64,
-    /// Decisions that were made without the store.
-    pub fallback_decisions: u64,
-    /// How long a breaker was not closed, in all.
-    pub in_fallback: Duration,
-    /// Keys with spending that the store does not know of yet.
-    pub debts: usize,
-}
+use crate::status::ResilientStatus;
 
 /// What is counted.
 #[derive(Default)]

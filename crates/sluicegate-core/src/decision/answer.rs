@@ -1,0 +1,246 @@
+//! The answer for one request: [`Decision`].
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::outcome::{Outcome, deciding, outcome};
+use super::status::QuotaStatus;
+use crate::receipt::{DecidedBy, Trace};
+
+/// The answer for one request: the outcome, and where each quota stands now.
+///
+/// The numbers on the decision itself are those of the quota that decided: the one that refuses
+/// longest, or, when all allow, the one with the fewest units left. Waits are rounded up, remaining
+/// units are rounded down: a client that follows them is never refused for having come too early.
+///
+/// | | of an allowed request | of a refused one |
+/// |---|---|---|
+/// | [`remaining`](Self::remaining) | after its cost was spent | as if it had not come |
+/// | [`delay`](Self::delay) | how long to hold it back; zero unless the policy waits | zero |
+/// | [`retry_after`](Self::retry_after) | none | the shortest wait for the same cost |
+/// | [`reset_after`](Self::reset_after) | until the whole capacity is back | the same |
+///
+/// A clone says the same, and has no [receipt](Self::take_receipt): a cost is given back once.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::clock::ManualClock;
+/// use sluicegate_core::{MemoryStore, Outcome, Policy};
+///
+/// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
+/// let payment = Policy::gcra("payment", "100/min").and("2/10s").on(&store)?;
+/// let check = |cost| payment.check_cost("ada", cost).now().expect("memory answers at once");
+///
+/// assert_eq!(check(2)?.remaining(), 0); // the tighter one speaks: 2 of 2 per 10 s
+/// let denied = check(1)?;
+/// assert_eq!((denied.outcome(), denied.capacity()), (Outcome::Denied, 2));
+/// assert_eq!(denied.retry_after(), Some(Duration::from_secs(5)));
+/// assert_eq!(denied.quotas()[0].remaining(), 98); // the other one has lost nothing by the refusal
+///
+/// let never = check(3)?;
+/// assert_eq!((never.outcome(), never.retry_after()), (Outcome::Impossible, None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Decision {
+    pub(super) outcome: Outcome,
+    pub(super) deciding: u8,
+    pub(super) by: DecidedBy,
+    /// Whether the numbers are those after the delay.
+    pub(super) has_come: bool,
+    /// A bit per ask whose receipt was not taken; none in a clone.
+    pub(super) receipts: u16,
+    pub(super) details: Option<Box<Details>>,
+    pub(super) at_us: u64,
+    pub(super) delay_us: u64,
+    pub(super) quotas: Quotas,
+}
+
+/// Four quotas fit without an allocation; a request with more of them costs one.
+type Quotas = SmallVec<[QuotaStatus; 4]>;
+
+/// What a decision is given back by, beside the numbers.
+#[derive(Debug, Default)]
+pub(super) struct Details {
+    /// One per quota, or none.
+    pub(super) traces: SmallVec<[Trace; 1]>,
+    /// A bit for each ask of which there is none although there are others.
+    pub(super) untraced: u16,
+    /// A bit for each ask that the fallback decided beside the store, and when that was by its clock.
+    pub(super) fallback: Option<(u16, u64)>,
+}
+
+impl Clone for Decision {
+    fn clone(&self) -> Self {
+        Self { receipts: 0, details: None, quotas: self.quotas.clone(), ..*self }
+    }
+}
+
+impl Decision {
+    /// What follows from where these quotas stand.
+    #[inline]
+    pub(crate) fn of(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaStatus>) -> Self {
+        let mut decision = Self::empty(at_us, delay_us);
+        for status in quotas {
+            decision.outcome = decision.outcome.max(outcome(&status));
+            decision.quotas.push(status);
+        }
+        assert!(!decision.quotas.is_empty(), "a decision is about at least one quota");
+        if decision.quotas.len() > 1 {
+            decision.deciding = deciding(decision.outcome, &decision.quotas);
+        }
+        decision
+    }
+
+    /// A decision over a single quota, without a loop.
+    #[inline]
+    pub(crate) fn single(at_us: u64, status: QuotaStatus) -> Self {
+        let mut decision = Self::empty(at_us, 0);
+        decision.outcome = outcome(&status);
+        decision.quotas.push(status);
+        decision
+    }
+
+    /// To be filled where it is: it is large, and copying it takes as long as a part of the decision.
+    #[inline]
+    fn empty(at_us: u64, delay_us: u64) -> Self {
+        Self {
+            outcome: Outcome::Allowed,
+            deciding: 0,
+            by: DecidedBy::Store,
+            has_come: false,
+            receipts: u16::MAX,
+            details: None,
+            at_us,
+            delay_us,
+            quotas: SmallVec::new(),
+        }
+    }
+
+    /// This decision as it stands when its [delay](Self::delay) is over, if nothing else was decided: all waits are shorter.
+    #[must_use]
+    pub fn after_delay(mut self) -> Self {
+        let by = if self.is_allowed() && !self.has_come { self.delay_us } else { 0 };
+        for status in &mut self.quotas {
+            status.reset_after_us = status.reset_after_us.saturating_sub(by);
+            status.available_after_us = status.available_after_us.saturating_sub(by);
+        }
+        self.has_come = true;
+        self
+    }
+
+    /// This decision, made by another than the store. For authors of stores.
+    #[must_use]
+    pub fn by(mut self, by: DecidedBy) -> Self {
+        self.by = by;
+        self
+    }
+
+    /// Who made it.
+    pub fn decided_by(&self) -> DecidedBy {
+        self.by
+    }
+
+    /// Whether somebody counted. Otherwise nothing was spent, and the numbers are those of rest.
+    pub fn is_counted(&self) -> bool {
+        !matches!(self.by, DecidedBy::Outage | DecidedBy::Off)
+    }
+
+    /// What was decided.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Whether the request may go on.
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        self.outcome == Outcome::Allowed
+    }
+
+    /// How long an allowed request has to wait before it goes on; zero unless its policy waits or shapes.
+    ///
+    /// The cost counts from then on. [`Turn`](crate::limiter::Turn) and the layers keep it; code
+    /// that asks by [`check`](crate::RateLimiter::check) has to sleep that long itself.
+    pub fn delay(&self) -> Duration {
+        Duration::from_micros(if self.is_allowed() { self.delay_us } else { 0 })
+    }
+
+    /// When it was made, in microseconds of the store's clock.
+    pub fn at_us(&self) -> u64 {
+        self.at_us
+    }
+
+    /// When what an allowed request spent began to count, in microseconds of the store's clock.
+    pub fn spent_us(&self) -> u64 {
+        self.at_us.saturating_add(self.delay_us)
+    }
+
+    /// The moment at which its waits begin, since the epoch of the store's clock: when it was made, or when its
+    /// [delay was over](Self::after_delay). For a moment to show, such as that of a reset, add the wait to it. A store that was
+    /// given no other clock counts from the Unix epoch.
+    pub fn stands_at(&self) -> Duration {
+        let passed_us = if self.has_come && self.is_allowed() { self.delay_us } else { 0 };
+        Duration::from_micros(self.at_us.saturating_add(passed_us))
+    }
+
+    /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
+    #[inline]
+    pub fn capacity(&self) -> u64 {
+        self.deciding().capacity()
+    }
+
+    /// Units that would pass now.
+    ///
+    /// Rounded down: of 2.9 units, 2. A refused request has spent nothing, so there may be units
+    /// left that were too few for it.
+    #[inline]
+    pub fn remaining(&self) -> u64 {
+        self.deciding().remaining()
+    }
+
+    /// How long until the whole [`capacity`](Self::capacity) is back.
+    ///
+    /// Rounded up. Under buckets some units are back much earlier; the wait for a particular cost
+    /// is [`retry_after`](Self::retry_after) of a refusal.
+    #[inline]
+    pub fn reset_after(&self) -> Duration {
+        self.deciding().reset_after()
+    }
+
+    /// For a denied request, the shortest wait after which the same cost would pass if nothing else arrived.
+    ///
+    /// Exact: a request that comes after it and finds nobody before it passes, and one that comes a
+    /// microsecond earlier does not. For a suspended key it is no sooner than its suspension is over. `None` for one that
+    /// is allowed, and for a cost that can never pass.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let waits = matches!(self.outcome, Outcome::Denied | Outcome::Suspended);
+        waits.then(|| self.deciding().available_after())
+    }
+
+    /// Where the quota stands that decided, whose numbers the decision shows.
+    #[inline]
+    pub fn deciding(&self) -> &QuotaStatus {
+        &self.quotas[usize::from(self.deciding)]
+    }
+
+    /// Where every quota stands, in the order of the asks and of the quotas in their policies.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let payment = Policy::gcra("payment", "100/h").and("5/min").on(&MemoryStore::new())?;
+    /// let decision = payment.check("ada").now().expect("memory answers at once")?;
+    /// let policy = payment.policy();
+    /// let left: Vec<_> = decision
+    ///     .quotas()
+    ///     .iter()
+    ///     .map(|status| format!("{}: {}", policy.quotas()[status.quota_index()].label(), status.remaining()))
+    ///     .collect();
+    /// assert_eq!(left, ["payment.1h: 99", "payment.1min: 4"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn quotas(&self) -> &[QuotaStatus] {
+        &self.quotas
+    }
+}

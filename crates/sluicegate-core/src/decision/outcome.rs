@@ -1,0 +1,52 @@
+//! What was decided, and which quota says so: [`Outcome`].
+
+use super::status::QuotaStatus;
+
+/// What a limiter decided.
+///
+/// | | spent | worth a retry | over HTTP |
+/// |---|---|---|---|
+/// | [`Allowed`](Self::Allowed) | its cost | | the service's answer |
+/// | [`Denied`](Self::Denied) | nothing | after [`retry_after`](super::Decision::retry_after) | 429 and `Retry-After` |
+/// | [`Impossible`](Self::Impossible) | nothing | never with this cost | no `Retry-After` |
+/// | [`Suspended`](Self::Suspended) | nothing | after [`retry_after`](super::Decision::retry_after) | `Retry-After` |
+///
+/// The order is that of strictness: of several quotas the greatest outcome counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It may go on, after [`Decision::delay`](super::Decision::delay); it has spent its cost.
+    Allowed,
+    /// It exceeds a quota now, and could pass after [`Decision::retry_after`](super::Decision::retry_after); it has spent nothing.
+    Denied,
+    /// Its cost is above what a quota ever lets pass at once; no wait helps, and it has spent nothing.
+    Impossible,
+    /// Its key is suspended, because it went on after many refusals: whatever it costs, it is refused until
+    /// [`Decision::retry_after`](super::Decision::retry_after) is over. It has spent nothing.
+    Suspended,
+}
+
+/// What one quota alone would come to.
+#[inline]
+pub(super) fn outcome(status: &QuotaStatus) -> Outcome {
+    match (status.passed(), status.is_impossible(), status.is_suspended()) {
+        (true, ..) => Outcome::Allowed,
+        (false, false, false) => Outcome::Denied,
+        (false, true, _) => Outcome::Impossible,
+        (false, false, true) => Outcome::Suspended,
+    }
+}
+
+/// The place of the tightest quota, which speaks for a decision.
+pub(super) fn deciding(outcome: Outcome, quotas: &[QuotaStatus]) -> u8 {
+    let strictness = |status: &QuotaStatus| match outcome {
+        Outcome::Allowed => (true, status.remaining(), u64::MAX - status.reset_after_us),
+        // Whatever refuses longest, of a suspended key, too: it says when the request could pass.
+        Outcome::Denied | Outcome::Suspended => {
+            (status.passed(), u64::MAX - status.available_after_us, status.remaining())
+        }
+        Outcome::Impossible => (!status.is_impossible(), status.capacity(), 0),
+    };
+    let deciding = (0_u8..).zip(quotas).min_by_key(|(_, status)| strictness(status));
+    deciding.map_or(0, |(index, _)| index)
+}

@@ -1,0 +1,104 @@
+//! Several decisions as one, and one as a part of another: where asks of one request are decided apart.
+
+#[cfg(feature = "resilient")]
+use smallvec::SmallVec;
+
+use super::answer::Decision;
+#[cfg(feature = "resilient")]
+use super::answer::Details;
+use super::outcome::deciding;
+use super::receipts::receipt_bit;
+use super::status::QuotaStatus;
+#[cfg(feature = "resilient")]
+use crate::error::{StoreError, StoreErrorKind};
+use crate::receipt::DecidedBy;
+#[cfg(feature = "resilient")]
+use crate::receipt::Trace;
+
+impl Decision {
+    /// This decision, if its asks had stood at these places among others.
+    pub(crate) fn of_asks(mut self, places: &[u8]) -> Self {
+        // A decision of one ask may be shown as one of many.
+        self.receipts = u16::MAX;
+        if let Some(details) = self.details.as_deref_mut() {
+            let moved = |bits: u16| {
+                let of_bits = (0..).zip(places).filter(|(ask, _)| bits & receipt_bit(*ask) != 0);
+                of_bits.fold(0, |all, (_, place)| all | receipt_bit(usize::from(*place)))
+            };
+            details.untraced = moved(details.untraced);
+            details.fallback = details.fallback.map(|(bits, at_us)| (moved(bits), at_us));
+        }
+        for status in &mut self.quotas {
+            status.policy = places.get(status.policy_index()).copied().unwrap_or(status.policy);
+        }
+        self
+    }
+
+    /// Decisions about different asks of one request as one, each with the places of its asks. Its time is the store's, if the
+    /// store decided any of them. What passed uncounted has no numbers, and is left out beside what was counted.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::NothingAsked`] when there are none.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn joined(
+        pieces: impl IntoIterator<Item = (Self, SmallVec<[u8; 4]>)>,
+    ) -> Result<Self, StoreError> {
+        let mut pieces: SmallVec<[Self; 2]> =
+            pieces.into_iter().map(|(decision, places)| decision.of_asks(&places)).collect();
+        let has_a_say = |piece: &Self| piece.is_counted() || !piece.is_allowed();
+        if pieces.iter().any(has_a_say) {
+            pieces.retain(|piece| has_a_say(piece));
+        }
+        let nothing = || StoreError::new(StoreErrorKind::NothingAsked);
+        let by = pieces.iter().map(|piece| piece.by).max().ok_or_else(nothing)?;
+        let of = |by| pieces.iter().filter(move |piece| piece.by == by);
+        let spent_us = |by| of(by).map(Self::spent_us).max();
+        let delay_us = pieces.iter().map(|piece| crate::clock::micros(piece.delay())).max().unwrap_or(0);
+        let at_us = spent_us(DecidedBy::Store).or_else(|| spent_us(by)).unwrap_or(0).saturating_sub(delay_us);
+        let bits = |piece: &Self| {
+            piece.quotas.iter().fold(0, |bits, status| bits | receipt_bit(status.policy_index()))
+        };
+        let fallback = of(DecidedBy::Fallback).fold(0, |all, piece| all | bits(piece));
+        let fallback = spent_us(DecidedBy::Fallback).map(|fallback_us| (fallback, fallback_us));
+        let (mut lines, mut untraced) = (SmallVec::<[(QuotaStatus, Trace); 4]>::new(), 0);
+        for piece in &pieces {
+            let traces = piece.details.as_deref().map_or(&[][..], |details| &details.traces);
+            untraced |= if traces.is_empty() { bits(piece) } else { 0 };
+            let traces = traces.iter().copied().chain(std::iter::repeat(Trace::default()));
+            lines.extend(piece.quotas.iter().copied().zip(traces));
+        }
+        lines.sort_by_key(|(status, _)| (status.policy_index(), status.quota_index()));
+        let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
+        let traces = lines.into_iter().map(|(_, trace)| trace).collect();
+        joined.details = Some(Box::new(Details { traces, untraced, fallback }));
+        Ok(joined)
+    }
+
+    /// This decision, of its first `count` asks, of which there is at least one: where the others were about the same
+    /// buckets.
+    #[must_use]
+    pub fn of_first(mut self, count: usize) -> Self {
+        if self.quotas.iter().all(|status| status.policy_index() < count) {
+            return self;
+        }
+        // Traces are in the same order: those of the others come last, and nothing names them any more.
+        self.quotas.retain(|status| status.policy_index() < count);
+        self.deciding = deciding(self.outcome, &self.quotas);
+        self
+    }
+
+    /// This decision, of `asks` asks, and that of another limiter on the same request, as one:
+    /// allowed if both allow, with the quotas of both, and the tightest of them deciding. The
+    /// places of `inner`'s asks are moved behind those of this one.
+    #[must_use]
+    pub fn merge(&self, asks: usize, inner: &Self) -> Self {
+        let place = |status: &QuotaStatus| u8::try_from(status.policy_index() + asks).unwrap_or(u8::MAX);
+        let shifted = inner.quotas.iter().map(|status| status.of_ask(place(status)));
+        let delay_us = self.delay_us.saturating_add(inner.delay_us);
+        let mut merged = Self::of(self.at_us, delay_us, self.quotas.iter().copied().chain(shifted));
+        merged.receipts = 0;
+        merged.has_come = self.has_come || inner.has_come;
+        merged.by = if self.by == DecidedBy::Store { inner.by } else { self.by };
+        merged
+    }
+}

@@ -1,0 +1,83 @@
+//! From asks to a decision: policies that are off ask nobody, those that suspend keys ask more, and an outage is decided by the
+//! policies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::handle::RateLimiter;
+use crate::clock::{Clock, SystemClock};
+use crate::decision::DecidedBy;
+use crate::policy::{OnExceeded, Policy, PolicyMode};
+use crate::store::{Ask, DecisionFuture, Mode, Store, assumed, in_outage};
+use crate::suspension::{self, suspends};
+
+impl RateLimiter {
+    /// Asks the store, of which all asks are.
+    #[inline]
+    pub(super) fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        // One look at the policies for all that is rare.
+        if asks.iter().any(|ask| is_off(ask) || suspends(ask)) {
+            return self.decide_specially(asks);
+        }
+        // A decision is large, and even to look at it costs a copy of it: a tenth of a decision in memory.
+        if self.0.always_answers {
+            return self.0.store.decide(asks);
+        }
+        or_by_policy(self.0.store.decide(asks), asks)
+    }
+
+    /// Decides where a policy is off, or suspends keys.
+    #[cold]
+    fn decide_specially(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        match asks.iter().any(is_off) {
+            true => self.decide_without_off(asks),
+            false => suspension::decide(&self.0.store, asks, decide_plainly),
+        }
+    }
+
+    /// Decides without those that are off: they spend nothing, and beside others they have no numbers.
+    #[cold]
+    fn decide_without_off(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        let (places, rest): (SmallVec<[u8; 4]>, SmallVec<[Ask<'_>; 4]>) =
+            (0_u8..).zip(asks.iter().copied()).filter(|(_, ask)| !is_off(ask)).unzip();
+        if rest.is_empty() {
+            let each = asks.iter().map(|ask| (&**ask.policy().policy(), false));
+            let decision = assumed(each, SystemClock::new().now_us(), Duration::ZERO).by(DecidedBy::Off);
+            return DecisionFuture::ready(Ok(decision));
+        }
+        self.decide(&rest).map(move |result| Ok(result?.of_asks(&places)))
+    }
+}
+
+/// Whether the ask passes without a store, because its policy is off. What was spent before is the store's to give back.
+#[inline]
+fn is_off(ask: &Ask<'_>) -> bool {
+    ask.policy().policy().mode() == PolicyMode::Off && (ask.mode().asks() || ask.mode() == Mode::Charge)
+}
+
+/// Asks a store, whoever may be suspended.
+pub(super) fn decide_plainly(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
+    or_by_policy(store.decide(asks), asks)
+}
+
+/// The answer of a store that may give none: its policies say what an outage means, whoever has asked.
+fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
+    if matches!(answer.known(), Some(Ok(_))) || !asks.iter().all(|ask| ask.mode().asks()) {
+        return answer;
+    }
+    let policies = asks.iter().map(|ask| (Arc::clone(ask.policy().policy()), ask.mode()));
+    let policies: SmallVec<[(Arc<Policy>, Mode); 2]> = policies.collect();
+    answer.map(move |result| {
+        result.or_else(|error| in_outage(policies.iter().map(|(policy, mode)| (&**policy, *mode)), error))
+    })
+}
+
+#[inline]
+pub(super) fn spending_mode(on_exceeded: OnExceeded) -> Mode {
+    match on_exceeded {
+        OnExceeded::Deny => Mode::Spend,
+        OnExceeded::Wait { longest } => Mode::Reserve { longest },
+    }
+}

@@ -1,0 +1,197 @@
+//! The one handle of a policy name on a store, and the policy that is in force there.
+
+use std::fmt;
+#[cfg(feature = "tokio")]
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+
+use crate::policy::{Override, Policy};
+use crate::store::{PreparedPolicy, Store};
+
+/// A policy on a store: what services ask before they do something.
+///
+/// One type for every store, cheap to clone. There is one handle per policy name and store: whoever opens the name again
+/// gets a clone, with the same buckets and queues, and sees a [`replace`](Self::replace) at once.
+///
+/// All methods that ask the store return a [`DecisionFuture`]: a future that is ready at once on a [`MemoryStore`], where
+/// [`DecisionFuture::now`] serves code that is not async.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let login = Policy::sliding_counter("login", "5/min").on(&MemoryStore::new())?;
+///
+/// assert!(login.check("ada").await?.is_allowed());
+/// login.charge("ada", 4).await?; // known only afterwards: it was a costly one
+/// assert!(!login.check("ada").await?.is_allowed());
+/// login.refund("ada", 1).await?;
+/// assert_eq!(login.peek("ada").await?.remaining(), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`DecisionFuture`]: crate::store::DecisionFuture
+/// [`DecisionFuture::now`]: crate::store::DecisionFuture::now
+/// [`MemoryStore`]: crate::MemoryStore
+#[derive(Clone)]
+pub struct RateLimiter(pub(super) Arc<Handle>);
+
+/// The one handle of a name on a store. All clones of a [`RateLimiter`] share it, and the store
+/// holds it weakly, so that a name is free again when the last clone is gone.
+pub(super) struct Handle {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) always_answers: bool,
+    pub(super) first: PreparedPolicy,
+    /// Whether it was opened by a file of rules, whose policy stands in for whatever code has under this name.
+    pub(super) is_ruled: bool,
+    /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
+    pub(super) current: ArcSwap<InForce>,
+    pub(super) replacements: AtomicU64,
+    /// Locked by whoever replaces the policy.
+    pub(super) own: Mutex<Own>,
+    #[cfg(feature = "tokio")]
+    pub(super) queues: crate::wait::Queues,
+    #[cfg(feature = "tokio")]
+    pub(super) waiting: AtomicUsize,
+}
+
+/// The policy that decides, and the override that has made it what it is.
+pub(super) struct InForce {
+    pub(super) prepared: PreparedPolicy,
+    pub(super) over: Option<Arc<Override>>,
+}
+
+/// The policy as code has put it in force, whatever an operator makes of it.
+pub(super) struct Own {
+    pub(super) policy: Arc<Policy>,
+    /// The version of the last override that could not be kept here.
+    pub(super) refused: u64,
+}
+
+impl Handle {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        first: PreparedPolicy,
+        own: Arc<Policy>,
+        is_ruled: bool,
+    ) -> Self {
+        Self {
+            is_ruled,
+            always_answers: store.always_answers(),
+            store,
+            current: ArcSwap::from_pointee(InForce { prepared: first.clone(), over: None }),
+            own: Mutex::new(Own { policy: own, refused: 0 }),
+            first,
+            replacements: AtomicU64::new(0),
+            #[cfg(feature = "tokio")]
+            queues: crate::wait::Queues::default(),
+            #[cfg(feature = "tokio")]
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl RateLimiter {
+    /// Whether both are the handle of the same policy on the same store.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The policy in force: that of the code, or as an [override](super::Overrides) has it.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.with_opened(|opened| Arc::clone(opened.policy()))
+    }
+
+    /// Reads the policy in force where it is: cheaper than a [`policy`](Self::policy) of one's own.
+    #[inline]
+    pub fn with_policy<T>(&self, read: impl FnOnce(&Policy) -> T) -> T {
+        self.with_opened(|opened| read(opened.policy()))
+    }
+
+    /// The store that decides.
+    ///
+    /// Limiters of one store can be asked [together](Self::check_all).
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// How often the policy was replaced: what was derived from [`policy`](Self::policy) is out of date when this
+    /// has changed.
+    ///
+    /// Use it to keep something that is costly to derive, such as header values, beside the handle:
+    /// keep the count with it, and derive anew when the two differ.
+    #[inline]
+    pub fn replacements(&self) -> u64 {
+        // Acquire: pairs with the release in `replace`.
+        self.0.replacements.load(Ordering::Acquire)
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn queues(&self) -> &crate::wait::Queues {
+        &self.0.queues
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn identity(&self) -> crate::wait::Identity {
+        crate::wait::Identity::of(&self.0)
+    }
+
+    #[inline]
+    pub(super) fn with_opened<T>(&self, use_it: impl FnOnce(&PreparedPolicy) -> T) -> T {
+        let replaced;
+        use_it(match self.replacements() {
+            0 => &self.0.first,
+            _ => {
+                replaced = self.in_force();
+                &replaced.prepared
+            }
+        })
+    }
+
+    #[inline]
+    pub(super) fn opened(&self) -> Current<'_> {
+        match self.replacements() {
+            0 => Current::First(&self.0.first),
+            _ => Current::Replaced(self.in_force()),
+        }
+    }
+
+    /// What has replaced the first policy. The first who asks after the end of an override ends it.
+    pub(super) fn in_force(&self) -> arc_swap::Guard<Arc<InForce>> {
+        let in_force = self.0.current.load();
+        match &in_force.over {
+            Some(over) if !over.stands_at(self.0.store.now_us()) => {
+                self.end_override();
+                self.0.current.load()
+            }
+            _ => in_force,
+        }
+    }
+}
+
+/// The policy in force, for as long as a call takes.
+pub(super) enum Current<'a> {
+    First(&'a PreparedPolicy),
+    Replaced(arc_swap::Guard<Arc<InForce>>),
+}
+
+impl Current<'_> {
+    #[inline]
+    pub(super) fn as_opened(&self) -> &PreparedPolicy {
+        match self {
+            Self::First(opened) => opened,
+            Self::Replaced(in_force) => &in_force.prepared,
+        }
+    }
+}
+
+impl fmt::Debug for RateLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RateLimiter({})", self.policy())
+    }
+}

@@ -1,0 +1,93 @@
+//! The settings of a [`MemoryStore`].
+
+use std::fmt;
+
+use super::ground::{Settings, Time};
+use super::store::MemoryStore;
+use crate::clock::{Clock, SystemClock};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::policy::MOST_KEYS;
+
+/// Collects the settings of a [`MemoryStore`].
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct MemoryStoreBuilder {
+    settings: Settings,
+    clock: Option<Box<dyn Clock>>,
+}
+
+impl MemoryStore {
+    /// Begins a store with another size or clock.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { settings: Settings::default(), clock: None }
+    }
+}
+
+impl MemoryStoreBuilder {
+    /// How many keys of each policy can be in debt at once, unless the policy says otherwise. Default: 100,000 (2.4 MB for each
+    /// quota; 4.8 MB for those of two words). This bounds the memory of a policy; see [`MemoryStore`].
+    ///
+    /// A key counts while it is in debt, which for most keys is for one period after its last
+    /// request. So the number to give is that of clients per period, with a margin for floods.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::builder().keys(50_000).build()?;
+    /// let api = Policy::gcra("api", "100/min").on(&store)?;
+    /// // A policy of few keys needs no large table.
+    /// let global = Policy::gcra("global", "10000/s").keys(1).on(&store)?;
+    /// let slots = store.stats().slots;
+    /// assert!((90_000..100_000).contains(&slots)); // 1.87 slots per key keep sets from filling up
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn keys(mut self, keys: usize) -> Self {
+        self.settings.keys = keys;
+        self
+    }
+
+    /// How many entries the sliding logs of each quota have together. Default: 262,144 (4 MB). A sixteenth of them is the
+    /// highest limit that a sliding log on this store can have.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::new(); // 262,144 entries: logs of up to 16,384
+    /// assert!(Policy::sliding_log("small", "16384/h").on(&store).is_ok());
+    /// assert!(Policy::sliding_log("large", "16385/h").on(&store).is_err());
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn log_entries(mut self, entries: usize) -> Self {
+        self.settings.log_entries = entries;
+        self
+    }
+
+    /// Where the time comes from. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Box::new(clock));
+        self
+    }
+
+    /// Checks the settings and makes the store.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] for 0 keys or log entries, and for more than 2^31.
+    pub fn build(self) -> Result<MemoryStore, ConfigError> {
+        let Settings { keys, log_entries } = self.settings;
+        for (what, value) in [("keys", keys), ("log entries", log_entries)] {
+            if value == 0 || value > MOST_KEYS {
+                return Err(ConfigError::new(
+                    ConfigErrorKind::Store,
+                    format!("a memory store cannot have room for {value} {what}: use 1 to {MOST_KEYS}"),
+                ));
+            }
+        }
+        let clock = self.clock.map_or_else(|| Time::System(SystemClock::new()), Time::Other);
+        Ok(MemoryStore::with(self.settings, clock))
+    }
+}
+
+impl fmt::Debug for MemoryStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryStoreBuilder").field(&self.settings).finish()
+    }
+}

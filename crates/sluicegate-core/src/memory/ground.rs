@@ -1,0 +1,120 @@
+//! All that the buckets of a store have in common: [`Ground`].
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::quality::RandomState;
+
+use super::logs::Logs;
+use crate::algorithm::SlidingLog;
+use crate::clock::{Clock, SystemClock};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::key::KeyRef;
+use crate::policy::Policy;
+
+/// All that the buckets of a store have in common: how large they are, the time, the hash of keys, and numbers given once.
+pub(super) struct Ground {
+    pub(super) settings: Settings,
+    pub(super) clock: Time,
+    seed: RandomState,
+    salts: AtomicU64,
+    buckets: AtomicU64,
+    holds: AtomicU64,
+    pub(super) evictions: Arc<AtomicU64>,
+    pub(super) inherited: Arc<AtomicU64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) keys: usize,
+    pub(super) log_entries: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { keys: 100_000, log_entries: 262_144 }
+    }
+}
+
+/// The machine's clock without a call through a pointer, or another.
+pub(super) enum Time {
+    System(SystemClock),
+    Other(Box<dyn Clock>),
+}
+
+impl Time {
+    #[inline]
+    pub(super) fn now_us(&self) -> u64 {
+        match self {
+            Self::System(clock) => clock.now_us(),
+            Self::Other(clock) => clock.now_us(),
+        }
+    }
+}
+
+impl Ground {
+    pub(super) fn new(settings: Settings, clock: Time) -> Self {
+        Self {
+            settings,
+            clock,
+            seed: RandomState::default(),
+            salts: AtomicU64::new(0),
+            buckets: AtomicU64::new(1),
+            holds: AtomicU64::new(1),
+            evictions: Arc::default(),
+            inherited: Arc::default(),
+        }
+    }
+
+    /// The number of a new bucket, by which buckets of one decision are locked in turn.
+    pub(super) fn fresh_bucket(&self) -> u64 {
+        // Relaxed, here and below: it only has to be another number each time.
+        self.buckets.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number of a new hold.
+    pub(super) fn fresh_hold(&self) -> u64 {
+        self.holds.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number that no client can guess, different for every bucket ever opened.
+    pub(super) fn fresh_salt(&self) -> u64 {
+        self.seed.hash_one(self.salts.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Policy, quota and key in one: the hash is seeded at random, so nobody outside can aim at a set.
+    ///
+    /// Two keys whose 64 bits collide share a bucket: the low 32 bits choose the set and the high
+    /// 32 are the tag in it.
+    #[inline]
+    pub(super) fn hash(&self, salt: u64, key: KeyRef<'_>) -> u64 {
+        let (tag, bytes) = key.parts();
+        let mut hasher = self.seed.build_hasher();
+        // Type and length in the word that is hashed anyway; the text where it lies.
+        hasher.write_u64(salt ^ (u64::from(tag) << 56 | bytes.len() as u64));
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    /// How many keys of a policy can be in debt at once.
+    pub(super) fn keys_of(&self, policy: &Policy) -> usize {
+        policy.keys().unwrap_or(self.settings.keys)
+    }
+
+    pub(super) fn check_log(&self, policy: &Policy, rule: &SlidingLog) -> Result<(), ConfigError> {
+        let longest = Logs::longest(self.settings.log_entries);
+        if usize::try_from(rule.limit()).is_ok_and(|limit| limit <= longest) {
+            return Ok(());
+        }
+        let needed = rule.limit().saturating_mul(16);
+        Err(ConfigError::new(
+            ConfigErrorKind::Unsupported,
+            format!(
+                "it needs a log of {} entries per key, and this store has room for {longest}: build it with log_entries({needed}), or use a sliding counter",
+                rule.limit()
+            ),
+        )
+        .in_policy(policy.name()))
+    }
+}

@@ -1,0 +1,172 @@
+//! The store of one process: [`MemoryStore`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::bucket::Buckets;
+use super::ground::{Ground, Settings, Time};
+use crate::clock::SystemClock;
+use crate::error::ConfigError;
+use crate::policy::Policy;
+use crate::status::{MemoryStats, StoreStatus};
+use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Registry, Store};
+
+/// Keeps the state of all its policies in memory of a fixed size.
+///
+/// Clones are handles to the same store. Limits hold for one process; nothing survives a restart.
+///
+/// # Memory
+/// Each quota of each policy has a table of its own, allocated whole when the policy is opened, that never grows, whatever
+/// keys arrive. Its size is set in keys: by [`PolicyBuilder::keys`](crate::policy::PolicyBuilder::keys), or for all policies
+/// by [`MemoryStoreBuilder::keys`](super::MemoryStoreBuilder::keys). The memory of a store is the sum:
+///
+/// | state | quotas | bytes per key | with [refunds](crate::policy::PolicyBuilder::refunds) |
+/// |---|---|---|---|
+/// | one word | GCRA, token and leaky buckets of all round quotas | 24 | 48 |
+/// | two words | fixed windows, sliding counters, interval refills, awkward quotas | 48 | 96 |
+/// | a list | sliding logs | at most 72, and 16 per entry | the same |
+///
+/// A key is held only while it is in debt: a key back at rest takes no room, and there is nothing to sweep. When
+/// as many keys as there is room for are in debt at once, three to five in a hundred find their set full: then the least
+/// indebted key of that set is forgotten, which admits it anew; see [`MemoryStore::stats`]. That is the key that has used
+/// the smallest part of this quota. A flood of new keys therefore drives out its own kind: it cannot wash away what other
+/// policies know, nor debtors that owe more than its own keys. Logs make room for a flood in the same way, among 16 keys
+/// drawn at random.
+///
+/// Where forgetting is worse than refusing, a policy says [`OnFull::Inherit`](crate::policy::OnFull::Inherit): a key that makes
+/// room leaves its debt to its set, and keys that are new there start with the heaviest debt that was left. So no flood
+/// frees a debtor, and the price is that in a flood innocent keys may be refused until that debt has drained, no longer.
+/// It takes 27 bytes per key for states of one word, 60 for those of two, 60 and 132 with refunds, and 2 more for logs. A
+/// [reset](crate::RateLimiter::reset) takes away what a key owes, not what it inherits.
+///
+/// When a policy is [replaced](crate::RateLimiter::replace), a quota whose rule stays keeps its table. That of another one
+/// stays until none of its keys matters any more; the first policy's as long as there is a handle. What is held for requests
+/// that wait for another limit takes room of its own, for at most as many keys as the table has room for.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_core::clock::ManualClock;
+///
+/// let clock = ManualClock::new();
+/// let store = MemoryStore::builder().keys(10_000).clock(clock.clone()).build()?;
+/// let search = Policy::token_bucket("search", "1/s burst 2").on(&store)?;
+///
+/// let check = || search.check("ada").now().expect("memory answers at once");
+/// assert!(check()?.is_allowed() && check()?.is_allowed());
+/// assert_eq!(check()?.retry_after(), Some(Duration::from_secs(1)));
+/// clock.advance(Duration::from_secs(1));
+/// assert!(check()?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) ground: Ground,
+    open: Registry<Buckets>,
+    limiters: Limiters,
+}
+
+impl MemoryStore {
+    /// A store for 100,000 keys in debt at once, on the machine's clock.
+    pub fn new() -> Self {
+        Self::with(Settings::default(), Time::System(SystemClock::new()))
+    }
+
+    pub(super) fn with(settings: Settings, clock: Time) -> Self {
+        Self(Arc::new(Inner {
+            ground: Ground::new(settings, clock),
+            open: Registry::default(),
+            limiters: Limiters::default(),
+        }))
+    }
+
+    /// How full the store is. Walks the tables, so it is for a gauge that is read now and then.
+    ///
+    /// It takes no lock in tables, so the numbers may be a moment apart from each other. Logs lock
+    /// one shard after the other.
+    pub fn stats(&self) -> MemoryStats {
+        self.0.stats()
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("keys", &self.0.ground.settings.keys).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn stats(&self) -> MemoryStats {
+        let now_us = self.ground.clock.now_us();
+        let open = self.open.prepared();
+        let mut buckets: Vec<_> = open.iter().flat_map(|buckets| buckets.all()).collect();
+        buckets.sort_unstable_by_key(|bucket| bucket.number);
+        buckets.dedup_by_key(|bucket| bucket.number);
+        let fills = buckets.iter().map(|bucket| bucket.fill(now_us));
+        let (keys, slots) = fills.fold((0, 0), |(keys, slots), (used, all)| (keys + used, slots + all));
+        // Relaxed: counts for a gauge.
+        let [evictions, inherited] =
+            [&self.ground.evictions, &self.ground.inherited].map(|count| count.load(Ordering::Relaxed));
+        MemoryStats { keys, slots, evictions, inherited }
+    }
+}
+
+impl Store for Inner {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        let (replaced, inherit) = replaces.unzip();
+        let predecessor = replaced.map(PreparedPolicy::replaced::<Buckets>).transpose()?.zip(inherit);
+        self.open.open(policy, replaced, |policy| Buckets::new(&self.ground, policy, predecessor.as_ref()))
+    }
+
+    #[inline]
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        self.decide_now(asks)
+    }
+
+    fn always_answers(&self) -> bool {
+        true
+    }
+
+    fn now_us(&self) -> u64 {
+        self.ground.clock.now_us()
+    }
+
+    fn status(&self) -> StoreStatus {
+        StoreStatus { memory: Some(self.stats()), ..StoreStatus::default() }
+    }
+
+    #[inline]
+    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
+        policy.prepared::<Buckets>().is_some_and(|buckets| buckets.are_idle(&self.ground.clock))
+    }
+
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+}
+
+impl From<&MemoryStore> for Arc<dyn Store> {
+    fn from(store: &MemoryStore) -> Self {
+        Arc::clone(&store.0) as Self
+    }
+}
+
+impl From<MemoryStore> for Arc<dyn Store> {
+    fn from(store: MemoryStore) -> Self {
+        store.0
+    }
+}

@@ -1,0 +1,94 @@
+//! How stores are doing, in numbers that say nothing of how they are made: [`StoreStatus`].
+
+#[cfg(feature = "resilient")]
+use std::time::Duration;
+
+/// How a store and those within it are doing, as far as they say: each adds what it knows. See
+/// [`Store::status`](crate::Store::status).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreStatus {
+    /// The name under which the store is observed, if it is.
+    pub observed: Option<String>,
+    /// How its breaker and its fallback are doing, if it has them.
+    #[cfg(feature = "resilient")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
+    pub resilient: Option<ResilientStatus>,
+    /// How full its table in memory is, or that of its fallback, if it has one.
+    pub memory: Option<MemoryStats>,
+}
+
+/// How full a [`MemoryStore`](crate::MemoryStore) is.
+///
+/// A flood drives out its own kind. Here is a table of one set, with room for five keys in debt,
+/// and a debtor among a hundred strangers:
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let store = MemoryStore::new();
+/// let login = Policy::gcra("login", "5/h").keys(1).on(&store)?;
+/// login.check_cost("debtor", 5).now().expect("memory answers at once")?;
+/// for stranger in 0..100 {
+///     login.check(stranger).now().expect("memory answers at once")?;
+/// }
+/// assert!(!login.check("debtor").now().expect("memory answers at once")?.is_allowed());
+/// assert_eq!(store.stats().evictions, 96); // the strangers, but for the last four
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Keys in debt, counted once per quota.
+    pub keys: usize,
+    /// The most that fit, over the tables of all policies.
+    pub slots: usize,
+    /// Keys that were forgotten before they were at rest, because there was no room. Should stay near zero: if it
+    /// grows, make room for more [keys](crate::memory::MemoryStoreBuilder::keys).
+    pub evictions: u64,
+    /// Keys that had to make room under policies with [`OnFull::Inherit`](crate::policy::OnFull::Inherit), and left their debt to
+    /// keys that come after. If it grows, keys that have spent nothing are refused: make room for more [keys](crate::memory::MemoryStoreBuilder::keys).
+    pub inherited: u64,
+}
+
+/// How a [`Resilient`](crate::Resilient) store is doing. Counts are since it was made.
+///
+/// For alarms: `breaker` other than closed for longer than a deployment takes, `debts` that do not
+/// shrink while it is closed, and `timeouts` that grow while it is closed, which say that the
+/// deadline is near the store's usual time.
+#[cfg(feature = "resilient")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResilientStatus {
+    /// The breaker; of a store in several parts, that of the part that does worst.
+    pub breaker: BreakerState,
+    /// How often a breaker has opened.
+    pub opened: u64,
+    /// Calls that were not answered in time; what they asked for may have been spent.
+    pub timeouts: u64,
+    /// Calls that found no store.
+    pub unavailable: u64,
+    /// Replies that could not be understood.
+    pub protocol: u64,
+    /// Decisions that were made without the store.
+    pub fallback_decisions: u64,
+    /// How long a breaker was not closed, in all.
+    pub in_fallback: Duration,
+    /// Keys with spending that the store does not know of yet.
+    pub debts: usize,
+}
+
+/// Whether a store is asked.
+///
+/// The order is that of health: the greatest of several is the worst.
+#[cfg(feature = "resilient")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// It is asked.
+    Closed,
+    /// A few trials find out whether it answers again.
+    HalfOpen,
+    /// It is not asked.
+    Open,
+}
