@@ -12,6 +12,7 @@ use sluicegate_tower::limits::LimitsHandle;
 
 use crate::access::{Guard, Hosts, Origin, Secret};
 use crate::desk::Desk;
+use crate::notices::Notices;
 use crate::page::StatusPage;
 use crate::scope::Scope;
 
@@ -155,6 +156,7 @@ impl StatusPageBuilder {
             hosts,
             instance: instance.unwrap_or_else(|| "this instance".to_owned()),
             clock: self.clock,
+            notices: Notices::default(),
         }))
     }
 }

@@ -14,6 +14,7 @@ use crate::document::{Document, Keys, gather};
 use crate::fault::Fault;
 use crate::html::{self, Look, Theme};
 use crate::input::{Face, Input, Unreadable};
+use crate::notices::Notices;
 use crate::route::{Place, Verb, asks_for_style};
 use crate::scope::Scope;
 
@@ -27,6 +28,7 @@ pub(crate) struct Desk {
     pub(crate) hosts: Hosts,
     pub(crate) instance: String,
     pub(crate) clock: Box<dyn Clock>,
+    pub(crate) notices: Notices,
 }
 
 /// What came of it.
@@ -70,7 +72,7 @@ impl Desk {
             (Guard::Who(_), Some(secret)) => Keys::Shown(secret),
             _ => Keys::Digests,
         };
-        gather(&self.instance, &self.scope, keys)
+        gather(&self.instance, (&self.scope, &self.notices), keys)
     }
 
     fn json(&self, visitor: &Visitor) -> Response<String> {

@@ -121,6 +121,7 @@ mod fault;
 mod html;
 mod input;
 mod instant;
+mod notices;
 mod page;
 mod route;
 mod scope;

@@ -41,6 +41,45 @@ impl StatusPage {
     pub(crate) fn of(desk: Desk) -> Self {
         Self(Arc::new(desk))
     }
+
+    /// Puts a text at the head of the page and into `status.json`, such as why a rules file was not taken. It stands there until
+    /// another one about the same takes its place, or [`take_back_notice`](Self::take_back_notice). It is a text of several lines,
+    /// if it has them, and nothing in it is read as HTML.
+    ///
+    /// Operators see the text. Without a [guard](crate::StatusPageBuilder::guard) only its subject and its time are shown, since
+    /// a line of a file may be nobody else's. At most 32 stand at a time, the oldest makes room, and of a text the first 4,096
+    /// bytes are kept. A notice is one of this instance, and ends with it.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_status::StatusPage;
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = Observed::named("notices", MemoryStore::new())?;
+    /// let page = StatusPage::new(&store).guard(|_| Some("ada")).secret([7; 32]).host("localhost").build()?;
+    ///
+    /// page.notice("rules.yaml", "line 3: \"5/mn\" is not a quota, the rules of 14:02 stay in force");
+    /// let request = || Request::get("/status.json").header("host", "localhost").body(String::new());
+    /// assert!(page.clone().oneshot(request()?).await?.body().contains("is not a quota"));
+    ///
+    /// // The file is right again.
+    /// page.take_back_notice("rules.yaml");
+    /// assert!(page.clone().oneshot(request()?).await?.body().contains(r#""notices":[]"#));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn notice(&self, about: impl Into<String>, text: impl Into<String>) {
+        self.0.notices.put(about.into(), text.into(), self.0.clock.now_us());
+    }
+
+    /// Takes the [notice](Self::notice) about this from the page, if there is one.
+    pub fn take_back_notice(&self, about: &str) {
+        self.0.notices.take_back(about);
+    }
 }
 
 impl<B> Service<Request<B>> for StatusPage

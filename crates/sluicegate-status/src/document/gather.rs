@@ -1,19 +1,20 @@
 //! What is known now, put together: [`gather`].
 
 use std::collections::HashSet;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::observed::{Observed, PastEvent, Snapshot, StoreSnapshot, StoreState};
 use sluicegate_core::resilient::BreakerState;
 
 use super::policy::{Keys, Known, status};
-use super::shape::{Document, Errors, Happened, StoreStatus};
+use super::shape::{Document, Errors, Happened, NoticeShown, StoreStatus};
 use crate::instant::rfc3339;
+use crate::notices::{Notice, Notices};
 use crate::scope::Scope;
 
 /// Puts the snapshots of all stores together. Of two policies of one name the first is shown.
-pub(crate) fn gather(instance: &str, scope: &Scope, keys: Keys<'_>) -> Document {
+pub(crate) fn gather(instance: &str, (scope, notices): (&Scope, &Notices), keys: Keys<'_>) -> Document {
     let snapshots = scope.stores.iter().map(|store| (store, store.0.snapshot()));
     let snapshots: Vec<(&(Observed, Overrides), Snapshot)> = snapshots.collect();
     let at = snapshots.iter().map(|(_, known)| known.at).max().unwrap_or(UNIX_EPOCH);
@@ -34,6 +35,7 @@ pub(crate) fn gather(instance: &str, scope: &Scope, keys: Keys<'_>) -> Document 
         at: rfc3339(at),
         instance: instance.to_owned(),
         uptime_seconds: uptime.as_secs(),
+        notices: notices.all().into_iter().map(|it| notice(it, keys)).collect(),
         stores: snapshots.iter().flat_map(|(_, known)| &known.stores).map(store).collect(),
         policies,
         events: events.into_iter().map(happened).collect(),
@@ -66,6 +68,12 @@ fn store(store: &StoreSnapshot) -> StoreStatus {
         slots: store.slots,
         evictions: store.evictions,
     }
+}
+
+/// What is in it is for operators.
+fn notice(Notice { about, since_us, text }: Notice, keys: Keys<'_>) -> NoticeShown {
+    let since = rfc3339(UNIX_EPOCH + Duration::from_micros(since_us));
+    NoticeShown { about, since, text: matches!(keys, Keys::Shown(_)).then_some(text) }
 }
 
 fn happened(event: &PastEvent) -> Happened {

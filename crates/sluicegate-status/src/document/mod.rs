@@ -7,5 +7,6 @@ mod shape;
 pub(crate) use self::gather::gather;
 pub(crate) use self::policy::Keys;
 pub(crate) use self::shape::{
-    AskerShown, Document, Happened, MinuteShown, OffenderShown, OverrideShown, PolicyStatus, StoreStatus,
+    AskerShown, Document, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown, PolicyStatus,
+    StoreStatus,
 };

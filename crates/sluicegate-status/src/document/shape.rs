@@ -11,9 +11,19 @@ pub(crate) struct Document {
     pub(crate) at: String,
     pub(crate) instance: String,
     pub(crate) uptime_seconds: u64,
+    pub(crate) notices: Vec<NoticeShown>,
     pub(crate) stores: Vec<StoreStatus>,
     pub(crate) policies: Vec<PolicyStatus>,
     pub(crate) events: Vec<Happened>,
+}
+
+/// A text that the application has put here.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NoticeShown {
+    pub(crate) about: String,
+    pub(crate) since: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<String>,
 }
 
 /// How a store is doing.

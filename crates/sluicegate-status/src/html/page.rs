@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::{events, look_up, number, offenders, policies, stores};
 use crate::access::Visitor;
 use crate::action::LookedUp;
-use crate::document::Document;
+use crate::document::{Document, NoticeShown};
 
 /// The style sheet of the page, which it links to.
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -71,6 +71,7 @@ pub(crate) fn page(look: &Look<'_>) -> String {
                 a.skip href="#policies" { "Skip to the policies" }
                 (header(look))
                 main {
+                    @for notice in &look.document.notices { (put(notice)) }
                     @if let Some(notice) = look.notice { (said(notice)) }
                     @if let Some(found) = look.found { (look_up::found(found, look.token)) }
                     (stores::section(&look.document.stores))
@@ -103,6 +104,19 @@ fn header(look: &Look<'_>) -> Markup {
                 }
             }
             p.note { "Numbers are those of this instance; look-ups are answered by the store." }
+        }
+    }
+}
+
+/// What the application says.
+fn put(NoticeShown { about, since, text }: &NoticeShown) -> Markup {
+    html! {
+        div.notice.problem role="note" {
+            strong { (about) } " since " time datetime=(since) { (number::clock(since)) " UTC" }
+            @match text {
+                Some(text) => { pre { (text) } },
+                None => { ": operators see more" },
+            }
         }
     }
 }

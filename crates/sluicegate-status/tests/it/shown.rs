@@ -114,3 +114,28 @@ async fn the_json_has_the_shape_that_was_promised_and_counts_what_was_decided() 
         "{body}"
     );
 }
+
+#[tokio::test]
+async fn a_notice_of_the_application_stands_on_the_page_until_it_is_taken_back_and_readers_see_its_subject_only()
+ {
+    let world = World::new();
+    let (page, open) = (world.guarded(), world.read_only());
+    let text = "line 3: \"5/mn\" is not a quota\n   3 | <script>\n     | ^^^^";
+    for page in [&page, &open] {
+        page.notice("rules.yaml", text);
+    }
+    world.clock.advance(Duration::from_secs(60));
+    page.notice("rules.yaml", text);
+    let json =
+        async |page| -> Value { serde_json::from_str(get(page, "/status.json").await.body()).unwrap() };
+    let since = "2023-11-14T22:00:00.000Z";
+    assert_eq!(json(&page).await["notices"], json!([{"about": "rules.yaml", "since": since, "text": text}]));
+    assert_eq!(json(&open).await["notices"], json!([{"about": "rules.yaml", "since": since}]));
+    let body = get(&page, "/").await.into_body();
+    assert!(body.contains("5/mn") && body.contains("^^^^") && !body.contains("<script"), "{body}");
+    let body = get(&open, "/").await.into_body();
+    assert!(body.contains("rules.yaml") && !body.contains("5/mn"), "{body}");
+    page.take_back_notice("rules.yaml");
+    assert_eq!(json(&page).await["notices"], json!([]));
+    assert!(!get(&page, "/").await.body().contains("rules.yaml"));
+}

@@ -1,0 +1,77 @@
+//! Texts that the application puts on the page: [`Notices`].
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// The most that stand at a time. An application has a handful of subjects.
+const MOST: usize = 32;
+
+/// The longest text that is kept, in bytes: about fifty lines of a file with carets below them.
+const LONGEST: usize = 4_096;
+
+/// What stands on the page until it is taken back, by what each is about.
+#[derive(Default)]
+pub(crate) struct Notices(Mutex<BTreeMap<String, Notice>>);
+
+/// A text, and since when it stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) about: String,
+    pub(crate) since_us: u64,
+    pub(crate) text: String,
+}
+
+impl Notices {
+    /// Puts a text, in the place of another one about the same. One that is put again goes on standing since it was put first.
+    /// Of too many the oldest makes room.
+    pub(crate) fn put(&self, about: String, mut text: String, now_us: u64) {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since_us = all.get(&about).filter(|known| known.text == text).map_or(now_us, |it| it.since_us);
+        all.insert(about.clone(), Notice { about, since_us, text });
+        if all.len() > MOST {
+            let oldest = all.values().min_by_key(|notice| notice.since_us).map(|it| it.about.clone());
+            oldest.and_then(|oldest| all.remove(&oldest));
+        }
+    }
+
+    pub(crate) fn take_back(&self, about: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(about);
+    }
+
+    /// All of them, by what they are about.
+    pub(crate) fn all(&self) -> Vec<Notice> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_stands_since_it_was_put_first_and_the_oldest_makes_room() {
+        let notices = Notices::default();
+        let put = |about: &str, text: &str, now_us| notices.put(about.to_owned(), text.to_owned(), now_us);
+        let since = || notices.all().iter().map(|notice| notice.since_us).collect::<Vec<_>>();
+        put("rules", "line 3", 1);
+        put("rules", "line 3", 2);
+        assert_eq!(since(), [1]);
+        put("rules", "line 4", 3);
+        assert_eq!(since(), [3]);
+        for number in 0..100_u64 {
+            put(&format!("{number:03}"), "x", 10 + number);
+        }
+        assert_eq!((since().len(), since().iter().min()), (32, Some(&78)));
+        notices.take_back("099");
+        notices.take_back("099");
+        assert_eq!(since().len(), 31);
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let notices = Notices::default();
+        notices.put("rules".to_owned(), "€".repeat(9_000), 1);
+        assert_eq!(notices.all()[0].text, "€".repeat(1_365));
+    }
+}
