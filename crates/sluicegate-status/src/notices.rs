@@ -25,7 +25,9 @@ impl Notices {
     /// Puts a text, in the place of another one about the same. One that is put again goes on standing since it was put first.
     /// Of too many the oldest makes room.
     pub(crate) fn put(&self, about: String, mut text: String, now_us: u64) {
-        text.truncate(text.floor_char_boundary(LONGEST));
+        // There is an end of a character among any four places.
+        let end = (0..=LONGEST.min(text.len())).rev().find(|place| text.is_char_boundary(*place));
+        text.truncate(end.unwrap_or_default());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let since_us = all.get(&about).filter(|known| known.text == text).map_or(now_us, |it| it.since_us);
         all.insert(about.clone(), Notice { about, since_us, text });
