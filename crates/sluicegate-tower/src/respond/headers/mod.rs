@@ -5,9 +5,14 @@ mod join;
 pub(crate) mod lines;
 pub(crate) mod list;
 pub(crate) mod prepared;
+mod spring;
 mod write;
 
+use std::str::FromStr;
+
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
 
 pub(crate) use crate::respond::headers::in_flight::say_in_flight;
 use crate::respond::headers::lines::number;
@@ -25,6 +30,8 @@ const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 /// - `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` describe the quota that decided; what the
 ///   reset is, [`LegacyReset`] says.
 /// - `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) describe every quota.
+/// - Those of Spring Cloud Gateway, for clients that know it, describe the quota that decided: `X-RateLimit-Remaining`,
+///   `X-RateLimit-Replenish-Rate`, `X-RateLimit-Burst-Capacity` and `X-RateLimit-Requested-Tokens`.
 ///
 /// Seconds are rounded up, what remains is rounded down. Quotas of hidden policies are in none of them.
 ///
@@ -43,6 +50,10 @@ pub enum HeaderFields {
     Legacy,
     /// Only `RateLimit-Policy` and `RateLimit`.
     Ietf,
+    /// Only those of Spring Cloud Gateway. Its rate is a whole number of tokens a second, so where a quota is slower than that, as
+    /// `5/min` is, each of its units is several tokens, as in Spring's own settings: a rate of 1, a capacity of 60, and 12 tokens
+    /// are requested for each unit. `Requested-Tokens` is for one unit, whatever a request costs.
+    Spring,
     /// Neither.
     None,
 }
@@ -50,6 +61,31 @@ pub enum HeaderFields {
 impl HeaderFields {
     fn ietf(self) -> bool {
         matches!(self, Self::All | Self::Ietf)
+    }
+}
+
+impl FromStr for HeaderFields {
+    type Err = ConfigError;
+
+    /// Reads `all`, `legacy`, `ietf`, `spring` or `none`.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Unreadable`] for any other text.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        Ok(match text {
+            "all" => Self::All,
+            "legacy" => Self::Legacy,
+            "ietf" => Self::Ietf,
+            "spring" => Self::Spring,
+            "none" => Self::None,
+            _ => {
+                let shown: String = text.chars().take(64).collect();
+                let problem = format!(
+                    "{shown:?} does not say which header fields responses carry: use \"all\", \"legacy\", \"ietf\", \"spring\" or \"none\""
+                );
+                return Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()));
+            }
+        })
     }
 }
 
@@ -101,6 +137,18 @@ pub(crate) enum Already {
     Theirs,
     /// Those of a layer of ours, whose decision is part of the one that is written, and of the service behind it.
     Both,
+}
+
+impl Already {
+    /// Whether `theirs`, that they say is left, is the number to show, where ours is `remaining`.
+    fn leaves_less(self, theirs: u64, remaining: u64) -> bool {
+        match self {
+            Self::Replaced => false,
+            Self::Theirs => theirs <= remaining,
+            // What a layer of ours says is left is left here, or less.
+            Self::Both => theirs < remaining,
+        }
+    }
 }
 
 /// Says that a refused request may be tried again after this many seconds, or after more if the response says that

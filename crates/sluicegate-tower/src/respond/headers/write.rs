@@ -13,9 +13,10 @@ use sluicegate_core::policy::PolicyQuota;
 use crate::respond::headers::join::{Left, Lines, expose};
 use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
 use crate::respond::headers::prepared::Prepared;
+use crate::respond::headers::spring::{self, Tokens};
 use crate::respond::headers::{
     Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
-    come_back_after, whole_number,
+    come_back_after,
 };
 use crate::respond::shown::{Described, Shown};
 
@@ -71,8 +72,16 @@ pub(crate) fn write(
         };
         numbers.write(headers, already);
     }
+    if style.chosen == HeaderFields::Spring
+        && let Some(standing) = shown.status
+        && let Some(quota) = shown.decided.quota_of(standing)
+    {
+        Tokens::of(standing, quota).write(headers, already);
+    }
     if style.exposes {
-        let ours = [LIMIT, REMAINING, RESET, RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER];
+        let [rate, capacity, tokens] = spring::FIELDS;
+        let ours =
+            [LIMIT, REMAINING, RESET, rate, capacity, tokens, RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER];
         expose(headers, &ours);
     }
 }
@@ -149,11 +158,16 @@ impl Numbers {
     fn write(self, headers: &mut HeaderMap, already: Already) {
         let limit_before = set(headers, LIMIT, self.limit);
         match headers.insert(REMAINING, number(self.remaining)) {
-            Some(theirs) if leaves_less(&theirs, already, self.remaining) => {
+            Some(theirs) if leaves_less(&theirs, headers, already, self.remaining) => {
                 headers.insert(REMAINING, theirs);
                 set(headers, LIMIT, limit_before);
             }
-            _ => drop(set(headers, RESET, self.reset.map(number))),
+            theirs => {
+                set(headers, RESET, self.reset.map(number));
+                if theirs.is_some() {
+                    spring::remove(headers);
+                }
+            }
         }
     }
 }
@@ -166,11 +180,6 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) ->
 }
 
 /// Whether theirs are the numbers to show.
-fn leaves_less(theirs: &HeaderValue, already: Already, remaining: u64) -> bool {
-    whole_number(theirs).is_some_and(|theirs| match already {
-        Already::Replaced => false,
-        Already::Theirs => theirs <= remaining,
-        // What a layer of ours says is left is left here, or less.
-        Already::Both => theirs < remaining,
-    })
+fn leaves_less(theirs: &HeaderValue, headers: &HeaderMap, already: Already, remaining: u64) -> bool {
+    spring::units(theirs, headers).is_some_and(|theirs| already.leaves_less(theirs, remaining))
 }

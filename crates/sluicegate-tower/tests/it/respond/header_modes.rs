@@ -67,6 +67,11 @@ async fn browsers_are_told_which_fields_scripts_may_read() {
             Some("ratelimit-policy, ratelimit"),
             "ratelimit-policy, ratelimit, retry-after".to_owned(),
         ),
+        (
+            HeaderFields::Spring,
+            Some("x-ratelimit-remaining, x-ratelimit-replenish-rate, x-ratelimit-burst-capacity, x-ratelimit-requested-tokens"),
+            "x-ratelimit-remaining, x-ratelimit-replenish-rate, x-ratelimit-burst-capacity, x-ratelimit-requested-tokens, retry-after".to_owned(),
+        ),
         (HeaderFields::None, None, "retry-after".to_owned()),
     ] {
         let [first, _, third] = three(builder().headers(headers).expose_headers()).await;

@@ -9,5 +9,6 @@ mod hidden;
 mod meter_fields;
 mod refusals;
 mod spread;
+mod spring;
 mod suspended;
 mod upstream;

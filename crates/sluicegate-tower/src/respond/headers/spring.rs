@@ -1,0 +1,85 @@
+//! The fields of Spring Cloud Gateway: [`Tokens`].
+//!
+//! Its rates are whole numbers of tokens a second. A slower quota is written there as one whose requests take several tokens
+//! each: five a minute is a rate of 1, a capacity of 60 and 12 requested tokens. So is it here, for any quota: the tokens are
+//! the largest of which a whole number comes in each second.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use sluicegate_core::policy::PolicyQuota;
+use sluicegate_core::store::QuotaStatus;
+
+use crate::respond::headers::lines::number;
+use crate::respond::headers::{Already, LIMIT, REMAINING, RESET, whole_number};
+
+const REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replenish-rate");
+const BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
+const REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
+
+/// Those that no other family has.
+pub(super) const FIELDS: [HeaderName; 3] = [REPLENISH_RATE, BURST_CAPACITY, REQUESTED_TOKENS];
+
+/// Where a quota stands, in tokens.
+pub(super) struct Tokens {
+    /// Units that are left.
+    remaining: u64,
+    capacity: u64,
+    /// Tokens that come in a second.
+    per_second: u64,
+    /// Tokens that a unit is.
+    per_unit: u64,
+}
+
+impl Tokens {
+    pub(super) fn of(standing: &QuotaStatus, quota: &PolicyQuota) -> Self {
+        const SECOND_US: u128 = 1_000_000;
+        let (units, period_us) = (u128::from(quota.quota().limit()), quota.quota().period().as_micros());
+        let in_a_second = units.saturating_mul(SECOND_US);
+        let shared = gcd(in_a_second, period_us).max(1);
+        let whole = |tokens: u128| u64::try_from(tokens / shared).unwrap_or(u64::MAX);
+        Self {
+            remaining: standing.remaining(),
+            capacity: standing.capacity(),
+            per_second: whole(in_a_second),
+            per_unit: whole(period_us).max(1),
+        }
+    }
+
+    /// A service's own fields that leave fewer requests are not loosened.
+    pub(super) fn write(self, headers: &mut HeaderMap, already: Already) {
+        let theirs = headers.get(REMAINING).and_then(|theirs| units(theirs, headers));
+        if theirs.is_some_and(|theirs| already.leaves_less(theirs, self.remaining)) {
+            return;
+        }
+        // Of another quota than the one that is told now.
+        for name in [LIMIT, RESET] {
+            headers.remove(name);
+        }
+        let tokens = |units: u64| number(units.saturating_mul(self.per_unit));
+        let mut set = |name, value: HeaderValue| drop(headers.insert(name, value));
+        set(REMAINING, tokens(self.remaining));
+        set(REPLENISH_RATE, number(self.per_second));
+        set(BURST_CAPACITY, tokens(self.capacity));
+        set(REQUESTED_TOKENS, number(self.per_unit));
+    }
+}
+
+/// The units that `X-RateLimit-Remaining` says are left, which are tokens where the other fields are Spring's.
+pub(super) fn units(remaining: &HeaderValue, headers: &HeaderMap) -> Option<u64> {
+    let per_unit = headers.get(REQUESTED_TOKENS).and_then(whole_number).unwrap_or(1).max(1);
+    Some(whole_number(remaining)? / per_unit)
+}
+
+/// Takes away those of a quota that is not told any more.
+#[cold]
+pub(super) fn remove(headers: &mut HeaderMap) {
+    for name in FIELDS {
+        headers.remove(name);
+    }
+}
+
+fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
