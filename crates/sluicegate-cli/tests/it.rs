@@ -27,7 +27,7 @@ fn check_says_what_is_good_and_what_is_wrong() {
 fn check_says_what_a_reload_would_change() {
     assert_eq!(
         printed(&run(&["check", "rules.yaml", "--against", "old.yaml"])),
-        "0\nrules.yaml: good\nrules.yaml: login: 3/min (gcra) -> 5/min (gcra), what was spent counts; all is new; gone is gone\n"
+        "0\nrules.yaml: good\nrules.yaml: changed login 3/min -> 5/min, what was spent counts; added all; removed gone\n"
     );
 }
 

@@ -3,8 +3,23 @@
 use std::fmt;
 
 use sluicegate_core::Policy;
+use sluicegate_core::limiter::Overrides;
 
-/// The policies that a change has kept, changed, added and removed. It is shown on one line, for a log.
+/// The policies that a change has kept, changed, added and removed. It is shown on one line, for a log:
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let file = |quota: &str| {
+///     let text = format!(
+///         "{{ version: 1, policies: {{ login: {{ quota: {quota} }} }}, rules: [{{ name: all, limit: login, key: client }}] }}"
+///     );
+///     RulesFile::parse("rules.yaml", &text, &Variables::none())
+/// };
+/// let changes = file("10/min")?.changes_since(&file("5/min")?);
+/// assert_eq!(changes.to_string(), "changed login 5/min -> 10/min, what was spent counts");
+/// # Ok::<(), sluicegate_rules::RulesError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
@@ -16,6 +31,8 @@ pub struct Changes {
     pub added: Vec<String>,
     /// Names of policies that no rule uses any more; their keys are forgotten as they come to rest.
     pub removed: Vec<String>,
+    /// Overrides of operators that stand on policies of the file, which are not what the file says until these end.
+    pub overrides: Vec<String>,
 }
 
 impl Changes {
@@ -26,30 +43,67 @@ impl Changes {
             match old.iter().find(|old| old.name() == policy.name()) {
                 None => changes.added.push(name),
                 Some(old) if old == policy => changes.kept.push(name),
-                Some(old) => changes.changed.push((name, words(old), words(policy))),
+                Some(old) => {
+                    let (old, new) = words(old, policy);
+                    changes.changed.push((name, old, new));
+                }
             }
         }
         let is_gone = |old: &&Policy| !new.iter().any(|new| new.name() == old.name());
         changes.removed = old.iter().filter(is_gone).map(|old| old.name().to_owned()).collect();
         changes
     }
+
+    /// The same, where these overrides stand.
+    pub(crate) fn under(mut self, overrides: &Overrides) -> Self {
+        let is_of_the_file = |name: &str| {
+            let names = self.kept.iter().chain(&self.added);
+            names.chain(self.changed.iter().map(|(name, ..)| name)).any(|known| known == name)
+        };
+        let standing = overrides.list();
+        let standing = standing.iter().filter(|over| is_of_the_file(over.policy()));
+        self.overrides = standing.map(ToString::to_string).collect();
+        self
+    }
 }
 
-/// A policy without its name.
-fn words(policy: &Policy) -> String {
-    let words = policy.to_string();
-    words.strip_prefix(&format!("{}: ", policy.name())).map_or_else(|| words.clone(), str::to_owned)
+/// Two policies of one name without it, and without the algorithm where that is the same.
+fn words(old: &Policy, new: &Policy) -> (String, String) {
+    let words = |policy: &Policy| {
+        let (name, algorithm) = (format!("{}: ", policy.name()), format!(" ({})", policy.algorithm()));
+        let words = policy.to_string();
+        let words = words.strip_prefix(&name).unwrap_or(&words);
+        let is_same = old.algorithm() == new.algorithm();
+        words.strip_suffix(&algorithm).filter(|_| is_same).unwrap_or(words).to_owned()
+    };
+    (words(old), words(new))
+}
+
+/// The most names of one kind that the line has.
+const MOST: usize = 20;
+
+/// The names of one kind, behind the word for it.
+fn part(kind: &str, names: &[impl fmt::Display]) -> Option<String> {
+    let shown: Vec<String> = names.iter().take(MOST).map(ToString::to_string).collect();
+    let more = names.len() - shown.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!names.is_empty()).then(|| format!("{kind} {}{more}", shown.join(", ")))
 }
 
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = self.changed.iter().map(|(name, old, new)| match old == new {
-            true => format!("{name}: other options"),
-            false => format!("{name}: {old} -> {new}, what was spent counts"),
+            true => format!("{name} in its options"),
+            false => format!("{name} {old} -> {new}"),
         });
-        let added = self.added.iter().map(|name| format!("{name} is new"));
-        let removed = self.removed.iter().map(|name| format!("{name} is gone"));
-        let all: Vec<String> = changed.chain(added).chain(removed).collect();
-        if all.is_empty() { f.write_str("all policies are as before") } else { f.write_str(&all.join("; ")) }
+        let changed = part("changed", &changed.collect::<Vec<_>>());
+        let parts = [
+            changed.map(|changed| changed + ", what was spent counts"),
+            part("added", &self.added),
+            part("removed", &self.removed),
+            part("kept", &self.kept),
+            part("overrides stand:", &self.overrides),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
 }

@@ -129,7 +129,8 @@ impl<'a> Problems<'a> {
 }
 
 /// Sections of which lines are shown. In one that nobody knows, as where `jwt` has a typing error, there may be a secret.
-const OPEN: [&str; 8] = ["version", "clients", "policies", "tiers", "keys", "deny", "exempt", "rules"];
+const OPEN: [&str; 9] =
+    ["version", "clients", "policies", "tiers", "keys", "headers", "deny", "exempt", "rules"];
 
 /// The most mistakes that are told of one file.
 const MOST: usize = 100;

@@ -25,6 +25,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # While the service runs
+//! [`Rules::open`] keeps where the file is. [`follow`](Rules::follow) reads it again when it changes,
+//! [`reload_on_sighup`](Rules::reload_on_sighup) when the process gets that signal, and [`reload`](Rules::reload) when code says
+//! so. One line in the log says what is kept, changed, added and removed. A file that is wrong changes nothing: it is logged
+//! once, and a page hears of it by [`listen`](Rules::listen). With the feature `metrics`, `rate_limit_rules_reloads_total{result}`
+//! counts files that were `loaded` and that were `wrong`, and `rate_limit_rules_loaded_timestamp_seconds` says since when those
+//! in force are.
+//!
 //! # When not to use it
 //! For limits that only a programmer changes: in code they are checked when it is compiled.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -34,9 +42,15 @@ mod changes;
 mod compile;
 mod error;
 mod file;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod read;
+mod reload;
 mod rules;
 mod schema;
+#[cfg(unix)]
+mod sighup;
+mod source;
 mod variables;
 mod watch;
 

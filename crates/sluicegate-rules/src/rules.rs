@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::{Policy, RateLimiter, Store};
 use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::limits::{Limits, LimitsHandle};
@@ -13,7 +13,10 @@ use sluicegate_tower::limits::{Limits, LimitsHandle};
 use crate::changes::Changes;
 use crate::error::RulesError;
 use crate::file::RulesFile;
-use crate::read;
+#[cfg(feature = "metrics")]
+use crate::metrics::Meter;
+use crate::reload::Listeners;
+use crate::source::{Read, Source};
 use crate::variables::Variables;
 
 /// The rules that a service has in force on a store. Clones are the same rules.
@@ -35,7 +38,7 @@ use crate::variables::Variables;
 ///
 /// // Later, while the layer serves: what was spent counts.
 /// let changes = rules.replace(file(&text.replace("5/min", "10/min"))?)?;
-/// assert_eq!(changes.to_string(), "login: 5/min (gcra) -> 10/min (gcra), what was spent counts");
+/// assert_eq!(changes.to_string(), "changed login 5/min -> 10/min, what was spent counts");
 /// # let _ = layer;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -43,32 +46,23 @@ use crate::variables::Variables;
 pub struct Rules(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     limits: LimitsHandle,
     pub(crate) source: Option<Source>,
     /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
-    in_force: Mutex<InForce>,
+    pub(crate) in_force: Mutex<InForce>,
+    pub(crate) listeners: Listeners,
+    #[cfg(feature = "metrics")]
+    pub(crate) meter: Meter,
 }
 
-struct InForce {
+pub(crate) struct InForce {
     policies: Vec<Policy>,
     /// The policies of code that those of the file have replaced, by name.
     code: HashMap<String, Policy>,
-    read: Option<Read>,
+    pub(crate) read: Option<Read>,
     /// What was wrong with the file when it was read last.
-    error: Option<RulesError>,
-}
-
-/// What was read: the text of the file, and other files that it names.
-struct Read {
-    text: String,
-    files: Vec<(PathBuf, Vec<u8>)>,
-}
-
-/// Where a file is read again.
-pub(crate) struct Source {
-    pub(crate) path: PathBuf,
-    variables: Variables,
+    pub(crate) error: Option<RulesError>,
 }
 
 impl Rules {
@@ -106,10 +100,13 @@ impl Rules {
         let limits = in_force.put(&store, file)?;
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(Inner {
-            store,
             limits: LimitsHandle::new(limits),
             source,
             in_force: Mutex::new(in_force),
+            listeners: Listeners::default(),
+            #[cfg(feature = "metrics")]
+            meter: Meter::loaded_at(store.now_us()),
+            store,
         })))
     }
 
@@ -119,33 +116,17 @@ impl Rules {
     /// # Errors
     /// When the store cannot keep one of its policies; nothing has changed then.
     pub fn replace(&self, file: RulesFile) -> Result<Changes, RulesError> {
-        let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        self.put(&mut in_force, &file)
+        let changes = self.put(&mut self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner), &file)?;
+        self.tell(Some(Ok(Some(&changes))));
+        Ok(changes)
     }
 
-    /// Reads the file again, and puts it in force if its text is another one. Says what has changed; nothing if the text is
-    /// the same, or if these rules were not [opened](Self::open) from a file.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open). What was in force stays so, whatever is wrong: a file that is gone or empty never means that
-    /// there are no limits.
-    pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
-        let Some(source) = &self.0.source else { return Ok(None) };
-        let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((text, file)) = source.read(in_force.read.as_ref())? else {
-            in_force.error = None;
-            return Ok(None);
-        };
-        let changes = self.put(&mut in_force, &file)?;
-        in_force.read = Some(Read { text, files: file.compiled.files });
-        Ok(Some(changes))
-    }
-
-    fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
+    pub(crate) fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
         let before = in_force.policies.clone();
         self.0.limits.swap(in_force.put(&self.0.store, file)?);
         in_force.error = None;
-        Ok(Changes::between(&before, &in_force.policies))
+        let changes = Changes::between(&before, &in_force.policies);
+        Ok(changes.under(&Overrides::of(Arc::clone(&self.0.store))))
     }
 
     /// The limits as they are now.
@@ -156,34 +137,6 @@ impl Rules {
     /// A layer with these rules, which follows each change.
     pub fn layer(&self) -> RateLimitLayer {
         self.0.limits.clone().into()
-    }
-}
-
-impl Inner {
-    /// Whether this is another error than the last one.
-    pub(crate) fn is_new(&self, error: &RulesError) -> bool {
-        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = in_force.error.as_ref() != Some(error);
-        in_force.error = Some(error.clone());
-        is_new
-    }
-}
-
-impl Source {
-    /// The text and the file, if anything of it is other than that.
-    fn read(&self, known: Option<&Read>) -> Result<Option<(String, RulesFile)>, RulesError> {
-        let text = read::text(&self.path).map_err(|problem| self.error(&problem))?;
-        let is_same = |(path, bytes): &(PathBuf, Vec<u8>)| std::fs::read(path).is_ok_and(|now| now == *bytes);
-        if known.is_some_and(|known| known.text == text && known.files.iter().all(is_same)) {
-            return Ok(None);
-        }
-        let name = self.path.display().to_string();
-        let file = RulesFile::parse_in(&name, &text, self.path.parent(), &self.variables)?;
-        Ok(Some((text, file)))
-    }
-
-    fn error(&self, problem: &str) -> RulesError {
-        RulesError::of_file(&self.path.display().to_string(), problem)
     }
 }
 

@@ -22,7 +22,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 impl Rules {
     /// From now on the file is read again whenever it changes, by a thread that ends with these rules. What has changed is
-    /// logged on one line at `info`; what is wrong with a file is logged once at `error`, and what was in force stays so.
+    /// logged on one line at `info`; what is wrong with a file is logged once at `error`, and what was in force stays so. Pages
+    /// hear of both by [`listen`](Self::listen).
     ///
     /// The folder of the file is watched, so that a file that is swapped by renaming, or by the symbolic links of Kubernetes,
     /// is seen; beside it the file is looked at every 5 seconds. Rules that were not [opened](Self::open) from a file follow
@@ -39,20 +40,11 @@ impl Rules {
             let _tell = tell;
             while wait(&told, &rules) {
                 let Some(inner) = rules.upgrade() else { return };
-                Self(inner).reload_and_log();
+                Self(inner).reload_and_log(false);
             }
         };
         if let Err(error) = thread::Builder::new().name("sluicegate-rules".to_owned()).spawn(run) {
             tracing::error!("the rules file is not followed, for no thread could be started: {error}");
-        }
-    }
-
-    fn reload_and_log(&self) {
-        match self.reload() {
-            Ok(None) => {}
-            Ok(Some(changes)) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
-            Err(error) if self.0.is_new(&error) => tracing::error!("the rules stay as they were:\n{error}"),
-            Err(_) => {}
         }
     }
 }

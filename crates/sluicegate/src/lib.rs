@@ -321,7 +321,8 @@ pub mod respond {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// With [`Rules::open`](rules::Rules::open) and [`follow`](rules::Rules::follow) it is a file that is read again when it changes.
+/// With [`Rules::open`](rules::Rules::open) and [`follow`](rules::Rules::follow) it is a file that is read again when it changes, with
+/// `reload_on_sighup` when the process gets SIGHUP; [`listen`](rules::Rules::listen) tells a status page what is wrong with it.
 #[cfg(feature = "rules")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rules")))]
 pub mod rules {

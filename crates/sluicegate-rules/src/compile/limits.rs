@@ -8,6 +8,7 @@ use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Choose, Group, Limits};
+use sluicegate_tower::respond::HeaderFields;
 
 use super::condition::Matcher;
 use super::keys::Keys;
@@ -26,6 +27,7 @@ pub(crate) struct Compiled {
     pub(crate) policies: Vec<Policy>,
     /// Other files that it was read from, and what they held.
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
+    headers: Option<HeaderFields>,
     paths: Paths,
     deny: Arc<[Matcher]>,
     exempt: Arc<[Matcher]>,
@@ -64,8 +66,9 @@ pub(super) fn of(
             "clients choose this key freely: add a rule with the key client for all requests",
         );
     }
+    let headers = option(file.headers.as_ref(), problems);
     let paths = patterns.compile(problems)?;
-    Some(Compiled { policies: opened, files: keys.files(), paths, deny, exempt, rules })
+    Some(Compiled { policies: opened, files: keys.files(), headers, paths, deny, exempt, rules })
 }
 
 /// Rules and doors are called by their names in logs and explanations.
@@ -245,6 +248,9 @@ impl Compiled {
         }
         let (deny, exempt, paths) = (Arc::clone(&self.deny), Arc::clone(&self.exempt), self.paths.clone());
         let mut builder = Limits::builder(all);
+        if let Some(headers) = self.headers {
+            builder = builder.headers(headers);
+        }
         if !deny.is_empty() {
             let (deny, paths) = (Arc::clone(&deny), paths.clone());
             builder = builder.deny(move |request| deny.iter().any(|matcher| matcher.holds(&paths, request)));

@@ -28,6 +28,10 @@ pub(crate) struct File {
     /// Names for keys: the first of the list that a request has.
     #[serde(default)]
     pub(crate) keys: Named<At<OneOrMany>>,
+    /// The header fields of responses: `all`, `legacy` (`X-RateLimit-*`), `ietf` (`RateLimit`), `spring` (those of Spring Cloud
+    /// Gateway) or `none`. Default: `all`, which are `legacy` and `ietf`.
+    #[serde(default, deserialize_with = "said")]
+    pub(crate) headers: Option<At<String>>,
     /// Requests that are refused before all else.
     #[serde(default)]
     pub(crate) deny: Vec<At<Door>>,

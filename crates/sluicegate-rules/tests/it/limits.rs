@@ -204,3 +204,18 @@ async fn an_override_of_an_operator_keeps_no_file_from_taking_effect() {
         ("a: 1/min (gcra)".into(), "a: 8/min (gcra)".into())
     );
 }
+
+#[tokio::test]
+async fn the_file_chooses_the_header_fields() {
+    let text = "version: 1\nheaders: spring\npolicies:\n  a: { quota: 5/min }\nrules: [{ name: all, limit: a, key: everybody }]\n";
+    let file = RulesFile::parse("rules.yaml", text, &Variables::none()).expect("it is good");
+    let rules = Rules::new(MemoryStore::new(), file).expect("the store can keep it");
+    let admitted = rules.limits().decide(&http::Request::new(())).await.expect("it is the first");
+    let response = admitted.leave(http::Response::new(()));
+    assert_eq!(response.headers()["x-ratelimit-requested-tokens"], "12");
+    assert!(!response.headers().contains_key("ratelimit"));
+    let wrong = RulesFile::parse("rules.yaml", &text.replace("spring", "x-ratelimit"), &Variables::none());
+    assert!(wrong.is_err_and(|error| {
+        error.to_string().starts_with("rules.yaml:2:10: error: \"x-ratelimit\" does not say")
+    }));
+}

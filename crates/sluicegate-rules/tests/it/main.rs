@@ -2,5 +2,6 @@
 
 mod limits;
 mod mistakes;
+mod news;
 mod reload;
 mod schema;

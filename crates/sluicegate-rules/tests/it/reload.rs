@@ -9,14 +9,14 @@ use sluicegate_core::MemoryStore;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_rules::{Rules, Variables};
 
-const TEXT: &str =
+pub(crate) const TEXT: &str =
     "version: 1\npolicies:\n  a: { quota: 5/min }\nrules:\n  - { name: all, limit: a, key: everybody }\n";
 
 /// A folder that is gone with its test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("sluicegate-rules-{}-{number}", std::process::id()));
@@ -24,11 +24,11 @@ impl Folder {
         Self(folder)
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.0.join("rules.yaml")
     }
 
-    fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         fs::write(self.path(), text).expect("the file can be written");
     }
 }
@@ -61,11 +61,11 @@ async fn a_file_that_changed_takes_effect_and_says_what_it_changes() {
     assert_eq!(rules.reload(), Ok(None), "it is the same text");
     folder.write(&TEXT.replace("5/min", "7/min"));
     let changes = rules.reload().expect("it is good").expect("it is another text");
-    assert_eq!(changes.to_string(), "a: 5/min (gcra) -> 7/min (gcra), what was spent counts");
+    assert_eq!(changes.to_string(), "changed a 5/min -> 7/min, what was spent counts");
     assert_eq!(passed(&rules).await, 2);
     folder.write(&TEXT.replace("a: {", "b: {").replace("limit: a", "limit: b"));
     let changes = rules.reload().expect("it is good").expect("it is another text");
-    assert_eq!(changes.to_string(), "b is new; a is gone");
+    assert_eq!(changes.to_string(), "added b; removed a");
     assert_eq!(passed(&rules).await, 5);
 }
 

@@ -1,0 +1,134 @@
+//! Reading the file again, and telling what came of it: in the log, in metrics, and to whoever listens.
+//!
+//! A file is looked at often and changes seldom. So all of them hear of news only: a file that took effect, one that is wrong
+//! in another way than before, and one that is right again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::changes::Changes;
+use crate::error::RulesError;
+use crate::rules::Rules;
+use crate::source::Read;
+
+/// What a listener hears: the changes that took effect; none if the file is again the one that is in force; or what is wrong
+/// with it.
+pub(crate) type News<'a> = Result<Option<&'a Changes>, &'a RulesError>;
+
+type Listener = Arc<dyn Fn(News<'_>) + Send + Sync>;
+
+/// Whoever hears of news.
+#[derive(Default)]
+pub(crate) struct Listeners(Mutex<Vec<Listener>>);
+
+/// What reading the file again has led to.
+enum Outcome {
+    /// It is what is in force, or no file.
+    Same,
+    /// As before, after it was wrong.
+    RightAgain,
+    Changed(Changes),
+    Wrong {
+        error: RulesError,
+        is_new: bool,
+    },
+}
+
+impl Rules {
+    /// Reads the file again, and puts it in force if its text is another one. Says what has changed; nothing if the text is
+    /// the same, or if these rules were not [opened](Self::open) from a file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). What was in force stays so, whatever is wrong: a file that is gone or empty never means that
+    /// there are no limits.
+    pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
+        match self.read_again() {
+            Outcome::Same | Outcome::RightAgain => Ok(None),
+            Outcome::Changed(changes) => Ok(Some(changes)),
+            Outcome::Wrong { error, .. } => Err(error),
+        }
+    }
+
+    /// From now on `listener` hears of news: the changes that took effect, none of them where the file is right again and is
+    /// the one that is in force, or what is wrong with the file, once. For a page that shows it:
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_rules::{Rules, Variables};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sluicegate-listen-{}.yaml", std::process::id()));
+    /// # std::fs::write(&path, include_str!("../tests/it/small.yaml"))?;
+    /// let rules = Rules::open(&MemoryStore::new(), &path, Variables::environment())?;
+    /// let shown = Arc::new(Mutex::new(None));
+    /// let page = Arc::clone(&shown);
+    /// rules.listen(move |news| {
+    ///     // With a status page: `page.notice("rules", error.to_string())` and `page.take_back_notice("rules")`.
+    ///     *page.lock().expect("nobody panics here") = news.err().map(ToString::to_string);
+    /// });
+    ///
+    /// std::fs::write(&path, "version: 1\n")?;
+    /// assert!(rules.reload().is_err());
+    /// assert!(shown.lock().expect("nobody panics here").is_some());
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// It is called by the thread that reads the file, and must not wait for these rules.
+    pub fn listen(&self, listener: impl Fn(Result<Option<&Changes>, &RulesError>) + Send + Sync + 'static) {
+        let mut all = self.0.listeners.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::new(listener));
+    }
+
+    /// Reads it again and logs what came of it. An operator who has asked for it gets an answer even if there is no news.
+    pub(crate) fn reload_and_log(&self, is_asked: bool) {
+        match self.read_again() {
+            Outcome::Changed(changes) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
+            Outcome::RightAgain => tracing::info!("the rules file is right again, as it is in force"),
+            Outcome::Wrong { error, is_new: true } => {
+                tracing::error!("the rules stay as they were:\n{error}")
+            }
+            Outcome::Wrong { .. } if is_asked => {
+                tracing::error!("the rules stay as they were: the file is wrong as before");
+            }
+            Outcome::Same if is_asked => tracing::info!("the rules stay as they were: the file is the same"),
+            Outcome::Same | Outcome::Wrong { .. } => {}
+        }
+    }
+
+    fn read_again(&self) -> Outcome {
+        let Some(source) = &self.0.source else { return Outcome::Same };
+        let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = source.read(in_force.read.as_ref()).and_then(|read| {
+            let Some((text, file)) = read else { return Ok(None) };
+            let changes = self.put(&mut in_force, &file)?;
+            in_force.read = Some(Read { text, files: file.compiled.files });
+            Ok(Some(changes))
+        });
+        let before = std::mem::replace(&mut in_force.error, read.as_ref().err().cloned());
+        drop(in_force);
+        let outcome = match read {
+            Ok(Some(changes)) => Outcome::Changed(changes),
+            Ok(None) if before.is_some() => Outcome::RightAgain,
+            Ok(None) => Outcome::Same,
+            Err(error) => Outcome::Wrong { is_new: before.as_ref() != Some(&error), error },
+        };
+        let news = match &outcome {
+            Outcome::Changed(changes) => Some(Ok(Some(changes))),
+            Outcome::RightAgain => Some(Ok(None)),
+            Outcome::Wrong { error, is_new: true } => Some(Err(error)),
+            Outcome::Same | Outcome::Wrong { .. } => None,
+        };
+        self.tell(news);
+        outcome
+    }
+
+    /// To be called outside of all locks.
+    pub(crate) fn tell(&self, news: Option<News<'_>>) {
+        #[cfg(feature = "metrics")]
+        self.0.meter.tell(news, self.0.store.now_us());
+        if let Some(news) = news {
+            let all = self.0.listeners.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            all.iter().for_each(|listener| listener(news));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Reading the file again when an operator asks for it: SIGHUP.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::rules::Rules;
+
+impl Rules {
+    /// From now on the file is read again whenever this process gets SIGHUP, as by `kill -HUP` or `systemctl reload`; without
+    /// this the signal ends a process. What came of it is logged, each time. With [`follow`](Self::follow) beside it, a file that
+    /// changes takes effect without a signal, too.
+    ///
+    /// ```no_run
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_rules::{Rules, Variables};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = Rules::open(&MemoryStore::new(), "rules.yaml", Variables::environment())?;
+    /// rules.reload_on_sighup()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the signal cannot be listened to.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, and in one without I/O.
+    pub fn reload_on_sighup(&self) -> io::Result<()> {
+        let mut hangups = signal(SignalKind::hangup())?;
+        let rules = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            while hangups.recv().await.is_some() {
+                let Some(inner) = rules.upgrade() else { return };
+                // Reading a file may take its time, and a runtime that shuts down does not begin it.
+                _ = tokio::task::spawn_blocking(move || Self(inner).reload_and_log(true)).await;
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! Where a file is read again: [`Source`].
+
+use std::path::PathBuf;
+
+use crate::error::RulesError;
+use crate::file::RulesFile;
+use crate::read;
+use crate::variables::Variables;
+
+/// A file that is read again.
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) variables: Variables,
+}
+
+/// What was read: the text of the file, and other files that it names.
+pub(crate) struct Read {
+    pub(crate) text: String,
+    pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Source {
+    /// The text and the file, if anything of it is other than that.
+    pub(crate) fn read(&self, known: Option<&Read>) -> Result<Option<(String, RulesFile)>, RulesError> {
+        let text = read::text(&self.path).map_err(|problem| self.error(&problem))?;
+        let is_same = |(path, bytes): &(PathBuf, Vec<u8>)| std::fs::read(path).is_ok_and(|now| now == *bytes);
+        if known.is_some_and(|known| known.text == text && known.files.iter().all(is_same)) {
+            return Ok(None);
+        }
+        let name = self.path.display().to_string();
+        let file = RulesFile::parse_in(&name, &text, self.path.parent(), &self.variables)?;
+        Ok(Some((text, file)))
+    }
+
+    pub(crate) fn error(&self, problem: &str) -> RulesError {
+        RulesError::of_file(&self.path.display().to_string(), problem)
+    }
+}

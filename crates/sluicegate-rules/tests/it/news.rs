@@ -1,0 +1,140 @@
+//! News of a file that is read again: who hears of it, and how often.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sluicegate_core::limiter::Overrides;
+use sluicegate_core::policy::Override;
+use sluicegate_rules::{Rules, RulesFile, Variables};
+use sluicegate_tests::memory;
+
+use crate::reload::{Folder, TEXT};
+
+/// Opens the rules of this text, and keeps the first line of each news.
+fn heard(folder: &Folder) -> (Rules, Arc<Mutex<Vec<String>>>) {
+    folder.write(TEXT);
+    let (store, _) = memory::store();
+    let rules = Rules::open(&store, folder.path(), Variables::none()).expect("it is good");
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let said = Arc::clone(&heard);
+    rules.listen(move |news| {
+        let line = match news {
+            Ok(Some(changes)) => changes.to_string(),
+            Ok(None) => "right again".to_owned(),
+            Err(error) => error.problems()[0].text().to_owned(),
+        };
+        said.lock().expect("no test panics here").push(line);
+    });
+    (rules, heard)
+}
+
+#[test]
+fn each_news_is_heard_once_whoever_reads_the_file() {
+    let folder = Folder::new();
+    let (rules, heard) = heard(&folder);
+    let texts = [TEXT, "", "", "version: 2\n", TEXT, TEXT, &TEXT.replace("5/min", "7/min")];
+    for text in texts {
+        folder.write(text);
+        _ = rules.reload();
+        _ = rules.reload();
+    }
+    let file = RulesFile::parse("code", TEXT, &Variables::none()).expect("it is good");
+    rules.replace(file).expect("the store can keep it");
+    let heard = heard.lock().expect("no test panics here");
+    let [empty, version, right, changed, replaced] = &heard[..] else { panic!("{heard:#?}") };
+    assert!(empty.starts_with("the file is empty"), "{empty}");
+    assert!(version.contains("\"rules\"") || version.contains("version"), "{version}");
+    assert_eq!(right, "right again");
+    assert_eq!(changed, "changed a 5/min -> 7/min, what was spent counts");
+    assert_eq!(replaced, "changed a 7/min -> 5/min, what was spent counts");
+}
+
+#[tokio::test]
+async fn the_line_names_what_is_kept_changed_added_and_removed_and_overrides_that_stand() {
+    let text = |policies: &[&str]| {
+        let policy = |policy: &&str| format!("  {policy}\n");
+        let name = |policy: &&str| policy.split(':').next().map(str::to_owned).expect("it has a name");
+        format!(
+            "version: 1\npolicies:\n{}rules:\n  - {{ name: all, limit: [{}], key: everybody }}\n",
+            policies.iter().map(policy).collect::<String>(),
+            policies.iter().map(name).collect::<Vec<_>>().join(", ")
+        )
+    };
+    let file = |text: &str| RulesFile::parse("rules.yaml", text, &Variables::none()).expect("it is good");
+    let (store, _) = memory::store();
+    let before = [
+        "kept: { quota: 1/min }",
+        "login: { quota: [5/min, 20/h] }",
+        "other: { quota: 5/min }",
+        "quiet: { quota: 5/min }",
+        "gone: { quota: 5/min }",
+    ];
+    let rules = Rules::new(&store, file(&text(&before))).expect("the store can keep it");
+    let over = Override::builder("login", "ada").quota("50/min").lasting(Duration::from_secs(600));
+    Overrides::of(&store).put(over).await.expect("the policy is there");
+    let after = [
+        "kept: { quota: 1/min }",
+        "login: { quota: [10/min, 20/h] }",
+        "other: { quota: 5/min, algorithm: sliding-log }",
+        "quiet: { quota: 5/min, hidden: true }",
+        "new: { quota: 5/min }",
+    ];
+    let changes = rules.replace(file(&text(&after))).expect("the store can keep it");
+    assert_eq!(
+        changes.to_string(),
+        "changed login 5/min, 20/h -> 10/min, 20/h, other 5/min (gcra) -> 5/min (sliding-log), quiet in its options, what was \
+         spent counts; added new; removed gone; kept kept; overrides stand: login: 50/min, by ada"
+    );
+}
+
+#[test]
+fn a_line_names_twenty_of_a_kind_and_counts_the_others() {
+    let policies: String = (0..100).map(|number| format!("  p{number}: {{ quota: 5/min }}\n")).collect();
+    let names: Vec<_> = (0..100)
+        .map(|number| format!("{{ name: r{number}, group: g, limit: p{number}, key: client }}"))
+        .collect();
+    let text = format!("version: 1\npolicies:\n{policies}rules: [{}]\n", names.join(", "));
+    let file = |text: &str| RulesFile::parse("rules.yaml", text, &Variables::none()).expect("it is good");
+    let changes = file(&text).changes_since(&file(TEXT)).to_string();
+    assert!(changes.contains("p19 and 80 more; removed a"), "{changes}");
+}
+
+#[cfg(feature = "metrics")]
+#[test]
+fn reloads_are_counted_and_the_moment_of_the_last_good_one_is_told() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    let told = || -> Vec<String> {
+        let lines = handle.render();
+        let mut lines: Vec<_> =
+            lines.lines().filter(|line| line.starts_with("rate_limit_")).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let expected = |loaded: u64, wrong: u64, since: u64| {
+        vec![
+            format!("rate_limit_rules_loaded_timestamp_seconds {since}"),
+            format!("rate_limit_rules_reloads_total{{result=\"loaded\"}} {loaded}"),
+            format!("rate_limit_rules_reloads_total{{result=\"wrong\"}} {wrong}"),
+        ]
+    };
+    metrics::with_local_recorder(&recorder, || {
+        let folder = Folder::new();
+        folder.write(TEXT);
+        let (store, clock) = memory::store();
+        let start = sluicegate_tests::time::START.as_secs();
+        let rules = Rules::open(&store, folder.path(), Variables::none()).expect("it is good");
+        assert_eq!(told(), expected(0, 0, start));
+        clock.advance(Duration::from_secs(100));
+        folder.write("");
+        for _ in 0..3 {
+            assert!(rules.reload().is_err());
+        }
+        assert_eq!(told(), expected(0, 1, start));
+        folder.write(&TEXT.replace("5/min", "7/min"));
+        assert!(rules.reload().is_ok());
+        assert_eq!(told(), expected(1, 1, start + 100));
+        assert_eq!(rules.reload(), Ok(None));
+        assert_eq!(told(), expected(1, 1, start + 100));
+    });
+}
