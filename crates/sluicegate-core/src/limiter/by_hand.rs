@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::decide::decide_plainly;
 use super::handle::RateLimiter;
+use crate::error::StoreError;
 use crate::key::AsKey;
 use crate::store::DecisionFuture;
-use crate::suspension::{change, finished};
+use crate::suspension::{Strikes, change, finished, strikes};
 
 impl RateLimiter {
     /// Suspends the key by hand, for so long from now, whatever it has been refused or suspended before; ten years at most. The
@@ -38,6 +39,31 @@ impl RateLimiter {
     /// As that of [`suspend`](Self::suspend).
     pub fn release(&self, key: impl AsKey) -> DecisionFuture {
         self.change_suspension(key, None)
+    }
+
+    /// How far the key is from its next suspension, for those who look it up. `None` if the policy suspends no key by itself, or
+    /// is not enforced.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = Policy::gcra("login", "5/min").suspend(100, "10min", "30min").on(MemoryStore::new())?;
+    /// for _ in 0..36 {
+    ///     login.check("ada").await?;
+    /// }
+    /// let strikes = login.strikes("ada").await?.ok_or("it suspends keys")?;
+    /// assert_eq!((strikes.counted, strikes.after, strikes.suspensions), (31, 100, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the store gave no answer.
+    pub async fn strikes(&self, key: impl AsKey) -> Result<Option<Strikes>, StoreError> {
+        let (policy, key) = (self.with_opened(Clone::clone), key.with_key(|key| key.to_key()));
+        strikes(self.store(), &policy, &key, decide_plainly).await
     }
 
     fn change_suspension(&self, key: impl AsKey, lasts: Option<Duration>) -> DecisionFuture {

@@ -49,8 +49,8 @@ struct Asked<'a> {
     key: KeyRef<'a>,
     cost: u64,
     mode: Mode,
-    /// The place of the ask that says whether the key is suspended, if there is one.
-    peek: Option<usize>,
+    /// The places of the asks that say whether the key is suspended, as bits.
+    peeks: u64,
 }
 
 /// The same, until the answer comes.
@@ -59,7 +59,7 @@ struct Awaited {
     key: Key,
     cost: u64,
     mode: Mode,
-    peek: Option<usize>,
+    peeks: u64,
 }
 
 impl Wrap for Front {
@@ -89,8 +89,8 @@ impl Wrap for Front {
         let at_us = |decision: &Decision| decision.at_us();
         for (place, ask) in asks.iter().enumerate() {
             if let Ok(watched) = self.within.own(ask.policy()) {
-                let (key, cost, mode, peek) = (ask.key(), ask.cost(), ask.mode(), peek_of(asks, ask));
-                Asked { watched, place, key, cost, mode, peek }.note(&self.state, result, at_us);
+                let (key, cost, mode, peeks) = (ask.key(), ask.cost(), ask.mode(), peeks_of(asks, ask));
+                Asked { watched, place, key, cost, mode, peeks }.note(&self.state, result, at_us);
             }
         }
         answer
@@ -118,8 +118,8 @@ impl Front {
     fn later(&self, asks: &[Ask<'_>], answer: DecisionFuture, begun: Option<Instant>) -> DecisionFuture {
         let awaited = asks.iter().filter_map(|ask| {
             let watched = self.within.own(ask.policy()).ok()?.clone();
-            let (cost, mode, peek) = (ask.cost(), ask.mode(), peek_of(asks, ask));
-            Some(Awaited { watched, key: ask.key().to_key(), cost, mode, peek })
+            let (cost, mode, peeks) = (ask.cost(), ask.mode(), peeks_of(asks, ask));
+            Some(Awaited { watched, key: ask.key().to_key(), cost, mode, peeks })
         });
         let awaited: SmallVec<[Awaited; 1]> = awaited.collect();
         let state = Arc::clone(&self.state);
@@ -130,9 +130,9 @@ impl Front {
             state.answered(result.as_ref().err());
             // The time of a store far away is another one.
             let now_us = state.clock.now_us();
-            for (place, Awaited { watched, key, cost, mode, peek }) in awaited.iter().enumerate() {
-                let (key, cost, mode, peek) = (key.as_ref(), *cost, *mode, *peek);
-                Asked { watched, place, key, cost, mode, peek }.note(&state, &result, |_| now_us);
+            for (place, Awaited { watched, key, cost, mode, peeks }) in awaited.iter().enumerate() {
+                let (key, cost, mode, peeks) = (key.as_ref(), *cost, *mode, *peeks);
+                Asked { watched, place, key, cost, mode, peeks }.note(&state, &result, |_| now_us);
             }
             result
         })
@@ -150,7 +150,7 @@ impl Asked<'_> {
         let (judgement, at_us) = match result {
             Ok(decision) => {
                 let judgement = Judgement::of(decision, self.place, self.mode);
-                let is_suspended = self.peek.is_some_and(|peek| is_refused(decision, peek));
+                let is_suspended = self.peeks != 0 && is_refused(decision, self.peeks);
                 (if is_suspended { judgement.suspended() } else { judgement }, at_us(decision))
             }
             Err(error) => (Judgement::without(error, policy), state.clock.now_us()),
@@ -174,9 +174,9 @@ impl Asked<'_> {
 
     /// The wait that this policy asks for, whatever others of the request do.
     fn own_wait(&self, decision: &Decision) -> Option<Duration> {
-        let places = [Some(self.place), self.peek];
+        let places = self.peeks | bit(self.place);
         let own = decision.quotas().iter().filter(|status| {
-            !status.passed() && !status.is_impossible() && places.contains(&Some(status.policy_index()))
+            !status.passed() && !status.is_impossible() && places & bit(status.policy_index()) != 0
         });
         own.map(QuotaStatus::available_after).max()
     }
@@ -212,17 +212,21 @@ impl Asked<'_> {
     }
 }
 
-/// The place of the ask beside this one that says whether its key is suspended.
-fn peek_of(asks: &[Ask<'_>], ask: &Ask<'_>) -> Option<usize> {
-    let buckets = ask.policy().suspension()?;
-    asks.iter().position(|peek| {
-        let is_its = peek.policy().is(&buckets.suspended)
-            || buckets.everywhere.as_ref().is_some_and(|everywhere| peek.policy().is(everywhere));
-        is_its && peek.key().to_key() == ask.key().to_key()
-    })
+/// The places of the asks beside this one that say whether its key is suspended, as bits.
+fn peeks_of(asks: &[Ask<'_>], ask: &Ask<'_>) -> u64 {
+    let Some(buckets) = ask.policy().suspension() else { return 0 };
+    let is_its = |peek: &Ask<'_>| {
+        let mut its = [&buckets.suspended].into_iter().chain(&buckets.everywhere);
+        its.any(|bucket| peek.policy().is(bucket)) && peek.key().to_key() == ask.key().to_key()
+    };
+    asks.iter().enumerate().filter(|(_, peek)| is_its(peek)).fold(0, |bits, (place, _)| bits | bit(place))
 }
 
-fn is_refused(decision: &Decision, place: usize) -> bool {
-    let mut own = decision.quotas().iter().filter(|status| status.policy_index() == place);
-    own.any(|status| !QuotaStatus::passed(status))
+/// A call has at most 16 asks and the peeks that belong to them.
+fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
+fn is_refused(decision: &Decision, places: u64) -> bool {
+    decision.quotas().iter().any(|status| places & bit(status.policy_index()) != 0 && !status.passed())
 }

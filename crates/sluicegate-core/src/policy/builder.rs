@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::suspension::{Draft, check_ending, is_of_suspension};
+use super::suspension::{Draft, Suspension, check_ending, is_of_suspension};
 use super::{MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyMode, PolicyQuota};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -300,9 +300,11 @@ impl PolicyBuilder {
         let is_of_suspension = is_of_suspension(&self.name);
         let suspension = self.suspension.take().map(|draft| draft.build(&self.name));
         let suspension = suspension.transpose().map_err(|error| error.in_policy(&self.name))?;
-        if self.quotas.len() == MAX_QUOTAS && suspension.is_some() {
+        let room = MAX_QUOTAS - suspension.as_ref().map_or(0, Suspension::buckets);
+        if (room + 1..=MAX_QUOTAS).contains(&self.quotas.len()) {
             let problem = format!(
-                "a policy of {MAX_QUOTAS} quotas leaves no room for a suspension: use one quota less"
+                "a policy of {} quotas leaves no room for its suspension: use {room} quotas at most",
+                self.quotas.len()
             );
             return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS - 1));
         }

@@ -212,10 +212,11 @@ impl Policy {
         self.suspension.as_ref()
     }
 
-    /// How many buckets one request is checked against under this policy: one for each quota, and one that says whether the
-    /// key is suspended. A request is checked against at most [`MAX_QUOTAS`].
+    /// How many buckets one request is checked against under this policy: one for each quota, one that says whether the key is
+    /// suspended, and one that says it of all policies, if it is one of those [everywhere](PolicyBuilder::everywhere). A request
+    /// is checked against at most [`MAX_QUOTAS`].
     pub fn buckets(&self) -> usize {
-        self.quotas.len() + usize::from(self.suspension.is_some())
+        self.quotas.len() + self.suspension.as_ref().map_or(0, Suspension::buckets)
     }
 
     /// Whether this is one of the buckets that a policy with a [suspension](PolicyBuilder::suspend) has beside its own:

@@ -32,6 +32,34 @@ type Owed = SmallVec<[Debt; 1]>;
 pub(super) struct Debt {
     pub(super) policy: PreparedPolicy,
     pub(super) units: u64,
+    /// Where the store counts suspensions, and how many there were, if this is the rest of one.
+    pub(super) counted: Option<(PreparedPolicy, u64)>,
+}
+
+impl Debt {
+    fn new(policy: PreparedPolicy, units: u64) -> Self {
+        Self { policy, units, counted: None }
+    }
+
+    /// Whether it is the rest of a suspension, which is told to the store in another way.
+    pub(super) fn is_suspension(&self) -> bool {
+        self.policy.policy().counts_suspensions_in().is_some()
+    }
+}
+
+/// The debts of one key, of which the rest of a suspension has with it how often the key was suspended.
+fn paired(owed: Owed) -> Owed {
+    let (mut rests, mut others): (Owed, Owed) = owed.into_iter().partition(Debt::is_suspension);
+    for rest in &mut rests {
+        let name = rest.policy.policy().counts_suspensions_in();
+        let is_its = |debt: &Debt| name.as_deref() == Some(debt.policy.policy().name());
+        if let Some(place) = others.iter().position(is_its) {
+            let Debt { policy, units, .. } = others.remove(place);
+            rest.counted = Some((policy, units));
+        }
+    }
+    others.extend(rests);
+    others
 }
 
 impl Debts {
@@ -58,7 +86,7 @@ impl Debts {
         let owed = keys.entry(key).or_default();
         match owed.iter_mut().find(|debt| debt.policy.is(policy)) {
             Some(debt) => debt.units = debt.units.saturating_add(units),
-            None => owed.push(Debt { policy: policy.clone(), units }),
+            None => owed.push(Debt::new(policy.clone(), units)),
         }
         self.count.store(keys.len(), Ordering::Relaxed);
     }
@@ -95,11 +123,19 @@ impl Debts {
         }
     }
 
+    /// Puts back what was taken out.
+    pub(super) fn put_back(&self, key: Key, Debt { policy, units, counted }: Debt) {
+        if let Some((suspensions, times)) = counted {
+            self.add(&suspensions, key.clone(), times);
+        }
+        self.add(&policy, key, units);
+    }
+
     /// Takes everything out.
     pub(super) fn take(&self) -> Vec<(Key, Debt)> {
         let keys = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
-        let each = |(key, owed): (Key, Owed)| owed.into_iter().map(move |debt| (key.clone(), debt));
+        let each = |(key, owed): (Key, Owed)| paired(owed).into_iter().map(move |debt| (key.clone(), debt));
         keys.into_iter().flat_map(each).filter(|(_, debt)| debt.units > 0).collect()
     }
 }

@@ -36,6 +36,7 @@ mod reports;
 mod settings;
 mod settle;
 mod split;
+mod suspended;
 
 use std::fmt;
 use std::sync::Arc;

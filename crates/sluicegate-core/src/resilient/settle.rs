@@ -3,7 +3,7 @@
 //! One task at a time takes all debts out, charges them part by part in calls of up to 16 quotas,
 //! and puts back what it could not charge. Only what *still counts* is charged: the fallback is
 //! asked how much of each quota the key has used by now, because what drained during the outage
-//! would have drained in the store as well.
+//! would have drained in the store as well. A suspension is no sum, and is told as `suspended` says.
 //!
 //! A charge that is not answered in time is given up and not repeated: it has most likely arrived,
 //! and charging it again and again would shut a key out. One that certainly failed is owed on.
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::State;
 use super::debts::Debt;
 use crate::clock::micros;
-use crate::decision::{Decision, QuotaStatus};
+use crate::decision::QuotaStatus;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::policy::{MAX_QUOTAS, PolicyQuota};
@@ -95,7 +95,7 @@ impl State {
 
     /// How many of the units the fallback still counts under each quota; the rest has become history during the outage:
     /// of what the day still counts, the minute has forgotten most.
-    fn still_counts(&self, key: &Key, debt: &Debt) -> SmallVec<[u64; 2]> {
+    pub(super) fn still_counts(&self, key: &Key, debt: &Debt) -> SmallVec<[u64; 2]> {
         let quotas = debt.policy.policy().quotas().iter();
         let look = Ask::new(&debt.policy, key.as_ref(), 1, Mode::Peek);
         match self.fallback.look(look) {
@@ -162,8 +162,13 @@ impl Settling {
         unanswered
     }
 
-    async fn charge(&self, batch: &[(Key, Debt)], until: Option<Instant>) -> Result<Decision, StoreError> {
-        let charge = self.state.deadline.keep(self.state.charge(batch));
+    async fn charge(&self, batch: &[(Key, Debt)], until: Option<Instant>) -> Result<(), StoreError> {
+        let charge = async {
+            match batch {
+                [(key, debt)] if debt.is_suspension() => self.state.suspend(key, debt).await,
+                batch => self.state.deadline.keep(self.state.charge(batch)).await.map(drop),
+            }
+        };
         let Some(until) = until else { return charge.await };
         timeout_at(until, charge).await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))
     }
@@ -172,13 +177,15 @@ impl Settling {
         self.state.within.parts(&[Ask::new(&debt.policy, key.as_ref(), 1, Mode::Charge)])
     }
 
-    /// As many of one part as one call may name: what another part's failure leaves open is not charged twice.
+    /// As many of one part as one call may name: what another part's failure leaves open is not charged twice. A suspension is
+    /// told in a call of its own.
     fn next(&mut self) -> Option<(u64, Vec<(Key, Debt)>)> {
-        let &(parts, _) = self.owed.last()?;
-        let mut buckets = 0;
+        let (parts, (_, last)) = self.owed.last()?;
+        let (parts, is_alone, mut buckets) = (*parts, last.is_suspension(), 0);
         let other = self.owed.iter().rposition(|(of, (_, debt))| {
+            let is_first = buckets == 0;
             buckets += debt.policy.policy().quotas().len();
-            *of != parts || buckets > MAX_QUOTAS
+            *of != parts || buckets > MAX_QUOTAS || !is_first && (is_alone || debt.is_suspension())
         });
         let batch = self.owed.split_off(other.map_or(0, |index| index + 1));
         Some((parts, batch.into_iter().map(|(_, owed)| owed).collect()))
@@ -191,7 +198,7 @@ impl Drop for Settling {
         let kept = self.owed.drain(..).map(|(_, owed)| owed).chain(self.kept.drain(..));
         let mut left = 0;
         for (key, debt) in kept {
-            fallback.debts.add(&debt.policy, key, debt.units);
+            fallback.debts.put_back(key, debt);
             left += 1;
         }
         if left > 0 {

@@ -8,11 +8,12 @@
 //! that is one too many says so itself, in every process alike. A refusal for being suspended is no strike, and neither is one in
 //! an outage, which nobody has counted.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::buckets::{AskStore, bucket_of};
+use super::buckets::{AskStore, buckets_of};
 use super::finished::finished;
 use super::restate::{suspended, suspended_by, waits};
 use super::strike::Striker;
@@ -25,12 +26,11 @@ type Watched = SmallVec<[Watch; 2]>;
 
 type Strikers = SmallVec<[Striker; 1]>;
 
-#[derive(Clone, Copy)]
 struct Watch {
     /// The ask.
     place: u8,
-    /// The peek at its suspension, if it is not certain that there is none.
-    peek: Option<u8>,
+    /// The peeks at its suspension: none if it is certain that there is none.
+    peeks: Range<u8>,
 }
 
 /// Whether an ask may be refused because its key is suspended.
@@ -46,16 +46,16 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
     let count = asks.len();
     let (mut watched, mut all) = (Watched::new(), SmallVec::<[Ask<'_>; 4]>::new());
     for (place, ask) in (0_u8..).zip(asks).filter(|(_, ask)| suspends(ask)) {
-        let Some(bucket) = bucket_of(ask.policy(), ask.key()) else { continue };
-        let mut watch = Watch { place, peek: None };
-        if !store.is_idle(bucket) {
+        let mut peeks = 0..0;
+        for bucket in buckets_of(ask.policy(), ask.key()).filter(|bucket| !store.is_idle(bucket)) {
             if all.is_empty() {
                 all.extend_from_slice(asks);
             }
-            watch.peek = u8::try_from(all.len()).ok();
+            let Ok(peek) = u8::try_from(all.len()) else { break };
+            peeks = if peeks.is_empty() { peek..peek + 1 } else { peeks.start..peek + 1 };
             all.push(Ask::new(bucket, ask.key(), 1, Mode::Peek));
         }
-        watched.push(watch);
+        watched.push(Watch { place, peeks });
     }
     let answer = ask_store(&**store, if all.is_empty() { asks } else { &all });
     if all.is_empty() && matches!(answer.known(), Some(Ok(decision)) if decision.is_allowed()) {
@@ -93,7 +93,11 @@ fn read(decision: Decision, count: usize, watched: &Watched) -> (Decision, bool)
     if decision.is_allowed() || decision.decided_by() == DecidedBy::Outage {
         return (decision.of_first(count), false);
     }
-    let waits = waits(&decision, watched.iter().filter_map(|watch| Some((watch.peek?, watch.place))));
+    let peeks = |watch: &Watch| {
+        let place = watch.place;
+        watch.peeks.clone().map(move |peek| (peek, place))
+    };
+    let waits = waits(&decision, watched.iter().flat_map(peeks));
     match waits.is_empty() {
         true => (decision.of_first(count), true),
         false => (suspended(&decision, count, &waits), false),

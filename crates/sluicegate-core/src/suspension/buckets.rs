@@ -52,13 +52,19 @@ pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPo
     }
 }
 
-/// The bucket that says whether a key is suspended under this policy.
-pub(super) fn bucket_of<'a>(policy: &'a PreparedPolicy, key: KeyRef<'_>) -> Option<&'a PreparedPolicy> {
-    let SuspensionBuckets { suspended, everywhere, .. } = &**policy.suspension()?;
+/// The buckets that say whether a key is suspended under this policy: the first is the one in which it is suspended. Under a
+/// policy that says everywhere it is not the only one, since it may have said otherwise before.
+pub(super) fn buckets_of<'a>(
+    policy: &'a PreparedPolicy,
+    key: KeyRef<'_>,
+) -> impl Iterator<Item = &'a PreparedPolicy> + use<'a> {
     let with_addresses =
         policy.policy().suspension().is_some_and(|suspension| suspension.holds_addresses_everywhere());
-    let everywhere = everywhere.as_ref().filter(|_| with_addresses || !key.is_address());
-    Some(everywhere.unwrap_or(suspended))
+    let is_everywhere = with_addresses || !key.is_address();
+    policy.suspension().into_iter().flat_map(move |buckets| {
+        let SuspensionBuckets { suspended, everywhere, .. } = &**buckets;
+        everywhere.iter().filter(move |_| is_everywhere).chain([suspended])
+    })
 }
 
 /// A time in units of the bucket of a suspension: milliseconds, rounded up.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::buckets::{AskStore, bucket_of, units};
+use super::buckets::{AskStore, buckets_of, units};
 use super::strike::tell;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
@@ -27,13 +27,15 @@ pub(crate) async fn change(
     let nobody = || StoreError::new(StoreErrorKind::NoSuspension);
     let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
     let buckets = policy.suspension().filter(|_| is_enforced).ok_or_else(nobody)?;
-    let suspended = bucket_of(policy, key.as_ref()).ok_or_else(nobody)?;
+    let suspended = || buckets_of(policy, key.as_ref());
     let answer = {
         let ask = |bucket, cost, mode| Ask::new(bucket, key.as_ref(), cost, mode);
-        let mut asks: SmallVec<[Ask<'_>; 3]> = SmallVec::new();
-        asks.push(ask(suspended, 0, Mode::Reset));
+        let mut asks: SmallVec<[Ask<'_>; 4]> =
+            suspended().map(|bucket| ask(bucket, 0, Mode::Reset)).collect();
         match lasts {
-            Some(lasts) => asks.push(ask(suspended, units(lasts), Mode::Charge)),
+            Some(lasts) => {
+                asks.extend(suspended().take(1).map(|bucket| ask(bucket, units(lasts), Mode::Charge)));
+            }
             None => asks.extend(buckets.strikes.iter().flatten().map(|bucket| ask(bucket, 0, Mode::Reset))),
         }
         ask_store(&**store, &asks)

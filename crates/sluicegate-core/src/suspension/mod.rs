@@ -74,7 +74,8 @@
 //! # In an outage
 //! Where the suspension of a key cannot be read, the policy's [`OnOutage`](crate::OnOutage) decides. A refusal that is no store's
 //! does not count. A `Resilient` store that decides locally knows the suspensions that its own process has made, and counts
-//! refusals with its share of them.
+//! refusals with its share of them. When the store is back, a key that several processes have suspended is suspended there until
+//! the latest of their ends, and counts as suspended once; a suspension that has begun and ended in the same outage is forgotten.
 //!
 //! # When not to use it
 //! Where many clients share a key that none of them has chosen, such as the address of a company, a suspension hits all of them.
@@ -85,11 +86,14 @@ mod by_hand;
 mod finished;
 mod restate;
 mod strike;
+mod strikes;
 
 pub(crate) use self::ask::{decide, suspends};
 pub(crate) use self::buckets::{open, replaced};
 pub(crate) use self::by_hand::change;
 pub(crate) use self::finished::finished;
+pub use self::strikes::Strikes;
+pub(crate) use self::strikes::strikes;
 #[cfg(doc)]
 use crate::policy::PolicyBuilder;
 pub use crate::policy::Suspension;

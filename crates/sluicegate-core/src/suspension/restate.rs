@@ -40,8 +40,9 @@ pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &Begun) -
 fn at(decision: &Decision, at_us: u64, count: usize, waits: &[(u8, Duration)]) -> Decision {
     let own = decision.quotas().iter().filter(|status| status.policy_index() < count);
     let stated = |status: &QuotaStatus| {
-        let wait = waits.iter().find(|(place, _)| usize::from(*place) == status.policy_index());
-        wait.map_or(*status, |(_, wait)| status.suspended_for_us(micros(*wait)))
+        let own = waits.iter().filter(|(place, _)| usize::from(*place) == status.policy_index());
+        let longest = own.map(|(_, wait)| *wait).max();
+        longest.map_or(*status, |wait| status.suspended_for_us(micros(wait)))
     };
     let statuses: SmallVec<[QuotaStatus; 4]> = own.map(stated).collect();
     judge(at_us, 0, statuses).by(decision.decided_by())

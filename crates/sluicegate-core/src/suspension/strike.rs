@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::buckets::{AskStore, bucket_of, units};
+use super::buckets::{AskStore, buckets_of, units};
 use super::restate::Begun;
 use crate::decision::Decision;
 use crate::key::Key;
@@ -41,7 +41,7 @@ impl Striker {
     pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<Begun> {
         let buckets = self.policy.suspension()?;
         let ([strikes, suspensions], suspended) =
-            (buckets.strikes.as_ref()?, bucket_of(&self.policy, self.key.as_ref())?);
+            (buckets.strikes.as_ref()?, buckets_of(&self.policy, self.key.as_ref()).next()?);
         let key = self.key.as_ref();
         let counted = ask_store(
             &**store,

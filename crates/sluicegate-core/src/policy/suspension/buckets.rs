@@ -41,6 +41,13 @@ impl Policy {
         Self::debt_of_time(EVERYWHERE.to_owned()).on_outage(OnOutage::Allow).assembled().map(Some)
     }
 
+    /// If this is the bucket of the rest of a suspension: the name of the one that counts a key's suspensions.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn counts_suspensions_in(&self) -> Option<String> {
+        let base = self.name.strip_suffix(ENDINGS[1])?;
+        Some(format!("{base}{}", ENDINGS[2]))
+    }
+
     fn debt_of_time(name: String) -> PolicyBuilder {
         let units = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
         PolicyBuilder::new(name, Algorithm::Gcra, Ok(Quota::new(1, SHORTEST))).debt_up_to(units)

@@ -58,6 +58,9 @@ impl PolicyBuilder {
     /// one client misbehaves in one place. If they are to be refused everywhere as well, say
     /// [`everywhere_with_addresses`](Self::everywhere_with_addresses). While the store cannot be reached, it is not known who is
     /// suspended everywhere.
+    ///
+    /// A policy that is replaced by one that says so goes on refusing the keys that it has suspended before. One that says so no
+    /// longer refuses from then on the keys that it suspends itself.
     pub fn everywhere(mut self) -> Self {
         self.suspension_draft().reach = Reach::Everywhere;
         self

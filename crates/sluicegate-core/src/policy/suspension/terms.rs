@@ -84,6 +84,11 @@ impl Suspension {
         self.reach == Reach::AddressesToo
     }
 
+    /// How many buckets say whether a key is suspended.
+    pub(in crate::policy) fn buckets(&self) -> usize {
+        if self.is_everywhere() { 2 } else { 1 }
+    }
+
     /// The name under which refusals are counted, if it is not that of the policy.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::Event;
 use sluicegate_core::wrap::{Within, Wrap};
-use sluicegate_core::{ConfigError, MemoryStore, Outcome, Policy, RateLimiter, Store};
+use sluicegate_core::{ConfigError, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
 
 use super::{check, refused, suspended};
+use crate::resilient::outages::{FAILS, Scene};
 use crate::support::{answer, ms, secs, store};
 
 fn api(store: impl Into<Arc<dyn Store>>) -> RateLimiter {
@@ -124,4 +126,45 @@ fn a_store_is_told_of_each_suspension_once() {
     drop(answer(limiter.release("ada")));
     let said = events.lock().expect("nobody panics").clone();
     assert_eq!(said, ["api for 1800s by refusals", "api for 60s by hand", "api for 0ns by hand"]);
+}
+
+#[tokio::test]
+async fn strikes_are_the_refusals_that_count_now_and_the_suspensions_that_are_remembered() {
+    let (store, clock) = store();
+    let limiter = api(&store);
+    let strikes = async || {
+        let found = limiter.strikes("ada").await.unwrap().unwrap();
+        assert_eq!(found.after, 3);
+        (found.counted, found.suspensions)
+    };
+    assert!(check(&limiter, "ada").is_allowed());
+    assert_eq!(strikes().await, (0, 0));
+    refused(&limiter, "ada", 2);
+    assert_eq!(strikes().await, (2, 0));
+    clock.advance(secs(60));
+    assert_eq!(strikes().await, (0, 0), "they are too long ago");
+    refused(&limiter, "ada", 2);
+    suspended(&check(&limiter, "ada"), secs(1_800));
+    assert_eq!(strikes().await, (0, 1));
+    drop(answer(limiter.release("ada")));
+    assert_eq!(strikes().await, (0, 0));
+    let without = Policy::fixed_window("without", "1/d").everywhere().on(&store).unwrap();
+    assert_eq!(without.strikes("ada").await.unwrap(), None);
+    limiter.replace(limiter.policy().in_mode(PolicyMode::Shadow), Inherit::Spent).unwrap();
+    assert_eq!(limiter.strikes("ada").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn strikes_of_an_outage_are_those_of_the_share_or_an_error() {
+    for (on_outage, expected) in [(OnOutage::Local, Some((1, 2))), (OnOutage::Allow, None)] {
+        let scene = Scene::new(|builder| builder.replicas(2));
+        let policy = Policy::fixed_window("api", "2/d").suspend(4, "1h", "30min").on_outage(on_outage);
+        let limiter = policy.on(&scene.store).unwrap();
+        scene.mood(FAILS);
+        for _ in 0..2 {
+            drop(check(&limiter, "ada"));
+        }
+        let found = limiter.strikes("ada").await.map(|found| found.unwrap());
+        assert_eq!(found.map(|found| (found.counted, found.after)).ok(), expected);
+    }
 }

@@ -75,15 +75,42 @@ fn an_address_is_suspended_elsewhere_only_if_that_was_asked_for_by_name() {
 }
 
 #[test]
-fn a_policy_that_is_replaced_by_one_that_says_everywhere_takes_part_from_then_on() {
-    let (store, _clock) = store();
+fn a_policy_that_is_replaced_by_one_that_says_everywhere_takes_part_from_then_on_and_frees_no_key() {
+    let (store, clock) = store();
     let login =
         Policy::fixed_window("login", "1/d").suspend(1, "1min", "30min").everywhere().on(&store).unwrap();
-    let search = Policy::fixed_window("search", "100/d").on(&store).unwrap();
+    let plainly = || Policy::fixed_window("search", "1/d").suspend(2, "1min", "30min");
+    let search = plainly().on(&store).unwrap();
     drop(answer(login.suspend("ada", secs(60))));
-    assert!(check(&search, "ada").is_allowed());
-    search
-        .replace(Policy::fixed_window("search", "100/d").everywhere().build().unwrap(), Inherit::Spent)
-        .unwrap();
+    assert!(check(&search, "ada").is_allowed() && check(&search, "bob").is_allowed());
+    refused(&search, "bob", 1);
+    suspended(&check(&search, "bob"), secs(1_800));
+    let everywhere = || plainly().everywhere().build().unwrap();
+    search.replace(everywhere(), Inherit::Spent).unwrap();
     suspended(&check(&search, "ada"), secs(60));
+    suspended(&check(&search, "bob"), secs(1_800));
+    assert!(check(&login, "bob").is_allowed(), "it was suspended by one policy alone");
+    // Of two suspensions the longer one counts.
+    drop(answer(login.suspend("bob", secs(60))));
+    suspended(&check(&search, "bob"), secs(1_800));
+    clock.advance(secs(1_800));
+    refused(&search, "bob", 1);
+    suspended(&check(&search, "bob"), secs(3_600));
+    suspended(&check(&login, "bob"), secs(3_600));
+}
+
+#[test]
+fn by_hand_a_key_is_suspended_for_as_long_as_was_said_last_and_released_also_from_before_it_was_everywhere() {
+    let (store, _clock) = store();
+    let plainly = || Policy::fixed_window("api", "100/d").suspend(2, "1min", "30min");
+    let api = plainly().on(&store).unwrap();
+    for key in ["ada", "bob"] {
+        suspended(&answer(api.suspend(key, secs(900))), secs(900));
+    }
+    api.replace(plainly().everywhere().build().unwrap(), Inherit::Spent).unwrap();
+    suspended(&answer(api.suspend("ada", secs(60))), secs(60));
+    assert!(answer(api.release("bob")).is_allowed());
+    // A policy that says everywhere no longer asks about keys that are suspended so.
+    api.replace(plainly().build().unwrap(), Inherit::Spent).unwrap();
+    assert!(answer(api.peek("ada")).is_allowed());
 }

@@ -62,3 +62,74 @@ async fn a_process_that_decides_alone_knows_its_own_suspensions_and_counts_with_
     assert_eq!((bob.outcome(), bob.decided_by()), (Outcome::Suspended, DecidedBy::Store));
     assert_eq!(bob.retry_after(), Some(secs(1_740)), "the store is told of what is left");
 }
+
+/// Each process has suspended the key by itself, and each told the store what was left: their suspensions added up.
+#[tokio::test]
+async fn processes_that_suspend_a_key_in_the_same_outage_suspend_it_once_and_until_the_latest_of_their_ends()
+{
+    let scene = Scene::new(|builder| builder.replicas(4));
+    let others = [(); 3].map(|()| scene.another());
+    let policy = || Policy::fixed_window("api", "4/d").suspend(4, "1h", "30min");
+    let limiters: Vec<_> =
+        [&scene.store].into_iter().chain(&others).map(|store| policy().on(store).unwrap()).collect();
+    let settled = async || {
+        for limiter in &limiters {
+            // After some answers the store is trusted, and told of debts.
+            for _ in 0..3 {
+                assert!(now(limiter.peek("eve")).is_allowed());
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    scene.mood(FAILS);
+    for limiter in &limiters {
+        let outcomes: Vec<_> = (0..3).map(|_| now(limiter.check("bob")).outcome()).collect();
+        assert_eq!(outcomes, [Outcome::Allowed, Outcome::Suspended, Outcome::Suspended]);
+        scene.advance(60);
+    }
+    scene.mood(WORKS);
+    scene.advance(60);
+    settled().await;
+    let lasts = |limiter: &RateLimiter| {
+        let bob = now(limiter.peek("bob"));
+        assert_eq!((bob.outcome(), bob.decided_by()), (Outcome::Suspended, DecidedBy::Store));
+        bob.retry_after().unwrap()
+    };
+    // The last of them has suspended it two minutes ago.
+    for limiter in &limiters {
+        assert_eq!(lasts(limiter), secs(1_680));
+    }
+    // It was suspended once: the next time lasts twice as long, and not sixteen times.
+    scene.advance(1_680);
+    let bob = loop {
+        let bob = now(limiters[0].check("bob"));
+        if bob.outcome() == Outcome::Suspended {
+            break bob;
+        }
+        assert_eq!(bob.outcome(), Outcome::Denied);
+    };
+    assert_eq!(bob.retry_after(), Some(secs(3_600)));
+}
+
+#[tokio::test]
+async fn a_suspension_that_the_store_knows_to_last_longer_is_left_as_it_is() {
+    let scene = Scene::new(|builder| builder.replicas(1));
+    let other = scene.another();
+    let policy = || Policy::fixed_window("api", "1/d").suspend(2, "1h", "30min");
+    let (here, there) = (policy().on(&scene.store).unwrap(), policy().on(&other).unwrap());
+    assert!(now(here.check("bob")).is_allowed());
+    suspended(&there.suspend("bob", secs(86_400)).await.unwrap(), secs(86_400));
+    scene.mood(FAILS);
+    // This process does not know of it.
+    let outcomes: Vec<_> = (0..2).map(|_| now(here.check("bob")).outcome()).collect();
+    assert_eq!(outcomes, [Outcome::Denied, Outcome::Suspended]);
+    scene.mood(WORKS);
+    scene.advance(60);
+    for key in ["eve", "zoe", "max"] {
+        assert!(now(here.check(key)).is_allowed());
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(scene.store.status().debts, 0);
+    let left = now(here.peek("bob")).retry_after().unwrap();
+    assert_eq!(left, secs(86_340), "by hand it was a day");
+}

@@ -92,10 +92,16 @@ fn a_policy_of_as_many_quotas_as_fit_leaves_no_room_for_a_suspension() {
     let of = |quotas: u64| {
         (1..quotas).fold(api().suspend(1, "1s", "1s"), |policy, quota| policy.and(Quota::new(1, secs(quota))))
     };
-    assert!(of(MAX_QUOTAS as u64 - 1).build().is_ok());
-    let error = of(MAX_QUOTAS as u64).build().unwrap_err();
-    assert_eq!(error.kind(), ConfigErrorKind::TooManyQuotas);
-    assert!(error.to_string().contains("one quota less"), "{error}");
+    let most = MAX_QUOTAS as u64;
+    assert!(of(most - 1).build().is_ok() && of(most - 2).everywhere().build().is_ok());
+    for (policy, quotas, room) in [(of(most), 16, 15), (of(most - 1).everywhere(), 15, 14)] {
+        let error = policy.build().unwrap_err();
+        assert_eq!(error.kind(), ConfigErrorKind::TooManyQuotas);
+        let said = format!(
+            "a policy of {quotas} quotas leaves no room for its suspension: use {room} quotas at most"
+        );
+        assert!(error.to_string().contains(&said), "{error}");
+    }
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! How far a key is from its next suspension: [`Strikes`].
+
+use std::sync::Arc;
+
+use super::buckets::AskStore;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Key;
+use crate::policy::PolicyMode;
+use crate::store::{Ask, DecidedBy, Mode, PreparedPolicy, Store};
+
+/// How far a key is from its next suspension; see [`RateLimiter::strikes`](crate::RateLimiter::strikes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Strikes {
+    /// How many refusals count now. The one that suspends the key takes them all away.
+    pub counted: u64,
+    /// How many suspend it.
+    pub after: u64,
+    /// How many suspensions are remembered, each of which makes the next one last twice as long.
+    pub suspensions: u64,
+}
+
+/// Looks at the buckets that count refusals and suspensions. None if the policy counts none.
+pub(crate) async fn strikes(
+    store: &Arc<dyn Store>,
+    policy: &PreparedPolicy,
+    key: &Key,
+    ask_store: AskStore,
+) -> Result<Option<Strikes>, StoreError> {
+    let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
+    let buckets = policy.suspension().filter(|_| is_enforced);
+    let Some([strikes, suspensions]) = buckets.and_then(|buckets| buckets.strikes.as_ref()) else {
+        return Ok(None);
+    };
+    // Reports of nothing: a bucket that is full would refuse a question.
+    let answer = ask_store(
+        &**store,
+        &[strikes, suspensions].map(|bucket| Ask::new(bucket, key.as_ref(), 0, Mode::Refund)),
+    );
+    let found = answer.await?;
+    if found.decided_by() == DecidedBy::Outage {
+        // Nobody has looked.
+        return Err(StoreError::new(StoreErrorKind::Unavailable));
+    }
+    let of = |place: usize| {
+        let mut quotas = found.quotas().iter().filter(move |status| status.policy_index() == place);
+        let status = quotas.next()?;
+        Some((status.capacity().saturating_sub(status.remaining()), status.capacity()))
+    };
+    let counts = of(0).zip(of(1));
+    Ok(counts.map(|((counted, after), (suspensions, _))| Strikes { counted, after, suspensions }))
+}
