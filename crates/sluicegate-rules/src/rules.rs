@@ -123,6 +123,7 @@ impl Rules {
 
     pub(crate) fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
         let before = in_force.policies.clone();
+        // Requests that have begun are decided by the policies that their limits are pinned to.
         self.0.limits.swap(in_force.put(&self.0.store, file)?);
         in_force.error = None;
         let changes = Changes::between(&before, &in_force.policies);
@@ -145,23 +146,21 @@ impl InForce {
     /// code has it.
     fn put(&mut self, store: &Arc<dyn Store>, file: &RulesFile) -> Result<Limits, RulesError> {
         let policies = &file.compiled.policies;
-        let is_new = |policy: &&Policy| !self.policies.iter().any(|old| old.name() == policy.name());
-        let open = policies.iter().filter(is_new).filter_map(|policy| store.limiters().get(policy.name()));
+        let is_of = |all: &[Policy], name: &str| all.iter().any(|policy| policy.name() == name);
+        let news = policies.iter().filter(|policy| !is_of(&self.policies, policy.name()));
+        let open = news.filter_map(|policy| store.limiters().get(policy.name()));
         let code: Vec<Policy> = open.map(|limiter| Policy::clone(&limiter.own_policy())).collect();
-        let put =
-            |policies: Vec<Policy>| RateLimiter::replace_all(Arc::clone(store), policies, Inherit::Spent);
-        let limits =
-            put(policies.clone()).and_then(|open| file.compiled.limits(store, &open)).map_err(|error| {
-                // It was in force a moment ago, so nothing can be wrong with it.
-                _ = put(self.policies.iter().chain(&code).cloned().collect());
-                RulesError::of_file(&file.name, &error.to_string())
-            })?;
-        self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
-        for gone in self.policies.iter().filter(|old| !policies.iter().any(|new| new.name() == old.name())) {
-            if let Some(own) = self.code.remove(gone.name()) {
-                _ = put(vec![own]);
-            }
+        let gone = self.policies.iter().filter(|old| !is_of(policies, old.name()));
+        let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(gone.name()).cloned()).collect();
+        let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
+        let limits = RateLimiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
+            file.compiled.limits(store, &limiters[..policies.len()])
+        });
+        let limits = limits.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
+        for policy in back {
+            self.code.remove(policy.name());
         }
+        self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.policies.clone_from(policies);
         Ok(limits)
     }

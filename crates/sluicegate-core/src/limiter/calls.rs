@@ -196,9 +196,7 @@ impl RateLimiter {
     }
 
     fn ask_of(&self, receipt: &Receipt, key: impl AsKey, cost: u64, mode: Mode) -> DecisionFuture {
-        self.with_opened(|opened| {
-            key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, mode).of(receipt)]))
-        })
+        key.with_key(|key| self.decide(&[Ask::new(self.newest().as_opened(), key, cost, mode).of(receipt)]))
     }
 
     fn ask(&self, key: impl AsKey, cost: u64, mode: Mode) -> DecisionFuture {

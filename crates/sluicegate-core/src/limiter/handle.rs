@@ -39,7 +39,7 @@ use crate::store::{PreparedPolicy, Store};
 /// [`DecisionFuture::now`]: crate::store::DecisionFuture::now
 /// [`MemoryStore`]: crate::MemoryStore
 #[derive(Clone)]
-pub struct RateLimiter(pub(super) Arc<Handle>);
+pub struct RateLimiter(pub(super) Arc<Handle>, pub(super) Option<Arc<Pinned>>);
 
 /// The one handle of a name on a store. All clones of a [`RateLimiter`] share it, and the store
 /// holds it weakly, so that a name is free again when the last clone is gone.
@@ -64,6 +64,18 @@ pub(super) struct Handle {
 pub(super) struct InForce {
     pub(super) prepared: PreparedPolicy,
     pub(super) over: Option<Arc<Override>>,
+    /// How often policies were replaced [with](RateLimiter::replace_all_with) rules before.
+    pub(super) epoch: u64,
+}
+
+/// The policy that a limiter keeps when it is replaced together with rules, for requests that began under it.
+pub(super) struct Pinned {
+    pub(super) prepared: PreparedPolicy,
+    /// The policy as code, or a file, has it.
+    pub(super) own: Arc<Policy>,
+    pub(super) epoch: u64,
+    /// As long as there are as many, nothing has been replaced since; none if its time may be over.
+    pub(super) replacements: u64,
 }
 
 /// The policy as code has put it in force, whatever an operator makes of it.
@@ -84,7 +96,7 @@ impl Handle {
             is_ruled,
             always_answers: store.always_answers(),
             store,
-            current: ArcSwap::from_pointee(InForce { prepared: first.clone(), over: None }),
+            current: ArcSwap::from_pointee(InForce { prepared: first.clone(), over: None, epoch: 0 }),
             own: Mutex::new(Own { policy: own, refused: 0 }),
             first,
             replacements: AtomicU64::new(0),
@@ -143,20 +155,42 @@ impl RateLimiter {
 
     #[inline]
     pub(super) fn with_opened<T>(&self, use_it: impl FnOnce(&PreparedPolicy) -> T) -> T {
-        let replaced;
-        use_it(match self.replacements() {
-            0 => &self.0.first,
-            _ => {
-                replaced = self.in_force();
-                &replaced.prepared
-            }
-        })
+        match self.kept() {
+            Some(kept) => use_it(kept),
+            None => use_it(self.late().as_opened()),
+        }
     }
 
+    /// The policy that decides on what asks now.
     #[inline]
     pub(super) fn opened(&self) -> Current<'_> {
+        self.kept().map_or_else(|| self.late(), Current::Kept)
+    }
+
+    /// The policy that decides, if it is the one that this limiter has had from its beginning.
+    #[inline]
+    fn kept(&self) -> Option<&PreparedPolicy> {
+        let replacements = self.replacements();
+        match &self.1 {
+            None => (replacements == 0).then_some(&self.0.first),
+            Some(pinned) => (replacements == pinned.replacements).then_some(&pinned.prepared),
+        }
+    }
+
+    /// The policy that decides, after a replacement.
+    fn late(&self) -> Current<'_> {
+        let in_force = self.in_force();
+        match &self.1 {
+            Some(pinned) if pinned.epoch != in_force.epoch => Current::Kept(&pinned.prepared),
+            _ => Current::Replaced(in_force),
+        }
+    }
+
+    /// The policy that has the keys now, whatever this limiter decides by: for reports of what has happened.
+    #[inline]
+    pub(super) fn newest(&self) -> Current<'_> {
         match self.replacements() {
-            0 => Current::First(&self.0.first),
+            0 => Current::Kept(&self.0.first),
             _ => Current::Replaced(self.in_force()),
         }
     }
@@ -176,7 +210,7 @@ impl RateLimiter {
 
 /// The policy in force, for as long as a call takes.
 pub(super) enum Current<'a> {
-    First(&'a PreparedPolicy),
+    Kept(&'a PreparedPolicy),
     Replaced(arc_swap::Guard<Arc<InForce>>),
 }
 
@@ -184,7 +218,7 @@ impl Current<'_> {
     #[inline]
     pub(super) fn as_opened(&self) -> &PreparedPolicy {
         match self {
-            Self::First(opened) => opened,
+            Self::Kept(opened) => opened,
             Self::Replaced(in_force) => &in_force.prepared,
         }
     }

@@ -27,7 +27,7 @@ impl Limiters {
 type Held = Weak<dyn Any + Send + Sync>;
 
 fn limiter(held: &Held) -> Option<RateLimiter> {
-    held.upgrade()?.downcast().ok().map(RateLimiter)
+    held.upgrade()?.downcast().ok().map(|handle| RateLimiter(handle, None))
 }
 
 pub(super) fn find(handles: &HashMap<String, Held>, name: &str) -> Option<RateLimiter> {

@@ -39,6 +39,7 @@ mod handle;
 mod handles;
 mod open;
 mod overrides;
+mod pinned;
 mod replacement;
 #[cfg(feature = "tokio")]
 #[cfg(test)]

@@ -36,7 +36,7 @@ impl RateLimiter {
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn new(store: impl Into<Arc<dyn Store>>, policy: Policy) -> Result<Self, ConfigError> {
-        let all = put(&store.into(), vec![policy], None)?;
+        let (all, ()) = put(&store.into(), vec![policy], How::Open, |_| Ok(()))?;
         Ok(all.into_iter().next().expect("each policy has a handle"))
     }
 
@@ -49,7 +49,7 @@ impl RateLimiter {
         store: impl Into<Arc<dyn Store>>,
         policies: impl IntoIterator<Item = Policy>,
     ) -> Result<Vec<Self>, ConfigError> {
-        put(&store.into(), policies.into_iter().collect(), None)
+        Ok(put(&store.into(), policies.into_iter().collect(), How::Open, |_| Ok(()))?.0)
     }
 
     /// Puts several policies on a store, all or none of them: a name that is not open is opened, and the policy of one that is
@@ -82,7 +82,46 @@ impl RateLimiter {
         policies: impl IntoIterator<Item = Policy>,
         inherit: Inherit,
     ) -> Result<Vec<Self>, ConfigError> {
-        put(&store.into(), policies.into_iter().collect(), Some(inherit))
+        Ok(put(&store.into(), policies.into_iter().collect(), How::Replace(inherit), |_| Ok(()))?.0)
+    }
+
+    /// As [`replace_all`](Self::replace_all), for rules that name the policies and are swapped as a whole.
+    ///
+    /// `build` gets the limiters, in the order of the policies, when all that can fail has been done; if it fails, nothing has
+    /// changed. These limiters are pinned: they decide by the policies that are put here, and go on to do so when a later call
+    /// of this kind replaces those. So requests that began under the old rules are decided by the old policies, and requests under
+    /// the new rules by the new ones, whatever the moment; a key that is asked for under both spends from both. Overrides, and
+    /// replacements by [`replace`](Self::replace), pinned limiters follow as all others do.
+    ///
+    /// ```
+    /// use sluicegate_core::limiter::Inherit;
+    /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+    ///
+    /// let store = MemoryStore::new();
+    /// let put = |quota: &str| {
+    ///     let policies = [Policy::gcra("login", quota).build()?];
+    ///     RateLimiter::replace_all_with(&store, policies, Inherit::Spent, |limiters| Ok(limiters.to_vec()))
+    /// };
+    /// let old = put("5/min")?;
+    /// let new = put("9/min")?;
+    /// assert_eq!(old[0].policy().to_string(), "login: 5/min (gcra)");
+    /// assert_eq!(new[0].policy().to_string(), "login: 9/min (gcra)");
+    /// assert!(old[0].is(&new[0])); // one handle, one queue
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`replace_all`](Self::replace_all), and the error of `build`.
+    ///
+    /// # Deadlocks
+    /// `build` must neither open nor replace policies on this store: it would wait for itself.
+    pub fn replace_all_with<T>(
+        store: impl Into<Arc<dyn Store>>,
+        policies: impl IntoIterator<Item = Policy>,
+        inherit: Inherit,
+        build: impl FnOnce(&[Self]) -> Result<T, ConfigError>,
+    ) -> Result<T, ConfigError> {
+        Ok(put(&store.into(), policies.into_iter().collect(), How::ReplaceWith(inherit), build)?.1)
     }
 
     /// Replaces the policy for everybody who names it on this store; `inherit` says how keys start under the new one. By an
@@ -160,20 +199,42 @@ impl RateLimiter {
     }
 }
 
+/// What becomes of a policy that is open under a name that is put.
+#[derive(Clone, Copy)]
+enum How {
+    /// It stays; it is to be the same.
+    Open,
+    Replace(Inherit),
+    /// It stays for limiters that are pinned to it.
+    ReplaceWith(Inherit),
+}
+
 /// How one of several policies gets its handle.
 enum Step<'a> {
-    /// As it is prepared, and as code has it.
-    Open(PreparedPolicy, Arc<Policy>),
+    /// A new one, of which nobody knows yet.
+    Open(RateLimiter),
     Join(&'a RateLimiter, Option<Replacement<'a>>),
 }
 
-/// Puts policies on a store, all or none: first all that can fail, then what takes effect. With a way to inherit, a policy that
-/// is open under one of their names is replaced.
-fn put(
+impl Step<'_> {
+    /// The limiter as it will be, pinned.
+    fn pinned(&self) -> RateLimiter {
+        match self {
+            Self::Join(_, Some(replacement)) => replacement.pinned(),
+            Self::Join(limiter, None) => limiter.pinned_now(&limiter.own_policy()),
+            Self::Open(limiter) => limiter.pinned_now(&limiter.own_policy()),
+        }
+    }
+}
+
+/// Puts policies on a store, all or none: first all that can fail, with what stands on them, then what takes effect for
+/// everybody.
+fn put<T>(
     store: &Arc<dyn Store>,
     policies: Vec<Policy>,
-    replace: Option<Inherit>,
-) -> Result<Vec<RateLimiter>, ConfigError> {
+    how: How,
+    build: impl FnOnce(&[RateLimiter]) -> Result<T, ConfigError>,
+) -> Result<(Vec<RateLimiter>, T), ConfigError> {
     let mut names = HashSet::new();
     if let Some(twice) = policies.iter().find(|policy| !names.insert(policy.name())) {
         let problem = format!("two policies named {:?}: give each a name of its own", twice.name());
@@ -182,17 +243,26 @@ fn put(
     follow(store);
     let mut open = store.limiters().lock();
     let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
-    let steps = policies.into_iter().zip(&found).map(|(policy, found)| match (found, replace) {
-        (None, _) => open_first(&**store, policy),
-        (Some(handle), None) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
-        (Some(handle), Some(inherit)) => Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?)),
+    let steps = policies.into_iter().zip(&found).map(|(policy, found)| match (found, how) {
+        (None, _) => open_first(store, policy, !matches!(how, How::Open)),
+        (Some(handle), How::Open) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
+        (Some(handle), How::Replace(inherit)) => {
+            Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?))
+        }
+        (Some(handle), How::ReplaceWith(inherit)) => {
+            let replacement = handle.replacement(|_| policy, inherit)?;
+            Ok(Step::Join(handle, replacement.map(Replacement::with_epoch)))
+        }
     });
     let steps = steps.collect::<Result<Vec<Step<'_>>, ConfigError>>()?;
+    let pinned: Vec<_> = match how {
+        How::ReplaceWith(_) => steps.iter().map(Step::pinned).collect(),
+        _ => Vec::new(),
+    };
+    let done = build(&pinned)?;
     let mut news = Vec::new();
     let limiters = steps.into_iter().map(|step| match step {
-        Step::Open(first, own) => {
-            let limiter =
-                RateLimiter(Arc::new(Handle::new(Arc::clone(store), first, own, replace.is_some())));
+        Step::Open(limiter) => {
             news.extend(limiter.follow());
             insert(&mut open, &limiter);
             limiter
@@ -205,24 +275,28 @@ fn put(
     let limiters = limiters.collect();
     drop(open);
     news.iter().for_each(|replaced| replaced.tell(store));
-    Ok(limiters)
+    Ok((limiters, done))
 }
 
 /// Opens a policy whose name has no handle. Calls that are under way may still hold the name, for what an override has made of
 /// the policy when it had one.
-fn open_first<'a>(store: &dyn Store, policy: Policy) -> Result<Step<'a>, ConfigError> {
-    let taken = match suspension::open(store, policy.clone(), None) {
+fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Result<Step<'a>, ConfigError> {
+    let opened = |first: PreparedPolicy, own| {
+        let handle = Handle::new(Arc::clone(store), first, own, is_ruled);
+        Step::Open(RateLimiter(Arc::new(handle), None))
+    };
+    let taken = match suspension::open(&**store, policy.clone(), None) {
         Ok(first) => {
             let own = Arc::clone(first.policy());
-            return Ok(Step::Open(first, own));
+            return Ok(opened(first, own));
         }
         Err(error) => error,
     };
     let over = store.limiters().overrides().standing(policy.name(), store.now_us()).cloned();
     let changed =
         over.filter(|_| taken.kind() == ConfigErrorKind::NameTaken).map(|over| over.changed(&policy));
-    match changed.map(|changed| suspension::open(store, changed?, None)) {
-        Some(Ok(first)) => Ok(Step::Open(first, Arc::new(policy))),
+    match changed.map(|changed| suspension::open(&**store, changed?, None)) {
+        Some(Ok(first)) => Ok(opened(first, Arc::new(policy))),
         _ => Err(taken),
     }
 }

@@ -49,6 +49,7 @@ impl<'a> Replacement<'a> {
         inherit: Inherit,
     ) -> Result<Option<Self>, ConfigError> {
         let old = limiter.0.current.load_full();
+        let epoch = old.epoch;
         let is_new = policy != *own.policy;
         let over = limiter.standing_override().filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
@@ -57,14 +58,14 @@ impl<'a> Replacement<'a> {
         }
         let changed = over.as_ref().map(|over| limiter.open_under(over, &policy, &old, inherit));
         let new = match (over, changed) {
-            (Some(over), Some(Ok(prepared))) => InForce { prepared, over: Some(over) },
+            (Some(over), Some(Ok(prepared))) => InForce { prepared, over: Some(over), epoch },
             (Some(over), Some(Err(error))) => {
                 // Code goes on as it says. It is reported once.
                 own.refused = over.version();
                 warn(&over, &error);
-                InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None }
+                InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None, epoch }
             }
-            _ => InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None },
+            _ => InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None, epoch },
         };
         let is_in_force = new.prepared.is(&old.prepared) && new.over == old.over;
         if is_in_force && !is_new {
@@ -73,18 +74,31 @@ impl<'a> Replacement<'a> {
         Ok(Some(Self { limiter, own, policy: Arc::new(policy), old, new, inherit }))
     }
 
+    /// The same, with something else that takes effect with it: limiters that are pinned to what was before do not follow.
+    pub(super) fn with_epoch(mut self) -> Self {
+        self.new.epoch += 1;
+        self
+    }
+
+    /// The limiter as it will be when this has taken effect, for whoever is not to wait for that.
+    pub(super) fn pinned(&self) -> RateLimiter {
+        let replacements = self.limiter.replacements().saturating_add(1);
+        self.limiter.pinned_to(&self.new, &self.policy, replacements)
+    }
+
     /// Puts it in force.
     pub(super) fn commit(self) -> Replaced {
         let Self { limiter, mut own, policy, old, new, inherit } = self;
         own.policy = policy;
         let prepared = new.prepared.clone();
         let over = limiter.changed_by(&old, &new);
+        if !prepared.is(&old.prepared) {
+            // Before the first who asks the new one: whoever asks the old one after that finds what was spent.
+            suspension::replaced(&*limiter.0.store, &old.prepared, &prepared, inherit);
+        }
         limiter.0.current.store(Arc::new(new));
         // Release: whoever sees the count also sees the new policy.
         limiter.0.replacements.fetch_add(1, Ordering::Release);
-        if !prepared.is(&old.prepared) {
-            suspension::replaced(&*limiter.0.store, &old.prepared, &prepared, inherit);
-        }
         Replaced { old, new: prepared, inherit, over }
     }
 }
@@ -118,6 +132,9 @@ impl RateLimiter {
     /// The policy as code has put it in force, by opening or [replacing](Self::replace) it: what holds again when the override
     /// is over that stands now.
     pub fn own_policy(&self) -> Arc<Policy> {
+        if let Some(pinned) = &self.1 {
+            return Arc::clone(&pinned.own);
+        }
         Arc::clone(&self.0.own.lock().unwrap_or_else(PoisonError::into_inner).policy)
     }
 

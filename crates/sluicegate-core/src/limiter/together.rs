@@ -112,7 +112,7 @@ impl RateLimiter {
                     Change::Refund(receipt, cost) => receipt.cost().min(*cost),
                     Change::Nothing => 0,
                 };
-                (limiter, limiter.opened(), key, change, cost)
+                (limiter, limiter.newest(), key, change, cost)
             })
             .collect();
         let first = match on_one_store(changes.iter().map(|(limiter, ..)| *limiter)) {
@@ -148,7 +148,7 @@ impl RateLimiter {
     ) -> DecisionFuture {
         let turns: SmallVec<[_; 2]> = turns
             .into_iter()
-            .map(|(limiter, key, receipt)| (limiter.opened(), limiter, key, receipt))
+            .map(|(limiter, key, receipt)| (limiter.newest(), limiter, key, receipt))
             .collect();
         let asks: SmallVec<[Ask<'_>; 2]> = turns
             .iter()

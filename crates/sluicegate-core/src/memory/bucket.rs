@@ -132,6 +132,27 @@ impl Buckets {
         }
     }
 
+    /// From now on keys are handed over in both directions: a request that began under this policy, and is decided by it only
+    /// now, finds what was spent under the one that has replaced it.
+    pub(super) fn is_replaced_by(&self, new: &Self, now_us: u64) {
+        let newer = new.older.load();
+        let follows = |old: &Arc<Bucket>| {
+            let heirs = newer.first().into_iter().flat_map(|youngest| &youngest.heirs);
+            let heirs = heirs.filter(|heir| heir.follows.iter().any(|follows| Arc::ptr_eq(follows, old)));
+            heirs.map(|heir| Arc::clone(&heir.bucket)).collect::<Vec<_>>()
+        };
+        let heirs = self.each.iter().map(|old| Heir { bucket: Arc::clone(old), follows: follows(old) });
+        let heirs: Vec<_> = heirs.filter(|heir| !heir.follows.is_empty()).collect();
+        if heirs.is_empty() {
+            return;
+        }
+        let back = Arc::new(Replacement { heirs, how: Inherit::Spent, replaced_us: now_us });
+        let older = self.older.load();
+        let older = std::iter::once(&back).chain(alive(&older, now_us)).take(GENERATIONS).cloned();
+        self.older.store(Arc::new(older.collect()));
+        self.has_older.store(true, Ordering::Relaxed);
+    }
+
     /// Whether a key may have to be handed over.
     #[inline]
     pub(super) fn has_older(&self) -> bool {

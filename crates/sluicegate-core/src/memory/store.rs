@@ -137,6 +137,13 @@ impl Store for Inner {
         self.decide_now(asks)
     }
 
+    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        let both = old.prepared::<Buckets>().zip(new.prepared::<Buckets>());
+        if let Some((old, new)) = both.filter(|_| inherit == Inherit::Spent) {
+            old.is_replaced_by(new, self.ground.clock.now_us());
+        }
+    }
+
     fn always_answers(&self) -> bool {
         true
     }

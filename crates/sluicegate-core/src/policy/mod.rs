@@ -226,7 +226,9 @@ impl Policy {
         self.is_of_suspension
     }
 
-    pub(crate) fn with_refunds(&self) -> Self {
+    /// The same policy, keeping account of what is given back; see [`refunds`](PolicyBuilder::refunds).
+    #[must_use]
+    pub fn with_refunds(&self) -> Self {
         Self { gives_back: true, ..self.clone() }
     }
 

@@ -68,7 +68,14 @@ pub(super) fn of(
     }
     let headers = option(file.headers.as_ref(), problems);
     let paths = patterns.compile(problems)?;
-    Some(Compiled { policies: opened, files: keys.files(), headers, paths, deny, exempt, rules })
+    // As the limits of the rules will want them: a policy is not to change again when they are put together.
+    let giving_back = rules.iter().filter(|rule| !rule.refund_if.is_empty());
+    let giving_back: HashSet<&str> = giving_back.flat_map(Rule::policies).collect();
+    let opened = opened.into_iter().map(|policy| match giving_back.contains(policy.name()) {
+        true => policy.with_refunds(),
+        false => policy,
+    });
+    Some(Compiled { policies: opened.collect(), files: keys.files(), headers, paths, deny, exempt, rules })
 }
 
 /// Rules and doors are called by their names in logs and explanations.

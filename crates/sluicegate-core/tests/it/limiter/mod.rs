@@ -4,6 +4,7 @@ mod handles;
 mod modes;
 mod outages;
 mod overrides;
+mod pinned;
 mod refunds;
 mod replace;
 mod several;

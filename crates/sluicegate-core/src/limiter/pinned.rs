@@ -1,0 +1,32 @@
+//! Limiters that keep their policy when it is replaced together with something else: [`RateLimiter::replace_all_with`].
+//!
+//! A request that began under old rules is decided by the policies of these rules, though others may be in force a moment
+//! later. So rules hold limiters that are pinned, and are swapped as one value. Overrides of operators, and what code replaces by
+//! itself, are for pinned limiters as for others; reports (a charge, a refund, a turn that is given up) go to whatever has the
+//! keys by then.
+
+use std::sync::Arc;
+
+use super::handle::{InForce, Pinned, RateLimiter};
+use crate::policy::Policy;
+
+impl RateLimiter {
+    /// The same limiter, pinned to what is in force now.
+    pub(super) fn pinned_now(&self, own: &Arc<Policy>) -> Self {
+        // Counted first: a replacement in between makes it look again.
+        let replacements = self.replacements();
+        self.pinned_to(&self.0.current.load(), own, replacements)
+    }
+
+    pub(super) fn pinned_to(&self, in_force: &InForce, own: &Arc<Policy>, replacements: u64) -> Self {
+        let InForce { prepared, over, epoch } = in_force;
+        let pinned = Pinned {
+            prepared: prepared.clone(),
+            own: Arc::clone(own),
+            epoch: *epoch,
+            // An override ends by its time.
+            replacements: if over.is_some() { u64::MAX } else { replacements },
+        };
+        Self(Arc::clone(&self.0), Some(Arc::new(pinned)))
+    }
+}
