@@ -99,7 +99,7 @@ async fn foreign_values_are_a_fresh_key() {
         let name = spent(&limiter, &mut admin).await;
         let ours: Vec<u8> = run(&mut admin, &format!("GET {name}"));
         // Three of 16 bytes.
-        let entries = if algorithm == Algorithm::SlidingLog { 48 } else { 0 };
+        let entries = if matches!(algorithm, Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)) { 48 } else { 0 };
         for (kind, poison) in POISONS.iter().enumerate() {
             for value in &values(&ours, entries) {
                 run::<u64>(&mut admin, &format!("DEL {name}"));

@@ -20,7 +20,7 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::{ConfigError, Policy};
 
-/// The highest limit of a sliding log: with more entries, one call takes longer than some 100 microseconds, in which
+/// The most entries of a sliding log: with more entries, one call takes longer than some 100 microseconds, in which
 /// Redis serves nobody else.
 const LONGEST_LOG: u64 = 2_000;
 
@@ -74,10 +74,10 @@ fn numbers(policy: &Policy, quota: &PolicyQuota) -> Result<Numbers, ConfigError>
         Err(ConfigError::new(ConfigErrorKind::Store, format!("policy {:?}: {problem}", policy.name())))
     };
     let (rule, numbers) = (quota.rule(), quota.rule().numbers());
-    if let Some(log) = rule.log().filter(|log| log.limit() > LONGEST_LOG) {
+    if let Some(log) = rule.log().filter(|log| log.most_entries() > LONGEST_LOG) {
         return refused(format!(
-            "a sliding log on Redis has a limit of at most {LONGEST_LOG}, not {}, because its value is written whole with every decision: use a sliding counter",
-            log.limit()
+            "a sliding log on Redis has at most {LONGEST_LOG} entries, not {}, because its value is written whole with every decision: give it a resolution, or use a sliding counter",
+            log.most_entries()
         ));
     }
     if numbers.kind() > KINDS {
@@ -95,8 +95,10 @@ mod tests {
         let policy = Policy::sliding_log("long", "2001/d").build().unwrap();
         let message = rules(&policy).unwrap_err().to_string();
         assert!(
-            message.contains("at most 2000, not 2001") && message.contains("use a sliding counter"),
+            message.contains("at most 2000 entries, not 2001") && message.contains("give it a resolution"),
             "{message}"
         );
+        let policy = Policy::sliding_log("long", "2001/d").resolution(1_000).build().unwrap();
+        assert!(rules(&policy).is_ok());
     }
 }

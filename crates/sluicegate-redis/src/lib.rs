@@ -113,9 +113,10 @@
 //! is deleted by hand comes back.
 //!
 //! # Sliding logs
-//! Their limit is at most 2,000: the value is written whole with every decision, and Redis serves
-//! nobody else meanwhile. A call on a log of 2,000 entries takes some 100 microseconds. A sliding
-//! counter has no such bound.
+//! They have at most 2,000 entries: the value is written whole with every decision, and Redis serves
+//! nobody else meanwhile. A call on a log of 2,000 entries takes some 100 microseconds. For a higher limit
+//! give the log a [resolution](sluicegate_core::policy::PolicyBuilder::resolution): a log of 20 parts has at
+//! most 21 entries.
 //!
 //! # What Redis sees
 //! Names such as `rl:2:login:{q0Zx…}`: prefix, format, policy, and a keyed hash of the key;

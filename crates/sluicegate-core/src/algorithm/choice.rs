@@ -26,6 +26,7 @@ use crate::text::value_of;
 /// | [`FixedWindow`](Self::FixedWindow) | 2 L, across a border | 2 | L at once at the next border |
 /// | [`SlidingCounter`](Self::SlidingCounter) | 2 L, see there | 2 | gradually, once the next window begins |
 /// | [`SlidingLog`](Self::SlidingLog) | L | one entry per admission | L at once, one P later |
+/// | [`SlidingLogIn(n)`](Self::SlidingLogIn) | L | at most n + 1 entries | L at once, up to P / n later than that |
 ///
 /// A bucket is about the average: a limit of "5/min" under GCRA lets five pass at once and nine in
 /// the worst minute. Give it a smaller burst (`"5/min burst 1"`) where that is too many, or use a
@@ -63,7 +64,7 @@ use crate::text::value_of;
 ///
 /// # As text
 /// Prints and parses as `fixed-window`, `fixed-window-from-first-hit`, `sliding-log`,
-/// `sliding-counter`, `token-bucket`, `token-bucket-interval`, `token-bucket-aligned`,
+/// `sliding-log-in-N`, `sliding-counter`, `token-bucket`, `token-bucket-interval`, `token-bucket-aligned`,
 /// `leaky-bucket`, `leaky-bucket-queue`, `leaky-bucket-queue-above-N` and `gcra`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -80,6 +81,13 @@ pub enum Algorithm {
     /// The one to choose for logins, password resets and payments: no more than the limit passes in
     /// any span of one period, wherever the span begins.
     SlidingLog,
+    /// A [`SlidingLog`](Self::SlidingLog) with a resolution: what is admitted within one of this many parts of the period is
+    /// one entry, as old as the last of it. Begun by [`Policy::sliding_log`](crate::Policy::sliding_log) with
+    /// [`resolution`](crate::policy::PolicyBuilder::resolution).
+    ///
+    /// It never passes more than the limit in any span of one period, and room comes back at most a part of the period late.
+    /// Its memory is bounded by the parts, whatever the limit.
+    SlidingLogIn(u32),
     /// Two counts, the older weighted by its overlap: two words at any limit.
     ///
     /// It is exact for traffic that comes evenly. Traffic that takes all it can get passes up to
@@ -233,22 +241,25 @@ pub enum Drain {
 }
 
 impl Algorithm {
-    /// Every algorithm with every setting; of the queues that pass some units at once, the one that passes two.
-    pub const ALL: [Self; NAMED.len() + 1] = {
-        let mut all = [Self::LeakyBucket(Drain::QueueAbove(2)); NAMED.len() + 1];
-        let (mut index, last) = (0, NAMED.len() - 1);
-        while index < last {
-            all[index] = NAMED[index].1;
-            index += 1;
-        }
-        // Behind the other queue.
-        all[last + 1] = NAMED[last].1;
-        all
-    };
+    /// Every algorithm with every setting; where a setting is a number, one of them.
+    pub const ALL: [Self; NAMED.len() + 2] = [
+        Self::FixedWindow(Anchor::Epoch),
+        Self::FixedWindow(Anchor::FirstHit),
+        Self::SlidingLog,
+        Self::SlidingLogIn(20),
+        Self::SlidingCounter,
+        Self::TokenBucket(Refill::Greedy),
+        Self::TokenBucket(Refill::Interval),
+        Self::TokenBucket(Refill::AlignedInterval),
+        Self::LeakyBucket(Drain::Meter),
+        Self::LeakyBucket(Drain::Queue),
+        Self::LeakyBucket(Drain::QueueAbove(2)),
+        Self::Gcra,
+    ];
 
     /// Whether it counts in windows, which have a limit and no burst.
     pub(crate) fn is_window(self) -> bool {
-        matches!(self, Self::FixedWindow(_) | Self::SlidingLog | Self::SlidingCounter)
+        matches!(self, Self::FixedWindow(_) | Self::SlidingLog | Self::SlidingLogIn(_) | Self::SlidingCounter)
     }
 }
 
@@ -267,11 +278,14 @@ const NAMED: &[(&str, Algorithm)] = &[
 ];
 
 const QUEUE_ABOVE: &str = "leaky-bucket-queue-above-";
+const LOG_IN: &str = "sliding-log-in-";
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::LeakyBucket(Drain::QueueAbove(units)) = self {
-            return write!(f, "{QUEUE_ABOVE}{units}");
+        match self {
+            Self::LeakyBucket(Drain::QueueAbove(units)) => return write!(f, "{QUEUE_ABOVE}{units}"),
+            Self::SlidingLogIn(parts) => return write!(f, "{LOG_IN}{parts}"),
+            _ => {}
         }
         let name = NAMED.iter().find(|(_, algorithm)| algorithm == self).map_or("", |(name, _)| name);
         f.write_str(name)
@@ -289,7 +303,10 @@ impl FromStr for Algorithm {
         if let Some(units) = text.strip_prefix(QUEUE_ABOVE).and_then(|units| units.parse().ok()) {
             return Ok(Self::LeakyBucket(Drain::QueueAbove(units)));
         }
-        let more = format!(", or {QUEUE_ABOVE}N");
+        if let Some(parts) = text.strip_prefix(LOG_IN).and_then(|parts| parts.parse().ok()) {
+            return Ok(Self::SlidingLogIn(parts));
+        }
+        let more = format!(", {LOG_IN}N, or {QUEUE_ABOVE}N");
         value_of(text, NAMED, "by which algorithm the quota is counted", &more)
     }
 }

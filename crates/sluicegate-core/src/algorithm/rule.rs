@@ -92,8 +92,8 @@ impl Rule {
     /// Reduces a quota to the integers of its algorithm.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Quota`] for zeros and spans that are too long, [`ConfigErrorKind::Burst`] for a burst in
-    /// windows, [`ConfigErrorKind::Inexact`] for what cannot be kept in exact integers. The message names the value and the
+    /// [`ConfigErrorKind::Quota`] for zeros and spans that are too long, [`ConfigErrorKind::Policy`] for a log in 0 parts
+    /// or in more than [`MAX_PARTS`](SlidingLog::MAX_PARTS), [`ConfigErrorKind::Burst`] for a burst in windows, [`ConfigErrorKind::Inexact`] for what cannot be kept in exact integers. The message names the value and the
     /// bound.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
         let checked = Checked::new(quota)?;
@@ -110,6 +110,7 @@ impl Rule {
         match algorithm {
             Algorithm::FixedWindow(anchor) => window(anchor.is_aligned()),
             Algorithm::SlidingLog => SlidingLog::new(checked).map(Self::SlidingLog),
+            Algorithm::SlidingLogIn(parts) => SlidingLog::in_parts(checked, parts).map(Self::SlidingLog),
             Algorithm::SlidingCounter => SlidingCounter::new(checked).map(Self::SlidingCounter),
             Algorithm::TokenBucket(Refill::Interval) => window(false),
             Algorithm::TokenBucket(Refill::AlignedInterval) => window(true),

@@ -16,6 +16,12 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// Exact at every instant, at the price of an entry per admission; therefore the limit is capped. What was refused
 /// leaves no entry. Unlike the other rules its state is a list; a store hands over the part that a question needs.
 ///
+/// # With a resolution
+/// Under [`Algorithm::SlidingLogIn`](crate::Algorithm::SlidingLogIn) the period has `n` parts, cut on multiples of their
+/// length since the epoch, and all that is admitted within one of them is one entry of the time of the last. A unit
+/// therefore never counts for less than the period, so that no more than the limit passes in any of them; it counts for at
+/// most a part longer. A span of one period meets at most `n + 1` parts, and the log has no more entries than that.
+///
 /// # Source
 /// The textbook definition. The window is half open: a unit admitted exactly one period ago no longer counts.
 ///
@@ -23,7 +29,8 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// None.
 ///
 /// # State
-/// One entry of 16 bytes (memory) per admission in the last period, whatever its cost.
+/// One entry of 16 bytes (memory) per admission in the last period, whatever its cost; at most `n + 1` of them with a
+/// resolution.
 ///
 /// # Example
 /// Three per 10 s, with entries at 1, 4 and 6 s: the next one fits when the oldest is a period old.
@@ -46,11 +53,20 @@ pub struct SlidingLog {
     limit: u64,
     period_us: NonZeroU64,
     ceiling: u64,
+    /// How long a part is whose units are one entry: a microsecond without a resolution.
+    part_us: NonZeroU64,
+    entries: u64,
 }
 
 impl SlidingLog {
     /// The highest limit that is accepted.
     pub const MAX_LIMIT: u64 = 1_000_000;
+
+    /// The highest limit of a log with a resolution.
+    pub const MAX_LIMIT_IN_PARTS: u64 = 100_000_000;
+
+    /// The most parts that a resolution may cut the period into.
+    pub const MAX_PARTS: u32 = 1_000;
 
     pub(super) fn new(quota: Checked) -> Result<Self, ConfigError> {
         let quota = quota.in_windows()?;
@@ -59,12 +75,68 @@ impl SlidingLog {
             return Err(ConfigError::new(
                 ConfigErrorKind::Quota,
                 format!(
-                    "a sliding log keeps an entry per admission, so its limit is at most {}, not {limit}: use a sliding counter",
+                    "a sliding log keeps an entry per admission, so its limit is at most {}, not {limit}: give it a resolution, or use a sliding counter",
                     Self::MAX_LIMIT
                 ),
             ));
         }
-        Ok(Self { limit, period_us: quota.period_us, ceiling: quota.most_debt() })
+        let part_us = NonZeroU64::MIN;
+        Ok(Self { limit, period_us: quota.period_us, ceiling: quota.most_debt(), part_us, entries: limit })
+    }
+
+    /// One whose period is cut into this many parts.
+    pub(super) fn in_parts(quota: Checked, parts: u32) -> Result<Self, ConfigError> {
+        let quota = quota.in_windows()?;
+        let limit = quota.limit.get();
+        let Some(parts) = NonZeroU64::new(parts.into()).filter(|_| parts <= Self::MAX_PARTS) else {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Policy,
+                format!(
+                    "a sliding log cannot have a resolution of {parts}: cut its period into 1 to {} parts",
+                    Self::MAX_PARTS
+                ),
+            ));
+        };
+        if limit > Self::MAX_LIMIT_IN_PARTS {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Quota,
+                format!(
+                    "a sliding log with a resolution has a limit of at most {}, not {limit}: use a sliding counter",
+                    Self::MAX_LIMIT_IN_PARTS
+                ),
+            ));
+        }
+        // Rounded up: no more than `parts + 1` of them touch a period, and one less a microsecond is no longer than the part.
+        let part_us = quota.period_us.get().div_ceil(parts.get());
+        let entries = limit.min(parts.get().saturating_add(1));
+        Ok(Self {
+            limit,
+            period_us: quota.period_us,
+            ceiling: quota.most_debt(),
+            part_us: NonZeroU64::new(part_us).unwrap_or(NonZeroU64::MIN),
+            entries,
+        })
+    }
+
+    /// The most entries that a log has, debts aside.
+    pub fn most_entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Whether units of these two moments are one entry, of the later moment.
+    #[inline]
+    pub fn is_one_entry(&self, one_us: u64, other_us: u64) -> bool {
+        one_us == other_us || (self.part_us.get() > 1 && self.part(one_us) == self.part(other_us))
+    }
+
+    /// Whether units of the first moment are in a later entry than those of the second.
+    #[inline]
+    pub fn is_later_entry(&self, one_us: u64, other_us: u64) -> bool {
+        one_us > other_us && !self.is_one_entry(one_us, other_us)
+    }
+
+    fn part(&self, at_us: u64) -> u64 {
+        at_us / self.part_us
     }
 
     /// The sum above which a charge is forgotten.
@@ -121,7 +193,7 @@ impl Shape for SlidingLog {
     }
 
     fn numbers(&self) -> Numbers {
-        Numbers::new(4).then(self.limit).then(self.period_us.get()).then(self.ceiling)
+        Numbers::new(4).then(self.limit).then(self.period_us.get()).then(self.ceiling).then(self.part_us.get())
     }
 
     fn of_words(&self, [moment_us, ..]: [u64; 3]) -> State {

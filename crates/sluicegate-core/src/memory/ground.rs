@@ -104,15 +104,15 @@ impl Ground {
 
     pub(super) fn check_log(&self, policy: &Policy, rule: &SlidingLog) -> Result<(), ConfigError> {
         let longest = Logs::longest(self.settings.log_entries);
-        if usize::try_from(rule.limit()).is_ok_and(|limit| limit <= longest) {
+        let entries = rule.most_entries();
+        if usize::try_from(entries).is_ok_and(|entries| entries <= longest) {
             return Ok(());
         }
-        let needed = rule.limit().saturating_mul(16);
+        let needed = entries.saturating_mul(16);
         Err(ConfigError::new(
             ConfigErrorKind::Unsupported,
             format!(
-                "it needs a log of {} entries per key, and this store has room for {longest}: build it with log_entries({needed}), or use a sliding counter",
-                rule.limit()
+                "it needs a log of {entries} entries per key, and this store has room for {longest}: build it with log_entries({needed}), give it a resolution, or use a sliding counter"
             ),
         )
         .in_policy(policy.name()))

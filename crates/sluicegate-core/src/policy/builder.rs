@@ -76,7 +76,8 @@ impl Policy {
     }
 
     /// Begins a policy with a sliding window log: never more than the limit in any span of one
-    /// period. For logins and payments; the limit is at most 10^6, and memory grows with it.
+    /// period. For logins and payments; the limit is at most 10^6, and memory grows with it. A
+    /// [`resolution`](PolicyBuilder::resolution) bounds both.
     pub fn sliding_log(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::SlidingLog, quota)
     }
@@ -145,6 +146,44 @@ impl PolicyBuilder {
     pub fn named(mut self, id: impl Into<String>) -> Self {
         if let Some((last, _)) = self.quotas.last_mut() {
             *last = Some(id.into());
+        }
+        self
+    }
+
+    /// Cuts the period of a sliding log into this many parts, 1 to 1,000: [`Algorithm::SlidingLogIn`].
+    ///
+    /// What is admitted within one part is one entry, so that a log of 20 parts has at most 21 of them, whatever its limit
+    /// (which may then be up to 10^8). No more than the limit passes in any span of one period, as without a resolution;
+    /// room comes back at most one part late. [`build`](Self::build) refuses it for any other algorithm.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let clock = ManualClock::new();
+    /// let store = MemoryStore::builder().clock(clock.clone()).build()?;
+    /// let uploads = Policy::sliding_log("uploads", "2/min").resolution(20).on(&store)?;
+    /// for _ in 0..2 {
+    ///     uploads.check("ada").now().expect("memory answers at once")?;
+    ///     clock.advance(Duration::from_secs(2)); // both fall into the first three seconds
+    /// }
+    /// let denied = uploads.check("ada").now().expect("memory answers at once")?;
+    /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(58))); // 56 without a resolution
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resolution(mut self, parts: u32) -> Self {
+        match (self.algorithm, self.quotas.first_mut()) {
+            (Algorithm::SlidingLog | Algorithm::SlidingLogIn(_), _) => {
+                self.algorithm = Algorithm::SlidingLogIn(parts);
+            }
+            (algorithm, Some((_, quota))) => {
+                *quota = Err(ConfigError::new(
+                    ConfigErrorKind::Policy,
+                    format!("a resolution of {parts} is for a sliding log, and {algorithm} keeps none: leave it out"),
+                ));
+            }
+            (_, None) => {}
         }
         self
     }

@@ -1,7 +1,7 @@
 //! How a key's log changes: entries come, are given back, and go.
 //!
-//! Every change keeps the chain sorted and the sum right. Entries of one moment are one entry, so a
-//! burst in a microsecond takes one, whatever its size.
+//! Every change keeps the chain sorted and the sum right. Units of one moment are one entry, so a burst
+//! in a microsecond takes one, whatever its size; under a resolution, units of one part of the period.
 
 use super::shard::{Entered, Entry, Log, NIL, Shard, narrow};
 
@@ -32,7 +32,8 @@ impl Shard {
         let newest = self.entries.get(tail as usize).copied();
         let at_us = at_us.max(newest.map_or(0, |entry| entry.at_us));
         match newest {
-            Some(entry) if entry.at_us == at_us => {
+            Some(entry) if self.rule.is_one_entry(entry.at_us, at_us) => {
+                self.entries[tail as usize].at_us = at_us;
                 self.entries[tail as usize].cost = entry.cost.saturating_add(cost);
                 self.logs[log].sum += u64::from(entry.cost.saturating_add(cost) - entry.cost);
             }
@@ -49,12 +50,13 @@ impl Shard {
         let latest_us = ago_us.map_or(u64::MAX, |ago_us| now_us.saturating_sub(ago_us));
         let spent: u64 = self
             .chain(self.logs[log].head)
-            .take_while(|&(at_us, _)| at_us <= latest_us)
+            .take_while(|&(at_us, _)| !self.rule.is_later_entry(at_us, latest_us))
             .map(|(_, cost)| cost)
             .sum();
         let mut keep = spent.saturating_sub(cost);
+        let rule = self.rule;
         self.thin(log, |at_us, cost| {
-            if at_us > latest_us {
+            if rule.is_later_entry(at_us, latest_us) {
                 return cost;
             }
             let stays = keep.min(cost);
@@ -68,13 +70,11 @@ impl Shard {
         if self.entered(hash, entered, now_us) == 0 {
             return;
         }
+        let rule = self.rule;
         if let Some(log) = self.current(hash, now_us) {
-            self.thin(
-                log,
-                |at_us, units| {
-                    if at_us == entered.at_us { units.saturating_sub(cost) } else { units }
-                },
-            );
+            self.thin(log, |at_us, units| {
+                if rule.is_one_entry(at_us, entered.at_us) { units.saturating_sub(cost) } else { units }
+            });
         }
     }
 

@@ -48,7 +48,7 @@ pub(super) struct Log {
     pub(super) birth: u32,
 }
 
-/// Units that were admitted at one moment. A free entry links to the next free one.
+/// Units that were admitted at one moment, or in one part of the period, of which it is the last. A free entry links to the next free one.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) at_us: u64,
@@ -129,7 +129,8 @@ impl Shard {
         if self.logs[log].birth != entered.birth {
             return 0;
         }
-        let found = self.chain(self.logs[log].head).find(|&(at_us, _)| at_us == entered.at_us);
+        let found =
+            self.chain(self.logs[log].head).find(|&(at_us, _)| self.rule.is_one_entry(at_us, entered.at_us));
         found.map_or(0, |(_, cost)| cost)
     }
 

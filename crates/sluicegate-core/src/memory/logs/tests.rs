@@ -106,3 +106,32 @@ fn a_clock_that_is_set_back_a_little_finds_the_logs_that_others_passed_by() {
     }
     assert_eq!(shard.used(1, 140), 0);
 }
+
+#[test]
+fn a_log_with_a_resolution_has_one_entry_more_than_parts_and_no_more() {
+    for (parts, period) in [(1, 100), (3, 10), (3, 11), (7, 100), (20, 100), (20, 7)] {
+        let rule = Rule::new(Algorithm::SlidingLogIn(parts), Quota::new(1_000, Duration::from_micros(period)));
+        let Ok(Rule::SlidingLog(rule)) = rule else { panic!("{rule:?}") };
+        let mut shard = Shard::new(rule, (4, 64), OnFull::Forget, 42, Arc::default());
+        let mut longest = 0;
+        for at in 1..=500 {
+            shard.spend(9, at, at, 1);
+            assert!(shard.used(9, at) >= at.min(period), "none is forgotten too early");
+            longest = longest.max(entries(&shard, 9).len());
+        }
+        assert!(longest as u64 <= rule.most_entries().min(period), "{longest} entries of {parts} in {period}");
+    }
+}
+
+#[test]
+fn units_of_one_part_are_given_back_by_any_moment_in_it() {
+    let rule = Rule::new(Algorithm::SlidingLogIn(10), Quota::new(10, Duration::from_micros(100)));
+    let Ok(Rule::SlidingLog(rule)) = rule else { panic!("{rule:?}") };
+    let mut shard = Shard::new(rule, (4, 8), OnFull::Forget, 42, Arc::default());
+    let [first, _, third] = [11, 18, 21].map(|at| shard.spend(9, at, at, 2));
+    assert_eq!(entries(&shard, 9), [(18, 4), (21, 2)]);
+    assert_eq!((shard.entered(9, first, 21), shard.entered(9, third, 21)), (4, 2));
+    shard.give_back(9, first, 1, 21);
+    shard.refund(9, 21, Some(9), 1); // spent at 12, in the same part
+    assert_eq!(entries(&shard, 9), [(18, 2), (21, 2)]);
+}

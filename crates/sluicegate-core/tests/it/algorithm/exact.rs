@@ -42,9 +42,19 @@ pub(crate) fn exact(algorithm: Algorithm, quota: Quota) -> Box<dyn Exact> {
             Box::new(Windows { terms, aligned: anchor == Anchor::Epoch, current: None })
         }
         Algorithm::SlidingCounter => Box::new(Counter { terms, counts: BTreeMap::new(), newest: None }),
-        Algorithm::SlidingLog => Box::new(Log { terms, admitted: Vec::new() }),
+        Algorithm::SlidingLog => Box::new(Log { terms, part: 1, admitted: Vec::new() }),
+        Algorithm::SlidingLogIn(parts) => {
+            let part = units(terms.period).div_ceil(parts.into());
+            Box::new(Log { terms, part, admitted: Vec::new() })
+        }
         _ => tat(None),
     }
+}
+
+/// The model of what an algorithm promises of all that departs. A log with a resolution promises what an exact one does: turns
+/// that it has given may come before units of the same part, which join the entry later.
+pub(crate) fn promised(algorithm: Algorithm, quota: Quota) -> Box<dyn Exact> {
+    exact(if let Algorithm::SlidingLogIn(_) = algorithm { Algorithm::SlidingLog } else { algorithm }, quota)
 }
 
 /// The numbers of a quota, wide enough for their products.
@@ -64,7 +74,7 @@ impl Terms {
         // What has to be exact: a burst's length in the smallest parts, or a count times the period.
         let product = match algorithm {
             Algorithm::SlidingCounter => limit * period,
-            Algorithm::SlidingLog | Algorithm::FixedWindow(_) => 0,
+            Algorithm::SlidingLog | Algorithm::SlidingLogIn(_) | Algorithm::FixedWindow(_) => 0,
             Algorithm::TokenBucket(Refill::Interval | Refill::AlignedInterval) => 0,
             _ => burst * (period / gcd(limit, period)),
         };
@@ -320,9 +330,11 @@ impl Exact for Counter {
     }
 }
 
-/// Sliding window log: the sum of what was admitted in `(now - period, now]`, plus `cost`, is at most `limit`.
+/// Sliding window log: the sum of what was admitted in `(now - period, now]`, plus `cost`, is at most `limit`. All that was
+/// admitted in one part of the period counts from the last of it.
 struct Log {
     terms: Terms,
+    part: u64,
     admitted: Vec<(u64, u64)>,
 }
 
@@ -344,7 +356,13 @@ impl Exact for Log {
 
     fn spend(&mut self, now: u64, cost: u64) {
         let newest = self.admitted.last().map_or(0, |(at, _)| *at);
-        self.admitted.push((now.max(newest), cost));
+        let now = now.max(newest);
+        for (at, _) in &mut self.admitted {
+            if *at / self.part == now / self.part {
+                *at = now;
+            }
+        }
+        self.admitted.push((now, cost));
     }
 
     fn refund(&mut self, _now: u64, mut cost: u64) {

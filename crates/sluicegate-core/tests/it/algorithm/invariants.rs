@@ -60,7 +60,7 @@ fn holds(algorithm: Algorithm, quota: Quota, admitted: &Admitted) {
             sum += u128::from(cost);
             let span = u128::from(to - from);
             let within = match algorithm {
-                Algorithm::SlidingLog => span >= period || sum <= limit,
+                Algorithm::SlidingLog | Algorithm::SlidingLogIn(_) => span >= period || sum <= limit,
                 Algorithm::SlidingCounter | Algorithm::FixedWindow(Anchor::Epoch) => {
                     // Within one aligned window never above the limit, over a border never above twice that.
                     let windows = u128::from(to) / period - u128::from(from) / period + 1;

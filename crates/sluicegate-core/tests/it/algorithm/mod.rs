@@ -4,5 +4,6 @@ pub(crate) mod exact;
 mod invariants;
 pub(crate) mod model;
 mod periods;
+mod resolution;
 mod vectors;
 mod worked_examples;

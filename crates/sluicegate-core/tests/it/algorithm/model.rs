@@ -32,6 +32,9 @@ traces! {
     a_window_from_the_first_hit_counts_from_there: Algorithm::FixedWindow(Anchor::FirstHit);
     a_sliding_counter_weighs_two_windows: Algorithm::SlidingCounter;
     a_sliding_log_counts_what_it_lists: Algorithm::SlidingLog;
+    a_log_in_twenty_parts_counts_each_from_its_last: Algorithm::SlidingLogIn(20);
+    a_log_in_seven_parts_counts_each_from_its_last: Algorithm::SlidingLogIn(7);
+    a_log_in_one_part_counts_from_its_last: Algorithm::SlidingLogIn(1);
 }
 
 /// Costs are chosen relative to the quota and to what is left, where decisions tip over.
@@ -266,7 +269,7 @@ impl Trace {
             );
         }
         // A log forgets what it has seen to be over, so its clock stays there.
-        if self.algorithm == Algorithm::SlidingLog {
+        if matches!(self.algorithm, Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)) {
             self.model.observe(self.now());
         } else {
             self.clock.set(now);

@@ -45,7 +45,7 @@ fn windows_begin_on_whole_microseconds_and_say_so() {
         let message = error.to_string();
         assert!(message.contains("5/333333333ns") && message.contains("token bucket or GCRA"), "{message}");
     }
-    assert_eq!(ALL.len() - rates().count(), 6, "windows, and buckets that are refilled at intervals");
+    assert_eq!(ALL.len() - rates().count(), 7, "windows, and buckets that are refilled at intervals");
 }
 
 #[test]

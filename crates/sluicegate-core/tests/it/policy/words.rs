@@ -35,7 +35,7 @@ fn each_option_has_its_words() {
         [OnExceeded::Deny, OnExceeded::Wait { longest: secs(5) }, OnExceeded::Wait { longest: ms(500) }];
     assert_eq!(waits.map(reads_back), ["deny", "wait 5s", "wait 500ms"]);
     let names = ALL.map(reads_back);
-    assert_eq!(names[9], "leaky-bucket-queue-above-2");
+    assert_eq!(names[10], "leaky-bucket-queue-above-2");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn another_word_is_refused_with_those_that_there_are() {
     assert!(refused::<OnFull>("").to_string().contains("use \"forget\" or \"inherit\""));
     assert!(refused::<PolicyMode>("on").to_string().contains("use \"enforce\", \"shadow\" or \"off\""));
     assert!(refused::<Inherit>("As-Is").to_string().contains("\"as-is\""));
-    assert!(refused::<Algorithm>("leaky").to_string().contains("\"gcra\", or leaky-bucket-queue-above-N"));
+    assert!(refused::<Algorithm>("leaky").to_string().contains("\"gcra\", sliding-log-in-N, or leaky-bucket-queue-above-N"));
     assert!(refused::<OnExceeded>("queue").to_string().contains("\"deny\", or \"wait\" with a time"));
     let wait = "wait 5 fortnights";
     let error = refused::<OnExceeded>(wait);

@@ -8,7 +8,7 @@ use sluicegate_core::limiter::Receipt;
 use sluicegate_core::store::{Mode, PreparedPolicy};
 use sluicegate_core::{Algorithm, Decision, Policy, Quota};
 
-use crate::algorithm::exact::exact;
+use crate::algorithm::exact::promised;
 use crate::support::{ALL, is_queue, us};
 use crate::wait::turns::Desk;
 
@@ -115,7 +115,7 @@ impl Crowd {
                 .filter_map(|request| Some((request.at, request.receipts[place].as_ref()?.cost())))
                 .collect();
             spent.sort_by_key(|(at, _)| *at);
-            let mut model = exact(*algorithm, *quota);
+            let mut model = promised(*algorithm, *quota);
             for &(at, cost) in &spent {
                 assert!(model.passes(at, cost), "{cost} at {at} is above {quota} in {spent:?}");
                 model.spend(at, cost);

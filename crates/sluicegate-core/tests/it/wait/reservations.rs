@@ -9,7 +9,7 @@ use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Decision, Outcome, Policy, Quota, RateLimiter};
 
-use crate::algorithm::exact::exact;
+use crate::algorithm::exact::promised;
 use crate::support::{ALL, START, answer, is_queue, limiter, secs, store, us};
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ fn quotas(algorithm: Algorithm) -> impl Strategy<Value = Vec<Quota>> {
         let quota = Quota::new(limit, us(period));
         let is_window = matches!(
             algorithm,
-            Algorithm::FixedWindow(_) | Algorithm::SlidingCounter | Algorithm::SlidingLog
+            Algorithm::FixedWindow(_) | Algorithm::SlidingCounter | Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)
         );
         if is_window { quota } else { quota.burst(burst) }
     });
@@ -140,7 +140,7 @@ impl Line {
         }
         self.admitted.sort_by_key(|(at, ..)| *at);
         for quota in &self.quotas {
-            let mut model = exact(self.algorithm, *quota);
+            let mut model = promised(self.algorithm, *quota);
             for &(at, cost, _) in &self.admitted {
                 assert!(model.passes(at, cost), "{cost} at {at} is above {quota} in {:?}", self.admitted);
                 model.spend(at, cost);

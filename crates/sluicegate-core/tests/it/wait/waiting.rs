@@ -17,7 +17,7 @@ use sluicegate_tests::around::instance;
 use sluicegate_tests::time::Paused;
 use tokio::time::Instant;
 
-use crate::algorithm::exact::exact;
+use crate::algorithm::exact::promised;
 use crate::support::{ALL, is_queue, us};
 
 /// Numbers that are the same in each run.
@@ -235,7 +235,7 @@ fn quota(algorithm: Algorithm, random: &mut Random) -> Quota {
     // A cost of two has to fit.
     let quota = Quota::new(limit.max(2), us(period));
     let is_window =
-        matches!(algorithm, Algorithm::FixedWindow(_) | Algorithm::SlidingCounter | Algorithm::SlidingLog);
+        matches!(algorithm, Algorithm::FixedWindow(_) | Algorithm::SlidingCounter | Algorithm::SlidingLog | Algorithm::SlidingLogIn(_));
     if is_window { quota } else { quota.burst(burst.max(2)) }
 }
 
@@ -251,7 +251,7 @@ fn keeps(algorithm: Algorithm, quota: Quota, gone: &[(u64, u64)]) -> Result<(), 
     if let Algorithm::FixedWindow(Anchor::FirstHit) | Algorithm::TokenBucket(Refill::Interval) = algorithm {
         return keeps_two_windows(quota, gone);
     }
-    let mut model = exact(algorithm, quota);
+    let mut model = promised(algorithm, quota);
     for &(at, cost) in gone {
         if !model.passes(at, cost) {
             return Err(at);

@@ -5,8 +5,9 @@ local log = {}
 
 local MOVED = 256 -- the most entries behind a refund that are written again
 
-function log.rule(limit, period, ceiling)
-  return { capacity = limit, most = 2 * limit, period = period, ceiling = ceiling, refill = period, per_unit = 1 }
+-- Units of one part of the period are one entry, of the time of the last: without a resolution, of one microsecond.
+function log.rule(limit, period, ceiling, part)
+  return { capacity = limit, most = 2 * limit, period = period, ceiling = ceiling, refill = period, per_unit = 1, part = part }
 end
 
 local function entry(s, index)
@@ -21,6 +22,16 @@ local function first(s, test)
     if test(entry(s, middle)) then high = middle else low = middle + 1 end
   end
   return low
+end
+
+local function part(r, at)
+  return floor(at / r.part)
+end
+
+-- The first entry behind the one that the units of a moment are in.
+local function behind_entry_of(r, s, at)
+  local parts = part(r, at)
+  return first(s, function(moment) return part(r, moment) > parts end)
 end
 
 local function sum(s)
@@ -75,7 +86,7 @@ function log.spend(r, s, from, at, cost)
   if s.b > 0 then
     local newest = entry(s, s.b - 1)
     at = max(at, newest)
-    if newest == at or s.b >= ENTRIES then
+    if part(r, newest) == part(r, at) or s.b >= ENTRIES then
       entries = sub(entries, 1, -17)
     end
   end
@@ -107,13 +118,13 @@ end
 
 function log.refund(r, s, ago, cost)
   local latest = ago and now - ago or NEVER -- turns that have not come are among what was spent just now
-  return take(r, s, first(s, function(at) return at > latest end), cost)
+  return take(r, s, behind_entry_of(r, s, latest), cost)
 end
 
--- Takes units out of the entry of that moment; nothing if it is not there.
+-- Takes units out of the entry that has those of a moment; nothing if it is not there.
 local function take_at(r, s, at, cost)
-  local behind = first(s, function(moment) return moment > at end)
-  if behind == 0 or entry(s, behind - 1) ~= at then return nil end
+  local behind = behind_entry_of(r, s, at)
+  if behind == 0 or part(r, entry(s, behind - 1)) ~= part(r, at) then return nil end
   local _, total = entry(s, behind - 1)
   local before = s.a
   if behind > 1 then _, before = entry(s, behind - 2) end
