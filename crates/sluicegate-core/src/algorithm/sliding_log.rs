@@ -193,7 +193,11 @@ impl Shape for SlidingLog {
     }
 
     fn numbers(&self) -> Numbers {
-        Numbers::new(4).then(self.limit).then(self.period_us.get()).then(self.ceiling).then(self.part_us.get())
+        Numbers::new(4)
+            .then(self.limit)
+            .then(self.period_us.get())
+            .then(self.ceiling)
+            .then(self.part_us.get())
     }
 
     fn of_words(&self, [moment_us, ..]: [u64; 3]) -> State {

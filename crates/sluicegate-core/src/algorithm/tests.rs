@@ -5,7 +5,9 @@ use crate::Quota;
 
 /// All whose state is two words.
 fn all() -> impl Iterator<Item = Algorithm> {
-    Algorithm::ALL.into_iter().filter(|algorithm| !matches!(algorithm, Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)))
+    Algorithm::ALL
+        .into_iter()
+        .filter(|algorithm| !matches!(algorithm, Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)))
 }
 
 #[test]

@@ -78,7 +78,9 @@ impl Step {
             5 => now_us + random.below(period_us.saturating_mul(3)),
             6 => now_us + random.below(period_us),
             // What has lapsed out of a log may be forgotten, or not.
-            _ if matches!(policy.algorithm(), Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)) => now_us + 1,
+            _ if matches!(policy.algorithm(), Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)) => {
+                now_us + 1
+            }
             _ => now_us - random.below(500_000.min(period_us)),
         };
         clock.set(Duration::from_micros(moved_us));

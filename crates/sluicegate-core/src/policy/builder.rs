@@ -180,7 +180,9 @@ impl PolicyBuilder {
             (algorithm, Some((_, quota))) => {
                 *quota = Err(ConfigError::new(
                     ConfigErrorKind::Policy,
-                    format!("a resolution of {parts} is for a sliding log, and {algorithm} keeps none: leave it out"),
+                    format!(
+                        "a resolution of {parts} is for a sliding log, and {algorithm} keeps none: leave it out"
+                    ),
                 ));
             }
             (_, None) => {}

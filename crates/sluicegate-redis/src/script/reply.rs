@@ -5,7 +5,7 @@
 //! that is not exactly of the expected form is a `Protocol` error, and nothing is guessed.
 
 use redis::Value;
-use sluicegate_core::algorithm::{NEVER, Rule, Slot, State};
+use sluicegate_core::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Balance, Judged, Mode, QuotaStatus, Trace, judge};
 use sluicegate_core::{Decision, StoreError};
@@ -196,7 +196,7 @@ impl Found {
                 mode if mode.spends() => cost,
                 _ => 0,
             };
-            let (log, period_us) = (self.log.and(took, now_us), rule.period_us().get());
+            let (log, period_us) = (self.log.and(took, now_us, rule), rule.period_us().get());
             let rests_us = if log.sum > 0 { log.newest_us.saturating_add(period_us) } else { now_us };
             let balance = Balance {
                 capacity: rule.limit(),
@@ -219,12 +219,13 @@ impl Found {
 }
 
 impl Log {
-    fn and(self, took: u64, now_us: u64) -> Self {
+    fn and(self, took: u64, now_us: u64, rule: &SlidingLog) -> Self {
         if took == 0 {
             return self;
         }
         let newest_us = self.newest_us.max(now_us);
-        let oldest_us = if self.sum == 0 { newest_us } else { self.oldest_us };
+        let is_only = self.sum == 0 || rule.is_one_entry(self.oldest_us, newest_us);
+        let oldest_us = if is_only { newest_us } else { self.oldest_us };
         Self { newest_us, sum: self.sum.saturating_add(took), oldest_us }
     }
 }

@@ -110,7 +110,8 @@ fn a_clock_that_is_set_back_a_little_finds_the_logs_that_others_passed_by() {
 #[test]
 fn a_log_with_a_resolution_has_one_entry_more_than_parts_and_no_more() {
     for (parts, period) in [(1, 100), (3, 10), (3, 11), (7, 100), (20, 100), (20, 7)] {
-        let rule = Rule::new(Algorithm::SlidingLogIn(parts), Quota::new(1_000, Duration::from_micros(period)));
+        let rule =
+            Rule::new(Algorithm::SlidingLogIn(parts), Quota::new(1_000, Duration::from_micros(period)));
         let Ok(Rule::SlidingLog(rule)) = rule else { panic!("{rule:?}") };
         let mut shard = Shard::new(rule, (4, 64), OnFull::Forget, 42, Arc::default());
         let mut longest = 0;
@@ -119,7 +120,10 @@ fn a_log_with_a_resolution_has_one_entry_more_than_parts_and_no_more() {
             assert!(shard.used(9, at) >= at.min(period), "none is forgotten too early");
             longest = longest.max(entries(&shard, 9).len());
         }
-        assert!(longest as u64 <= rule.most_entries().min(period), "{longest} entries of {parts} in {period}");
+        assert!(
+            longest as u64 <= rule.most_entries().min(period),
+            "{longest} entries of {parts} in {period}"
+        );
     }
 }
 

@@ -67,7 +67,10 @@ fn a_resolution_that_cannot_be_is_refused_with_its_value() {
         assert!(error.to_string().contains(shown) && error.to_string().contains("1 to 1000"), "{error}");
     }
     let error = Policy::gcra("api", "5/min").resolution(20).on(&store).unwrap_err().to_string();
-    assert!(error.starts_with("policy \"api\": a resolution of 20 is for a sliding log, and gcra"), "{error}");
+    assert!(
+        error.starts_with("policy \"api\": a resolution of 20 is for a sliding log, and gcra"),
+        "{error}"
+    );
     let error = Policy::sliding_log("log", "100000001/h").resolution(20).on(&store).unwrap_err().to_string();
     assert!(error.contains("at most 100000000, not 100000001"), "{error}");
 }

@@ -52,7 +52,11 @@ fn another_word_is_refused_with_those_that_there_are() {
     assert!(refused::<OnFull>("").to_string().contains("use \"forget\" or \"inherit\""));
     assert!(refused::<PolicyMode>("on").to_string().contains("use \"enforce\", \"shadow\" or \"off\""));
     assert!(refused::<Inherit>("As-Is").to_string().contains("\"as-is\""));
-    assert!(refused::<Algorithm>("leaky").to_string().contains("\"gcra\", sliding-log-in-N, or leaky-bucket-queue-above-N"));
+    assert!(
+        refused::<Algorithm>("leaky")
+            .to_string()
+            .contains("\"gcra\", sliding-log-in-N, or leaky-bucket-queue-above-N")
+    );
     assert!(refused::<OnExceeded>("queue").to_string().contains("\"deny\", or \"wait\" with a time"));
     let wait = "wait 5 fortnights";
     let error = refused::<OnExceeded>(wait);

@@ -36,7 +36,10 @@ fn quotas(algorithm: Algorithm) -> impl Strategy<Value = Vec<Quota>> {
         let quota = Quota::new(limit, us(period));
         let is_window = matches!(
             algorithm,
-            Algorithm::FixedWindow(_) | Algorithm::SlidingCounter | Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)
+            Algorithm::FixedWindow(_)
+                | Algorithm::SlidingCounter
+                | Algorithm::SlidingLog
+                | Algorithm::SlidingLogIn(_)
         );
         if is_window { quota } else { quota.burst(burst) }
     });

@@ -234,8 +234,13 @@ fn quota(algorithm: Algorithm, random: &mut Random) -> Quota {
     let (limit, period, burst) = QUOTAS[random.index(4)];
     // A cost of two has to fit.
     let quota = Quota::new(limit.max(2), us(period));
-    let is_window =
-        matches!(algorithm, Algorithm::FixedWindow(_) | Algorithm::SlidingCounter | Algorithm::SlidingLog | Algorithm::SlidingLogIn(_));
+    let is_window = matches!(
+        algorithm,
+        Algorithm::FixedWindow(_)
+            | Algorithm::SlidingCounter
+            | Algorithm::SlidingLog
+            | Algorithm::SlidingLogIn(_)
+    );
     if is_window { quota } else { quota.burst(burst.max(2)) }
 }
 

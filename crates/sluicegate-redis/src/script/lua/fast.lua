@@ -128,7 +128,7 @@ while key <= count do
           end
           if previous > 0 or after > 0 then now_till, now_a, now_b = start + 2 * r2, previous, after end
         else
-          -- Limit, period, ceiling. The numbers are the running sum before the first entry and their number, and till is a
+          -- Limit, period, ceiling, part. The numbers are the running sum before the first entry and their number, and till is a
           -- period after the last one.
           local length, base, low, high = b * 16, a, 0, 0
           if raw and from + length > #raw + 1 then
@@ -171,11 +171,12 @@ while key <= count do
             if left > 0 then opens = unpacked('<d', raw, from + (low + least) * 16) + r2 end
             if not (opens >= 0 and opens <= NEVER) then usual = false end
           elseif after > 0 then
-            local moment = newest
+            local moment = newest < now and now or newest
             if cost == 0 then
-              kept = sub(raw, from + low * 16, from + length - 1)
+              moment, kept = newest, sub(raw, from + low * 16, from + length - 1)
             else
-              if left == 0 or newest < now then moment, left = now, left + 1 end
+              -- What comes in the part of the last entry joins it.
+              if left == 0 or newest < moment - moment % r4 then left = left + 1 end
               entry = pack('<dd', moment, base + after)
               kept = left > 1 and sub(raw, from + low * 16, from + (low + left - 1) * 16 - 1)
             end

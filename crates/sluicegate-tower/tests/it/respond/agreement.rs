@@ -31,7 +31,10 @@ fn any_limit() -> impl Strategy<Value = AnyLimit> {
     (algorithm, quotas, wait, 1_u64..12).prop_map(|(algorithm, quotas, longest_ms, cost)| {
         let window = matches!(
             algorithm,
-            Algorithm::FixedWindow(_) | Algorithm::SlidingCounter | Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)
+            Algorithm::FixedWindow(_)
+                | Algorithm::SlidingCounter
+                | Algorithm::SlidingLog
+                | Algorithm::SlidingLogIn(_)
         );
         let quotas = quotas.into_iter().map(|(limit, period_ms, burst)| {
             let quota = Quota::new(limit, Duration::from_millis(period_ms));
