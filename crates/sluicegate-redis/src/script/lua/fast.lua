@@ -131,7 +131,7 @@ while key <= count do
           -- Limit, period, ceiling, part. The numbers are the running sum before the first entry and their number, and till is a
           -- period after the last one.
           local length, base, low, high = b * 16, a, 0, 0
-          if raw and from + length > #raw + 1 then
+          if raw and (b % 1 > 0 or from + length > #raw + 1) then
             usual = false
             break
           end
