@@ -28,7 +28,7 @@ pub enum Outcome {
 
 /// What one quota alone would come to.
 #[inline]
-pub(super) fn outcome(status: &QuotaStatus) -> Outcome {
+pub(crate) fn outcome(status: &QuotaStatus) -> Outcome {
     match (status.passed(), status.is_impossible(), status.is_suspended()) {
         (true, ..) => Outcome::Allowed,
         (false, false, false) => Outcome::Denied,

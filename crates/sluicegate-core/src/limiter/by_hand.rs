@@ -24,7 +24,7 @@ impl RateLimiter {
     /// # Cancel safety
     /// What was begun is finished, if it was begun on a tokio runtime (feature `tokio`).
     pub fn suspend(&self, key: impl AsKey, lasts: Duration) -> DecisionFuture {
-        self.change_suspension(key, Some(lasts))
+        self.change_suspension(key, Some(lasts), None)
     }
 
     /// Ends the suspension of the key, and forgets its refusals and the suspensions before: as if it had never been refused. What
@@ -38,7 +38,7 @@ impl RateLimiter {
     /// # Cancel safety
     /// As that of [`suspend`](Self::suspend).
     pub fn release(&self, key: impl AsKey) -> DecisionFuture {
-        self.change_suspension(key, None)
+        self.change_suspension(key, None, None)
     }
 
     /// How far the key is from its next suspension, for those who look it up. `None` if the policy suspends no key by itself, or
@@ -66,11 +66,53 @@ impl RateLimiter {
         strikes(self.store(), &policy, &key, decide_plainly).await
     }
 
-    fn change_suspension(&self, key: impl AsKey, lasts: Option<Duration>) -> DecisionFuture {
+    /// As [`suspend`](Self::suspend), by this operator: logs, events and pages then say who it was.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::{MemoryStore, Outcome, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = Policy::gcra("login", "5/min").suspend(100, "10min", "30min").on(MemoryStore::new())?;
+    /// login.suspend_by("eve", Duration::from_secs(600), "ada").await?;
+    /// assert_eq!(login.check("eve").await?.outcome(), Outcome::Suspended);
+    /// login.release_by("eve", "ada").await?;
+    /// assert!(login.check("eve").await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As those of [`suspend`](Self::suspend).
+    ///
+    /// # Cancel safety
+    /// As that of [`suspend`](Self::suspend).
+    pub fn suspend_by(&self, key: impl AsKey, lasts: Duration, operator: &str) -> DecisionFuture {
+        self.change_suspension(key, Some(lasts), Some(operator))
+    }
+
+    /// As [`release`](Self::release), by this operator: logs, events and pages then say who it was.
+    ///
+    /// # Errors
+    /// As those of [`suspend`](Self::suspend).
+    ///
+    /// # Cancel safety
+    /// As that of [`suspend`](Self::suspend).
+    pub fn release_by(&self, key: impl AsKey, operator: &str) -> DecisionFuture {
+        self.change_suspension(key, None, Some(operator))
+    }
+
+    fn change_suspension(
+        &self,
+        key: impl AsKey,
+        lasts: Option<Duration>,
+        operator: Option<&str>,
+    ) -> DecisionFuture {
         let (limiter, key) = (self.clone(), key.with_key(|key| key.to_key()));
-        let policy = self.with_opened(Clone::clone);
+        let (policy, operator) = (self.with_opened(Clone::clone), operator.map(str::to_owned));
         finished(self.store().always_answers(), async move {
-            change(limiter.store(), &policy, &key, lasts, decide_plainly).await?;
+            change(limiter.store(), &policy, &key, (lasts, operator.as_deref()), decide_plainly).await?;
             limiter.peek(&key).await
         })
     }

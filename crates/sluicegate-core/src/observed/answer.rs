@@ -1,6 +1,6 @@
 //! What a decision was for one of the policies that it asked: [`Answer`], in the words of metrics, pages and logs.
 
-use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
+use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus, outcome};
 use crate::error::StoreError;
 use crate::policy::{OnOutage, Policy};
 use crate::store::Mode;
@@ -63,24 +63,31 @@ impl Judgement {
     /// The part of a decision that is about the ask at this place, which was to spend.
     #[inline]
     pub(super) fn of(decision: &Decision, place: usize, mode: Mode) -> Self {
-        let own = || decision.quotas().iter().filter(|status| status.policy_index() == place);
-        let answer = if own().all(QuotaStatus::passed) {
-            let waits =
-                decision.is_allowed() && matches!(mode, Mode::Reserve { .. }) && !decision.delay().is_zero();
-            if waits { Answer::Delayed } else { Answer::Allowed }
-        } else if own().any(QuotaStatus::is_suspended) {
-            Answer::Suspended
-        } else if own().any(QuotaStatus::is_impossible) {
-            Answer::Impossible
-        } else {
-            Answer::Rejected
-        };
-        Self {
-            answer,
-            by: decision.decided_by(),
-            spent: own().map(QuotaStatus::spent).max().unwrap_or(0),
-            is_near: decision.is_allowed() && own().any(is_near),
+        // Once, for this is done in every decision.
+        let (mut strictest, mut spent, mut is_near) = (Outcome::Allowed, 0, false);
+        for own in decision.quotas().iter().filter(|status| status.policy_index() == place) {
+            strictest = strictest.max(outcome(own));
+            spent = spent.max(own.spent());
+            is_near |= has_little(own);
         }
+        let answer = match strictest {
+            Outcome::Allowed if decision.is_allowed() && waits(mode, decision) => Answer::Delayed,
+            Outcome::Allowed => Answer::Allowed,
+            Outcome::Denied => Answer::Rejected,
+            Outcome::Impossible => Answer::Impossible,
+            Outcome::Suspended => Answer::Suspended,
+        };
+        Self { answer, by: decision.decided_by(), spent, is_near: is_near && decision.is_allowed() }
+    }
+
+    /// A decision that a single policy was asked for, and that lets the request go on at once.
+    #[inline]
+    pub(super) fn allowed(decision: &Decision) -> Self {
+        let (spent, is_near) = match decision.quotas() {
+            [only] => (only.spent(), has_little(only)),
+            all => (all.iter().map(QuotaStatus::spent).max().unwrap_or(0), all.iter().any(has_little)),
+        };
+        Self { answer: Answer::Allowed, by: decision.decided_by(), spent, is_near }
     }
 
     /// The same request, of a key that is suspended.
@@ -106,7 +113,12 @@ impl Judgement {
 }
 
 #[inline]
-fn is_near(status: &QuotaStatus) -> bool {
+fn waits(mode: Mode, decision: &Decision) -> bool {
+    matches!(mode, Mode::Reserve { .. }) && !decision.delay().is_zero()
+}
+
+#[inline]
+fn has_little(status: &QuotaStatus) -> bool {
     status.remaining().saturating_mul(5) < status.capacity()
 }
 

@@ -22,6 +22,7 @@ const SUSPENDED: usize = 4;
 const REQUEST: usize = 5;
 const MODES: usize = 2;
 const ANSWERS: usize = Answer::ALL.len();
+/// In the order of [`of_whom`].
 const ALL_WHO_DECIDE: [DecidedBy; 3] = [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Outage];
 pub(super) const COUNTERS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
 
@@ -41,8 +42,10 @@ impl Counts {
     pub(super) fn request(&self, judgement: &Judgement, is_shadow: bool) {
         let Judgement { answer, by, spent, is_near } = *judgement;
         let counter = place(is_shadow, answer, by);
-        // What a shadow spends nobody was charged.
-        self.0.add([(counter, 1), (SPENT_UNITS, spent), (NEAR_ITS_LIMIT, u64::from(is_near))]);
+        self.0.add([(counter, 1), (SPENT_UNITS, spent)]);
+        if is_near {
+            self.0.add([(NEAR_ITS_LIMIT, 1)]);
+        }
     }
 
     pub(super) fn refunded(&self, units: u64) {
@@ -130,7 +133,15 @@ pub(super) fn is_shown(counter: usize) -> bool {
 
 #[inline]
 fn place(is_shadow: bool, answer: Answer, by: DecidedBy) -> usize {
-    // Whoever is not in the list has counted nothing, as in an outage.
-    let by = ALL_WHO_DECIDE.iter().position(|who| *who == by).unwrap_or(ALL_WHO_DECIDE.len() - 1);
-    REQUEST + (usize::from(is_shadow) * ALL_WHO_DECIDE.len() + by) * ANSWERS + answer as usize
+    REQUEST + (usize::from(is_shadow) * ALL_WHO_DECIDE.len() + of_whom(by)) * ANSWERS + answer as usize
+}
+
+#[inline]
+fn of_whom(by: DecidedBy) -> usize {
+    match by {
+        DecidedBy::Store => 0,
+        DecidedBy::Fallback => 1,
+        // Nobody has counted, as in an outage.
+        _ => 2,
+    }
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::answer::{Answer, Judgement};
 use super::meter::{Meter, Refusal};
-use super::sample;
+use super::mine;
 use super::state::State;
 use super::told::Gauges;
 use crate::algorithm::Inherit;
@@ -40,6 +40,9 @@ pub(super) struct Watched {
     policy: Arc<Policy>,
     /// None of a bucket that a suspension has beside its policy, which is nobody's limit.
     meter: Option<Arc<Meter>>,
+    mode: PolicyMode,
+    /// The buckets that say which of its keys are suspended.
+    suspended_by: SmallVec<[String; 0]>,
 }
 
 /// What was asked of one policy.
@@ -49,8 +52,10 @@ struct Asked<'a> {
     key: KeyRef<'a>,
     cost: u64,
     mode: Mode,
-    /// The places of the asks that say whether the key is suspended, as bits.
+    /// The places of the asks that say whether the key is suspended, a bit each.
     peeks: u64,
+    /// Whether this is one of the few calls of which more is noted than counts.
+    is_looked_at: bool,
 }
 
 /// The same, until the answer comes.
@@ -71,29 +76,20 @@ impl Wrap for Front {
 
     fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Watched, Inherit)>) -> Result<Watched, ConfigError> {
         let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.name()));
-        Ok(Watched { policy: Arc::clone(policy), meter })
+        Watched::new(policy, meter)
     }
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        // Two readings of the clock take nearly as long as a decision in memory.
-        let weight = if self.is_far { 1 } else { usize::from(sample::one_in_64()) * 64 };
-        let begun = (weight > 0).then(Instant::now);
-        let answer = self.within.decide(asks);
-        let Some(result) = answer.known() else { return self.later(asks, answer, begun) };
-        if let Some(begun) = begun {
-            self.state.timing.record(begun.elapsed(), weight);
+        let is_looked_at = mine::one_in_64();
+        if let ([ask], false, false) = (asks, self.is_far, is_looked_at)
+            && let Some((inner, watched)) = self.within.opened(ask.policy())
+        {
+            // Almost always it is one ask, and allowed: then a count is all there is to do.
+            let answer = self.within.store().decide(&[ask.on(inner)]);
+            let is_noted = self.state.listeners.is_empty() && watched.has_counted(ask.mode(), &answer);
+            return if is_noted { answer } else { self.noted(asks, answer, None, false) };
         }
-        if self.is_far || result.is_err() {
-            self.state.answered(result.as_ref().err());
-        }
-        let at_us = |decision: &Decision| decision.at_us();
-        for (place, ask) in asks.iter().enumerate() {
-            if let Ok(watched) = self.within.own(ask.policy()) {
-                let (key, cost, mode, peeks) = (ask.key(), ask.cost(), ask.mode(), peeks_of(asks, ask));
-                Asked { watched, place, key, cost, mode, peeks }.note(&self.state, result, at_us);
-            }
-        }
-        answer
+        self.ask_generally(asks, is_looked_at)
     }
 
     fn observe(&self, event: &Event<'_>) {
@@ -113,26 +109,109 @@ impl Wrap for Front {
     }
 }
 
+impl Watched {
+    fn new(policy: &Arc<Policy>, meter: Option<Arc<Meter>>) -> Result<Self, ConfigError> {
+        let buckets = match policy.suspension() {
+            Some(_) => [Some(policy.suspended()?), policy.suspended_everywhere()?],
+            None => [None, None],
+        };
+        let suspended_by = buckets.iter().flatten().map(|bucket| bucket.name().to_owned()).collect();
+        Ok(Self { policy: Arc::clone(policy), meter, mode: policy.mode(), suspended_by })
+    }
+
+    /// The places of the asks beside this one that say whether its key is suspended, a bit each. By their names, for another
+    /// store may stand between this one and the limiter that asks them.
+    fn peeks(&self, asks: &[Ask<'_>], ask: &Ask<'_>) -> u64 {
+        if self.suspended_by.is_empty() || asks.len() == 1 {
+            return 0;
+        }
+        let is_its = |peek: &Ask<'_>| {
+            peek.mode() == Mode::Peek
+                && self.suspended_by.iter().any(|bucket| bucket == peek.policy().policy().name())
+                && peek.key().to_key() == ask.key().to_key()
+        };
+        let its = asks.iter().enumerate().filter(|(_, peek)| is_its(peek));
+        its.fold(0, |bits, (place, _)| bits | bit(place))
+    }
+
+    /// Counts an answer at once if it is known and says that the only ask of a call may go on now.
+    #[inline]
+    fn has_counted(&self, mode: Mode, answer: &DecisionFuture) -> bool {
+        match (&self.meter, answer.known()) {
+            (Some(meter), Some(Ok(decision))) if mode == Mode::Spend && decision.is_allowed() => {
+                meter.request(
+                    &Judgement::allowed(decision),
+                    self.mode == PolicyMode::Shadow,
+                    decision.at_us(),
+                );
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Front {
+    #[inline(never)]
+    fn ask_generally(&self, asks: &[Ask<'_>], is_looked_at: bool) -> DecisionFuture {
+        // Two readings of the clock take nearly as long as a decision in memory.
+        let begun = (self.is_far || is_looked_at).then(Instant::now);
+        self.noted(asks, self.within.decide(asks), begun, is_looked_at)
+    }
+
+    /// Notes an answer, now or when it comes.
+    #[inline(never)]
+    fn noted(
+        &self,
+        asks: &[Ask<'_>],
+        answer: DecisionFuture,
+        begun: Option<Instant>,
+        is_looked_at: bool,
+    ) -> DecisionFuture {
+        let Some(result) = answer.known() else { return self.later(asks, answer, begun, is_looked_at) };
+        if let Some(begun) = begun {
+            self.state.took(begun.elapsed(), if self.is_far { 1 } else { mine::ONE_IN });
+        }
+        if self.is_far || result.is_err() {
+            self.state.answered(result.as_ref().err());
+        }
+        let at_us = |decision: &Decision| decision.at_us();
+        for (place, ask) in asks.iter().enumerate() {
+            if let Ok(watched) = self.within.own(ask.policy()) {
+                let (key, cost, mode, peeks) = (ask.key(), ask.cost(), ask.mode(), watched.peeks(asks, ask));
+                let asked = Asked { watched, place, key, cost, mode, peeks, is_looked_at };
+                asked.note(&self.state, result, at_us);
+            }
+        }
+        answer
+    }
+
     /// Notes the answer when it comes. One that nobody waits for any more is not counted.
-    fn later(&self, asks: &[Ask<'_>], answer: DecisionFuture, begun: Option<Instant>) -> DecisionFuture {
+    fn later(
+        &self,
+        asks: &[Ask<'_>],
+        answer: DecisionFuture,
+        begun: Option<Instant>,
+        is_looked_at: bool,
+    ) -> DecisionFuture {
         let awaited = asks.iter().filter_map(|ask| {
             let watched = self.within.own(ask.policy()).ok()?.clone();
-            let (cost, mode, peeks) = (ask.cost(), ask.mode(), peeks_of(asks, ask));
+            let (cost, mode, peeks) = (ask.cost(), ask.mode(), watched.peeks(asks, ask));
             Some(Awaited { watched, key: ask.key().to_key(), cost, mode, peeks })
         });
         let awaited: SmallVec<[Awaited; 1]> = awaited.collect();
         let state = Arc::clone(&self.state);
         answer.map(move |result| {
             if let Some(begun) = begun {
-                state.timing.record(begun.elapsed(), 1);
+                state.took(begun.elapsed(), 1);
             }
             state.answered(result.as_ref().err());
             // The time of a store far away is another one.
             let now_us = state.clock.now_us();
             for (place, Awaited { watched, key, cost, mode, peeks }) in awaited.iter().enumerate() {
                 let (key, cost, mode, peeks) = (key.as_ref(), *cost, *mode, *peeks);
-                Asked { watched, place, key, cost, mode, peeks }.note(&state, &result, |_| now_us);
+                let asked = Asked { watched, place, key, cost, mode, peeks, is_looked_at };
+                asked.note(&state, &result, |_| now_us);
             }
             result
         })
@@ -143,7 +222,7 @@ impl Asked<'_> {
     /// Counts what came of it.
     #[inline]
     fn note(&self, state: &State, result: &Result<Decision, StoreError>, at_us: impl Fn(&Decision) -> u64) {
-        let Watched { policy, meter: Some(meter) } = self.watched else { return };
+        let Watched { policy, meter: Some(meter), mode, .. } = self.watched else { return };
         if !self.mode.spends() {
             return self.note_report(meter, result);
         }
@@ -155,8 +234,20 @@ impl Asked<'_> {
             }
             Err(error) => (Judgement::without(error, policy), state.clock.now_us()),
         };
-        meter.request(&judgement, policy.mode() == PolicyMode::Shadow, at_us);
-        if let (true, Ok(decision)) = (sample::one_in_64(), result) {
+        meter.request(&judgement, *mode == PolicyMode::Shadow, at_us);
+        let is_told = *mode == PolicyMode::Enforce && !state.listeners.is_empty();
+        if self.is_looked_at || is_told || judgement.answer != Answer::Allowed {
+            self.note_more(meter, &judgement, result);
+            if is_told {
+                self.tell(state, &judgement, result.as_ref().ok());
+            }
+        }
+    }
+
+    /// Takes note of what is more than a count: of a request that was looked at by chance, that waits, or was refused.
+    #[inline(never)]
+    fn note_more(&self, meter: &Meter, judgement: &Judgement, result: &Result<Decision, StoreError>) {
+        if let (true, Ok(decision)) = (self.is_looked_at, result) {
             let own = decision.quotas().iter().filter(|status| status.policy_index() == self.place);
             meter.asked(self.key, own);
         }
@@ -166,9 +257,6 @@ impl Asked<'_> {
         if judgement.answer.is_refusal() {
             let retry_after = result.as_ref().ok().and_then(|decision| self.own_wait(decision));
             meter.refused(Refusal { key: self.key, answer: judgement.answer, retry_after });
-        }
-        if !state.listeners.is_empty() && policy.mode() == PolicyMode::Enforce {
-            self.tell(state, &judgement, result.as_ref().ok());
         }
     }
 
@@ -212,21 +300,10 @@ impl Asked<'_> {
     }
 }
 
-/// The places of the asks beside this one that say whether its key is suspended, as bits.
-fn peeks_of(asks: &[Ask<'_>], ask: &Ask<'_>) -> u64 {
-    let Some(buckets) = ask.policy().suspension() else { return 0 };
-    let is_its = |peek: &Ask<'_>| {
-        let mut its = [&buckets.suspended].into_iter().chain(&buckets.everywhere);
-        its.any(|bucket| peek.policy().is(bucket)) && peek.key().to_key() == ask.key().to_key()
-    };
-    asks.iter().enumerate().filter(|(_, peek)| is_its(peek)).fold(0, |bits, (place, _)| bits | bit(place))
+fn is_refused(decision: &Decision, places: u64) -> bool {
+    decision.quotas().iter().any(|status| !status.passed() && places & bit(status.policy_index()) != 0)
 }
 
-/// A call has at most 16 asks and the peeks that belong to them.
 fn bit(place: usize) -> u64 {
     u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
-}
-
-fn is_refused(decision: &Decision, places: u64) -> bool {
-    decision.quotas().iter().any(|status| places & bit(status.policy_index()) != 0 && !status.passed())
 }

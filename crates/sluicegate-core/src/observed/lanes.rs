@@ -1,34 +1,22 @@
 //! Counters that many threads add to at once without waiting for each other's cache lines: [`Lanes`].
 
 use std::array;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Threads that have a lane of their own; all others share one.
-const OWN: usize = 16;
+use super::mine::{self, LANES};
 
 /// Some counters, in a lane for each of the first threads that add to them, and one for all other threads.
 ///
 /// A thread is the only writer of its lane, so that adding costs a load and a store; a sum reads all lanes.
 pub(super) struct Lanes<const COUNTERS: usize> {
-    own: [OnceLock<Box<Lane<COUNTERS>>>; OWN],
+    own: [OnceLock<Box<Lane<COUNTERS>>>; LANES],
     shared: Lane<COUNTERS>,
 }
 
 /// Aligned, so that no cache line belongs to two lanes.
 #[repr(align(64))]
 struct Lane<const COUNTERS: usize>([AtomicU64; COUNTERS]);
-
-/// The lane of a thread, until it ends. The next thread that takes it goes on with the counts that are there: they belong to the
-/// lane, and the lock by which a lane changes its owner orders what both have written.
-struct Ticket(Option<usize>);
-
-thread_local! {
-    static TICKET: Ticket = Ticket::draw();
-}
-
-/// A bit for each lane that has an owner.
-static TAKEN: Mutex<u16> = Mutex::new(0);
 
 impl<const COUNTERS: usize> Lanes<COUNTERS> {
     pub(super) fn new() -> Self {
@@ -39,7 +27,7 @@ impl<const COUNTERS: usize> Lanes<COUNTERS> {
     #[inline]
     pub(super) fn add(&self, counts: impl IntoIterator<Item = (usize, u64)>) {
         // Relaxed, here and below: a count orders nothing else. Owners of a lane follow each other by way of a lock.
-        match TICKET.try_with(|ticket| ticket.0).ok().flatten() {
+        match mine::lane() {
             Some(own) => {
                 let lane = self.own[own].get_or_init(|| Box::new(Lane::new()));
                 for (counter, by) in counts {
@@ -70,25 +58,6 @@ impl<const COUNTERS: usize> Lane<COUNTERS> {
     }
 }
 
-impl Ticket {
-    fn draw() -> Self {
-        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = (0..OWN).find(|lane| *taken >> lane & 1 == 0);
-        if let Some(lane) = own {
-            *taken |= 1 << lane;
-        }
-        Self(own)
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if let Some(lane) = self.0 {
-            *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) &= !(1 << lane);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
@@ -98,10 +67,10 @@ mod tests {
 
     #[test]
     fn no_count_is_lost_with_more_threads_than_lanes_one_after_another_or_at_once() {
-        let (lanes, barrier) = (Lanes::<2>::new(), Barrier::new(OWN * 2));
+        let (lanes, barrier) = (Lanes::<2>::new(), Barrier::new(LANES * 2));
         for _ in 0..3 {
             thread::scope(|scope| {
-                for _ in 0..OWN * 2 {
+                for _ in 0..LANES * 2 {
                     scope.spawn(|| {
                         barrier.wait();
                         for _ in 0..1_000 {
@@ -113,6 +82,6 @@ mod tests {
                 }
             });
         }
-        assert_eq!(lanes.sums(), [3, 9].map(|by| by * 2 * OWN as u64 * 1_000));
+        assert_eq!(lanes.sums(), [3, 9].map(|by| by * 2 * LANES as u64 * 1_000));
     }
 }

@@ -12,7 +12,7 @@ use super::counts::{COUNTERS, Counts, Sums, is_shown, series_of};
 use super::log::Minutely;
 use super::metrics::WAIT;
 use super::offenders::Offenders;
-use super::rates::{Rates, Recent};
+use super::rates::{Rates, Recent, Tally};
 use super::seen::SeenLately;
 use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
 use super::timing::Timing;
@@ -64,15 +64,21 @@ impl Meter {
     /// Counts a request that was decided at this time of the store's clock.
     #[inline]
     pub(super) fn request(&self, judgement: &Judgement, is_shadow: bool, at_us: u64) {
-        let is_due = self.rates.are_due(at_us);
-        if is_due {
-            // By the clock of all policies: that of the store is another one.
-            let now_us = self.clock.now_us();
-            self.rates.turn(now_us, || self.totals());
-            self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, now_us);
+        if self.rates.are_due(at_us) {
+            return self.begin_second_with(judgement, is_shadow);
         }
         self.counts.request(judgement, is_shadow);
-        if is_due && let Ok(mut told) = self.told.try_lock() {
+    }
+
+    /// Counts the first request of a second.
+    #[cold]
+    fn begin_second_with(&self, judgement: &Judgement, is_shadow: bool) {
+        // By the clock of all policies: that of the store is another one.
+        let now_us = self.clock.now_us();
+        self.rates.turn(now_us, || Tally::of(&self.counts.sums()));
+        self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, now_us);
+        self.counts.request(judgement, is_shadow);
+        if let Ok(mut told) = self.told.try_lock() {
             self.tell_to(&mut told);
         }
     }
@@ -134,21 +140,17 @@ impl Meter {
         &self.counts
     }
 
-    fn totals(&self) -> Totals {
-        self.counts.sums().totals()
-    }
-
     pub(super) fn snapshot(&self, limiter: &RateLimiter) -> PolicySnapshot {
         let (sums, now_us) = (self.counts.sums(), self.clock.now_us());
-        let Recent { seconds, minutes } = self.rates.recent(now_us, || sums.totals());
+        let Recent { seconds, minutes } = self.rates.recent(now_us, || Tally::of(&sums));
         self.log.turn(&self.name, || sums.refused(), &self.offenders, now_us);
         PolicySnapshot {
             policy: limiter.policy(),
             totals: sums.totals(),
             units: sums.units(),
             near: sums.near(),
-            per_second: rate(&seconds),
-            minutes: minutes.iter().map(|(at, totals)| minute(*at, totals)).collect(),
+            per_second: rate(&seconds.totals),
+            minutes: minutes.iter().map(|(at, tally)| minute(*at, tally)).collect(),
             waiting: limiter.waiting(),
             suspended_seen: self.suspended_seen(),
             offenders: self.offenders.most_refused(now_us),
@@ -168,10 +170,11 @@ fn rate(in_10_s: &Totals) -> Rate {
     }
 }
 
-fn minute(at_s: u64, totals: &Totals) -> Minute {
+fn minute(at_s: u64, Tally { totals, near }: &Tally) -> Minute {
     Minute {
         at: UNIX_EPOCH + Duration::from_secs(at_s),
         allowed: totals.allowed + totals.delayed,
         rejected: totals.rejected + totals.impossible + totals.suspended,
+        near: *near,
     }
 }

@@ -49,6 +49,7 @@ pub(super) const QUOTA: &str = "rate_limit_quota";
 pub(super) const QUOTA_PERIOD: &str = "rate_limit_quota_period_seconds";
 pub(super) const REMAINING_RATIO: &str = "rate_limit_remaining_ratio";
 pub(super) const FORWARDED_FAULTS: &str = "rate_limit_forwarded_faults_total";
+pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 
 /// All metrics of an observed store.
 ///
@@ -71,7 +72,10 @@ pub(super) const FORWARDED_FAULTS: &str = "rate_limit_forwarded_faults_total";
 /// | `rate_limit_quota`, `rate_limit_quota_period_seconds` | gauge | `policy`, `quota` (its id, or its place) |
 /// | `rate_limit_remaining_ratio` | gauge | `policy`, `watched` |
 /// | `rate_limit_forwarded_faults_total` | counter | `fault` ([`ForwardedFault`](crate::store::ForwardedFault)) |
-pub const METRICS: [Metric; 23] = {
+/// | `rate_limit_events_dropped_total` | counter | `store` |
+/// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
+/// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
+pub const METRICS: [Metric; 26] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -126,6 +130,24 @@ pub const METRICS: [Metric; 23] = {
             Counter,
             &["fault"],
             "Forwarded headers of trusted proxies that did not lead to a client.",
+        ),
+        metric(
+            EVENTS_DROPPED,
+            Counter,
+            &["store"],
+            "Events that did not fit into the queue of whoever takes them.",
+        ),
+        metric(
+            "rate_limit_rules_reloads_total",
+            Counter,
+            &["result"],
+            "Rules files that took effect, and those that were wrong and changed nothing.",
+        ),
+        metric(
+            "rate_limit_rules_loaded_timestamp_seconds",
+            Gauge,
+            &[],
+            "When the rules that are in force took effect, in seconds of Unix time.",
         ),
     ]
 };

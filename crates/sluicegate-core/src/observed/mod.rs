@@ -22,18 +22,20 @@
 
 mod answer;
 mod counts;
+mod durations;
+mod events;
 mod front;
 mod lanes;
 mod log;
 mod meter;
 mod meters;
 mod metrics;
+mod mine;
 mod names;
 mod offenders;
 mod past;
 mod rates;
 mod refresh;
-mod sample;
 mod seen;
 mod snapshot;
 mod state;
@@ -47,6 +49,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 pub use self::answer::Answer;
+pub use self::events::Events;
 use self::front::Front;
 pub use self::metrics::{METRICS, Metric, MetricKind};
 use self::names::Name;
@@ -105,9 +108,48 @@ impl Observed {
         self.0.state.name.as_str()
     }
 
-    /// This listener hears of all events of the store from now on.
+    /// This listener hears of all events of the store from now on, in the middle of requests: so it may not block. One that
+    /// writes to a file or to a network takes its [`events`](Self::events) from a queue.
     pub fn listen(&self, listener: impl Listener) {
         Store::listen(&*self.0, Arc::new(listener));
+    }
+
+    /// What `take` makes of the events of the store from now on, in a queue with room for `room` of them, at least one: for a task
+    /// that writes them down or sends them somewhere.
+    ///
+    /// No request waits for that task. What does not fit is dropped and counted: by [`Events::dropped`], in
+    /// [`StoreSnapshot::events_dropped`], and as `rate_limit_events_dropped_total`. `take` runs in the middle of a request and
+    /// copies what it needs; it leaves out by `None` what nobody waits for, so that a flood of decisions drives out no suspension.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_core::store::Event;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = Observed::named("memory", MemoryStore::new())?;
+    /// let mut suspensions = store.events(100, |event| match event {
+    ///     Event::Suspended { subject, lasts, .. } => Some(format!("{}: {lasts:?}", subject.policy?)),
+    ///     _ => None,
+    /// });
+    ///
+    /// let login = Policy::gcra("login", "5/min").suspend(100, "10min", "30min").on(&store)?;
+    /// login.suspend("ada", Duration::from_secs(600)).await?;
+    /// assert_eq!(suspensions.next().await.as_deref(), Some("login: 600s"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events<T: Send + 'static>(
+        &self,
+        room: usize,
+        take: impl Fn(&Event<'_>) -> Option<T> + Send + Sync + 'static,
+    ) -> Events<T> {
+        let (events, listener) = events::events(room, take, Arc::clone(&self.0.state.dropped));
+        self.listen(listener);
+        events
     }
 
     /// Hears of what the store does not know of: hand it to whatever takes a listener and is on no store, such as the extractor of
@@ -187,12 +229,14 @@ impl Observed {
             breaker: resilient.map_or(BreakerState::Closed, |resilient| resilient.breaker),
             opened: resilient.map_or(0, |resilient| resilient.opened),
             errors,
+            p99: self.0.state.p99(),
             fallback_decisions: resilient.map_or(0, |resilient| resilient.fallback_decisions),
             in_fallback: resilient.map_or(Duration::ZERO, |resilient| resilient.in_fallback),
             unsettled_keys: resilient.map_or(0, |resilient| resilient.debts),
             keys: memory.map_or(0, |memory| memory.keys),
             slots: memory.map_or(0, |memory| memory.slots),
             evictions: memory.map_or(0, |memory| memory.evictions),
+            events_dropped: self.0.state.events_dropped(),
         }
     }
 }

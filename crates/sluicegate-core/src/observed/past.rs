@@ -22,7 +22,7 @@ pub struct PastEvent {
     pub what: &'static str,
     /// The policy that it is about.
     pub policy: Option<String>,
-    /// Whoever has done it, if that is known.
+    /// Whoever has done it: the name of an operator, or `by hand`. None for what code has done.
     pub by: Option<String>,
     /// What was before.
     pub from: Option<String>,
@@ -93,9 +93,9 @@ impl Listener for Past {
             Event::FallbackBegan => plain("fallback_began"),
             Event::FallbackEnded { lasted } => said("fallback_ended", format!("{lasted:?}")),
             Event::Settled { charged, left } => said("settled", format!("{charged} charged, {left} left")),
-            Event::Suspended { subject, lasts, by_hand } => {
+            Event::Suspended { subject, lasts, by_hand, by } => {
                 let what = if lasts.is_zero() { "released" } else { "suspended" };
-                let hand = by_hand.then(|| "by hand".to_owned());
+                let hand = by_hand.then(|| by.unwrap_or("by hand").to_owned());
                 PastEvent {
                     policy: subject.policy.map(str::to_owned),
                     by: hand,

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::counts::Sums;
 use super::snapshot::Totals;
 
 const SECOND_US: u64 = 1_000_000;
@@ -26,16 +27,23 @@ struct Past {
     /// The current second.
     second: u64,
     /// The youngest last.
-    seconds: VecDeque<Totals>,
-    minutes: VecDeque<Totals>,
+    seconds: VecDeque<Tally>,
+    minutes: VecDeque<Tally>,
+}
+
+/// What is counted of a policy at one moment, or within a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) totals: Totals,
+    pub(super) near: u64,
 }
 
 /// What was counted in the last seconds and minutes that are over.
 pub(super) struct Recent {
     /// In 10 seconds.
-    pub(super) seconds: Totals,
+    pub(super) seconds: Tally,
     /// In each minute, and when it began, in seconds of the clock; the oldest first.
-    pub(super) minutes: Vec<(u64, Totals)>,
+    pub(super) minutes: Vec<(u64, Tally)>,
 }
 
 impl Rates {
@@ -43,8 +51,8 @@ impl Rates {
         let second = now_us / SECOND_US;
         let past = Past {
             second,
-            seconds: std::iter::repeat_n(Totals::default(), SECONDS + 1).collect(),
-            minutes: std::iter::repeat_n(Totals::default(), MINUTES + 1).collect(),
+            seconds: std::iter::repeat_n(Tally::default(), SECONDS + 1).collect(),
+            minutes: std::iter::repeat_n(Tally::default(), MINUTES + 1).collect(),
         };
         Self { ends_us: AtomicU64::new((second + 1) * SECOND_US), past: Mutex::new(past) }
     }
@@ -63,24 +71,34 @@ impl Rates {
     }
 
     /// Notes the totals at the end of each second that has ended: nothing was counted since the first of them.
-    pub(super) fn turn(&self, now_us: u64, totals: impl FnOnce() -> Totals) {
+    pub(super) fn turn(&self, now_us: u64, tally: impl FnOnce() -> Tally) {
         // Whoever holds the lock does the same.
         if let Ok(mut past) = self.past.try_lock() {
-            past.turn(now_us, totals);
+            past.turn(now_us, tally);
             self.ends_us.store((past.second + 1).saturating_mul(SECOND_US), Ordering::Relaxed);
         }
     }
 
-    pub(super) fn recent(&self, now_us: u64, totals: impl FnOnce() -> Totals) -> Recent {
+    pub(super) fn recent(&self, now_us: u64, tally: impl FnOnce() -> Tally) -> Recent {
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        past.turn(now_us, totals);
+        past.turn(now_us, tally);
         self.ends_us.store((past.second + 1).saturating_mul(SECOND_US), Ordering::Relaxed);
         past.recent()
     }
 }
 
+impl Tally {
+    pub(super) fn of(sums: &Sums) -> Self {
+        Self { totals: sums.totals(), near: sums.near() }
+    }
+
+    fn since(&self, then: &Self) -> Self {
+        Self { totals: self.totals.since(&then.totals), near: self.near.saturating_sub(then.near) }
+    }
+}
+
 impl Past {
-    fn turn(&mut self, now_us: u64, totals: impl FnOnce() -> Totals) {
+    fn turn(&mut self, now_us: u64, tally: impl FnOnce() -> Tally) {
         let second = now_us / SECOND_US;
         let (seconds, minutes) =
             (second.saturating_sub(self.second), (second / 60).saturating_sub(self.second / 60));
@@ -88,11 +106,11 @@ impl Past {
             return;
         }
         self.second = second;
-        let totals = totals();
+        let tally = tally();
         for (past, new) in [(&mut self.seconds, seconds), (&mut self.minutes, minutes)] {
             let new = usize::try_from(new).map_or(past.len(), |new| new.min(past.len()));
             past.drain(..new);
-            past.extend(std::iter::repeat_n(totals, new));
+            past.extend(std::iter::repeat_n(tally, new));
         }
     }
 
@@ -111,8 +129,8 @@ impl Past {
 mod tests {
     use super::*;
 
-    fn allowed(allowed: u64) -> Totals {
-        Totals { allowed, ..Totals::default() }
+    fn allowed(allowed: u64) -> Tally {
+        Tally { totals: Totals { allowed, ..Totals::default() }, near: allowed / 2 }
     }
 
     #[test]
@@ -120,17 +138,21 @@ mod tests {
         let at = |seconds: u64| seconds * SECOND_US;
         let rates = Rates::new(at(60_000) + 7);
         let recent = |seconds, total| rates.recent(at(seconds), || allowed(total));
-        assert_eq!(recent(60_000, 5).seconds.allowed, 0, "the second has not ended");
-        assert_eq!(recent(60_001, 5).seconds.allowed, 5);
-        assert_eq!(recent(60_010, 8).seconds.allowed, 8);
-        assert_eq!(recent(60_011, 8).seconds.allowed, 3, "the first second is out of it");
+        assert_eq!(recent(60_000, 5).seconds.totals.allowed, 0, "the second has not ended");
+        assert_eq!(recent(60_001, 5).seconds.totals.allowed, 5);
+        assert_eq!(recent(60_010, 8).seconds.totals.allowed, 8);
+        assert_eq!(recent(60_011, 8).seconds.totals.allowed, 3, "the first second is out of it");
         let after = recent(60_060, 10);
         assert_eq!(after.minutes.len(), 60);
         assert_eq!(after.minutes[59], (60_000, allowed(10)));
         assert_eq!(after.minutes[58], (59_940, allowed(0)));
         let hours_later = recent(70_000, 10);
-        assert_eq!((hours_later.seconds.allowed, hours_later.minutes[59].1.allowed), (0, 0));
-        assert_eq!(recent(60_000, 12).seconds.allowed, 0, "a clock that was set back waits for itself");
+        assert_eq!((hours_later.seconds.totals.allowed, hours_later.minutes[59].1.totals.allowed), (0, 0));
+        assert_eq!(
+            recent(60_000, 12).seconds.totals.allowed,
+            0,
+            "a clock that was set back waits for itself"
+        );
     }
 
     #[test]

@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::key::{Key, KeyRef};
+use crate::key::KeyRef;
 
 const MINUTE_US: u64 = 60_000_000;
 /// The most keys that are remembered: what a page or an alert needs to know is whether there are many.
 const MOST: usize = 1_024;
 
-/// The keys that came in the last minute, each with when it came last.
+/// The keys that came in the last minute, each by its digest, with when it came last.
 #[derive(Default)]
-pub(super) struct SeenLately(Mutex<HashMap<Key, u64>>);
+pub(super) struct SeenLately(Mutex<HashMap<u64, u64>>);
 
 impl SeenLately {
     pub(super) fn see(&self, key: KeyRef<'_>, now_us: u64) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = key.to_key();
+        let key = key.digest();
         if seen.len() >= MOST && !seen.contains_key(&key) {
             forget(&mut seen, now_us);
         }
@@ -33,13 +33,14 @@ impl SeenLately {
     }
 }
 
-fn forget(seen: &mut HashMap<Key, u64>, now_us: u64) {
+fn forget(seen: &mut HashMap<u64, u64>, now_us: u64) {
     seen.retain(|_, at_us| now_us.saturating_sub(*at_us) < MINUTE_US);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::Key;
 
     #[test]
     fn keys_count_once_for_a_minute_and_no_more_than_are_remembered() {

@@ -39,6 +39,9 @@ pub struct StoreSnapshot {
     pub opened: u64,
     /// Calls that it did not answer.
     pub errors: StoreErrors,
+    /// In how long 99 of 100 of its answers came in the last one to two minutes, at most an eighth too high; none if none was
+    /// timed.
+    pub p99: Option<Duration>,
     /// Decisions that were made without it.
     pub fallback_decisions: u64,
     /// How long a part of it was not asked, in all.
@@ -51,6 +54,8 @@ pub struct StoreSnapshot {
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room.
     pub evictions: u64,
+    /// Events that did not fit into the queues of those who [take](super::Observed::events) them.
+    pub events_dropped: u64,
 }
 
 /// Whether a store decides.
@@ -87,7 +92,7 @@ pub struct PolicySnapshot {
     pub totals: Totals,
     /// Units that were spent and given back.
     pub units: Units,
-    /// Requests that were allowed when less than a fifth was left.
+    /// Requests that were allowed when less than a fifth was left. [`minutes`](Self::minutes) have those of the last hour.
     pub near: u64,
     /// Decisions a second, as the mean of the last 10 seconds.
     pub per_second: Rate,
@@ -187,4 +192,6 @@ pub struct Minute {
     pub allowed: u64,
     /// Refused.
     pub rejected: u64,
+    /// Of those that were allowed, the ones that left less than a fifth.
+    pub near: u64,
 }

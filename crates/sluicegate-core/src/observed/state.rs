@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use metrics::Key;
 
+use super::durations::Durations;
 use super::meters::Meters;
 use super::metrics::{
-    BREAKER_OPENED, DURATION, FALLBACK_SECONDS, FORWARDED_FAULTS, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
+    BREAKER_OPENED, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, STORE_ERRORS,
+    TABLE_EVICTIONS, UNDECIDED,
 };
 use super::names::Name;
 use super::past::Past;
@@ -34,13 +36,16 @@ pub(super) struct State {
     pub(super) meters: Meters,
     pub(super) past: Arc<Past>,
     pub(super) listeners: Listeners,
-    pub(super) timing: Timing,
+    timing: Timing,
+    lately: Durations,
     pub(super) watched: WatchedKeys,
     pub(super) in_flight: Mutex<Vec<InFlight>>,
     undecided: [AtomicU64; Undecided::ALL.len()],
     faults: [AtomicU64; ForwardedFault::ALL.len()],
     /// Calls without an answer, by kind, where no store within counts them.
     errors: [AtomicU64; ERRORS.len()],
+    /// Events that did not fit into a queue.
+    pub(super) dropped: Arc<AtomicU64>,
     /// Whether the last answer was none, so that each outage and its end are told once.
     is_down: AtomicBool,
     told: Mutex<Told<TOTALS>>,
@@ -54,7 +59,8 @@ const ERROR: usize = FAULT + ForwardedFault::ALL.len();
 const OPENED: usize = ERROR + ERRORS.len();
 const FALLBACK: usize = OPENED + 1;
 const EVICTED: usize = FALLBACK + 1;
-const TOTALS: usize = EVICTED + 1;
+const DROPPED: usize = EVICTED + 1;
+const TOTALS: usize = DROPPED + 1;
 
 impl State {
     pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<Past>) -> Self {
@@ -67,14 +73,32 @@ impl State {
             past,
             listeners: Listeners::default(),
             timing,
+            lately: Durations::new(),
             watched: WatchedKeys::default(),
             in_flight: Mutex::default(),
             undecided: Default::default(),
             faults: Default::default(),
             errors: Default::default(),
+            dropped: Arc::default(),
             is_down: AtomicBool::new(false),
             told: Mutex::new(Told::nobody()),
         }
+    }
+
+    /// An answer took so long, and stands for as many as `weight`.
+    pub(super) fn took(&self, lasted: Duration, weight: usize) {
+        self.timing.record(lasted, weight);
+        // All that are recorded stand for equally many.
+        self.lately.record(lasted, self.clock.now_us());
+    }
+
+    /// In how long 99 of 100 answers came lately.
+    pub(super) fn p99(&self) -> Option<Duration> {
+        self.lately.percentile(99, self.clock.now_us())
+    }
+
+    pub(super) fn events_dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// The store has answered a call, or has not.
@@ -133,6 +157,7 @@ impl State {
         totals[OPENED] = status.resilient.map_or(0, |resilient| resilient.opened);
         totals[FALLBACK] = in_fallback.as_secs();
         totals[EVICTED] = status.memory.map_or(0, |memory| memory.evictions);
+        totals[DROPPED] = self.events_dropped();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
         drop(told);
@@ -145,6 +170,7 @@ impl State {
             OPENED => series(BREAKER_OPENED, [store]),
             FALLBACK => series(FALLBACK_SECONDS, [store]),
             EVICTED => series(TABLE_EVICTIONS, [store]),
+            DROPPED => series(EVENTS_DROPPED, [store]),
             error if error >= ERROR => series(STORE_ERRORS, [store, ("kind", ERRORS[error - ERROR])]),
             fault if fault >= FAULT => {
                 series(FORWARDED_FAULTS, [("fault", ForwardedFault::ALL[fault - FAULT].as_str())])

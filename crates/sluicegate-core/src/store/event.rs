@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -35,8 +36,10 @@ pub enum Event<'a> {
         subject: Subject<'a>,
         /// How long from now. Zero ends a suspension.
         lasts: Duration,
-        /// Whether somebody did it by hand.
+        /// Whether it was done by hand.
         by_hand: bool,
+        /// The operator who has done it, if that was [said](crate::RateLimiter::suspend_by).
+        by: Option<&'a str>,
     },
     /// A policy is in force in the place of an older one.
     PolicyReplaced {
@@ -252,27 +255,33 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Listener for F {
 /// Listeners are added when a program starts and told millions of times, so telling takes no lock.
 /// One cannot be taken out again; it lives as long as the store.
 #[derive(Default)]
-pub struct Listeners(ArcSwapOption<Vec<Arc<dyn Listener>>>);
+pub struct Listeners {
+    all: ArcSwapOption<Vec<Arc<dyn Listener>>>,
+    /// Beside them, for it is looked at in every decision.
+    is_any: AtomicBool,
+}
 
 impl Listeners {
     /// Adds one.
     pub fn add(&self, listener: Arc<dyn Listener>) {
-        self.0.rcu(|all| {
+        self.all.rcu(|all| {
             let mut all = all.as_deref().cloned().unwrap_or_default();
             all.push(Arc::clone(&listener));
             Some(Arc::new(all))
         });
+        // Relaxed, here and below: whoever is told of this one just now may have seen none, as it may without the mark.
+        self.is_any.store(true, Ordering::Relaxed);
     }
 
     /// Whether there are none: then nothing has to be put together for them.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.load().is_none()
+        !self.is_any.load(Ordering::Relaxed)
     }
 
     /// Tells all of them, in the order in which they were added. To be called outside of all locks.
     pub fn tell(&self, event: &Event<'_>) {
-        for listener in self.0.load_full().iter().flat_map(|all| all.iter()) {
+        for listener in self.all.load_full().iter().flat_map(|all| all.iter()) {
             listener.event(event);
         }
     }
@@ -280,6 +289,6 @@ impl Listeners {
 
 impl fmt::Debug for Listeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Listeners").field(&self.0.load().as_ref().map_or(0, |all| all.len())).finish()
+        f.debug_tuple("Listeners").field(&self.all.load().as_ref().map_or(0, |all| all.len())).finish()
     }
 }

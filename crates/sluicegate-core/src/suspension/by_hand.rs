@@ -6,14 +6,14 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::buckets::{AskStore, buckets_of, units};
-use super::strike::tell;
+use super::strike::{By, tell};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, Mode, PreparedPolicy, Store};
 
 /// Suspends a key for so long from now, whatever was before; or, without a time, ends its suspension and forgets its refusals
-/// and earlier suspensions.
+/// and earlier suspensions. It is told who has done it, if that is known.
 ///
 /// # Errors
 /// [`StoreErrorKind::NoSuspension`] when the policy has none that is enforced, and when the store gave no answer.
@@ -21,7 +21,7 @@ pub(crate) async fn change(
     store: &Arc<dyn Store>,
     policy: &PreparedPolicy,
     key: &Key,
-    lasts: Option<Duration>,
+    (lasts, by): (Option<Duration>, Option<&str>),
     ask_store: AskStore,
 ) -> Result<(), StoreError> {
     let nobody = || StoreError::new(StoreErrorKind::NoSuspension);
@@ -41,6 +41,6 @@ pub(crate) async fn change(
         ask_store(&**store, &asks)
     };
     answer.await?;
-    tell(store, policy, key, lasts.unwrap_or_default(), true);
+    tell(store, policy, key, lasts.unwrap_or_default(), By::Hand(by));
     Ok(())
 }

@@ -76,22 +76,44 @@ impl Striker {
         );
         let begun = begun.await.ok().filter(|begun| begun.decided_by() != DecidedBy::Outage)?;
         let wait = of(&begun, 0).map(QuotaStatus::reset_after).max()?;
-        tell(store, &self.policy, &self.key, lasts, false);
+        tell(store, &self.policy, &self.key, lasts, By::Refusals);
         Some(Begun { at_us: begun.at_us(), wait })
     }
 }
 
-/// Tells the store that a key is suspended from now on, or no longer.
-pub(super) fn tell(
-    store: &Arc<dyn Store>,
-    policy: &PreparedPolicy,
-    key: &Key,
-    lasts: Duration,
-    by_hand: bool,
-) {
-    let subject = Subject::of(policy.policy().name()).with_key(key.as_ref());
-    store.notice(&Event::Suspended { subject, lasts, by_hand });
+/// Who suspends a key, or releases it.
+#[derive(Clone, Copy)]
+pub(crate) enum By<'a> {
+    /// Its refusals do.
+    Refusals,
+    /// Somebody does, an operator of this name if it was said.
+    Hand(Option<&'a str>),
 }
+
+/// Tells the store, and the log, that a key is suspended from now on, or no longer.
+pub(super) fn tell(store: &Arc<dyn Store>, policy: &PreparedPolicy, key: &Key, lasts: Duration, by: By<'_>) {
+    let (by_hand, by) = match by {
+        By::Refusals => (false, None),
+        By::Hand(operator) => (true, operator),
+    };
+    let policy = policy.policy().name();
+    log(policy, key, lasts, if by_hand { by.unwrap_or("by hand") } else { "refusals" });
+    let subject = Subject::of(policy).with_key(key.as_ref());
+    store.notice(&Event::Suspended { subject, lasts, by_hand, by });
+}
+
+#[cfg(feature = "tracing")]
+fn log(policy: &str, key: &Key, lasts: Duration, by: &str) {
+    let key = key.shown();
+    if lasts.is_zero() {
+        tracing::info!(target: "sluicegate::audit", by, policy, key, "the key is released");
+    } else {
+        tracing::info!(target: "sluicegate::audit", by, policy, key, ?lasts, "the key is suspended");
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+fn log(_: &str, _: &Key, _: Duration, _: &str) {}
 
 /// Where the quotas of one ask stand.
 fn of(decision: &Decision, place: u8) -> impl Iterator<Item = &QuotaStatus> {

@@ -75,6 +75,13 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         self.inner(ask.policy()).map(|inner| ask.on(inner))
     }
 
+    /// This policy as the store within has prepared it, and what is kept of it; none if it was opened on another store.
+    #[cfg(feature = "metrics")]
+    #[inline]
+    pub(crate) fn opened<'a>(&self, policy: &'a PreparedPolicy) -> Option<(&'a PreparedPolicy, &'a Own)> {
+        policy.prepared::<Layered<Own>>().map(|layered| (&layered.inner, &layered.own))
+    }
+
     /// What is kept of this policy.
     ///
     /// # Errors

@@ -36,16 +36,19 @@ pub(crate) async fn act_on_key(
     let (limiter, key) = one(Target::of(scope, secret, input).await?, input.policy.as_deref(), scope)?;
     let policy = limiter.policy();
     match action {
-        KeyAction::Reset => limiter.reset(&key).await?,
+        KeyAction::Reset => {
+            let reset = limiter.reset(&key).await?;
+            tracing::info!(target: "sluicegate::audit", by = operator, policy = policy.name(), key = key.shown(), "{action}");
+            reset
+        }
         KeyAction::Suspend => {
             let usual =
                 || policy.suspension().and_then(|suspension| suspension.lasts(0)).unwrap_or(HALF_AN_HOUR);
             let lasts = input.span()?.unwrap_or_else(usual);
-            limiter.suspend(&key, lasts).await?
+            limiter.suspend_by(&key, lasts, operator).await?
         }
-        KeyAction::Release => limiter.release(&key).await?,
+        KeyAction::Release => limiter.release_by(&key, operator).await?,
     };
-    tracing::info!(target: "sluicegate::audit", by = operator, policy = policy.name(), key = key.shown(), "{action}");
     by_key(secret, &limiter, &key).await
 }
 

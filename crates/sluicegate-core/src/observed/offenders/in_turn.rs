@@ -93,7 +93,7 @@ impl InTurn {
         self.turn = turn;
     }
 
-    /// The memory that it takes beside itself when it is full.
+    /// The memory that it takes beside itself.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.now.bytes() + self.before.bytes()

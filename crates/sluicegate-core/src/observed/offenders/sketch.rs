@@ -39,9 +39,10 @@ pub(super) struct Counted<'a> {
 }
 
 impl Sketch {
-    /// An empty one, with room for this many keys. It takes memory as keys come.
+    /// An empty one, with room for this many keys. It takes its memory here, for a key comes in the middle of a request.
     pub(super) fn new(room: usize) -> Self {
-        Self { room, least: 0, next: 0, digests: Vec::new(), counts: Vec::new(), rest: Vec::new() }
+        let (digests, counts) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        Self { room, least: 0, next: 0, digests, counts, rest: Vec::with_capacity(room) }
     }
 
     /// A key comes.
@@ -65,7 +66,6 @@ impl Sketch {
         let rest = |error| Rest { error, note: 0, key: CutKey::of(key) };
         let place = self.counts.len();
         if place < self.room {
-            self.grow();
             self.digests.push(digest);
             self.counts.push(0);
             self.rest.push(rest(0));
@@ -93,17 +93,6 @@ impl Sketch {
         };
         (self.next, self.least) = (place + 1, least);
         place
-    }
-
-    /// Doubles its memory if that is used up, and never takes more than it has room for.
-    fn grow(&mut self) {
-        let kept = self.counts.len();
-        if kept == self.counts.capacity() {
-            let more = kept.max(4).min(self.room - kept);
-            self.digests.reserve_exact(more);
-            self.counts.reserve_exact(more);
-            self.rest.reserve_exact(more);
-        }
     }
 
     /// How many keys came.
@@ -136,7 +125,7 @@ impl Sketch {
         self.rest.clear();
     }
 
-    /// The memory that it takes beside itself when it is full.
+    /// The memory that it takes beside itself.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.room * (2 * size_of::<u64>() + size_of::<Rest>())

@@ -124,7 +124,23 @@ fn rates_are_of_seconds_and_minutes_that_are_over() {
     assert_eq!(minutes.len(), 60);
     let last = minutes.last().expect("sixty");
     assert_eq!((last.at, last.allowed, last.rejected), (UNIX_EPOCH + START, 30, 10));
-    assert!(minutes[..59].iter().all(|minute| minute.allowed + minute.rejected == 0));
+    assert_eq!(last.near, 6, "those that left 5 of 30, 4, and so on");
+    assert!(minutes[..59].iter().all(|minute| minute.allowed + minute.rejected + minute.near == 0));
+}
+
+#[test]
+fn the_99th_percentile_is_of_the_last_two_minutes() {
+    let (store, clock) = observed("p99");
+    let p99 = || store.snapshot().stores[0].p99;
+    assert_eq!(p99(), None, "nothing was asked");
+    let limiter = Policy::gcra("p", "5/min").on(&store).expect("the policy fits the store");
+    // One in 64 is timed.
+    for _ in 0..10_000 {
+        _ = answer(limiter.check("ada"));
+    }
+    assert!(p99().is_some_and(|p99| p99 > Duration::ZERO));
+    clock.advance(secs(120));
+    assert_eq!(p99(), None, "it was longer ago");
 }
 
 #[tokio::test]

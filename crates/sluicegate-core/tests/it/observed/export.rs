@@ -191,6 +191,9 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
         "rate_limit_breaker_state",
         "rate_limit_unsettled_keys",
         "rate_limit_forwarded_faults_total",
+        // Of files of rules.
+        "rate_limit_rules_reloads_total",
+        "rate_limit_rules_loaded_timestamp_seconds",
     ];
     assert_eq!(missing, expected, "{told}");
     assert_eq!(value(&told, r#"rate_limit_wait_seconds_count{policy="login"}"#), Some(2.0), "{told}");

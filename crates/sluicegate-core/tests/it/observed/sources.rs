@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::limiter::Inherit;
 use sluicegate_core::observed::{Observed, StoreState};
 use sluicegate_core::store::{DecisionFuture, Event, ForwardedFault, Subject, Undecided};
-use sluicegate_core::{OnOutage, Policy, Store, StoreError};
+use sluicegate_core::{Key, OnOutage, Policy, Resilient, Store, StoreError};
 use sluicegate_tests::around::around;
 
 use super::counts::observed;
@@ -106,6 +107,110 @@ fn listeners_hear_of_decisions_about_policies_that_are_enforced() {
         _ = answer(limiter.peek("ada"));
     }
     assert_eq!(*heard.lock().expect("nobody panics"), ["Consumed", "Rejected", "Delayed"]);
+}
+
+/// What layers tell goes inward through every store: no store on its way may tell it once more.
+#[tokio::test]
+async fn each_notice_reaches_a_listener_once_around_a_store_with_a_fallback() {
+    let (memory, _) = store();
+    let resilient = Resilient::new(memory);
+    let store = Observed::named("once", &resilient).expect("the name is free");
+    let heard = heard(&store);
+    let as_store: Arc<dyn Store> = (&store).into();
+    let uploads = InFlight::new("uploads", 1).expect("a name");
+    store.in_flight(&uploads);
+    let key = Key::from("ada");
+    let subject = Subject::of("p").with_key(key.as_ref());
+    for why in Undecided::ALL {
+        as_store.notice(&Event::Undecided(subject, why));
+    }
+    as_store.notice(&Event::TurnGivenUp(subject));
+    as_store.notice(&Event::Paused(subject, secs(1)));
+    for fault in ForwardedFault::ALL {
+        store.listener().event(&Event::ForwardedFault(fault));
+    }
+    let permit = uploads.try_acquire("ada").expect("the first");
+    assert!(uploads.try_acquire("ada").is_err());
+    drop(permit);
+    let p = Policy::gcra("p", "5/min").suspend(2, "10min", "30min").on(&store).expect("it fits");
+    assert!(!p.suspend("ada", secs(60)).await.expect("memory answers").is_allowed());
+    let replaced = Policy::gcra("p", "6/min").build().expect("a policy");
+    p.replace(replaced, Inherit::Spent).expect("it fits");
+    let expected = [
+        &["Undecided"; 5][..],
+        &["TurnGivenUp", "Paused"],
+        &["ForwardedFault"; 4],
+        &["PermitTaken", "PermitRefused", "Suspended", "PolicyReplaced"],
+    ];
+    assert_eq!(*heard.lock().expect("nobody panics"), expected.concat());
+    let events = store.snapshot().events;
+    assert_eq!(events.iter().map(|event| event.what).collect::<Vec<_>>(), ["suspended", "quota_changed"]);
+}
+
+/// A listener that is slow holds up whoever calls it, and a queue in front of it nobody.
+#[tokio::test]
+async fn events_that_nobody_takes_in_time_are_counted_and_hold_no_request_up() {
+    let (store, _) = observed("slow");
+    let refused = |event: &Event<'_>| match event {
+        Event::Rejected { subject, .. } => subject.policy.map(str::to_owned),
+        _ => None,
+    };
+    let (mut slow, mut fast) = (store.events(2, refused), store.events(100, refused));
+    let login = Policy::gcra("login", "1/h").on(&store).expect("it fits");
+    for _ in 0..6 {
+        _ = answer(login.check("ada"));
+    }
+    assert_eq!((slow.dropped(), fast.dropped(), store.snapshot().stores[0].events_dropped), (3, 0, 3));
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || store.rebind());
+    let told = recorder.handle().render();
+    assert!(told.contains(r#"rate_limit_events_dropped_total{store="slow"} 3"#), "{told}");
+    for events in [&mut slow, &mut fast] {
+        assert_eq!(events.next().await.as_deref(), Some("login"));
+    }
+    _ = answer(login.check("ada"));
+    assert_eq!(slow.dropped(), 3, "there was room again");
+    drop(fast);
+    _ = answer(login.check("ada"));
+    assert_eq!(store.snapshot().stores[0].events_dropped, 4, "a queue that is gone drops nothing");
+    drop((store, login));
+    let left = [slow.next().await, slow.next().await, slow.next().await];
+    assert_eq!(left.map(|event| event.is_some()), [true, true, false], "it ends with its store");
+}
+
+/// A suspension is kept by the outermost store, whose buckets the one within knew only by its own preparation.
+#[test]
+fn suspensions_are_counted_through_a_store_around_the_observed_one() {
+    let (store, _) = observed("within");
+    let outer = around(&store, |within, asks| within.decide(asks));
+    let login = Policy::fixed_window("login", "1/h").suspend(2, "10min", "30min").on(outer).expect("it fits");
+    for _ in 0..6 {
+        _ = answer(login.check("ada"));
+    }
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || store.rebind());
+    let told = recorder.handle().render();
+    let count = |result: &str, count: u32| {
+        told.contains(&format!(
+            r#"rate_limit_requests_total{{policy="login",result="{result}",decided_by="store",mode="enforce"}} {count}"#
+        ))
+    };
+    assert!(count("allowed", 1) && count("rejected", 2) && count("suspended", 3), "{told}");
+    assert!(told.contains(r#"rate_limit_suspensions_total{policy="login"} 1"#), "{told}");
+    assert_eq!(store.snapshot().events.last().map(|event| event.what), Some("suspended"));
+}
+
+#[test]
+fn an_operator_who_suspends_is_named_in_events() {
+    let (store, _) = observed("operator");
+    let login = Policy::gcra("login", "1/h").suspend(2, "10min", "30min").on(&store).expect("it fits");
+    drop(answer(login.suspend_by("ada", secs(60), "grace")));
+    drop(answer(login.release_by("ada", "grace")));
+    drop(answer(login.suspend("ada", secs(60))));
+    let events = store.snapshot().events;
+    let told: Vec<_> = events.iter().map(|event| (event.what, event.by.as_deref())).collect();
+    let by_hand = ("suspended", Some("by hand"));
+    assert_eq!(told, [("suspended", Some("grace")), ("released", Some("grace")), by_hand]);
 }
 
 /// A suspension asks three more buckets of the store, which are nobody's limits.

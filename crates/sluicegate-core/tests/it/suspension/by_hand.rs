@@ -104,8 +104,13 @@ impl Wrap for Hears {
     }
 
     fn observe(&self, event: &Event<'_>) {
-        if let Event::Suspended { subject, lasts, by_hand } = event {
-            let by = if *by_hand { "by hand" } else { "by refusals" };
+        if let Event::Suspended { subject, lasts, by_hand, by } = event {
+            let by = match (by_hand, by) {
+                (false, None) => "by refusals",
+                (true, None) => "by hand",
+                (true, Some(operator)) => operator,
+                (false, Some(_)) => panic!("nobody does what refusals do"),
+            };
             let key = subject.key.map(|key| key.to_key());
             assert_eq!(key, Some("ada".into()));
             let said = format!("{} for {lasts:?} {by}", subject.policy.unwrap_or_default());
@@ -124,8 +129,11 @@ fn a_store_is_told_of_each_suspension_once() {
     }
     drop(answer(limiter.suspend("ada", secs(60))));
     drop(answer(limiter.release("ada")));
+    drop(answer(limiter.suspend_by("ada", secs(60), "grace")));
+    drop(answer(limiter.release_by("ada", "grace")));
     let said = events.lock().expect("nobody panics").clone();
-    assert_eq!(said, ["api for 1800s by refusals", "api for 60s by hand", "api for 0ns by hand"]);
+    let by_hand = ["api for 60s by hand", "api for 0ns by hand", "api for 60s grace", "api for 0ns grace"];
+    assert_eq!(said, [&["api for 1800s by refusals"], &by_hand[..]].concat());
 }
 
 #[tokio::test]

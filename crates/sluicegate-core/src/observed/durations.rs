@@ -1,0 +1,144 @@
+//! How long answers took lately: [`Durations`].
+
+use std::array;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+const MINUTE_US: u64 = 60_000_000;
+
+/// Each power of two is divided into as many buckets.
+const EACH: usize = 8;
+
+/// From 8 ns, below which all are as fast, up to two minutes.
+const BUCKETS: usize = 35 * EACH;
+
+/// The durations of the last one to two minutes, in buckets of which each is an eighth wide at most.
+///
+/// Two minutes are counted in turn, of which the older one is forgotten when a new one begins. Threads that meet at that moment may
+/// lose a few of thousands, so that no request waits for another one.
+pub(super) struct Durations {
+    /// The number of the current minute.
+    minute: AtomicU64,
+    minutes: [[AtomicU32; BUCKETS]; 2],
+}
+
+impl Durations {
+    pub(super) fn new() -> Self {
+        Self { minute: AtomicU64::new(0), minutes: array::from_fn(|_| array::from_fn(|_| AtomicU32::new(0))) }
+    }
+
+    /// An answer took so long.
+    pub(super) fn record(&self, lasted: Duration, now_us: u64) {
+        let minute = self.turn_to(now_us);
+        // Relaxed, here and below: numbers to look at.
+        minute[bucket(lasted)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The shortest time within which this part of the answers came, of a hundred.
+    pub(super) fn percentile(&self, part: u64, now_us: u64) -> Option<Duration> {
+        self.turn_to(now_us);
+        let count = |bucket: usize| {
+            self.minutes.iter().map(|minute| u64::from(minute[bucket].load(Ordering::Relaxed))).sum::<u64>()
+        };
+        let counts: [u64; BUCKETS] = array::from_fn(count);
+        let total: u64 = counts.iter().sum();
+        let enough = (total * part).div_ceil(100);
+        let mut sum = 0;
+        let last = counts.iter().position(|count| {
+            sum += count;
+            sum >= enough
+        });
+        last.filter(|_| total > 0).map(end)
+    }
+
+    /// The counts of the minute that it is now.
+    fn turn_to(&self, now_us: u64) -> &[AtomicU32; BUCKETS] {
+        let minute = now_us / MINUTE_US;
+        let before = self.minute.load(Ordering::Relaxed);
+        let [even, odd] = &self.minutes;
+        let (now, other) = if minute.is_multiple_of(2) { (even, odd) } else { (odd, even) };
+        // One of all threads that see it turns.
+        if minute != before && self.minute.swap(minute, Ordering::Relaxed) != minute {
+            clear(now);
+            if minute != before + 1 {
+                clear(other);
+            }
+        }
+        now
+    }
+}
+
+fn clear(counts: &[AtomicU32; BUCKETS]) {
+    counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+}
+
+/// The bucket of a duration: its power of two, and the three bits below it.
+fn bucket(lasted: Duration) -> usize {
+    let ns = u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX).max(EACH as u64);
+    let power = ns.ilog2() - EACH.ilog2();
+    let eighths = u64::from(power) * EACH as u64 + (ns >> power) % EACH as u64;
+    usize::try_from(eighths).map_or(BUCKETS - 1, |bucket| bucket.min(BUCKETS - 1))
+}
+
+/// Where a bucket ends.
+fn end(bucket: usize) -> Duration {
+    let (power, eighth) = (bucket / EACH, bucket % EACH);
+    Duration::from_nanos((EACH as u64 + eighth as u64 + 1) << power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_at_most_an_eighth_too_high() {
+        for lasted in [1, 9, 100, 999, 123_456, 5_000_000, 99_999_999_999].map(Duration::from_nanos) {
+            let durations = Durations::new();
+            assert_eq!(durations.percentile(99, 7), None);
+            durations.record(lasted, 7);
+            let told = durations.percentile(99, 7).unwrap();
+            let least = lasted.max(Duration::from_nanos(EACH as u64));
+            assert!(
+                told > least && told <= least + least / 8 + Duration::from_nanos(1),
+                "{lasted:?}: {told:?}"
+            );
+        }
+        let durations = Durations::new();
+        for _ in 0..2 {
+            durations.record(Duration::from_secs(1_000), 7);
+        }
+        assert!(
+            durations.percentile(50, 7).unwrap() > Duration::from_secs(120),
+            "the last bucket has all above it"
+        );
+    }
+
+    #[test]
+    fn one_slow_answer_of_a_hundred_is_not_the_99th() {
+        let durations = Durations::new();
+        for _ in 0..99 {
+            durations.record(Duration::from_micros(100), 7);
+        }
+        durations.record(Duration::from_secs(1), 7);
+        assert!(durations.percentile(99, 7).unwrap() < Duration::from_micros(113));
+        durations.record(Duration::from_secs(1), 7);
+        assert!(durations.percentile(99, 7).unwrap() > Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_minute_and_the_one_before_it_are_remembered() {
+        let durations = Durations::new();
+        let (slow, fast) = (Duration::from_millis(8), Duration::from_micros(8));
+        let told = |minute: u64| durations.percentile(99, minute * MINUTE_US);
+        durations.record(slow, 10 * MINUTE_US);
+        durations.record(fast, 11 * MINUTE_US);
+        assert!(told(11).unwrap() > slow);
+        assert!(told(12).unwrap() < slow, "the first is forgotten");
+        assert_eq!(told(13), None);
+        durations.record(slow, 13 * MINUTE_US);
+        assert_eq!(told(20), None, "after a pause both are");
+        durations.record(slow, 20 * MINUTE_US);
+        durations.record(slow, 4 * MINUTE_US);
+        assert!(told(4).is_some(), "a clock that is set back begins anew");
+    }
+}

@@ -1,0 +1,122 @@
+//! What each thread has for itself: the lane that it counts in ([`lane`]), and the chance by which a decision is looked at
+//! ([`one_in_64`]).
+//!
+//! Both are read in every decision, so they are plain cells that need no set-up and no check whether they are still there.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+/// Threads that have a lane of their own; all others share one.
+pub(super) const LANES: usize = 16;
+
+/// One decision in as many is looked at.
+pub(super) const ONE_IN: usize = 64;
+
+thread_local! {
+    static LANE: Cell<Lane> = const { Cell::new(Lane::Undrawn) };
+    static TICKET: Ticket = const { Ticket };
+    static CHANCE: Cell<Chance> = const { Cell::new(Chance { left: 0, random: 0 }) };
+}
+
+/// A bit for each lane that has an owner.
+static TAKEN: Mutex<u16> = Mutex::new(0);
+
+#[derive(Clone, Copy)]
+enum Lane {
+    Undrawn,
+    Own(usize),
+    Shared,
+}
+
+/// Gives the lane back when its thread ends. The next thread that takes it goes on with the counts that are there: they belong to
+/// the lane, and the lock by which a lane changes its owner orders what both have written.
+struct Ticket;
+
+/// How many decisions go by until one is looked at.
+#[derive(Clone, Copy)]
+struct Chance {
+    left: u64,
+    random: u64,
+}
+
+/// The lane of this thread, which nobody else writes to, if there was one left.
+#[inline]
+pub(super) fn lane() -> Option<usize> {
+    match LANE.get() {
+        Lane::Own(lane) => Some(lane),
+        Lane::Shared => None,
+        Lane::Undrawn => draw(),
+    }
+}
+
+#[cold]
+fn draw() -> Option<usize> {
+    // A thread that is about to end would not give it back.
+    let own = TICKET.try_with(|_| {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = (0..LANES).find(|lane| *taken >> lane & 1 == 0);
+        if let Some(lane) = own {
+            *taken |= 1 << lane;
+        }
+        own
+    });
+    let own = own.ok().flatten();
+    LANE.set(own.map_or(Lane::Shared, Lane::Own));
+    own
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // Before another thread may take it.
+        if let Lane::Own(lane) = LANE.replace(Lane::Shared) {
+            *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) &= !(1 << lane);
+        }
+    }
+}
+
+/// True one time in 64. By chance and not in turn, or of two clients that take turns one would never be looked at.
+#[inline]
+pub(super) fn one_in_64() -> bool {
+    let Chance { left, random } = CHANCE.get();
+    if left > 0 {
+        CHANCE.set(Chance { left: left - 1, random });
+        return false;
+    }
+    is_its_turn(random)
+}
+
+#[cold]
+fn is_its_turn(mut random: u64) -> bool {
+    if random == 0 {
+        // Of the first decisions of a thread each has the same chance, for it may not come to many.
+        random = RandomState::new().hash_one(0) | 1;
+        let left = (random >> 32) % ONE_IN as u64;
+        if left > 0 {
+            CHANCE.set(Chance { left: left - 1, random });
+            return false;
+        }
+    }
+    // Marsaglia's xorshift, which is never 0.
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^= random << 17;
+    // Up to 126 go by, 63 on average.
+    CHANCE.set(Chance { left: (random >> 32) % (2 * ONE_IN as u64 - 1), random });
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn about_one_in_64_is_taken_of_each_that_take_turns() {
+        let mut taken = [0; 2];
+        for turn in 0..128_000 {
+            taken[turn % 2] += u32::from(one_in_64());
+        }
+        // A thousand each, and thirty are more than one standard deviation.
+        assert!(taken.iter().all(|taken| (700..1_300).contains(taken)), "{taken:?}");
+    }
+}
