@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod replay;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -10,13 +11,14 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
-/// Checks rules files of Sluicegate, and explains which limits a request meets.
+/// Checks rules files of Sluicegate, explains which limits a request meets,
+/// and replays access logs against them.
 #[derive(Parser)]
 #[command(
     name = "sluicegate",
     version,
     max_term_width = 80,
-    after_help = "Exit status: 0 good, 1 the rules are wrong, 2 usage."
+    after_help = "Exit status: 0 good, 1 wrong rules or input, 2 usage, 3 above --fail-above."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -36,6 +38,7 @@ enum Command {
     },
     /// Say which limits a request meets, and why, as if nothing had been spent.
     Explain(explain::Request),
+    Replay(Box<replay::Arguments>),
     /// Print the JSON Schema of rules files.
     Schema,
     /// Print the completions of a shell.
@@ -47,9 +50,16 @@ enum Command {
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
+    let mut good = ExitCode::SUCCESS;
     let done = match command {
         Command::Check { rules, against } => check::run(&rules, against.as_deref()),
         Command::Explain(request) => explain::run(&request),
+        Command::Replay(asked) => replay::run(&asked).map(|replayed| {
+            if replayed.is_above {
+                good = ExitCode::from(3);
+            }
+            replayed.text
+        }),
         Command::Schema => Ok(sluicegate_rules::json_schema()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -58,7 +68,7 @@ fn main() -> ExitCode {
         }
     };
     let (text, code) = match done {
-        Ok(text) => (text, ExitCode::SUCCESS),
+        Ok(text) => (text, good),
         Err(text) => {
             // Nobody reads it where standard error is closed.
             _ = writeln!(io::stderr(), "{text}");

@@ -45,7 +45,7 @@ fn explain_names_every_rule_and_says_why_it_applies_or_not() {
 
 #[test]
 fn help_fits_a_terminal_and_completions_complete() {
-    for arguments in [&["--help"][..], &["help", "check"], &["help", "explain"]] {
+    for arguments in [&["--help"][..], &["help", "check"], &["help", "explain"], &["help", "replay"]] {
         let help = printed(&run(arguments));
         assert!(help.starts_with("0\n") && help.lines().all(|line| line.chars().count() <= 80), "{help}");
     }
@@ -60,4 +60,66 @@ fn a_broken_pipe_ends_quietly() {
     let shell = format!("{} schema | true; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_sluicegate"));
     let output = Command::new("bash").args(["-c", &shell]).output().expect("bash runs");
     assert_eq!(printed(&output), "0\n0\n");
+}
+
+const LOG: &str = r#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "POST /login HTTP/1.1" 200 17 "-" "-"
+"#;
+
+/// Runs the command with a log on its standard input.
+fn replay(log: &str, arguments: &[&str]) -> String {
+    use std::io::Write as _;
+    use std::process::Stdio;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
+    command.env_clear().current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"));
+    command.args(["replay", "--rules", "rules.yaml"]).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command runs");
+    // A command that refuses its arguments reads nothing.
+    _ = child.stdin.take().expect("it is piped").write_all(log.as_bytes());
+    printed(&child.wait_with_output().expect("it ends"))
+}
+
+#[test]
+fn replay_says_what_the_rules_would_have_done() {
+    let log = LOG.repeat(9);
+    let table = replay(&log, &[]);
+    assert!(table.starts_with("0\nstandard input: format combined, 9 lines read"), "{table}");
+    assert!(table.contains("login/login") && table.contains("clients do not react"), "{table}");
+    let object =
+        replay(&log, &["-", "--json", "--suggest", "0.1%", "--compare", "--within-second", "together"]);
+    assert!(object.starts_with("0\n{") && object.contains("\"within_second\": \"together\""), "{object}");
+    for (arguments, says) in [
+        (&["--only", "none"][..], "1\nthere is no rule"),
+        (&["--since", "yesterday"], "1\n\"yesterday\" is not a time"),
+        (&["--format", "xml"], "2\n"),
+        (&["--suggest", "all"], "2\n"),
+        (&["no.log"], "1\nno.log: it cannot be read"),
+    ] {
+        let said = replay(&log, arguments);
+        assert!(said.starts_with(says), "{said}");
+    }
+}
+
+#[test]
+fn replay_fails_a_pipeline_if_more_is_rejected_than_may_be() {
+    let log = LOG.repeat(9);
+    assert!(replay(&log, &["--fail-above", "10%"]).starts_with("3\n"));
+    assert!(replay(&log, &["--fail-above", "90%"]).starts_with("0\n"));
+    assert!(replay(LOG, &["--fail-above", "0"]).starts_with("0\n"));
+}
+
+#[test]
+fn l11_replay_into_a_broken_pipe_ends_quietly() {
+    let command = env!("CARGO_BIN_EXE_sluicegate");
+    let shell =
+        format!("{command} replay --rules rules.yaml --json /dev/null | true; echo ${{PIPESTATUS[0]}}");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    let output = Command::new("bash").current_dir(folder).args(["-c", &shell]).output().expect("bash runs");
+    assert_eq!(printed(&output), "0\n0\n");
+}
+
+#[test]
+fn l12_replay_without_a_terminal_shows_no_progress() {
+    let said = replay(&LOG.repeat(1_000), &[]);
+    assert!(!said.contains(['\r', '\u{1b}']), "{said:?}");
 }

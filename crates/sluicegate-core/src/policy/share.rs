@@ -54,9 +54,19 @@ impl Policy {
 
     /// The same policy with other quotas, which keep the ids of its own if there are as many.
     ///
+    /// ```
+    /// use sluicegate_core::{Policy, Quota};
+    ///
+    /// let login = Policy::gcra("login", "5/min burst 2").on_exceeded("wait 2s".parse()?).build()?;
+    /// let wider = login.with_quotas(&[Quota::per_minute(10).burst(4)])?;
+    /// assert_eq!(wider.to_string(), "login: 10/min burst 4 (gcra)");
+    /// assert_eq!(wider.on_exceeded(), login.on_exceeded());
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
     /// # Errors
     /// When they cannot be kept exactly.
-    pub(super) fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, ConfigError> {
+    pub fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, ConfigError> {
         let are_as_many = quotas.len() == self.quotas.len();
         let id = |index: usize| self.quotas.get(index).filter(|_| are_as_many)?.id.clone();
         let quotas = quotas.iter().enumerate().map(|(index, quota)| (id(index), Ok(*quota)));

@@ -9,6 +9,7 @@
 //! | `meter` | what a request spends while it is served |
 //! | `shadow`, `trial` | policies that are only tried out |
 //! | `explain` | the same way, looked at instead of walked |
+//! | `met` | what a request asks, for others to decide |
 //!
 //! # Invariants
 //! - All enforced limits of a request are one call of one store: all spend or none does.
@@ -26,6 +27,7 @@ pub(crate) mod check;
 pub(crate) mod decide;
 pub(crate) mod explain;
 pub(crate) mod handle;
+pub(crate) mod met;
 pub(crate) mod meter;
 pub(crate) mod refused;
 pub(crate) mod restate;

@@ -55,6 +55,7 @@ pub use crate::admission::builder::LimitsBuilder;
 pub use crate::admission::decide::Admission;
 pub use crate::admission::explain::{AskExplained, Explanation, LimitExplained, WouldBe};
 pub use crate::admission::handle::LimitsHandle;
+pub use crate::admission::met::{Meeting, Met, MetAsk, NoAsk};
 pub use crate::admission::refused::Refused;
 pub use crate::admission::set::Limits;
 pub use crate::admission::shadow::ShadowCount;

@@ -1,0 +1,154 @@
+//! `sluicegate replay`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use sluicegate_replay::{Format, Outcome, Replay, Share, WithinSecond};
+use sluicegate_rules::{RulesFile, Variables};
+
+/// Replay access logs against the rules, on the time of the logs.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The rules file.
+    #[arg(long, value_name = "RULES")]
+    rules: PathBuf,
+    /// The logs, plain or gzip; "-" or none is standard input.
+    #[arg(value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// combined, common, json, or nginx's log_format [default: guessed].
+    #[arg(long)]
+    format: Option<Format>,
+    /// Leave out what came before, as 2015-05-17 or 2015-05-17T10:05:03Z.
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Leave out what came then and later.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Replay this rule only; may be given several times.
+    #[arg(long, value_name = "RULE")]
+    only: Vec<String>,
+    /// How many of the keys with the most rejections are listed.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// List keys by number.
+    #[arg(long)]
+    hide_keys: bool,
+    /// How requests of one second came, where the log has whole seconds.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    within_second: How,
+    /// Also count the same quotas under every algorithm.
+    #[arg(long)]
+    compare: bool,
+    /// Suggest the least limits above which none rejects more than this share
+    /// of requests, as 0.1%, or of keys, as 1%/keys.
+    #[arg(long, value_name = "SHARE")]
+    suggest: Option<Share>,
+    /// Exit with status 3 if a rule rejects more than this share.
+    #[arg(long, value_name = "SHARE")]
+    fail_above: Option<Share>,
+    /// Print one object of JSON in place of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum How {
+    /// Evenly over their second.
+    #[default]
+    Spread,
+    /// At once.
+    Together,
+}
+
+/// What is printed, and whether more was rejected than may be.
+pub(crate) struct Replayed {
+    pub(crate) text: String,
+    pub(crate) is_above: bool,
+}
+
+pub(crate) fn run(asked: &Arguments) -> Result<Replayed, String> {
+    let replay = replay(asked)?;
+    let paths = if asked.logs.is_empty() { vec![PathBuf::from("-")] } else { asked.logs.clone() };
+    let logs = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
+    let bar = bar(logs.iter().map(|(.., bytes)| *bytes).sum::<Option<u64>>());
+    let logs = logs.into_iter().map(|(name, log, _)| (name, bar.wrap_read(log)));
+    let outcome = replay.run(logs).map_err(|error| chain(&error))?;
+    bar.finish_and_clear();
+    let is_above = asked.fail_above.is_some_and(|share| outcome.rejects_more_than(share));
+    Ok(Replayed { text: text(asked, &outcome), is_above })
+}
+
+fn replay(asked: &Arguments) -> Result<Replay, String> {
+    let file = RulesFile::read(&asked.rules, &Variables::environment().or_placeholders());
+    let file = file.map_err(|error| error.to_string())?;
+    let prepared = || {
+        let how = match asked.within_second {
+            How::Spread => WithinSecond::Spread,
+            How::Together => WithinSecond::Together,
+        };
+        // A clock may be a day wrong; a line that is further ahead is.
+        let latest = SystemTime::now() + Duration::from_secs(86_400);
+        let latest = latest.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let latest_us = u64::try_from(latest.as_micros()).unwrap_or(u64::MAX);
+        let mut replay = Replay::new(file)?.within_second(how).top(asked.top).latest_us(latest_us);
+        if let Some(format) = &asked.format {
+            replay = replay.format(format.clone());
+        }
+        if let Some(since) = &asked.since {
+            replay = replay.since(since)?;
+        }
+        if let Some(until) = &asked.until {
+            replay = replay.until(until)?;
+        }
+        for rule in &asked.only {
+            replay = replay.only(rule)?;
+        }
+        if asked.hide_keys {
+            replay = replay.hide_keys();
+        }
+        if asked.compare {
+            replay = replay.compare();
+        }
+        Ok(match asked.suggest {
+            Some(share) => replay.suggest(share),
+            None => replay,
+        })
+    };
+    prepared().map_err(|error: sluicegate_replay::ReplayError| chain(&error))
+}
+
+fn text(asked: &Arguments, outcome: &Outcome) -> String {
+    if asked.json { outcome.to_json() + "\n" } else { outcome.to_string() }
+}
+
+/// A log that was opened: its name, what it holds, and its size if that is known.
+type Opened = (String, Box<dyn Read + Send>, Option<u64>);
+
+fn open(path: &Path) -> Result<Opened, String> {
+    if path == Path::new("-") {
+        return Ok(("standard input".to_owned(), Box::new(io::stdin()), None));
+    }
+    let file = File::open(path).map_err(|error| format!("{}: it cannot be read: {error}", path.display()))?;
+    let bytes = file.metadata().ok().map(|metadata| metadata.len());
+    Ok((path.display().to_string(), Box::new(file), bytes))
+}
+
+/// A bar on a terminal, and none where standard error is no terminal.
+fn bar(bytes: Option<u64>) -> ProgressBar {
+    let bar = bytes.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    let template = "{bytes} of {total_bytes} {wide_bar} {eta}";
+    match ProgressStyle::with_template(template) {
+        Ok(style) if bytes.is_some() => bar.with_style(style),
+        _ => bar,
+    }
+}
+
+/// An error with all that has led to it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}

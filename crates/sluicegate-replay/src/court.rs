@@ -1,0 +1,191 @@
+//! Who decides again what a service has decided: limiters on a store of their own, on the clock of the log.
+
+use std::time::Duration;
+
+use http::response;
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::limiter::{Change, Receipt};
+use sluicegate_core::{ConfigError, Decision, Key, MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::limits::Limits;
+use smallvec::SmallVec;
+
+/// What one request asks of the limiter in one row.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) row: usize,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
+    pub(crate) is_enforced: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The row had room, whether the request passed or another row refused it.
+    Room,
+    /// The row had no room; the wait in microseconds after which it would have had, if one helps.
+    Rejected(Option<u64>),
+    /// It was not asked: it is only tried out, and the request was refused before.
+    NotAsked,
+}
+
+pub(crate) type Verdicts = SmallVec<[Verdict; 4]>;
+
+/// A limiter per row, and their clock.
+pub(crate) struct Court {
+    clock: ManualClock,
+    store: MemoryStore,
+    limiters: Vec<RateLimiter>,
+}
+
+/// How many keys each policy has room for, unless it says a number. They are in memory only once they are used.
+const KEYS: usize = 1 << 18;
+
+impl Court {
+    /// Limiters of these policies, one per row; rows of one policy share it.
+    pub(crate) fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Result<Self, ConfigError> {
+        Self::with_room(policies, KEYS)
+    }
+
+    /// The same, with room for as many keys as will be in debt at once.
+    pub(crate) fn with_room<'a>(
+        policies: impl IntoIterator<Item = &'a Policy>,
+        keys: usize,
+    ) -> Result<Self, ConfigError> {
+        let clock = ManualClock::new();
+        let policies: Vec<&Policy> = policies.into_iter().collect();
+        // The longest log of a key may be a sixteenth of all entries.
+        let longest = policies.iter().filter_map(|policy| entries(policy)).max().unwrap_or(0);
+        let entries = longest.saturating_mul(16).clamp(1 << 18, 1 << 31);
+        let store = MemoryStore::builder().keys(keys).log_entries(entries).clock(clock.clone()).build()?;
+        let limiters = policies.into_iter().map(|policy| RateLimiter::new(&store, policy.clone()));
+        let limiters = limiters.collect::<Result<_, _>>()?;
+        Ok(Self { clock, store, limiters })
+    }
+
+    /// Keeps what is given back exact under this row.
+    pub(crate) fn keep_accounts(&self, row: usize) -> Result<(), ConfigError> {
+        self.limiters[row].keep_accounts()
+    }
+
+    /// Keys that the stores had no room for, and so forgot before they were at rest.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.store.stats().evictions
+    }
+
+    pub(crate) fn set(&self, now_us: u64) {
+        self.clock.set(Duration::from_micros(now_us));
+    }
+
+    /// Decides one ask on its own, at the moment that was set; the wait if it is refused.
+    pub(crate) fn check(&self, row: usize, key: &Key, cost: u64) -> Verdict {
+        match self.limiters[row].check_cost(key, cost).now() {
+            Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
+            _ => Verdict::Room,
+        }
+    }
+
+    /// Forgets what a key has spent.
+    pub(crate) fn reset(&self, row: usize, key: &Key) {
+        // Memory answers at once, and has nothing to say about it.
+        _ = self.limiters[row].reset(key).now();
+    }
+
+    /// Decides a request as a service does: the policies that are enforced together, then each that is only tried out. What
+    /// the response gives back is given back at once.
+    pub(crate) fn decide(
+        &self,
+        now_us: u64,
+        asks: &[Ask],
+        given_back: impl Fn(usize) -> bool,
+        verdicts: &mut Verdicts,
+    ) {
+        verdicts.clear();
+        self.set(now_us);
+        if let [ask] = asks {
+            let answer = self.limiters[ask.row].check_cost(&ask.key, ask.cost).now();
+            let Ok(Ok(decision)) = answer else { return verdicts.push(Verdict::Room) };
+            verdicts.push(if decision.is_allowed() { Verdict::Room } else { rejected(&decision, 0) });
+            return self.give_back(decision, [ask], given_back);
+        }
+        verdicts.resize(asks.len(), Verdict::NotAsked);
+        let enforced: SmallVec<[usize; 8]> =
+            (0..asks.len()).filter(|place| asks[*place].is_enforced).collect();
+        let mut passes = true;
+        if !enforced.is_empty() {
+            let checks = enforced.iter().map(|place| {
+                let ask = &asks[*place];
+                (&self.limiters[ask.row], &ask.key, ask.cost)
+            });
+            if let Ok(Ok(decision)) = RateLimiter::check_all(checks).now() {
+                passes = decision.is_allowed();
+                for (index, place) in enforced.iter().enumerate() {
+                    verdicts[*place] = rejected(&decision, index);
+                }
+                self.give_back(decision, enforced.iter().map(|place| &asks[*place]), &given_back);
+            }
+        }
+        for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| !ask.is_enforced && passes) {
+            if let Ok(Ok(decision)) = self.limiters[ask.row].check_cost(&ask.key, ask.cost).now() {
+                verdicts[place] = rejected(&decision, 0);
+                self.give_back(decision, [ask], &given_back);
+            }
+        }
+    }
+
+    fn give_back<'a>(
+        &self,
+        mut decision: Decision,
+        asks: impl IntoIterator<Item = &'a Ask>,
+        given_back: impl Fn(usize) -> bool,
+    ) {
+        if !decision.is_allowed() {
+            return;
+        }
+        for (index, ask) in asks.into_iter().enumerate().filter(|(_, ask)| given_back(ask.row)) {
+            let receipt: Option<Receipt> = decision.take_receipt(index);
+            if let Some(mut receipt) = receipt {
+                let change = Change::Refund(&mut receipt, ask.cost);
+                _ = RateLimiter::change_all([(&self.limiters[ask.row], &ask.key, change)]).now();
+            }
+        }
+    }
+}
+
+/// How many entries a log of this policy has at most, if it keeps one.
+fn entries(policy: &Policy) -> Option<usize> {
+    let is_log = policy.algorithm() == sluicegate_core::Algorithm::SlidingLog;
+    let longest = policy.quotas().iter().map(|quota| quota.quota().limit()).max()?;
+    is_log.then(|| usize::try_from(longest).unwrap_or(usize::MAX))
+}
+
+/// Whether the policy in this place of a decision had no room.
+fn rejected(decision: &Decision, policy: usize) -> Verdict {
+    let own = decision.quotas().iter().filter(|status| status.policy_index() == policy && !status.passed());
+    let mut wait: Option<u64> = None;
+    let (mut is_rejected, mut helps) = (false, true);
+    for status in own {
+        is_rejected = true;
+        helps &= !status.is_impossible();
+        let us = u64::try_from(status.available_after().as_micros()).unwrap_or(u64::MAX);
+        wait = wait.max(Some(us));
+    }
+    match is_rejected {
+        true => Verdict::Rejected(wait.filter(|_| helps)),
+        false => Verdict::Room,
+    }
+}
+
+/// The head of a response with this status, for limits that give back by it.
+pub(crate) fn response(status: u16) -> Option<response::Parts> {
+    // A refusal is what the limits did then; what the service would have said is not known.
+    let is_known = status != 429;
+    let response = http::Response::builder().status(status).body(()).ok().filter(|_| is_known)?;
+    Some(response.into_parts().0)
+}
+
+/// Whether the limit gives back for a response with this status.
+pub(crate) fn gives_back(limits: &Limits, limit: usize, status: Option<u16>) -> bool {
+    limits.may_give_back(limit)
+        && status.and_then(response).is_some_and(|head| limits.gives_back(limit, &head))
+}

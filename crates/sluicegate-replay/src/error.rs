@@ -1,0 +1,38 @@
+//! What keeps a log from being replayed: [`ReplayError`].
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// Why nothing was replayed.
+#[derive(Debug)]
+pub struct ReplayError {
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl ReplayError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None }
+    }
+
+    pub(crate) fn reading(error: io::Error) -> Self {
+        Self { message: "the log cannot be read".to_owned(), source: Some(error.into()) }
+    }
+
+    pub(crate) fn limits(error: impl Error + Send + Sync + 'static) -> Self {
+        Self { message: "the rules cannot be replayed in memory".to_owned(), source: Some(error.into()) }
+    }
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ReplayError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}

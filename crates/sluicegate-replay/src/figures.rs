@@ -1,0 +1,293 @@
+//! What was asked and rejected, counted: [`Tally`] while it goes on, [`RuleFigures`] when it is over.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use sluicegate_core::{Algorithm, Key, Policy};
+
+use crate::court::Verdict;
+use crate::suggest::Suggestion;
+
+pub(crate) const MINUTE_US: u64 = 60_000_000;
+
+/// What one policy would have done for one rule.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RuleFigures {
+    /// The name of the rule.
+    pub name: String,
+    /// The policy that it spends from.
+    pub policy: Policy,
+    /// Requests that were asked of it.
+    pub asked: u64,
+    /// Requests that it had no room for.
+    pub rejected: u64,
+    /// The same with whole seconds taken the other way, together or spread; `None` where the log has finer times.
+    pub rejected_otherwise: Option<u64>,
+    /// Keys that were seen.
+    pub keys: u64,
+    /// Keys of which at least one request was rejected.
+    pub rejected_keys: u64,
+    /// The minute in which most requests were rejected.
+    pub worst: Option<Worst>,
+    /// The shortest wait after a rejection that a client would have been told.
+    pub shortest_wait: Option<Duration>,
+    /// The longest wait after a rejection that a client would have been told.
+    pub longest_wait: Option<Duration>,
+    /// The keys of which most requests were rejected.
+    pub top: Vec<Offender>,
+    /// Requests per key and minute, over the minutes in which a key came.
+    pub per_minute: Distribution,
+    /// The minutes in which it was asked, in order.
+    pub minutes: Vec<Minute>,
+    /// What each algorithm alone would have rejected, if that was asked for.
+    pub compared: Vec<Compared>,
+    /// The limit to set, if that was asked for.
+    pub suggestion: Option<Suggestion>,
+}
+
+/// The minute in which most requests were rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Worst {
+    /// When it began, in microseconds since the Unix epoch.
+    pub at_us: u64,
+    /// Requests that were rejected in it.
+    pub per_minute: u64,
+}
+
+/// A key of which requests were rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Offender {
+    /// The key as it may be shown, or a number if keys are hidden.
+    pub key: String,
+    /// Its requests.
+    pub asked: u64,
+    /// Those that were rejected.
+    pub rejected: u64,
+}
+
+/// How many requests come at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Distribution {
+    /// Half of all are at most that.
+    pub p50: u64,
+    /// Nine of ten are at most that.
+    pub p90: u64,
+    /// Ninety-nine of a hundred are at most that.
+    pub p99: u64,
+    /// The most.
+    pub max: u64,
+}
+
+/// A minute of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Minute {
+    /// When it began, in microseconds since the Unix epoch.
+    pub at_us: u64,
+    /// Requests that were asked.
+    pub asked: u64,
+    /// Those that were rejected.
+    pub rejected: u64,
+}
+
+/// What the same quotas reject under another algorithm, each alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compared {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// What it rejects, or why it cannot keep these quotas.
+    pub rejected: Result<u64, String>,
+    /// Whether the quotas have lost a burst that it does not know.
+    pub drops_burst: bool,
+}
+
+/// What one row has come to so far.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) name: String,
+    /// The place of the limit among all.
+    pub(crate) limit: usize,
+    pub(crate) policy: Policy,
+    pub(crate) asked: u64,
+    pub(crate) rejected: u64,
+    pub(crate) rejected_otherwise: u64,
+    keys: HashMap<Key, u32, RandomState>,
+    pub(crate) per_key: Vec<PerKey>,
+    /// How often a key came this often in a minute.
+    crowds: Vec<u64>,
+    minutes: Vec<Minute>,
+    shortest_us: Option<u64>,
+    longest_us: Option<u64>,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PerKey {
+    pub(crate) asked: u64,
+    pub(crate) rejected: u64,
+    minute: u32,
+    in_minute: u32,
+}
+
+/// Above that, crowds are counted as one.
+const LARGEST_CROWD: usize = 1 << 20;
+
+impl Tally {
+    pub(crate) fn new(name: String, limit: usize, policy: Policy) -> Self {
+        Self {
+            name,
+            limit,
+            policy,
+            asked: 0,
+            rejected: 0,
+            rejected_otherwise: 0,
+            keys: HashMap::default(),
+            per_key: Vec::new(),
+            crowds: Vec::new(),
+            minutes: Vec::new(),
+            shortest_us: None,
+            longest_us: None,
+        }
+    }
+
+    /// Counts an ask that was decided at this time, and says which number the key has.
+    pub(crate) fn count(&mut self, key: &Key, at_us: u64, verdict: Verdict) -> u32 {
+        let index = match self.keys.get(key) {
+            Some(index) => *index,
+            None => {
+                let index = u32::try_from(self.per_key.len()).unwrap_or(u32::MAX);
+                self.keys.insert(key.clone(), index);
+                self.per_key.push(PerKey::default());
+                index
+            }
+        };
+        let minute = at_us / MINUTE_US;
+        let known = &mut self.per_key[index as usize];
+        let short = u32::try_from(minute).unwrap_or(u32::MAX);
+        if known.minute != short {
+            let crowd = std::mem::take(&mut known.in_minute);
+            known.minute = short;
+            crowded(&mut self.crowds, crowd);
+        }
+        known.in_minute += 1;
+        known.asked += 1;
+        self.asked += 1;
+        if self.minutes.last().is_none_or(|last| last.at_us != minute * MINUTE_US) {
+            self.minutes.push(Minute { at_us: minute * MINUTE_US, asked: 0, rejected: 0 });
+        }
+        let last = self.minutes.last_mut();
+        let is_rejected = matches!(verdict, Verdict::Rejected(_));
+        if let Some(last) = last {
+            last.asked += 1;
+            last.rejected += u64::from(is_rejected);
+        }
+        if let Verdict::Rejected(wait) = verdict {
+            known.rejected += 1;
+            self.rejected += 1;
+            if let Some(wait) = wait {
+                self.shortest_us = Some(self.shortest_us.map_or(wait, |known| known.min(wait)));
+                self.longest_us = self.longest_us.max(Some(wait));
+            }
+        }
+        index
+    }
+
+    /// The sum of all.
+    pub(crate) fn figures(mut self, top: usize, hides_keys: bool, has_other: bool) -> RuleFigures {
+        for known in &self.per_key {
+            crowded(&mut self.crowds, known.in_minute);
+        }
+        let mut heaviest: Vec<(&Key, PerKey)> =
+            self.keys.iter().map(|(key, index)| (key, self.per_key[*index as usize])).collect();
+        heaviest.retain(|(_, known)| known.rejected > 0);
+        let rejected_keys = heaviest.len() as u64;
+        heaviest.sort_unstable_by(|(a, left), (b, right)| {
+            (right.rejected, right.asked, a).cmp(&(left.rejected, left.asked, b))
+        });
+        let top = heaviest.iter().take(top).enumerate().map(|(place, (key, known))| Offender {
+            key: if hides_keys { format!("key {}", place + 1) } else { key.shown() },
+            asked: known.asked,
+            rejected: known.rejected,
+        });
+        let worst = self.minutes.iter().rev().max_by_key(|minute| minute.rejected);
+        let worst = worst.filter(|worst| worst.rejected > 0);
+        RuleFigures {
+            top: top.collect(),
+            asked: self.asked,
+            rejected: self.rejected,
+            rejected_otherwise: has_other.then_some(self.rejected_otherwise),
+            keys: self.per_key.len() as u64,
+            rejected_keys,
+            worst: worst.map(|worst| Worst { at_us: worst.at_us, per_minute: worst.rejected }),
+            shortest_wait: self.shortest_us.map(Duration::from_micros),
+            longest_wait: self.longest_us.map(Duration::from_micros),
+            per_minute: distribution(&self.crowds),
+            minutes: self.minutes,
+            compared: Vec::new(),
+            suggestion: None,
+            name: self.name,
+            policy: self.policy,
+        }
+    }
+}
+
+/// Counts that a key came this often in a minute.
+fn crowded(crowds: &mut Vec<u64>, crowd: u32) {
+    let crowd = usize::try_from(crowd).unwrap_or(usize::MAX).min(LARGEST_CROWD);
+    if crowd == 0 {
+        return;
+    }
+    if crowds.len() <= crowd {
+        crowds.resize(crowd + 1, 0);
+    }
+    crowds[crowd] += 1;
+}
+
+fn distribution(crowds: &[u64]) -> Distribution {
+    let all: u64 = crowds.iter().sum();
+    let quantile = |hundredths: u64| {
+        let rank = (all * hundredths).div_ceil(100);
+        let mut seen = 0;
+        let found = (0_u64..).zip(crowds).find(|(_, count)| {
+            seen += **count;
+            seen >= rank
+        });
+        found.map_or(0, |(crowd, _)| crowd)
+    };
+    let max = crowds.len().saturating_sub(1) as u64;
+    match all {
+        0 => Distribution::default(),
+        _ => Distribution { p50: quantile(50), p90: quantile(90), p99: quantile(99), max },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crowds_are_counted_per_key_and_minute() {
+        let policy = Policy::gcra("p", "5/min").build().unwrap();
+        let mut tally = Tally::new("rule".to_owned(), 0, policy);
+        // One key comes three times in a minute and once in the next, ten others come once.
+        for at_us in [0, 1, 2, MINUTE_US] {
+            tally.count(&Key::from("heavy"), at_us, Verdict::Room);
+        }
+        for key in 0..10 {
+            tally.count(&Key::from(key), MINUTE_US, Verdict::Room);
+        }
+        tally.count(&Key::from("heavy"), 5 * MINUTE_US, Verdict::Rejected(Some(7)));
+        let figures = tally.figures(1, true, false);
+        assert_eq!(figures.per_minute, Distribution { p50: 1, p90: 1, p99: 3, max: 3 });
+        assert_eq!((figures.asked, figures.rejected, figures.keys, figures.rejected_keys), (15, 1, 11, 1));
+        assert_eq!(figures.top, [Offender { key: "key 1".to_owned(), asked: 5, rejected: 1 }]);
+        assert_eq!(figures.worst, Some(Worst { at_us: 5 * MINUTE_US, per_minute: 1 }));
+        assert_eq!(figures.shortest_wait, Some(Duration::from_micros(7)));
+    }
+}

@@ -1,0 +1,87 @@
+//! What a line says: [`Entry`].
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::HeaderName;
+
+use super::time::Moment;
+
+/// A request as a line has it.
+#[derive(Debug, Default)]
+pub(crate) struct Entry<'a> {
+    pub(crate) moment: Option<Moment>,
+    /// How long it took, in microseconds.
+    pub(crate) took_us: Option<u64>,
+    /// Whether the moment is that of the end of the request, as far as that is known.
+    pub(crate) is_end: bool,
+    pub(crate) method: Cow<'a, str>,
+    pub(crate) target: Cow<'a, str>,
+    /// The query, where the target has none.
+    pub(crate) query: Option<Cow<'a, str>>,
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) status: Option<u16>,
+    pub(crate) headers: Vec<(HeaderName, Cow<'a, str>)>,
+}
+
+/// The longest that a request may have taken, in microseconds: a line that says more is wrong about it.
+const LONGEST_US: u64 = 30 * 86_400 * 1_000_000;
+
+impl<'a> Entry<'a> {
+    /// Takes `GET /path HTTP/1.1` apart.
+    pub(crate) fn request(&mut self, text: Cow<'a, str>) -> Result<(), &'static str> {
+        const WRONG: &str = "the request is not METHOD URL HTTP/VERSION";
+        let split = |text: &str| {
+            let (method, rest) = text.split_once(' ')?;
+            // HTTP/0.9 has no version; a URL has no space.
+            let target = rest
+                .split_once(' ')
+                .map_or(rest, |(target, version)| if version.starts_with("HTTP/") { target } else { "" });
+            (!method.is_empty() && !target.is_empty()).then_some((method.len(), target.len()))
+        };
+        let (method, target) = split(&text).ok_or(WRONG)?;
+        let target = method + 1..method + 1 + target;
+        (self.method, self.target) = match text {
+            Cow::Borrowed(text) => (Cow::Borrowed(&text[..method]), Cow::Borrowed(&text[target])),
+            Cow::Owned(text) => (Cow::Owned(text[..method].to_owned()), Cow::Owned(text[target].to_owned())),
+        };
+        Ok(())
+    }
+
+    /// The address of the peer. One of a Unix socket has none.
+    pub(crate) fn peer(&mut self, text: &str) -> Result<(), &'static str> {
+        if text.starts_with("unix:") {
+            return Ok(());
+        }
+        let bare = text.strip_prefix('[').and_then(|text| text.split(']').next()).unwrap_or(text);
+        // Some logs add the port; a name was looked up, and is no address any more.
+        let address =
+            bare.parse().or_else(|_| text.parse().map(|address: std::net::SocketAddr| address.ip()));
+        self.peer = Some(address.map_err(|_| "the client is not an address")?);
+        Ok(())
+    }
+
+    pub(crate) fn status(&mut self, text: &str) -> Result<(), &'static str> {
+        let status = text.parse().ok().filter(|status| (0..=999).contains(status));
+        self.status = Some(status.ok_or("the status is not a number of three digits")?);
+        Ok(())
+    }
+
+    pub(crate) fn took(&mut self, text: &str) -> Result<(), &'static str> {
+        let took = super::time::seconds(text).filter(|took| *took <= LONGEST_US);
+        self.took_us = Some(took.ok_or("the time that it took is not one of 0 s to 30 days")?);
+        Ok(())
+    }
+
+    /// When it came.
+    pub(crate) fn arrival(&self) -> Result<Moment, &'static str> {
+        let moment = self.moment.ok_or("it has no time")?;
+        match self.took_us.filter(|_| self.is_end) {
+            None => Ok(moment),
+            Some(took) => {
+                let us = moment.us.checked_sub(took).ok_or("it began before 1970")?;
+                Ok(Moment { us, ..moment })
+            }
+        }
+    }
+}

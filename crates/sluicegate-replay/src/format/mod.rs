@@ -1,0 +1,88 @@
+//! How the lines of a log are written: [`Format`].
+
+pub(crate) mod entry;
+mod json;
+mod template;
+pub(crate) mod time;
+
+use std::fmt;
+use std::str::FromStr;
+
+use self::entry::Entry;
+use self::template::{COMBINED, COMMON, Template};
+
+/// How the lines of a log are written. Reads `combined`, `common`, `json`, or an nginx `log_format`.
+///
+/// ```
+/// use sluicegate_replay::Format;
+///
+/// let format: Format = r#"$msec $request_time $remote_addr "$request" $http_x_api_key"#.parse()?;
+/// assert!(format.knows_arrival());
+/// assert!("$request".parse::<Format>().is_err()); // no line would have a time
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Format(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Template(&'static str, Template),
+    Json,
+}
+
+impl Format {
+    /// The format of which most of these lines are, if any is.
+    pub(crate) fn guess<'a>(lines: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
+        let known = ["common", "combined", "json"].iter().filter_map(|name| name.parse::<Self>().ok());
+        let counted =
+            known.map(|format| (lines.clone().filter(|line| format.parse(line).is_ok()).count(), format));
+        let (count, format) = counted.max_by_key(|(count, _)| *count)?;
+        (count > 0).then_some(format)
+    }
+
+    /// Takes a line apart, or says why it cannot.
+    pub(crate) fn parse<'a>(&self, line: &'a str) -> Result<Entry<'a>, &'static str> {
+        match &self.0 {
+            Kind::Template(_, template) => template.parse(line),
+            Kind::Json => json::parse(line),
+        }
+    }
+
+    /// Whether the beginning of a request is known from the time of its end and how long it took. Otherwise it is replayed at the
+    /// time that is logged: for nginx that is its end, for Apache its beginning.
+    pub fn knows_arrival(&self) -> bool {
+        match &self.0 {
+            Kind::Template(_, template) => template.knows_arrival(),
+            Kind::Json => false,
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    /// # Errors
+    /// When a `log_format` has no time or no URL.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let template =
+            |name, text: &str| Template::read(text).map(|template| Self(Kind::Template(name, template)));
+        match text {
+            "combined" => template("combined", COMBINED),
+            "common" => template("common", COMMON),
+            "json" => Ok(Self(Kind::Json)),
+            text if text.contains('$') => template("log_format", text),
+            other => Err(format!(
+                "{other:?} is not a format: use combined, common, json, or nginx's log_format, such as '$remote_addr [$time_local] \"$request\"'"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::Template(name, _) => name,
+            Kind::Json => "json",
+        })
+    }
+}

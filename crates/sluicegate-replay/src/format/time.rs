@@ -1,0 +1,208 @@
+//! Times as logs write them, in microseconds since the Unix epoch.
+
+/// A moment, and whether it was written as a whole second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) us: u64,
+    pub(crate) is_whole: bool,
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// As Apache and nginx write it: `17/May/2015:10:05:03 +0200`.
+pub(crate) fn local(text: &str) -> Option<Moment> {
+    let (date, zone) = text.split_once(' ')?;
+    let mut parts = date.splitn(4, ['/', ':']);
+    let (day, month, year, clock) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let month = (1..).zip(MONTHS).find(|(_, name)| *name == month)?.0;
+    moment((number(year, 4)?, month, number(day, 2)?), clock, zone)
+}
+
+/// As RFC 3339 has it: `2015-05-17T10:05:03.250Z`, `2015-05-17T10:05:03+02:00`.
+pub(crate) fn iso(text: &str) -> Option<Moment> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let zone = rest.find(['Z', 'z', '+', '-'])?;
+    let (clock, zone) = rest.split_at(zone);
+    moment(calendar(date)?, clock, zone.trim_start_matches(['Z', 'z']))
+}
+
+/// As people write it: a day, a minute or a second, in UTC unless it names a zone.
+pub(crate) fn written(text: &str) -> Option<u64> {
+    let full = match text.len() {
+        10 => format!("{text}T00:00:00Z"),
+        16 => format!("{text}:00Z"),
+        19 => format!("{text}Z"),
+        _ => text.to_owned(),
+    };
+    iso(&full).map(|moment| moment.us)
+}
+
+/// Seconds since the epoch, as `1431857103.250`.
+pub(crate) fn unix(text: &str) -> Option<Moment> {
+    let us = seconds(text)?;
+    Some(Moment { us, is_whole: !text.contains('.') })
+}
+
+/// Seconds with up to six digits behind the point that count, in microseconds.
+pub(crate) fn seconds(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let whole: u64 = digits(whole)?.parse().ok()?;
+    whole.checked_mul(1_000_000)?.checked_add(micros(fraction)?)
+}
+
+/// The fraction of a second behind the point.
+fn micros(fraction: &str) -> Option<u64> {
+    if fraction.is_empty() {
+        return Some(0);
+    }
+    let digits = digits(fraction)?.get(..fraction.len().min(6))?;
+    let scale = 10_u64.pow(6 - u32::try_from(digits.len()).ok()?);
+    Some(digits.parse::<u64>().ok()? * scale)
+}
+
+fn moment((year, month, day): (u64, u64, u64), clock: &str, zone: &str) -> Option<Moment> {
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+    let mut parts = clock.splitn(3, ':').map(|part| number(part, 2));
+    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+    // A leap second counts as the one after it.
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let local = (days(year, month, day)? * 24 + hour) * 3_600 + minute * 60 + second;
+    let utc = local.checked_add_signed(-offset(zone)?)?;
+    let us = utc.checked_mul(1_000_000)? + micros(fraction)?;
+    Some(Moment { us, is_whole: fraction.is_empty() })
+}
+
+/// Seconds that a zone is ahead of UTC: `+0200`, `+02:00`, or nothing for UTC.
+fn offset(zone: &str) -> Option<i64> {
+    if zone.is_empty() {
+        return Some(0);
+    }
+    let ahead = match zone.as_bytes()[0] {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let (hours, minutes) = zone.get(1..)?.split_at_checked(2)?;
+    let minutes = minutes.strip_prefix(':').unwrap_or(minutes);
+    let (hours, minutes) = (number(hours, 2)?, number(minutes, 2)?);
+    let seconds = i64::try_from(hours * 3_600 + minutes * 60).ok()?;
+    (hours < 24 && minutes < 60).then_some(ahead * seconds)
+}
+
+fn calendar(date: &str) -> Option<(u64, u64, u64)> {
+    let mut parts = date.splitn(3, '-');
+    Some((number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?))
+}
+
+/// Days from the epoch to a date of the Gregorian calendar that exists.
+fn days(year: u64, month: u64, day: u64) -> Option<u64> {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let lengths = [31, if is_leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let before = lengths.get(..usize::try_from(month).ok()?.checked_sub(1)?)?;
+    if year < 1970 || day == 0 || day > *lengths.get(before.len())? {
+        return None;
+    }
+    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
+    let years = (year - 1970) * 365 + leaps(year - 1) - leaps(1969);
+    Some(years + before.iter().sum::<u64>() + day - 1)
+}
+
+/// A number of this many digits.
+fn number(text: &str, length: usize) -> Option<u64> {
+    digits(text).filter(|text| text.len() == length)?.parse().ok()
+}
+
+fn digits(text: &str) -> Option<&str> {
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
+}
+
+/// `2015-05-17 10:05` in UTC, for people.
+pub(crate) fn shown(us: u64, with_seconds: bool) -> String {
+    let seconds = us / 1_000_000;
+    let (mut days_left, mut year) = (seconds / 86_400, 1970);
+    while let Some(next) = days(year + 1, 1, 1).filter(|next| *next <= seconds / 86_400) {
+        year += 1;
+        days_left = seconds / 86_400 - next;
+    }
+    let first = seconds / 86_400 - days_left;
+    let month =
+        (1..=12).rev().find(|month| days(year, *month, 1).is_some_and(|day| day - first <= days_left));
+    let month = month.unwrap_or(1);
+    let day = days_left + 1 - (days(year, month, 1).unwrap_or(first) - first);
+    let (hour, minute) = (seconds / 3_600 % 24, seconds / 60 % 60);
+    let minutes = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}");
+    if with_seconds { format!("{minutes}:{:02}", seconds % 60) } else { minutes }
+}
+
+/// A moment as RFC 3339 has it.
+pub(crate) fn rfc3339(us: u64) -> String {
+    let text = shown(us, true).replace(' ', "T");
+    match us % 1_000_000 {
+        0 => format!("{text}Z"),
+        fraction => format!("{text}.{fraction:06}Z"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_and_summer_time_name_one_moment() {
+        let moment = Moment { us: 1_431_857_103_000_000, is_whole: true };
+        for text in ["17/May/2015:10:05:03 +0000", "17/May/2015:12:05:03 +0200", "17/May/2015:05:35:03 -0430"]
+        {
+            assert_eq!(local(text), Some(moment), "{text}");
+        }
+        for text in ["2015-05-17T10:05:03Z", "2015-05-17T12:05:03+02:00", "2015-05-17 05:35:03-0430"] {
+            assert_eq!(iso(text), Some(moment), "{text}");
+        }
+        // The hour that comes twice when summer time ends.
+        let (first, second) = ("25/Oct/2026:02:30:00 +0200", "25/Oct/2026:02:30:00 +0100");
+        assert_eq!(local(second).unwrap().us - local(first).unwrap().us, 3_600_000_000);
+    }
+
+    #[test]
+    fn fractions_count_to_the_microsecond() {
+        assert_eq!(iso("2015-05-17T10:05:03.25Z").unwrap().us, 1_431_857_103_250_000);
+        assert_eq!(unix("1431857103.2500009"), Some(Moment { us: 1_431_857_103_250_000, is_whole: false }));
+        assert_eq!(unix("1431857103").map(|moment| moment.is_whole), Some(true));
+    }
+
+    #[test]
+    fn dates_that_do_not_exist_are_no_times() {
+        for text in [
+            "29/Feb/2015:10:05:03 +0000",
+            "31/Apr/2016:10:05:03 +0000",
+            "00/May/2015:10:05:03 +0000",
+            "17/Mai/2015:10:05:03 +0000",
+            "17/May/2015:24:05:03 +0000",
+            "17/May/1969:10:05:03 +0000",
+            "17/May/2015:10:05:03",
+            "17/May/2015:10:05:03 0000",
+            "01/Jan/1970:00:00:00 +0100",
+            "-",
+            "",
+        ] {
+            assert_eq!(local(text), None, "{text}");
+        }
+        for text in ["-1", "1e9", "", ".", "18446744073710"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn moments_are_shown_as_they_are_read() {
+        for text in
+            ["1970-01-01T00:00:00Z", "2000-02-29T23:59:59Z", "2015-05-17T10:05:03Z", "2100-03-01T00:00:00Z"]
+        {
+            assert_eq!(rfc3339(iso(text).unwrap().us), text);
+        }
+        assert_eq!(written("2015-05-17"), written("2015-05-17 00:00"));
+        assert_eq!(shown(1_431_857_103_000_000, false), "2015-05-17 10:05");
+    }
+}

@@ -1,0 +1,107 @@
+//! The outcome as one object for programs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::figures::RuleFigures;
+use crate::format::time::rfc3339;
+use crate::outcome::Outcome;
+
+/// Rises when a name changes its meaning or goes; names may be added.
+const VERSION: u64 = 1;
+
+impl Outcome {
+    /// One object: `version`, `within_second`, `lines`, `left_out`, `span`, and `rules`, one for each rule and policy. Times are
+    /// RFC 3339 in UTC.
+    pub fn to_json(&self) -> String {
+        let lines = &self.lines;
+        let shown = lines
+            .shown
+            .iter()
+            .map(|(number, why, line)| json!({"line": number, "reason": why, "begins": line}));
+        let left_out = self
+            .left_out
+            .iter()
+            .map(|left| json!({"rule": left.rule, "count": left.count, "reason": left.reason}));
+        let value = json!({
+            "version": VERSION,
+            "logs": self.logs,
+            "format": self.format.as_ref().map(ToString::to_string),
+            "time": if self.knows_arrival() { "arrival" } else { "as logged" },
+            "within_second": self.has_whole_seconds.then(|| self.within_second.as_str()),
+            "lines": {
+                "read": lines.read,
+                "not_understood": lines.not_understood,
+                "first_not_understood": shown.collect::<Vec<_>>(),
+                "late": lines.late,
+                "outside": lines.outside,
+                "exempt": lines.exempt,
+                "blocked": lines.blocked,
+            },
+            "left_out": left_out.collect::<Vec<_>>(),
+            "forgotten_keys": self.forgotten,
+            "span": self.span.map(|(from, to)| json!({"from": rfc3339(from), "to": rfc3339(to)})),
+            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
+        });
+        format!("{value:#}")
+    }
+
+    /// Whether requests were replayed at the time of their arrival, not that of the log.
+    pub(crate) fn knows_arrival(&self) -> bool {
+        self.format.as_ref().is_some_and(crate::Format::knows_arrival)
+    }
+}
+
+fn rule(rule: &RuleFigures) -> Value {
+    let seconds = |wait: Option<Duration>| wait.map(|wait| wait.as_secs_f64());
+    let top =
+        rule.top.iter().map(|key| json!({"key": key.key, "asked": key.asked, "rejected": key.rejected}));
+    let compared = rule.compared.iter().map(|compared| {
+        json!({
+            "algorithm": compared.algorithm.to_string(),
+            "rejected": compared.rejected.as_ref().ok(),
+            "reason": compared.rejected.as_ref().err(),
+            "drops_burst": compared.drops_burst,
+        })
+    });
+    let per = &rule.per_minute;
+    json!({
+        "name": rule.name,
+        "policy": rule.policy.name(),
+        "quota": quota(rule),
+        "algorithm": rule.policy.algorithm().to_string(),
+        "mode": rule.policy.mode().to_string(),
+        "asked": rule.asked,
+        "rejected": rule.rejected,
+        "rejected_otherwise": rule.rejected_otherwise,
+        "keys": rule.keys,
+        "rejected_keys": rule.rejected_keys,
+        "worst": rule.worst.map(|worst| json!({"at": rfc3339(worst.at_us), "per_minute": worst.per_minute})),
+        "shortest_wait_seconds": seconds(rule.shortest_wait),
+        "longest_wait_seconds": seconds(rule.longest_wait),
+        "per_key_and_minute": {"p50": per.p50, "p90": per.p90, "p99": per.p99, "max": per.max},
+        "top": top.collect::<Vec<_>>(),
+        "compared": compared.collect::<Vec<_>>(),
+        "suggestion": rule.suggestion.as_ref().map(|found| json!({
+            "limit": found.limit,
+            "quota": quotas(&found.policy),
+            "share": found.share.to_string(),
+            "rejected": found.rejected,
+            "rejected_keys": found.rejected_keys,
+            "uncertainty": found.uncertainty,
+            "step": found.step,
+            "rejected_together": found.together,
+        })),
+    })
+}
+
+/// The quotas of the rule's policy, as a rules file has them.
+pub(crate) fn quota(rule: &RuleFigures) -> String {
+    quotas(&rule.policy)
+}
+
+pub(crate) fn quotas(policy: &sluicegate_core::Policy) -> String {
+    let quotas: Vec<String> = policy.quotas().iter().map(|quota| quota.quota().to_string()).collect();
+    quotas.join(", ")
+}

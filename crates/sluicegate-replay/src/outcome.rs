@@ -1,0 +1,114 @@
+//! What a replay has found: [`Outcome`].
+
+use crate::decide::Decider;
+use crate::figures::RuleFigures;
+use crate::format::Format;
+use crate::read::Counts;
+use crate::replay::{Settings, WithinSecond};
+use crate::share::Share;
+
+/// What the limits would have done. `Display` is a table for a terminal, [`to_json`](Self::to_json) one object for programs,
+/// [`to_html`](Self::to_html) a page.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The names of the logs.
+    pub logs: Vec<String>,
+    /// The format of their lines; `None` if there was no line.
+    pub format: Option<Format>,
+    /// How whole seconds were taken.
+    pub within_second: WithinSecond,
+    /// Whether the log has whole seconds.
+    pub has_whole_seconds: bool,
+    /// How many lines came to what.
+    pub lines: LineCounts,
+    /// Why requests were not asked of a rule, and how many.
+    pub left_out: Vec<LeftOut>,
+    /// The first and the last moment that was replayed, in microseconds since the Unix epoch.
+    pub span: Option<(u64, u64)>,
+    /// Keys that were forgotten before they were at rest, because the store that replays had no room for more.
+    pub forgotten: u64,
+    /// What each rule would have done under each of its policies.
+    pub rules: Vec<RuleFigures>,
+}
+
+/// How many lines came to what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LineCounts {
+    /// All.
+    pub read: u64,
+    /// Lines that could not be understood.
+    pub not_understood: u64,
+    /// The first of these: the number of the line, why, and how it begins.
+    pub shown: Vec<(u64, &'static str, String)>,
+    /// Lines that came more than ten seconds of log time too late: they count as of the earliest moment that was still open.
+    pub late: u64,
+    /// Lines before or after the time that was asked for.
+    pub outside: u64,
+    /// Requests that no limit is for.
+    pub exempt: u64,
+    /// Requests that are refused before all limits.
+    pub blocked: u64,
+}
+
+/// Requests that a rule could not be asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// The name of the rule.
+    pub rule: String,
+    /// How many requests.
+    pub count: u64,
+    /// Why.
+    pub reason: String,
+}
+
+impl Outcome {
+    pub(crate) fn new(
+        (logs, format, within_second): (Vec<String>, Option<Format>, WithinSecond),
+        (counts, late, names): (Counts, u64, &[String]),
+        decider: Decider,
+        settings: &Settings,
+    ) -> Self {
+        let mut left_out: Vec<LeftOut> = counts
+            .left_out
+            .into_iter()
+            .map(|((limit, reason), count)| LeftOut {
+                rule: names.get(limit).cloned().unwrap_or_default(),
+                count,
+                reason,
+            })
+            .collect();
+        left_out.sort_unstable_by(|a, b| (&a.rule, &a.reason).cmp(&(&b.rule, &b.reason)));
+        let (span, forgotten) = (decider.span, decider.forgotten());
+        let rules = decider.finish(settings);
+        Self {
+            logs,
+            format,
+            within_second,
+            has_whole_seconds: rules.iter().any(|rule| rule.rejected_otherwise.is_some()),
+            lines: LineCounts {
+                read: counts.read,
+                not_understood: counts.not_understood,
+                shown: counts.shown,
+                late,
+                outside: counts.outside,
+                exempt: counts.exempt,
+                blocked: counts.blocked,
+            },
+            left_out,
+            span,
+            forgotten,
+            rules,
+        }
+    }
+
+    /// Whether a rule rejects more than this share of its requests or keys.
+    pub fn rejects_more_than(&self, share: Share) -> bool {
+        self.rules.iter().any(|rule| match share.is_of_keys() {
+            true => !share.covers(rule.rejected_keys, rule.keys),
+            false => !share.covers(rule.rejected, rule.asked),
+        })
+    }
+}

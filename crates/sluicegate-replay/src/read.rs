@@ -1,0 +1,177 @@
+//! From lines to asks: what each line asks of the limits, before any of it is decided.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sluicegate_core::{Key, RateLimiter};
+use sluicegate_tower::limits::{Limits, Meeting, Met, NoAsk};
+use smallvec::SmallVec;
+
+use crate::court::Ask;
+use crate::format::Format;
+use crate::order::Timed;
+use crate::request::Head;
+
+/// What a request asks.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) status: Option<u16>,
+    pub(crate) asks: SmallVec<[Ask; 1]>,
+}
+
+/// The rows of all limits: one for each policy that a limit may ask.
+#[derive(Clone)]
+pub(crate) struct Rows {
+    pub(crate) limits: Limits,
+    /// Of each limit, in which row each of its limiters is; none if only other rules are replayed.
+    rows: Arc<[Vec<(RateLimiter, usize)>]>,
+}
+
+/// A row that is to be counted: the rule, the place of its limit, and the limiter.
+pub(crate) type Named = (String, usize, RateLimiter);
+
+impl Rows {
+    pub(crate) fn of(limits: Limits, only: &[String]) -> (Self, Vec<Named>) {
+        let mut named: Vec<Named> = Vec::new();
+        let mut rows = Vec::new();
+        for (place, (name, limiters)) in limits.limiters().enumerate() {
+            let mut own = Vec::new();
+            if only.is_empty() || only.contains(&name) {
+                for limiter in limiters {
+                    own.push((limiter.clone(), named.len()));
+                    named.push((name.clone(), place, limiter.clone()));
+                }
+            }
+            rows.push(own);
+        }
+        (Self { limits, rows: rows.into() }, named)
+    }
+
+    fn row(&self, limit: usize, limiter: &RateLimiter) -> Option<usize> {
+        self.rows[limit].iter().find(|(known, _)| known.is(limiter)).map(|(_, row)| *row)
+    }
+}
+
+/// Settings of what is read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Span {
+    /// From when, in microseconds.
+    pub(crate) since_us: Option<u64>,
+    /// Until before when.
+    pub(crate) until_us: Option<u64>,
+    /// A later time cannot be true.
+    pub(crate) latest_us: Option<u64>,
+}
+
+/// Reads lines in one format.
+pub(crate) struct Reader {
+    format: Format,
+    rows: Rows,
+    span: Span,
+    head: Head,
+    pub(crate) counts: Counts,
+}
+
+/// How many lines came to what.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) read: u64,
+    /// Lines before or after the time that was asked for.
+    pub(crate) outside: u64,
+    pub(crate) exempt: u64,
+    pub(crate) blocked: u64,
+    pub(crate) not_understood: u64,
+    /// The first of these: the number, why, and the line.
+    pub(crate) shown: Vec<(u64, &'static str, String)>,
+    /// Why a limit was not asked, and how often.
+    pub(crate) left_out: HashMap<(usize, String), u64>,
+}
+
+/// How many lines are shown that were not understood.
+const SHOWN: usize = 10;
+/// How much of each.
+const SHOWN_CHARS: usize = 160;
+
+impl Reader {
+    pub(crate) fn new(format: Format, rows: Rows, span: Span) -> Self {
+        Self { format, rows, span, head: Head::default(), counts: Counts::default() }
+    }
+
+    /// What the line of this number asks; nothing if it is outside of the time, or not understood.
+    pub(crate) fn line(&mut self, number: u64, line: &[u8]) -> Option<Timed<Asked>> {
+        self.counts.read += 1;
+        let text = String::from_utf8_lossy(line);
+        match self.asked(&text) {
+            Ok(asked) => asked,
+            Err(why) => {
+                self.not_understood(number, why, &text);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn too_long(&mut self, number: u64, line: &[u8]) {
+        self.counts.read += 1;
+        self.not_understood(number, "it is longer than 256 KiB", &String::from_utf8_lossy(line));
+    }
+
+    fn not_understood(&mut self, number: u64, why: &'static str, line: &str) {
+        self.counts.not_understood += 1;
+        if self.counts.shown.len() < SHOWN {
+            // A log holds what clients write: none of it may reach a terminal as it is.
+            let shown = line.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
+            self.counts.shown.push((number, why, shown));
+        }
+    }
+
+    fn asked(&mut self, line: &str) -> Result<Option<Timed<Asked>>, &'static str> {
+        let entry = self.format.parse(line)?;
+        let moment = entry.arrival()?;
+        let Span { since_us, until_us, latest_us } = self.span;
+        if latest_us.is_some_and(|latest| moment.us > latest) {
+            return Err("its time has not come yet");
+        }
+        let request = self.head.of(&entry)?;
+        if since_us.is_some_and(|since| moment.us < since) || until_us.is_some_and(|until| moment.us >= until)
+        {
+            self.counts.outside += 1;
+            return Ok(None);
+        }
+        let mut asks = SmallVec::new();
+        let (rows, left_out) = (&self.rows, &mut self.counts.left_out);
+        let mut leave_out = |limit: usize, why: &str| match left_out.get_mut(&(limit, why.to_owned())) {
+            Some(count) => *count += 1,
+            None => _ = left_out.insert((limit, why.to_owned()), 1),
+        };
+        let meeting = rows.limits.meet(request, |Met { limit, asks: met, .. }| {
+            if rows.rows[limit].is_empty() {
+                return;
+            }
+            match met {
+                // The service has seen more of the request than the log has kept.
+                Ok(met) if *met.key == Key::shared() => leave_out(limit, NO_KEY),
+                Ok(met) => {
+                    let row = rows.row(limit, met.limiter);
+                    asks.extend(row.map(|row| Ask {
+                        row,
+                        key: met.key.clone(),
+                        cost: met.cost,
+                        is_enforced: met.is_enforced,
+                    }));
+                }
+                Err(NoAsk::NoKey(missing)) => leave_out(limit, missing.reason()),
+                Err(_) => leave_out(limit, "the limit refuses such requests whatever they have spent"),
+            }
+        });
+        match meeting {
+            Meeting::Exempt => self.counts.exempt += 1,
+            Meeting::Blocked => self.counts.blocked += 1,
+            Meeting::Limits => {}
+            _ => leave_out(0, "what the limits ask for is not known at once"),
+        }
+        let asked = Asked { status: entry.status, asks };
+        Ok(Some(Timed { at_us: moment.us, is_whole: moment.is_whole, what: asked }))
+    }
+}
+
+const NO_KEY: &str = "the log does not say the key";

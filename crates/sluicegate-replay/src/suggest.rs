@@ -1,0 +1,218 @@
+//! The limit to set: the least above which none rejects more than a share.
+//!
+//! Where costs differ, rejections may rise with the limit: a larger request that passes takes the room of several smaller
+//! ones. So the search comes from above, from a limit that rejects nothing. One thing is certain on the way: a limit that
+//! rejects nothing of a key rejects nothing of it above either.
+
+use std::collections::BTreeMap;
+
+use sluicegate_core::{Key, Policy, Quota};
+
+use crate::court::{Court, Verdict};
+use crate::record::{Event, Kept};
+use crate::share::Share;
+
+/// The least limit above which no limit rejects more than a share, its policy alone.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Suggestion {
+    /// The policy with that limit; periods, and the relation of bursts and of several quotas to it, are as they were.
+    pub policy: Policy,
+    /// The limit of its first quota.
+    pub limit: u64,
+    /// The share that was asked for.
+    pub share: Share,
+    /// Requests that it rejects; estimated where the log was too large to be kept.
+    pub rejected: u64,
+    /// Keys of which it rejects at least one request.
+    pub rejected_keys: u64,
+    /// How far the true number of rejected requests may be from that, in nineteen cases of twenty; 0 if it is exact.
+    pub uncertainty: u64,
+    /// The next limit that was looked at was this much lower: 1 up to a limit of 512, and less than a hundredth above that.
+    pub step: u64,
+    /// Requests that it rejects beside the other suggestions, if they were replayed together.
+    pub together: Option<u64>,
+}
+
+/// Up to this limit each one is looked at, and above it steps of one part in that many.
+const FINE: u64 = 512;
+/// No higher limit is looked for.
+const HIGHEST: u64 = 1 << 40;
+
+/// Finds the limit of a policy for what was kept of its row; nothing if no limit that it can have is enough.
+pub(crate) fn suggest(policy: &Policy, kept: &Kept, share: Share) -> Option<Suggestion> {
+    let search = Search::new(policy, kept);
+    let asked: u64 = search.keys.iter().map(|key| key.weight * key.events.len() as u64).sum();
+    let keys: u64 = search.keys.iter().map(|key| key.weight).sum();
+    let needs = search.needs()?;
+    // Rejected are no more than all requests of keys that are rejected at all.
+    let mut needed: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for (need, key) in needs.iter().zip(&search.keys) {
+        let (requests, weight) = needed.entry(*need).or_default();
+        *requests += key.weight * key.events.len() as u64;
+        *weight += key.weight;
+    }
+    let (mut requests, mut rejected_keys, mut limit) = (0, 0, 1);
+    for (need, (more, weight)) in needed.iter().rev() {
+        requests += more;
+        rejected_keys += weight;
+        let is_enough = if share.is_of_keys() {
+            share.covers(rejected_keys, keys)
+        } else {
+            share.covers(requests, asked)
+        };
+        if !is_enough {
+            limit = *need;
+            break;
+        }
+    }
+    let mut step = 1;
+    if !share.is_of_keys() {
+        (limit, step) = search.down_from(limit, &needs, |rejected| share.covers(rejected, asked))?;
+    }
+    let counted = search.count(limit, &needs)?;
+    Some(Suggestion {
+        policy: at(policy, limit)?,
+        limit,
+        share,
+        rejected: counted.rejected,
+        rejected_keys: counted.keys,
+        uncertainty: counted.uncertainty,
+        step,
+        together: None,
+    })
+}
+
+/// The policy with another limit of its first quota, and all else in proportion.
+pub(crate) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
+    let first = policy.quotas().first()?.quota().limit();
+    let part = |units: u64| {
+        let part = (u128::from(units) * u128::from(limit)).div_ceil(u128::from(first.max(1)));
+        u64::try_from(part).unwrap_or(u64::MAX)
+    };
+    let quotas: Vec<Quota> = policy
+        .quotas()
+        .iter()
+        .map(|quota| {
+            let quota = quota.quota();
+            let wider = Quota::new(part(quota.limit()), quota.period());
+            if quota.burst_size() == quota.limit() { wider } else { wider.burst(part(quota.burst_size())) }
+        })
+        .collect();
+    policy.with_quotas(&quotas).ok()
+}
+
+/// The events of one key, in order, and for how many keys it stands.
+struct OfKey<'a> {
+    events: &'a [Event],
+    weight: u64,
+}
+
+struct Search<'a> {
+    policy: &'a Policy,
+    keys: Vec<OfKey<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    rejected: u64,
+    keys: u64,
+    uncertainty: u64,
+}
+
+impl<'a> Search<'a> {
+    fn new(policy: &'a Policy, kept: &'a Kept) -> Self {
+        let by_key = kept.events.chunk_by(|one, next| one.key == next.key);
+        let keys = by_key.map(|events| OfKey { events, weight: kept.weight(events[0].key) }).collect();
+        Self { policy, keys }
+    }
+
+    /// How many requests of each of these keys a limit rejects.
+    fn rejected(&self, limit: u64, keys: &[usize]) -> Option<Vec<u64>> {
+        let policy = at(self.policy, limit)?;
+        let court = Court::with_room([&policy], 16).ok()?;
+        let rejected = |place: &usize| {
+            let key = Key::from(*place as u64);
+            let count = self.keys[*place].events.iter().filter(|event| {
+                court.set(event.at_us);
+                matches!(court.check(0, &key, event.cost.into()), Verdict::Rejected(_))
+            });
+            let count = count.count() as u64;
+            // The next key begins at an earlier time.
+            court.reset(0, &key);
+            count
+        };
+        Some(keys.iter().map(rejected).collect())
+    }
+
+    /// The least limit for each key that rejects nothing of it.
+    fn needs(&self) -> Option<Vec<u64>> {
+        // Between a limit that is too low and one that is enough, each key by itself; keys at the same limit together.
+        let mut bounds: Vec<(u64, Option<u64>)> = vec![(0, None); self.keys.len()];
+        loop {
+            let mut next: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+            for (place, bound) in bounds.iter().enumerate() {
+                match *bound {
+                    (low, None) => next.entry((low * 2).max(1)).or_default().push(place),
+                    (low, Some(enough)) if enough - low > 1 => {
+                        next.entry(low + (enough - low) / 2).or_default().push(place);
+                    }
+                    _ => {}
+                }
+            }
+            if next.is_empty() {
+                return Some(bounds.into_iter().map(|(low, enough)| enough.unwrap_or(low)).collect());
+            }
+            for (limit, keys) in next {
+                if limit > HIGHEST {
+                    return None;
+                }
+                for (place, rejected) in keys.iter().zip(self.rejected(limit, &keys)?) {
+                    match rejected {
+                        0 => bounds[*place].1 = Some(limit),
+                        _ => bounds[*place].0 = limit,
+                    }
+                }
+            }
+        }
+    }
+
+    fn count(&self, limit: u64, needs: &[u64]) -> Option<Counted> {
+        let keys: Vec<usize> = (0..needs.len()).filter(|place| needs[*place] > limit).collect();
+        let (mut counted, mut variance) = (Counted::default(), 0_u128);
+        for (place, rejected) in keys.iter().zip(self.rejected(limit, &keys)?) {
+            let weight = self.keys[*place].weight;
+            counted.rejected += weight * rejected;
+            counted.keys += weight;
+            variance += u128::from(weight * (weight - 1)) * u128::from(rejected) * u128::from(rejected);
+        }
+        counted.uncertainty = u64::try_from(variance.isqrt() * 196 / 100).unwrap_or(u64::MAX);
+        Some(counted)
+    }
+
+    /// The least limit above which all are enough, from one that is, and how far below it the next one was looked at.
+    fn down_from(&self, enough: u64, needs: &[u64], is_enough: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
+        let is_enough = |limit: u64| Some(is_enough(self.count(limit, needs)?.rejected));
+        let (mut enough, mut step) = (enough, 1);
+        while enough > 1 {
+            step = (enough / FINE).max(1);
+            let next = enough - step;
+            if !is_enough(next)? {
+                // Between the two one by one, again from above.
+                while enough - 1 > next && is_enough(enough - 1)? {
+                    enough -= 1;
+                }
+                break;
+            }
+            enough = next;
+        }
+        Some((enough, step))
+    }
+}
+
+impl Kept {
+    /// Puts the events of each key together, in their order.
+    pub(crate) fn by_key(&mut self) {
+        self.events.sort_by_key(|event| event.key);
+    }
+}

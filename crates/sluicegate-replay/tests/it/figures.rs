@@ -1,0 +1,214 @@
+//! The figures of the real log are those of the slow model.
+
+use std::collections::{HashMap, HashSet};
+
+use sluicegate_replay::{Outcome, WithinSecond};
+
+use crate::model;
+use crate::support::{ACCESS_LOG, line, of_policy, of_rules, run};
+
+const MINUTE: u64 = 60_000_000;
+
+/// Every algorithm, with the period, limit and burst of its quota.
+const ALGORITHMS: [(&str, &str, (u64, u64, u64)); 12] = [
+    ("gcra", "5/min", (5, MINUTE, 5)),
+    ("gcra", "30/h burst 7", (30, 60 * MINUTE, 7)),
+    ("fixed-window", "5/min", (5, MINUTE, 5)),
+    ("fixed-window-from-first-hit", "5/min", (5, MINUTE, 5)),
+    ("sliding-log", "5/min", (5, MINUTE, 5)),
+    ("sliding-counter", "5/min", (5, MINUTE, 5)),
+    ("token-bucket", "5/min", (5, MINUTE, 5)),
+    ("token-bucket-interval", "5/min burst 8", (5, MINUTE, 8)),
+    ("token-bucket-aligned", "5/min", (5, MINUTE, 5)),
+    ("leaky-bucket", "5/min", (5, MINUTE, 5)),
+    ("leaky-bucket-queue", "5/min", (5, MINUTE, 5)),
+    ("leaky-bucket-queue-above-2", "5/min", (5, MINUTE, 5)),
+];
+
+fn policy(algorithm: &str, quota: &str) -> String {
+    let waits = if algorithm.contains("queue") { ", on_exceeded: wait 1h" } else { "" };
+    format!("{{ algorithm: {algorithm}, quota: {quota}{waits} }}")
+}
+
+#[test]
+fn figures_of_the_real_log_equal_those_of_the_model_under_every_algorithm_and_both_ways_of_seconds() {
+    for within in [WithinSecond::Spread, WithinSecond::Together] {
+        let requests = model::requests(within);
+        let other = match within {
+            WithinSecond::Spread => model::requests(WithinSecond::Together),
+            _ => model::requests(WithinSecond::Spread),
+        };
+        for (algorithm, quota, numbers) in ALGORITHMS {
+            let outcome = run(&of_policy(&policy(algorithm, quota)).within_second(within), ACCESS_LOG);
+            let rejected = model::rejected(&requests, algorithm, numbers, |_| 1);
+            let otherwise = model::rejected(&other, algorithm, numbers, |_| 1);
+            let rule = &outcome.rules[0];
+            let mut by_minute: HashMap<u64, u64> = HashMap::new();
+            let mut by_key = HashMap::new();
+            for ((address, at_us), _) in requests.iter().zip(&rejected).filter(|(_, rejected)| **rejected) {
+                *by_minute.entry(at_us / MINUTE).or_default() += 1;
+                *by_key.entry(address.to_string()).or_default() += 1_u64;
+            }
+            let count = |rejected: &[bool]| rejected.iter().filter(|rejected| **rejected).count() as u64;
+            let keys: HashSet<_> = requests.iter().map(|(address, _)| address).collect();
+            assert_eq!((rule.asked, rule.keys), (5_000, keys.len() as u64));
+            assert_eq!(rule.rejected, count(&rejected), "{algorithm} {quota} {within:?}");
+            assert_eq!(rule.rejected_otherwise, Some(count(&otherwise)), "{algorithm} {quota} {within:?}");
+            assert_eq!(rule.rejected_keys, by_key.len() as u64, "{algorithm}");
+            assert_eq!(
+                rule.worst.map(|worst| worst.per_minute),
+                by_minute.values().max().copied(),
+                "{algorithm}"
+            );
+            for offender in &rule.top {
+                assert_eq!(by_key.get(&offender.key), Some(&offender.rejected), "{algorithm}");
+            }
+            assert!(rule.rejected > 50, "{algorithm}: the log tells algorithms apart");
+            assert_eq!(rule.minutes.iter().map(|minute| minute.rejected).sum::<u64>(), rule.rejected);
+        }
+    }
+}
+
+#[test]
+fn compared_algorithms_reject_what_each_rejects_alone() {
+    let outcome = run(&of_policy("{ quota: 5/min burst 3 }").compare(), ACCESS_LOG);
+    let requests = model::requests(WithinSecond::Spread);
+    for compared in &outcome.rules[0].compared {
+        let algorithm = compared.algorithm.to_string();
+        let is_window = algorithm.contains("window") || algorithm.contains("sliding");
+        let burst = if is_window { 5 } else { 3 };
+        let rejected = model::rejected(&requests, &algorithm, (5, MINUTE, burst), |_| 1);
+        let rejected = rejected.iter().filter(|rejected| **rejected).count() as u64;
+        assert_eq!(
+            (compared.rejected.as_ref(), compared.drops_burst),
+            (Ok(&rejected), is_window),
+            "{algorithm}"
+        );
+    }
+    assert_eq!(outcome.rules[0].compared.len(), 6);
+    assert_eq!(outcome.rules[0].compared[0].rejected, Ok(outcome.rules[0].rejected));
+}
+
+const SHOP: &str = r#"
+version: 1
+policies:
+  login: { algorithm: sliding-log, quota: [2/min, 3/h] }
+  api: { quota: 4/min }
+  tried: { quota: 1/min, mode: shadow }
+exempt: [{ name: health, only_if: { path: /health } }]
+deny: [{ name: admin, only_if: { path: /admin } }]
+rules:
+  - { name: login, group: endpoint, only_if: { path: /login }, limit: login, key: client, refund_if: 5xx }
+  - { name: rest, group: endpoint, limit: api, key: client }
+  - { name: tried, limit: tried, key: client }
+  - { name: keyed, limit: keyed, key: api_key(x-api-key) }
+"#;
+
+fn shop() -> String {
+    SHOP.replace("  tried: {", "  keyed: { quota: 9/min }\n  tried: {")
+}
+
+fn counts(outcome: &Outcome) -> Vec<(&str, u64, u64)> {
+    outcome.rules.iter().map(|rule| (&*rule.name, rule.asked, rule.rejected)).collect()
+}
+
+#[test]
+fn rules_meet_the_requests_that_they_meet_in_a_service() {
+    let a = "192.0.2.1";
+    let log: String = [
+        line(0, a, "/login"),
+        line(1, a, "/login"),
+        line(2, a, "/login"), // the third in a minute
+        line(3, a, "/search"),
+        line(4, a, "/health"),
+        line(5, a, "/admin"),
+        line(200, a, "/login"),
+        line(300, a, "/login"), // the fourth in an hour
+        line(300, "192.0.2.2", "/login"),
+    ]
+    .concat();
+    let outcome = run(&of_rules(&shop()), &log);
+    // The policy that is tried out is asked of the six that pass: two of them come within a minute of another.
+    assert_eq!(counts(&outcome), [("login", 6, 2), ("rest", 1, 0), ("tried", 5, 2), ("keyed", 0, 0)]);
+    assert_eq!((outcome.lines.exempt, outcome.lines.blocked, outcome.lines.read), (1, 1, 9));
+    let left: Vec<_> = outcome.left_out.iter().map(|left| (&*left.rule, left.count)).collect();
+    assert_eq!(left, [("keyed", 7)], "the log does not say the header");
+    assert_eq!(outcome.rules[0].longest_wait.map(|wait| wait.as_secs()), Some(3_300));
+}
+
+#[test]
+fn only_one_rule_and_only_a_time_can_be_replayed() {
+    let log: String = (0..120).map(|second| line(second, "192.0.2.1", "/a")).collect();
+    let replay = of_rules(&shop()).only("rest").unwrap().since("2015-05-17 10:00:30").unwrap();
+    let outcome = run(&replay.until("2015-05-17T10:01:30Z").unwrap(), &log);
+    assert_eq!(counts(&outcome), [("rest", 60, 56 - 3)]);
+    assert_eq!(outcome.lines.outside, 60);
+    let error = of_rules(&shop()).only("none").unwrap_err();
+    assert_eq!(error.to_string(), "there is no rule \"none\": the rules are login, rest, tried, keyed");
+    assert!(of_rules(&shop()).since("yesterday").is_err());
+}
+
+#[test]
+fn what_a_response_gave_back_is_given_back_and_a_429_counts_as_asked() {
+    let status = |second, status: &str| line(second, "192.0.2.1", "/login").replace(" 200 ", status);
+    let failed: String = (0..9).map(|second| status(second, " 503 ")).collect();
+    assert_eq!(counts(&run(&of_rules(&shop()), &failed))[0], ("login", 9, 0));
+    let refused: String = (0..9).map(|second| status(second, " 429 ")).collect();
+    assert_eq!(counts(&run(&of_rules(&shop()), &refused))[0], ("login", 9, 7));
+}
+
+#[test]
+fn nginx_times_of_the_end_are_turned_into_those_of_the_beginning() {
+    let format = r#"$msec $request_time $remote_addr "$request" $http_x_api_key"#;
+    // Each ends when the one before it began, so all of them came within 10 ms.
+    let log: String = (0..5)
+        .map(|place| {
+            format!("{}.010 {place}.00{place} 192.0.2.1 \"GET / HTTP/1.1\" k1\n", 1_431_857_100 + place)
+        })
+        .collect();
+    let outcome = run(&of_rules(&shop()).format(format.parse().unwrap()), &log);
+    assert_eq!(outcome.span, Some((1_431_857_100_006_000, 1_431_857_100_010_000)));
+    assert_eq!(counts(&outcome), [("login", 0, 0), ("rest", 5, 1), ("tried", 4, 3), ("keyed", 5, 0)]);
+    assert_eq!((outcome.has_whole_seconds, outcome.rules[0].rejected_otherwise), (false, None));
+    assert!(outcome.to_string().contains("finer than seconds") && outcome.left_out.is_empty());
+}
+
+#[test]
+fn the_outcome_is_told_as_a_table_and_as_one_object() {
+    let outcome = run(&of_policy("{ quota: 5/min }").top(2).compare(), ACCESS_LOG);
+    let table = outcome.to_string();
+    for part in [
+        "5000 lines read, 0 not understood",
+        "whole seconds, spread",
+        "clients do not react",
+        "3907 lines came more than 10 s too late",
+        "every/all",
+        "fixed-window",
+        "requests per key and minute: p50",
+    ] {
+        assert!(table.contains(part), "{part} is not in {table}");
+    }
+    let object: serde_json::Value = serde_json::from_str(&outcome.to_json()).unwrap();
+    let rule = &object["rules"][0];
+    assert_eq!((&object["version"], &object["within_second"]), (&1.into(), &"spread".into()));
+    assert_eq!((&object["lines"]["read"], &object["lines"]["late"]), (&5_000.into(), &3_907.into()));
+    assert_eq!(
+        (&rule["name"], &rule["policy"], &rule["asked"]),
+        (&"every".into(), &"all".into(), &5_000.into())
+    );
+    assert_eq!(rule["top"].as_array().map(Vec::len), Some(2));
+    assert_eq!(object["span"]["from"], "2015-05-17T10:05:03Z");
+    for name in [
+        "rejected",
+        "keys",
+        "rejected_keys",
+        "worst",
+        "shortest_wait_seconds",
+        "longest_wait_seconds",
+        "suggestion",
+    ] {
+        assert!(rule.get(name).is_some(), "{name}");
+    }
+    let hidden = run(&of_policy("{ quota: 5/min }").hide_keys(), ACCESS_LOG);
+    assert!(!hidden.to_string().contains("75.97.9.59") && table.contains("75.97.9.59"));
+}

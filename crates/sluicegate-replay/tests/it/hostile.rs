@@ -1,0 +1,135 @@
+//! Lines that try to mislead: L01 to L10 of the test plan; L11 and L12 are of the command.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::support::{line, of_policy, run, try_run};
+
+const REPLAY: &str = "{ quota: 100/min }";
+
+#[test]
+fn l01_lines_without_fields_are_listed_with_their_numbers() {
+    let log =
+        [line(0, "192.0.2.1", "/"), "\n-\n192.0.2.1 - - [\n".to_owned(), line(1, "192.0.2.1", "/")].concat();
+    let outcome = run(&of_policy(REPLAY), log);
+    let numbers: Vec<u64> = outcome.lines.shown.iter().map(|(number, ..)| *number).collect();
+    assert_eq!((outcome.lines.read, outcome.lines.not_understood, numbers), (5, 3, vec![2, 3, 4]));
+    assert!(outcome.to_string().contains("line 3: it does not have the fields of the format: -"));
+}
+
+#[test]
+fn l02_quotes_and_escapes_stay_in_their_fields() {
+    let agent = |text: &str| line(0, "192.0.2.1", "/").replace("\"-\"\n", &format!("\"{text}\"\n"));
+    let log =
+        [agent(r#"a \"b\" c"#), agent(r"\x22\x5C"), agent(r"ends with \\"), agent("] \\\" 200 1")].concat();
+    let outcome = run(&of_policy(REPLAY), log);
+    assert_eq!((outcome.lines.not_understood, outcome.rules[0].asked), (0, 4));
+}
+
+#[test]
+fn l03_ipv6_clients_count_by_their_network() {
+    let log =
+        [line(0, "2001:db8::1", "/"), line(1, "2001:db8::2", "/"), line(2, "2001:db8:0:1::1", "/")].concat();
+    assert_eq!(run(&of_policy(REPLAY), log).rules[0].keys, 2);
+}
+
+#[test]
+fn l04_zones_and_summer_time_make_one_order() {
+    let log = [
+        line(5, "192.0.2.1", "/"),
+        line(3, "192.0.2.1", "/").replace("17/May/2015:10:00:03 +0000", "17/May/2015:12:00:03 +0200"),
+        line(4, "192.0.2.1", "/").replace("17/May/2015:10:00:04 +0000", "17/May/2015:05:30:04 -0430"),
+    ]
+    .concat();
+    let outcome = run(&of_policy(REPLAY), log);
+    assert_eq!((outcome.lines.late, outcome.span), (0, Some((1_431_856_803_000_000, 1_431_856_805_000_000))));
+}
+
+#[test]
+fn l05_late_lines_are_counted_and_equal_times_keep_their_order() {
+    let log: String = [30, 31, 31, 25, 100, 50].map(|second| line(second, "192.0.2.1", "/")).concat();
+    let outcome = run(&of_policy(REPLAY), log);
+    assert_eq!((outcome.lines.late, outcome.rules[0].asked), (1, 6));
+}
+
+#[test]
+fn l06_gzip_an_empty_log_and_a_last_line_without_an_end_are_read() {
+    let log = [line(0, "192.0.2.1", "/"), line(1, "192.0.2.1", "/")].concat();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(log.trim_end().as_bytes()).unwrap();
+    assert_eq!(run(&of_policy(REPLAY), gzip.finish().unwrap()).rules[0].asked, 2);
+    let empty = run(&of_policy(REPLAY), "");
+    assert_eq!((empty.lines.read, empty.rules[0].asked, empty.span), (0, 0, None));
+    assert!(empty.to_string().contains("no line, 0 lines read"));
+}
+
+#[test]
+fn l07_a_line_of_a_megabyte_is_not_kept() {
+    let long = line(0, "192.0.2.1", &format!("/{}", "x".repeat(1 << 20)));
+    let log = [line(0, "192.0.2.1", "/"), long, line(1, "192.0.2.1", "/")].concat();
+    let outcome = run(&of_policy(REPLAY), log);
+    assert_eq!((outcome.lines.read, outcome.lines.not_understood, outcome.rules[0].asked), (3, 1, 2));
+    let (number, why, begins) = &outcome.lines.shown[0];
+    assert_eq!((*number, *why), (2, "it is longer than 256 KiB"));
+    assert!(begins.len() < 1_000);
+}
+
+#[test]
+fn l08_bytes_that_are_no_text_are_read_around_and_shown_escaped() {
+    let with = |bytes: &[u8]| {
+        let text = line(0, "192.0.2.1", "/").into_bytes();
+        let agent = text.len() - 3;
+        [&text[..agent], bytes, &text[agent + 1..]].concat()
+    };
+    let log = [with(b"\xff\xfe caf\xe9"), b"\x1b[31m\xff\x07 nothing\n".to_vec()].concat();
+    let outcome = run(&of_policy(REPLAY), log);
+    assert_eq!((outcome.rules[0].asked, outcome.lines.not_understood), (1, 1));
+    assert!(!outcome.to_string().contains(['\x1b', '\x07']));
+}
+
+#[test]
+fn l09_a_time_that_has_not_come_yet_is_not_understood() {
+    let log = [
+        line(0, "192.0.2.1", "/"),
+        line(1, "192.0.2.1", "/").replace("2015", "2099"),
+        line(2, "192.0.2.1", "/"),
+    ];
+    let outcome = run(&of_policy(REPLAY).latest_us(1_431_900_000_000_000), log.concat());
+    assert_eq!((outcome.lines.not_understood, outcome.lines.late, outcome.rules[0].asked), (1, 0, 2));
+    assert_eq!(outcome.lines.shown[0].1, "its time has not come yet");
+}
+
+#[test]
+fn l10_durations_below_zero_and_above_a_month_are_not_understood() {
+    let format = r#"$msec $request_time $remote_addr "$request""#.parse().unwrap();
+    let log: String = ["0.5", "-1", "1e9", "99999999999", "NaN"]
+        .map(|took| format!("1431857103.250 {took} 192.0.2.1 \"GET / HTTP/1.1\"\n"))
+        .concat();
+    let outcome = run(&of_policy(REPLAY).format(format), log);
+    assert_eq!((outcome.rules[0].asked, outcome.lines.not_understood), (1, 4));
+}
+
+#[test]
+fn requests_that_no_server_takes_are_not_understood() {
+    let request = |text: &str| line(0, "192.0.2.1", "/").replace("GET / HTTP/1.1", text);
+    let log = [
+        request(r"\x16\x03\x01"),
+        request("-"),
+        request("GET /a b HTTP/1.1"),
+        request("G<T / HTTP/1.1"),
+        request("GET / HTTP/1.1"),
+    ];
+    let outcome = run(&of_policy(REPLAY), log.concat());
+    assert_eq!((outcome.rules[0].asked, outcome.lines.not_understood), (1, 4));
+}
+
+#[test]
+fn a_log_of_no_known_format_is_refused_with_its_first_line() {
+    let error = try_run(&of_policy(REPLAY), "one two three\n").unwrap_err();
+    assert!(
+        error.to_string().contains("say --format") && error.to_string().contains("one two three"),
+        "{error}"
+    );
+}

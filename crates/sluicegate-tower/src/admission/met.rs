@@ -1,0 +1,152 @@
+//! What a request asks of limits, before anything is decided: [`Met`].
+
+use std::task::{Context, Poll, Waker};
+
+use http::response;
+use sluicegate_core::{Key, RateLimiter};
+
+use crate::admission::set::Limits;
+use crate::guard::Place;
+use crate::key::{MissingKey, RequestView};
+use crate::limits::door::Entry;
+use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
+use crate::respond::stop::Stop;
+
+/// What one of the [`Limits`] asks for a request; see [`Limits::meet`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Met<'a> {
+    /// The place of the limit among those of [`Limits::limiters`].
+    pub limit: usize,
+    /// What it asks, or why it cannot.
+    pub asks: Result<MetAsk<'a>, NoAsk<'a>>,
+}
+
+/// What a limit asks.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct MetAsk<'a> {
+    /// The limiter of the policy.
+    pub limiter: &'a RateLimiter,
+    /// Whose bucket.
+    pub key: &'a Key,
+    /// How many units.
+    pub cost: u64,
+    /// Whether a refusal counts for the request, or the policy is only tried out.
+    pub is_enforced: bool,
+}
+
+/// Why a limit that applies to a request asks nothing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NoAsk<'a> {
+    /// The request has no key, for this reason. A limit where such requests share a bucket asks for
+    /// [`Key::shared`] instead.
+    NoKey(&'a MissingKey),
+    /// It refuses the request whatever was spent.
+    Refuses,
+}
+
+/// Whether a request comes to the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Meeting {
+    /// It passes them by, because it is exempt.
+    Exempt,
+    /// It is refused before them.
+    Blocked,
+    /// Each limit that applies has been told.
+    Limits,
+    /// A condition, a key or a tier has to be waited for, so that not all limits have been told.
+    Unknown,
+}
+
+impl Limits {
+    /// Tells `each` limit that applies to a request, and decides nothing: for programs that decide at another time or by other
+    /// stores than a service does, such as a replay of a log.
+    ///
+    /// Limits whose condition does not hold, that cost nothing or are off are not told.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::key::HeaderKey;
+    /// use sluicegate_tower::limits::{Limits, Meeting};
+    ///
+    /// let per_key = Policy::gcra("per-key", "5/min").on(&MemoryStore::new())?;
+    /// let limits = Limits::new(Limit::new(per_key).key(HeaderKey::new("x-api-key")?).cost(2)?);
+    ///
+    /// let request = Request::get("/").header("x-api-key", "k1").body(())?;
+    /// let mut units = 0;
+    /// let meeting = limits.meet(&request, |met| units += met.asks.map_or(0, |asks| asks.cost));
+    /// assert_eq!((meeting, units), (Meeting::Limits, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn meet<'a>(&self, request: impl Into<RequestView<'a>>, mut each: impl FnMut(Met<'_>)) -> Meeting {
+        let request = request.into();
+        match self.settings().door.as_ref().map_or(Entry::ToTheLimits, |door| door.entry(request)) {
+            Entry::ToTheLimits => {}
+            Entry::PastTheLimits => return Meeting::Exempt,
+            Entry::Refused => return Meeting::Blocked,
+            Entry::Asking(_) => return Meeting::Unknown,
+        }
+        let (mut walk, mut place) = (Walk::default(), Place::default());
+        loop {
+            let found = match walk.next(self.plan(), request) {
+                Next::Waits => {
+                    // Most of what could be waited for is there when it is first asked for.
+                    let mut cx = Context::from_waker(Waker::noop());
+                    match walk.poll(&mut cx, (self.plan(), request), self.waits(), &mut place) {
+                        Poll::Ready(next) => next,
+                        Poll::Pending => return Meeting::Unknown,
+                    }
+                }
+                next => next,
+            };
+            match found {
+                Next::Found(found) => self.tell(&found, &mut each),
+                Next::Waits => return Meeting::Unknown,
+                Next::End => return Meeting::Limits,
+            }
+        }
+    }
+
+    fn tell(&self, Found { limit, finding }: &Found, each: &mut impl FnMut(Met<'_>)) {
+        let limit = *limit;
+        let asks = match finding {
+            Finding::Asks { which, key, cost, is_enforced } => {
+                let limiter = self.plan().limits[limit].source.limiter(which);
+                Ok(MetAsk { limiter, key, cost: *cost, is_enforced: *is_enforced })
+            }
+            Finding::Nothing(WhyNot::NoKey(missing)) => Err(NoAsk::NoKey(missing)),
+            Finding::Refuses(stop) => Err(no_ask(stop)),
+            Finding::Nothing(WhyNot::TriedOut(stop)) => Err(no_ask(stop)),
+            Finding::Nothing(_) => return,
+        };
+        each(Met { limit, asks });
+    }
+
+    /// The names of all limits, in their order, each with the limiters that it may ask as far as they are known.
+    pub fn limiters(&self) -> impl Iterator<Item = (String, &[RateLimiter])> {
+        self.plan().limits.iter().map(|limit| (limit.title(), limit.source.known()))
+    }
+
+    /// Whether the limit in this place may give back what a request has spent.
+    pub fn may_give_back(&self, limit: usize) -> bool {
+        self.plan().limits.get(limit).is_some_and(|limit| limit.gives_back())
+    }
+
+    /// Whether the limit in this place gives back what a request has spent, if this is the head of its response.
+    pub fn gives_back(&self, limit: usize, head: &response::Parts) -> bool {
+        let refund_if = self.plan().limits.get(limit).and_then(|limit| limit.refund_if.as_ref());
+        refund_if.is_some_and(|refund| refund(head))
+    }
+}
+
+fn no_ask(stop: &Stop) -> NoAsk<'_> {
+    match stop {
+        Stop::MissingKey(missing, _) => NoAsk::NoKey(missing),
+        _ => NoAsk::Refuses,
+    }
+}
