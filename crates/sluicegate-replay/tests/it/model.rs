@@ -51,7 +51,7 @@ pub(crate) fn rejected(
     cost: impl Fn(usize) -> u64,
 ) -> Vec<bool> {
     let mut past: HashMap<IpAddr, Vec<(u64, u64)>> = HashMap::new();
-    let mut decide = |place: usize| {
+    let decide = |place: usize| {
         let (address, now) = requests[place];
         let admitted = past.entry(address).or_default();
         let fits = fits(algorithm, admitted, now, cost(place), (limit, period, burst));
@@ -60,7 +60,7 @@ pub(crate) fn rejected(
         }
         !fits
     };
-    (0..requests.len()).map(|place| decide(place)).collect()
+    (0..requests.len()).map(decide).collect()
 }
 
 /// Whether a cost passes, by all that was admitted of the key before.

@@ -37,10 +37,10 @@ fn exhaustive(rejections: &[u64], most: u64) -> (u64, u64) {
 fn a_suggestion_for_the_real_log_is_that_of_an_exhaustive_search() {
     let requests = model::requests(WithinSecond::Spread);
     for (algorithm, quota, highest) in [
-        ("gcra", "10/min burst 8", 160),
-        ("fixed-window", "10/min", 80),
-        ("sliding-log", "7/min", 80),
-        ("sliding-counter", "7/min", 80),
+        ("gcra", "10/min burst 8", 250),
+        ("fixed-window", "10/min", 150),
+        ("sliding-log", "7/min", 150),
+        ("sliding-counter", "7/min", 150),
     ] {
         let burst = |limit: u64| if quota.contains("burst") { (limit * 8).div_ceil(10) } else { limit };
         let rejections = rejections(&requests, algorithm, burst, |_| 1, highest);
