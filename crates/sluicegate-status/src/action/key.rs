@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use sluicegate_core::{Key, RateLimiter};
+use sluicegate_core::{Key, Policy, RateLimiter};
 
 use super::look_up::{LookedUp, by_key};
 use super::target::Target;
@@ -42,14 +42,17 @@ pub(crate) async fn act_on_key(
             reset
         }
         KeyAction::Suspend => {
-            let usual =
-                || policy.suspension().and_then(|suspension| suspension.lasts(0)).unwrap_or(HALF_AN_HOUR);
-            let lasts = input.span()?.unwrap_or_else(usual);
+            let lasts = input.span()?.unwrap_or_else(|| usual_span(&policy));
             limiter.suspend_by(&key, lasts, operator).await?
         }
         KeyAction::Release => limiter.release_by(&key, operator).await?,
     };
     by_key(secret, &limiter, &key).await
+}
+
+/// How long a key is suspended by hand if the operator does not say it: as long as by its first refusals that are too many.
+pub(super) fn usual_span(policy: &Policy) -> Duration {
+    policy.suspension().and_then(|suspension| suspension.lasts(0)).unwrap_or(HALF_AN_HOUR)
 }
 
 /// The key of the policy that is named, among those that a request would meet.

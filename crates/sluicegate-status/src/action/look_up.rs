@@ -5,9 +5,11 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
+use sluicegate_core::suspension::Strikes;
 use sluicegate_core::{Decision, Key, Outcome, Policy, RateLimiter};
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
+use super::key::usual_span;
 use super::target::Target;
 use crate::access::Secret;
 use crate::fault::Fault;
@@ -38,9 +40,12 @@ pub(crate) struct Standing {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<u64>,
     pub(crate) quotas: Vec<QuotaStanding>,
-    /// Whether keys of the policy can be suspended.
+    /// How far it is from its next suspension, if its policy counts refusals and the store says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) strikes: Option<StrikesStanding>,
+    /// For how many seconds it would be suspended by hand, if keys of the policy can be.
     #[serde(skip)]
-    pub(crate) suspends: bool,
+    pub(crate) suspends_for: Option<u64>,
     /// Why it is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) not_asked: Option<String>,
@@ -61,11 +66,28 @@ pub(crate) struct QuotaStanding {
     pub(crate) suspended: bool,
 }
 
+/// The refusals of a key that count, and its suspensions that are remembered.
+#[derive(Debug, Serialize)]
+pub(crate) struct StrikesStanding {
+    pub(crate) counted: u64,
+    /// As many suspend it.
+    pub(crate) of: u64,
+    pub(crate) suspensions: u64,
+}
+
+impl StrikesStanding {
+    /// In an outage nobody knows.
+    async fn of(limiter: &RateLimiter, key: &Key) -> Option<Self> {
+        let Strikes { counted, after, suspensions, .. } = limiter.strikes(key).await.ok()??;
+        Some(Self { counted, of: after, suspensions })
+    }
+}
+
 /// Asks the store where a key stands; spends nothing.
 pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, Fault> {
     match Target::of(scope, secret, input).await? {
         Target::Key(limiter, key) => by_key(secret, &limiter, &key).await,
-        Target::Request(explained) => Ok(by_request(secret, *explained)),
+        Target::Request(explained) => Ok(by_request(scope, secret, *explained).await),
     }
 }
 
@@ -77,7 +99,8 @@ pub(super) async fn by_key(secret: &Secret, limiter: &RateLimiter, key: &Key) ->
         limit: policy.name().to_owned(),
         policy: Some(policy.name().to_owned()),
         reference: Some(secret.seal(policy.name(), key)),
-        suspends: policy.suspension().is_some(),
+        strikes: StrikesStanding::of(limiter, key).await,
+        suspends_for: suspends_for(&policy),
         ..Standing::default()
     };
     let (would_be, standing) = match decision.decided_by() {
@@ -110,9 +133,24 @@ fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
 }
 
 /// What a request would meet.
-fn by_request(secret: &Secret, explained: Explanation) -> LookedUp {
-    let limits = explained.limits.into_iter().map(|limit| standing(secret, limit));
-    LookedUp { would_be: explained.outcome.to_string(), limits: limits.collect() }
+async fn by_request(scope: &Scope, secret: &Secret, explained: Explanation) -> LookedUp {
+    let mut limits = Vec::with_capacity(explained.limits.len());
+    for limit in explained.limits {
+        // Limits of a request may be on a store that is not on the page.
+        let asked = limit.asks.as_ref().ok();
+        let asked = asked.and_then(|asked| Some((scope.limiter(asked.policy.name())?, asked.key.clone())));
+        let strikes = match asked {
+            Some((limiter, key)) => StrikesStanding::of(&limiter, &key).await,
+            None => None,
+        };
+        limits.push(Standing { strikes, ..standing(secret, limit) });
+    }
+    LookedUp { would_be: explained.outcome.to_string(), limits }
+}
+
+/// In seconds.
+fn suspends_for(policy: &Policy) -> Option<u64> {
+    policy.suspension().map(|_| seconds_up(usual_span(policy)))
 }
 
 fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) -> Standing {
@@ -126,10 +164,10 @@ fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) 
         tier,
         key: Some(key.shown()),
         reference: Some(secret.seal(policy.name(), &key)),
-        suspends: policy.suspension().is_some(),
+        suspends_for: suspends_for(&policy),
         cost: Some(cost),
         quotas: quotas.iter().map(|status| quota(&policy, status)).collect(),
-        not_asked: None,
+        ..Standing::default()
     }
 }
 

@@ -6,5 +6,5 @@ mod policy;
 mod target;
 
 pub(crate) use self::key::{KeyAction, act_on_key};
-pub(crate) use self::look_up::{LookedUp, QuotaStanding, Standing, look_up};
+pub(crate) use self::look_up::{LookedUp, QuotaStanding, Standing, StrikesStanding, look_up};
 pub(crate) use self::policy::{Changed, all_to_shadow, change, withdraw};

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 /// A form whose buttons do something to a key, which only a word stands for. They are named after `whose` for those who hear them.
-pub(super) fn by_reference(token: &str, reference: &str, buttons: &[(&str, &str)], whose: &str) -> Markup {
+pub(super) fn by_reference(token: &str, reference: &str, buttons: &[(&str, String)], whose: &str) -> Markup {
     html! {
         form.buttons method="post" {
             (hidden("token", token))

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::forms::{by_reference, field, hidden};
 use super::number;
-use crate::action::{LookedUp, QuotaStanding, Standing};
+use crate::action::{LookedUp, QuotaStanding, Standing, StrikesStanding};
 use crate::document::PolicyStatus;
 
 pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
@@ -103,16 +103,33 @@ fn stands(standing: &Standing, token: Option<&str>) -> Markup {
                 @if index > 0 { "; " }
                 (quota.label) ": " (stands_at(quota))
             }
+            @if let Some(strikes) = &standing.strikes { "; " (struck(strikes)) }
             @if let (Some(token), Some(reference), Some(policy)) = (token, &standing.reference, &standing.policy) {
-                (by_reference(token, reference, buttons(standing.suspends), policy))
+                (by_reference(token, reference, &buttons(standing.suspends_for), policy))
             }
         }
     }
 }
 
-fn buttons(suspends: bool) -> &'static [(&'static str, &'static str)] {
-    const ALL: [(&str, &str); 3] = [("reset", "reset"), ("suspend", "suspend"), ("release", "release")];
-    if suspends { &ALL } else { &ALL[..1] }
+fn buttons(suspends_for: Option<u64>) -> Vec<(&'static str, String)> {
+    let mut all = vec![("reset", "reset".to_owned())];
+    if let Some(seconds) = suspends_for {
+        all.push(("suspend", format!("suspend for {}", number::wait(seconds))));
+        all.push(("release", "release".to_owned()));
+    }
+    all
+}
+
+/// `strikes 31 of 100, suspended 2 times before`
+fn struck(StrikesStanding { counted, of, suspensions }: &StrikesStanding) -> Markup {
+    html! {
+        "strikes " (number::count(counted)) " of " (number::count(of))
+        @match suspensions {
+            0 => {},
+            1 => { ", suspended once before" },
+            times => { ", suspended " (number::count(times)) " times before" },
+        }
+    }
 }
 
 /// `0 of 5 left, back in 44 s`

@@ -26,8 +26,10 @@ pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup 
 }
 
 fn item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) -> Markup {
-    const ALL: [(&str, &str); 3] = [("look-up", "look up"), ("suspend", "suspend"), ("release", "release")];
-    let buttons = if policy.suspends { &ALL[..] } else { &ALL[..1] };
+    let mut buttons = vec![("look-up", "look up".to_owned())];
+    if policy.suspends {
+        buttons.extend(["suspend", "release"].map(|verb| (verb, verb.to_owned())));
+    }
     html! {
         li {
             (key(offender.kind, &offender.key))
@@ -38,7 +40,7 @@ fn item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) ->
                 " · suspended until " time datetime=(until) { (number::clock(until)) " UTC" }
             }
             @if let Some(token) = token.filter(|_| offender.is_known) {
-                (forms::by_reference(token, &offender.reference, buttons, &format!("{} of {}", offender.key, policy.name)))
+                (forms::by_reference(token, &offender.reference, &buttons, &format!("{} of {}", offender.key, policy.name)))
             }
         }
     }

@@ -87,7 +87,7 @@ pub(crate) fn page(look: &Look<'_>) -> String {
 }
 
 fn header(look: &Look<'_>) -> Markup {
-    let Document { instance, uptime_seconds, at, .. } = look.document;
+    let Document { instance, uptime_seconds, at, stores, .. } = look.document;
     html! {
         header {
             h1 { "Sluicegate" }
@@ -98,6 +98,7 @@ fn header(look: &Look<'_>) -> Markup {
                     Visitor::Reader => { "read-only: keys are digests" },
                 }
             }
+            @for store in stores { p { (stores::in_short(store)) } }
             nav aria-label="colours" {
                 @for (theme, word) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
                     a href={ "?theme=" (word) } aria-current=[(look.theme == theme).then_some("true")] { (word) }

@@ -16,15 +16,26 @@ pub(super) fn section(stores: &[StoreStatus]) -> Markup {
     }
 }
 
+/// `redis: OK, closed, 0.4 ms p99 · table 812 of 187,000`
+pub(super) fn in_short(store: &StoreStatus) -> Markup {
+    let StoreStatus { name, state, breaker, .. } = store;
+    html! {
+        strong { (name) } ": "
+        span class={ "state " (state) } { @match *state { "ok" => "OK", "fallback" => "in fallback", _ => "down" } }
+        ", " (breaker.replace('_', " "))
+        @if store.slots > 0 {
+            " · table " (number::count(store.keys)) " of " (number::count(store.slots))
+        }
+    }
+}
+
+/// What has befallen it.
 fn item(store: &StoreStatus) -> Markup {
-    let StoreStatus { name, state, breaker, errors, .. } = store;
+    let StoreStatus { name, errors, .. } = store;
     let failed = errors.timeout + errors.unavailable + errors.protocol;
     html! {
         li {
-            strong { (name) } ": "
-            span class={ "state " (state) } { @match *state { "ok" => "OK", "fallback" => "in fallback", _ => "down" } }
-            ", breaker " (breaker.replace('_', " "))
-            " · opened " (number::count(store.opened)) " times"
+            strong { (name) } ": breaker opened " (number::count(store.opened)) " times"
             " · " (number::count(failed)) " errors"
             @if failed > 0 {
                 " (" (number::count(errors.timeout)) " timeouts, " (number::count(errors.unavailable)) " unavailable, "
@@ -35,10 +46,7 @@ fn item(store: &StoreStatus) -> Markup {
                 (number::span(store.fallback_seconds))
             }
             @if store.unsettled_keys > 0 { " · " (store.unsettled_keys) " keys not settled" }
-            @if store.slots > 0 {
-                " · table " (number::count(store.keys)) " of " (number::count(store.slots))
-                ", " (number::count(store.evictions)) " evictions"
-            }
+            @if store.slots > 0 { " · " (number::count(store.evictions)) " evictions" }
         }
     }
 }

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
+use sluicegate_core::Policy;
+use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::limits::{Limits, LimitsHandle};
+use sluicegate_tower::{Limit, PeerIp};
 
-use crate::support::{PLANTED, World, post, submit};
+use crate::support::{ORIGIN, PLANTED, SECRET, World, post, submit};
 
 const PEER: [u8; 4] = [203, 0, 113, 9];
 
@@ -147,4 +151,35 @@ async fn a_mistake_names_the_field_and_never_what_is_in_it() {
         (status, answer["error"].as_str().unwrap()),
         (StatusCode::BAD_REQUEST, "say by policy which of the request's keys is meant")
     );
+}
+
+#[tokio::test]
+async fn a_look_up_says_how_far_a_key_is_from_its_next_suspension() {
+    let world = World::new();
+    let page = world.guarded();
+    let strict = Policy::gcra("strict", "5/min").suspend(100, "10min", "20min").on(&world.store).unwrap();
+    for _ in 0..36 {
+        strict.check("ada").await.unwrap();
+    }
+    let by_key = json!({"policy": "strict", "key": "ada"});
+    let (_, found) = post(&page, "/keys/look-up", &by_key).await;
+    let strikes = json!({"counted": 31, "of": 100, "suspensions": 0});
+    assert_eq!(found["limits"][0]["strikes"], strikes, "{found}");
+    let body = submit(&page, "do=look-up&policy=strict&key=ada").await.into_body();
+    assert!(body.contains("; strikes 31 of 100") && body.contains(">suspend for 20 min<"), "{body}");
+    for _ in 0..70 {
+        strict.check("ada").await.unwrap();
+    }
+    let body = submit(&page, "do=look-up&policy=strict&key=ada").await.into_body();
+    assert!(body.contains("; strikes 0 of 100, suspended once before"), "{body}");
+    // Of a request that nobody has sent, those of each key; of a policy that suspends no key there are none.
+    let limit = Limit::new(strict).key(HeaderKey::new("x-user").unwrap());
+    let limits =
+        Limits::builder(limit).and(Limit::new(world.login.clone()).key(PeerIp::new())).build().unwrap();
+    let page = world.page().limits("strict", LimitsHandle::new(limits)).guard(|_| Some("ada"));
+    let page = page.secret(SECRET).origin(ORIGIN).build().unwrap();
+    let request = json!({"limits": "strict", "peer": "203.0.113.9", "headers": {"x-user": "ada"}});
+    let (_, found) = post(&page, "/keys/look-up", &json!({ "request": request })).await;
+    assert_eq!(found["limits"][0]["strikes"], json!({"counted": 0, "of": 100, "suspensions": 1}), "{found}");
+    assert_eq!(found["limits"][1].get("strikes"), None, "{found}");
 }
