@@ -1,5 +1,8 @@
 //! A service whose limits can be watched: `/metrics` for Prometheus, with the files in `monitoring/` around it, and `/status` for the
-//! person on call.
+//! person on call. With `WEBHOOK` it tells another server of each suspension.
+
+#[path = "monitoring/webhook.rs"]
+pub(crate) mod webhook;
 
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +27,7 @@ const DECISIONS: [f64; 12] =
 const WAITS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// The recorder that all metrics of this process go to.
-fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
+pub(crate) fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
     let handle = PrometheusBuilder::new()
         .set_buckets(&DECISIONS)?
         .set_buckets_for_metric(Matcher::Full("rate_limit_wait_seconds".to_owned()), &WAITS)?
@@ -51,7 +54,7 @@ fn store() -> Result<Observed, Box<dyn Error>> {
 ///
 /// # Errors
 /// When a policy or the page cannot be as it is written here.
-pub fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router, ConfigError> {
+pub(crate) fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router, ConfigError> {
     let login =
         Policy::sliding_counter("login", "5/min").and("20/h").suspend(20, "10min", "30min").on(store)?;
     let search = Policy::token_bucket("search", "10/s burst 20").on(store)?;
@@ -116,6 +119,10 @@ All of them are counted by a policy in shadow, 60 a minute. Try:
   seq 30 | xargs -P 30 -I{{}} curl -s -o /dev/null -w '%{{http_code}}\\n' http://{address}/search | sort | uniq -c
   curl -s http://{address}/metrics | grep rate_limit_requests_total
 
+With WEBHOOK=http://127.0.0.1:9000/ in its environment it posts each suspension there as JSON. Try:
+
+  for i in $(seq 30); do curl -s -o /dev/null -w '%{{http_code}}\n' -X POST http://{address}/login; done | uniq -c
+
 Ctrl-C ends it."
     )
 }
@@ -124,7 +131,12 @@ Ctrl-C ends it."
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().init();
     let listener = listen().await?;
-    let app = app(&store()?, recorder()?)?;
+    let (store, metrics) = (store()?, recorder()?);
+    if let Ok(url) = std::env::var("WEBHOOK") {
+        let url = url.parse().map_err(|error| format!("WEBHOOK is not a URL: {error}"))?;
+        webhook::post_suspensions(&store, url)?;
+    }
+    let app = app(&store, metrics)?;
     println!("{}", guide(listener.local_addr()?));
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(async { _ = tokio::signal::ctrl_c().await })

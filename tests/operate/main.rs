@@ -4,6 +4,7 @@
 mod alerts;
 mod browser;
 mod fleet;
+mod monitoring;
 mod scrape;
 mod status;
 #[path = "../it/support.rs"]

@@ -1,22 +1,28 @@
 //! A scrape of a service over sockets is what its clients counted.
 
+use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use http::StatusCode;
+use futures_util::future::join_all;
+use http::{Request, StatusCode};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use sluicegate::call::CallError;
 use sluicegate::in_flight::{InFlight, InFlightLayer};
-use sluicegate::limits::path_in;
+use sluicegate::limits::{Tiers, path_in};
 use sluicegate::observed::Observed;
+use sluicegate::outgoing::OutgoingLayer;
 use sluicegate::redis::RedisStore;
 use sluicegate::{Limit, MemoryStore, Policy, RateLimitExt, RateLimitLayer, RateLimiter, Resilient};
+use sluicegate_tests::process::alone;
 use sluicegate_tests::servers::Server;
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::alerts::promtool;
-use crate::support::{Client, serve};
+use crate::support::{Client, serve, whole};
 
 /// The recorder of this process: it is told by whatever thread decides.
 fn recorder() -> &'static PrometheusHandle {
@@ -172,4 +178,99 @@ async fn a_redis_that_is_killed_in_between_changes_who_decides_and_loses_no_coun
     assert!(!told.contains("\nrate_limit_breaker_opened_total{store=\"scraped-redis\"} 0\n"), "{told}");
     assert!(told.contains(r#"rate_limit_duration_seconds_count{store="scraped-redis"} 120"#), "{told}");
     promtool(&["check", "metrics"], &told);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tiers_and_calls_that_go_out_are_scraped_as_they_were_counted() {
+    recorder();
+    let store = Observed::named("scraped-tiers", MemoryStore::new()).unwrap();
+    let plans = Tiers::builder(&store)
+        .tier(Policy::gcra("s-free", "2/h"))
+        .tier(Policy::gcra("s-pro", "4/h"))
+        .unlimited("enterprise")
+        .reject_unknown(StatusCode::FORBIDDEN)
+        .build()
+        .unwrap();
+    let plan = Limit::tiered(plans, |request| request.headers.get("x-plan")?.to_str().ok());
+    let app = Router::new()
+        .route("/plans", get(|| async { "hello" }).rate_limit(plan))
+        .route("/partner", get(|| async { "hello" }));
+    let address = serve(app).await;
+    let mut client = Client::connect(address).await;
+    let mut plans = async |name: &str, times: usize| {
+        let mut counted = [0; 3];
+        for _ in 0..times {
+            let request = Request::get("/plans").header("x-plan", name);
+            let answer = client.begin_with(request, "").await;
+            counted[match whole(answer).await.status() {
+                StatusCode::OK => 0,
+                StatusCode::TOO_MANY_REQUESTS => 1,
+                other => {
+                    assert_eq!(other, StatusCode::FORBIDDEN);
+                    2
+                }
+            }] += 1;
+        }
+        counted
+    };
+    assert_eq!(plans("s-free", 5).await, [2, 3, 0]);
+    assert_eq!(plans("s-pro", 6).await, [4, 2, 0]);
+    assert_eq!(plans("enterprise", 3).await, [3, 0, 0]);
+    assert_eq!(plans("gold", 2).await, [0, 0, 2]);
+
+    // Calls to another server: two go at once, one waits for its turn, and the others would wait too long.
+    let partner = limiter(&store, "s-partner", "2/s burst 2");
+    let call = service_fn(move |_: Request<()>| async move {
+        Ok::<_, Infallible>(Client::connect(address).await.get("/partner").await.map(drop))
+    });
+    let calls = OutgoingLayer::new().limit(partner).longest_wait(Duration::from_millis(600)).layer(call);
+    let calls = (0..6).map(|_| {
+        let request = Request::get(format!("http://{address}/partner")).body(()).unwrap();
+        calls.clone().oneshot(request)
+    });
+    let (mut made, mut limited) = (0, 0);
+    for answer in join_all(calls).await {
+        match answer {
+            Ok(response) => made += u64::from(response.status() == StatusCode::OK),
+            Err(CallError::Limited(_)) => limited += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!((made, limited), (3, 3));
+
+    let told = scrape(&store).await;
+    assert_eq!((enforced(&told, "s-free"), enforced(&told, "s-pro")), ([2, 0, 3], [4, 0, 2]), "{told}");
+    assert_eq!(enforced(&told, "s-partner"), [2, 1, 3]);
+    for (series, value) in [
+        (r#"rate_limit_undecided_total{reason="unknown_tier"}"#, 2),
+        (r#"rate_limit_wait_seconds_count{policy="s-partner"}"#, 1),
+        (r#"rate_limit_units_total{policy="s-partner",kind="spent"}"#, 3),
+    ] {
+        assert!(told.contains(&format!("\n{series} {value}\n")), "{series} is not {value}: {told}");
+    }
+    assert!(!told.contains("enterprise") && !told.contains("gold"), "what has no limit has no series");
+    promtool(&["check", "metrics"], &told);
+}
+
+/// Handles of the `metrics` facade that are made before there is a recorder do nothing for ever. Its process has no other one.
+#[test]
+fn a_store_that_decided_before_there_was_a_recorder_tells_all_that_it_has_counted() {
+    alone(|| {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let store = Observed::named("early", MemoryStore::new()).unwrap();
+            let app = Router::new().route("/", get(|| async { "hello" }));
+            let app = app.rate_limit(limiter(&store, "early", "10/h"));
+            let mut client = Client::connect(serve(app).await).await;
+            assert_eq!(count(&mut client, "/", 15).await, [10, 5]);
+            store.refresh().await;
+            recorder();
+            assert_eq!(count(&mut client, "/", 5).await, [0, 5]);
+            let told = scrape(&store).await;
+            assert_eq!(enforced(&told, "early"), [10, 0, 10], "{told}");
+            let spent = "rate_limit_units_total{policy=\"early\",kind=\"spent\"} 10\n";
+            assert!(told.contains(spent), "{told}");
+            promtool(&["check", "metrics"], &told);
+        });
+    });
 }

@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter};
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter, Resilient};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::process::run_again;
 use sluicegate_tests::servers::Server;
@@ -185,4 +186,33 @@ async fn a_cluster_suspends_keys_of_every_slot_and_several_limits_of_a_request()
     assert_eq!(refused.outcome(), Outcome::Suspended);
     assert!(refused.quotas()[0].is_suspended() && refused.quotas()[1].passed(), "{refused:?}");
     assert_eq!(wide.peek(&other).await.unwrap().remaining(), 999, "a suspended request spends nothing");
+}
+
+/// Each of them has suspended the key by itself while Redis was away, and tells Redis what is left: that added up.
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_that_suspend_a_key_in_the_same_outage_suspend_it_once_when_redis_is_back() {
+    let mut server = Server::start();
+    let mut instances = Vec::new();
+    for _ in 0..3 {
+        let resilient = Resilient::new(store(&server.url(), "suspend-outage").await);
+        instances.push((login().on(&resilient).unwrap(), resilient));
+    }
+    server.stop();
+    for (limiter, _) in &instances {
+        for _ in 0..9 {
+            drop(limiter.check("ada").await.unwrap());
+        }
+        let alone = limiter.peek("ada").await.unwrap();
+        assert_eq!((alone.outcome(), alone.decided_by()), (Outcome::Suspended, DecidedBy::Fallback));
+    }
+    server.restart();
+    for (_, resilient) in &instances {
+        resilient.close(Duration::from_secs(20)).await.unwrap();
+    }
+    let limiter = login().on(&store(&server.url(), "suspend-outage").await).unwrap();
+    let ada = limiter.peek("ada").await.unwrap();
+    assert_eq!(ada.outcome(), Outcome::Suspended);
+    let lasts = ada.retry_after().unwrap();
+    assert!((HALF_AN_HOUR / 2..=HALF_AN_HOUR).contains(&lasts), "{ada:?}");
+    assert_eq!(limiter.strikes("ada").await.unwrap().unwrap().suspensions, 1, "it is remembered once");
 }

@@ -28,10 +28,50 @@
 //! # Ok::<(), sluicegate_core::ConfigError>(())
 //! ```
 //!
+//! # Reading it
+//! | question | where it stands |
+//! |---|---|
+//! | Is the store the cause? | The head: its state, its breaker, its p99. "In fallback" means that policies decide by what they say of an [outage](sluicegate_core::OnOutage). |
+//! | Which policy refuses? | The table: rejected a second, and the red bars of the last hour. Numbers in brackets are those of a policy that is only tried out. |
+//! | Whom does it refuse? | "Most rejected": the keys of the last 5 to 10 minutes, each with its share of the refusals. |
+//! | Who comes close without being refused? | "Asks most" below it, with the part that each has left, and the column "near". |
+//! | Why was this one refused? | "Look up a key": as the request that it sent, or by the key itself. |
+//! | Who changed something? | "Events", with the name of the operator. |
+//!
+//! Then there is something to be done: reset the key, suspend it for a time, change a quota or a mode for an hour, or let all
+//! policies only be tried out. A change ends by itself, so that nobody has to remember it.
+//!
+//! # Where to put it
+//! Wherever its guard can know its visitors. A router may cut off the path in front of it or not: the page's own links and forms
+//! are relative. The example above puts it beside the service. A listener of its own, that only the inner network reaches, keeps
+//! it away from clients altogether, and needs no router:
+//!
+//! ```
+//! use axum::ServiceExt;
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_core::observed::Observed;
+//! use sluicegate_status::StatusPage;
+//! use tokio::net::TcpListener;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Observed::named("inner", MemoryStore::new())?;
+//! let page = StatusPage::new(&store).guard(|_| Some("whoever is here")).secret([7; 32]).host("10.0.0.9").build()?;
+//! let inner = TcpListener::bind("127.0.0.1:0").await?;
+//! tokio::spawn(async move { axum::serve(inner, page.into_make_service()).await });
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Put it outside of the service's own limits: whoever looks into a flood must not be refused because of it. In axum a route that
+//! is added after the layer is not under it.
+//!
 //! # Which numbers are whose
-//! Rates, minutes and events are those of the instance that answers. Where a key stands is asked of its store, so that it is what
-//! all instances know where they share one. A change of a policy is an [override](sluicegate_core::limiter::Overrides) in the
-//! store: on a shared one all instances have it within 5 s, and the page says "this instance only" otherwise.
+//! Rates, minutes, offenders and events are those of the instance that answers. Where a key stands is asked of its store, so that
+//! it is what all instances know where they share one. A change of a policy is an
+//! [override](sluicegate_core::limiter::Overrides) in the store: on a shared one all instances have it within 5 s, and the page
+//! says "this instance only" otherwise. The page of any instance acts on a key that another one has listed, if both have the same
+//! [secret](StatusPageBuilder::secret).
 //!
 //! # Who may see it, and what is kept secret
 //! A page without a guard is not built. With [`unguarded_and_read_only`](StatusPageBuilder::unguarded_and_read_only) all keys are
@@ -58,20 +98,32 @@
 //! # }
 //! ```
 //!
-//! - Changes and look-ups are POSTs with a token that is signed by the page's [secret](StatusPageBuilder::secret) for its visitor,
-//!   and good for an hour. Nothing secret is ever in an address.
-//! - They come from the page itself: the browser says `Sec-Fetch-Site: same-origin`, as all do under `https` and on `localhost`, or
-//!   else `Origin` is one that the page [knows](StatusPageBuilder::origin). A request names a [host](StatusPageBuilder::host) that
-//!   the page knows.
-//! - Values that are typed in are not shown again. A key that is found is shown as its [kind](sluicegate_core::key::KeyKind) allows,
-//!   and stands in forms as a sealed word, which any instance with the same secret reads.
-//! - No script runs, nothing is loaded from elsewhere, no other page frames it, and nothing is kept in caches.
+//! | somebody | is stopped by |
+//! |---|---|
+//! | opens the page without leave | the [guard](StatusPageBuilder::guard): 403, before anything is looked at |
+//! | has an operator's browser send a form from a page of theirs | `Sec-Fetch-Site` or `Origin`, which the browser writes, and the token, which they cannot read |
+//! | has stolen a token | it is good for its operator only, for an hour, and from the page's own origin only |
+//! | lets a name of theirs resolve to this server, so that browsers take their page for ours | the list of [hosts](StatusPageBuilder::host): 421 |
+//! | puts the page into a frame and has an operator click on it | `frame-ancestors 'none'` |
+//! | calls a key, a header or a tenant `<script>` | all text is escaped, and the page may run no script: `default-src 'none'` |
+//! | reads addresses in logs of proxies, or in the history of a browser | look-ups and changes are POSTs: nothing secret is in an address, and `Referrer-Policy: no-referrer` |
+//! | looks over a shoulder, or at a screenshot | values that are typed in are not shown again, and a key is shown as its [kind](sluicegate_core::key::KeyKind) allows: addresses and names in clear, all else as a digest |
+//! | sits at the same browser later | `Cache-Control: no-store`, and fields that the browser does not remember |
+//! | reads what a form carries | a key is a sealed word there, which only instances with the same secret read |
+//! | makes up millions of keys | lists have a fixed length, and so have names in them |
+//! | sends a long body | 413 above 16 KiB |
+//!
+//! It is not stopped here: an operator whom the guard lets in may do all that the page does, and is named in the events and in the
+//! log (target `sluicegate::audit`). Passwords, and how often somebody may try them, are matters of a layer in front. So is TLS,
+//! without which browsers send no `Sec-Fetch-Site`, but on `localhost`.
 //!
 //! # `status.json`
-//! The page as data. A field may be added at any time; what is there stays what it is while `version` is 1.
+//! The page as data. A field may be added at any time; what is there stays what it is while `version` is 1. Moments are those of
+//! RFC 3339 in UTC, and numbers are since the start of the instance unless a row says otherwise.
 //!
 //! ```json
 //! {"version": 1, "at": "2026-11-21T15:00:00.000Z", "instance": "web-3", "uptime_seconds": 11520,
+//!  "notices": [{"about": "rules.yaml", "since": "2026-11-21T14:02:00.000Z", "text": "line 3: .."}],
 //!  "stores": [
 //!    {"name": "redis", "state": "ok", "breaker": "closed", "opened": 0,
 //!     "errors": {"timeout": 0, "unavailable": 0, "protocol": 0},
@@ -95,17 +147,60 @@
 //!
 //! | field | what it says |
 //! |---|---|
-//! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` |
+//! | `at`, `uptime_seconds` | when this was put together, and for how long the first of the stores has been observed |
+//! | `instance` | who answers: [`instance`](StatusPageBuilder::instance) |
+//! | `notices` | what the application [says](StatusPage::notice); without a guard only about what, and since when |
+//!
+//! Of each store:
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `name` | as it was [observed](sluicegate_core::observed::Observed::named) |
+//! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` after a call without an answer, where nothing decides in its place |
 //! | `breaker` | `closed`, `half_open`, `open`: that of the part that does worst |
+//! | `opened` | how often a breaker has opened |
+//! | `errors` | calls that got no answer: not in time, not reached, or answered by something that is none |
+//! | `fallback_decisions`, `fallback_seconds` | decisions that were made without the store, and how long a part of it was not asked |
+//! | `unsettled_keys` | keys with spending that the store does not know of yet |
 //! | `keys`, `slots` | keys in debt in the table in memory, or in that of the fallback, and how many fit |
-//! | `mode` | `enforce`, `shadow` or `off` |
+//! | `evictions` | keys that were forgotten before they were at rest, because the table was full: raise its size |
+//!
+//! Of each policy:
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `name`, `algorithm`, `quotas` | the policy in force, with what an override has made of it; a quota's `label` is its name in header fields |
+//! | `mode` | `enforce`, `shadow` (it counts and refuses nobody) or `off` (it is not asked) |
+//! | `hidden` | whether clients are told nothing of it |
 //! | `override` | what an operator has made of the policy, until when, and what is back then; `null` if nobody has |
+//! | `override.version` | to be sent with a change that replaces or withdraws it |
+//! | `override.shared` | whether all instances have it, or this one only |
+//! | `on_exceeded`, `on_outage` | what becomes of a request that finds no room: `deny` or `wait`; and of one while the store is away: `local`, `allow` or `deny` |
 //! | `per_second` | the mean of the last 10 seconds |
-//! | `minutes` | the last 60 whole minutes, the oldest first |
-//! | `suspended_seen` | keys that were refused as suspended in the last minute |
-//! | `offenders` | the keys that were refused most in the last 5 to 10 minutes; a count is at most `error` too high |
-//! | `kind` | `address` and `name` in clear, or `digest` |
-//! | `ref` | a word that stands for the key in look-ups |
+//! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` are those that waited as well, `rejected` those of suspended keys as well |
+//! | `waiting` | requests that wait for their turn now |
+//! | `suspended_seen` | keys that were refused here as suspended in the last minute |
+//! | `offenders` | the keys that were refused most in the last 5 to 10 minutes: all with more than 1 in 64 of the refusals are among them |
+//!
+//! Of each offender:
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `key`, `kind` | an `address` or a `name` in clear, or a `digest` |
+//! | `ref` | a word that stands for the key in look-ups, on every instance with the same secret |
+//! | `rejected`, `error` | how often it was refused; the count is at most `error` too high, and never too low |
+//! | `share` | which part of the policy's refusals that is, 0 to 1 |
+//! | `suspended_until` | until when it is suspended, as far as this instance has seen it refused so; or `null` |
+//!
+//! Of each event, the youngest last:
+//!
+//! | `what` | `by`, `from`, `to` |
+//! |---|---|
+//! | `quota_changed`, `mode_changed`, `policy_replaced` | the operator, if it was one; what was in force before, and what is now |
+//! | `suspended`, `released` | by hand, if it was so; for how long |
+//! | `breaker_opened`, `breaker_closed` | the last failure |
+//! | `fallback_began`, `fallback_ended` | how long it lasted |
+//! | `settled` | how many debts of an outage were charged to the store, and how many are left |
 //!
 //! # When not to use it
 //! For alarms and for history: those are what metrics are for. The page shows an hour, to a person.

@@ -1,0 +1,136 @@
+//! The monitoring example over a socket: its metrics, its page, and the webhook that is told of suspensions.
+
+#[path = "../../examples/monitoring.rs"]
+#[expect(dead_code, reason = "its `main` is for those who run it")]
+mod example;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::post;
+use http::StatusCode;
+use serde_json::{Value, json};
+use sluicegate::observed::Observed;
+use sluicegate::{MemoryStore, RateLimiter, Store};
+use sluicegate_tests::process::alone;
+use tokio::sync::{Semaphore, mpsc};
+
+use self::example::webhook::{MOST_WAITING, post_suspensions};
+use crate::support::{Client, serve};
+
+/// A server that is told of suspensions. It answers as often as it is let.
+struct Receiver {
+    address: SocketAddr,
+    told: mpsc::UnboundedReceiver<Value>,
+    answers: Arc<Semaphore>,
+}
+
+impl Receiver {
+    async fn new(answers: usize) -> Self {
+        let (sender, told) = mpsc::unbounded_channel();
+        let answers = Arc::new(Semaphore::new(answers));
+        let state = (sender, Arc::clone(&answers));
+        let hook = async |State((sender, answers)): State<(mpsc::UnboundedSender<Value>, Arc<Semaphore>)>,
+                          body: String| {
+            sender.send(serde_json::from_str(&body).unwrap()).unwrap();
+            answers.acquire().await.unwrap().forget();
+            StatusCode::NO_CONTENT
+        };
+        let address = serve(Router::new().route("/hook", post(hook)).with_state(state)).await;
+        Self { address, told, answers }
+    }
+
+    async fn next(&mut self) -> Value {
+        let told = tokio::time::timeout(Duration::from_secs(20), self.told.recv()).await;
+        told.expect("it is told").unwrap()
+    }
+}
+
+fn post_to(receiver: &Receiver, store: &Observed) {
+    post_suspensions(store, format!("http://{}/hook", receiver.address).parse().unwrap()).unwrap();
+}
+
+fn login(store: &Observed) -> RateLimiter {
+    Arc::<dyn Store>::from(store).limiters().get("login").expect("the example has it open")
+}
+
+/// In a process that nobody else's recorder is in.
+#[test]
+fn the_example_tells_a_webhook_of_a_suspension_and_its_metrics_have_buckets() {
+    alone(|| {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let mut receiver = Receiver::new(100).await;
+            let store = Observed::named("memory", MemoryStore::new()).unwrap();
+            post_to(&receiver, &store);
+            let server = serve(example::app(&store, example::recorder().unwrap()).unwrap()).await;
+            let mut client = Client::connect(server).await;
+            let mut answers = Vec::new();
+            for _ in 0..30 {
+                answers.push(client.post("/login").await.status().as_u16());
+            }
+            assert_eq!((&answers[..5], &answers[5..]), (&[200; 5][..], &[429; 25][..]));
+            assert_eq!(
+                receiver.next().await,
+                json!({
+                    "text": "login: 127.0.0.1 is suspended for 30min",
+                    "policy": "login", "key": "127.0.0.1", "seconds": 1800, "missed": 0
+                })
+            );
+            // A release by hand is told, too; a key of which it is not known what it is, is a digest.
+            login(&store).release(Ipv4Addr::LOCALHOST).await.unwrap();
+            assert_eq!(receiver.next().await["text"], "login: 127.0.0.1 is released");
+            login(&store).suspend("sk_live_51Hx7planted", Duration::from_secs(60)).await.unwrap();
+            let told = receiver.next().await;
+            assert!(!told.to_string().contains("planted"), "{told}");
+
+            // One decision in memory in 64 is timed, whichever.
+            for _ in 0..2_000 {
+                drop(login(&store).peek("eve").await.unwrap());
+            }
+            let body = client.get("/metrics").await.into_body();
+            let metrics = std::str::from_utf8(&body).unwrap();
+            for line in [
+                r#"rate_limit_requests_total{policy="login",result="rejected",decided_by="store",mode="enforce"} 20"#,
+                r#"rate_limit_requests_total{policy="login",result="suspended",decided_by="store",mode="enforce"} 5"#,
+                r#"rate_limit_suspensions_total{policy="login"} 2"#,
+                r#"rate_limit_remaining_ratio{policy="login",watched="local"} 0"#,
+            ] {
+                assert!(metrics.contains(line), "{line}: {metrics}");
+            }
+            for le in ["0.00005", "0.005", "1", "+Inf"] {
+                let bucket = format!(r#"rate_limit_duration_seconds_bucket{{store="memory",le="{le}"}}"#);
+                assert!(metrics.contains(&bucket), "{bucket}: {metrics}");
+            }
+            assert_eq!(client.get("/status").await.status(), StatusCode::OK);
+            assert_eq!(client.get("/status.json").await.status(), StatusCode::OK);
+        });
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_does_not_answer_holds_no_request_up_and_hears_how_many_it_has_missed() {
+    let mut receiver = Receiver::new(0).await;
+    let store = Observed::named("webhook", MemoryStore::new()).unwrap();
+    post_to(&receiver, &store);
+    let policy = sluicegate::Policy::gcra("login", "5/min").suspend(100, "10min", "30min");
+    let login = policy.on(&store).unwrap();
+    let suspend = |key: u64| login.suspend(key, Duration::from_secs(60));
+    suspend(0).await.unwrap();
+    assert_eq!(receiver.next().await["missed"], 0);
+    // It does not answer that one, the queue holds some, and the rest are missed.
+    let missed = 10;
+    for key in 1..=(MOST_WAITING + missed) as u64 {
+        assert!(suspend(key).now().is_ok(), "memory answers at once, whatever the webhook does");
+    }
+    receiver.answers.add_permits(1_000);
+    assert_eq!(receiver.next().await["missed"], missed);
+    for _ in 1..MOST_WAITING {
+        assert_eq!(receiver.next().await["missed"], 0);
+    }
+    suspend(0).await.unwrap();
+    assert_eq!(receiver.next().await["missed"], 0);
+}
