@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The pages, from the root of the repository.
-const PAGES: [&str; 3] =
-    ["README.md", "crates/sluicegate/docs/migration.md", "crates/sluicegate/docs/outages.md"];
+const PAGES: [&str; 4] = [
+    "README.md",
+    "crates/sluicegate/docs/migration.md",
+    "crates/sluicegate/docs/outages.md",
+    "crates/sluicegate-status/README.md",
+];
 
 /// The packages that the pages tell a reader to add, with the features that they name.
 const MANIFEST: &str = r#"[package]
@@ -17,7 +21,7 @@ edition = "2024"
 
 [dependencies]
 axum = "0.8"
-sluicegate = { path = "ROOT/crates/sluicegate", features = ["resilient", "secrets"] }
+sluicegate = { path = "ROOT/crates/sluicegate", features = ["resilient", "secrets", "status"] }
 tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 
 [workspace]

@@ -17,6 +17,23 @@ use crate::page::StatusPage;
 use crate::scope::Scope;
 
 /// Collects what a [`StatusPage`] is made of; mistakes are reported by [`build`](Self::build).
+///
+/// A page is [guarded](Self::guard) or [read-only](Self::unguarded_and_read_only), and there is no default. A guarded one needs a
+/// [`secret`](Self::secret), and the [`origin`](Self::origin) or [`host`](Self::host) under which browsers find it:
+///
+/// ```
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_core::observed::Observed;
+/// use sluicegate_status::StatusPage;
+///
+/// let store = Observed::named("safe", MemoryStore::new())?;
+/// let unsafe_page = StatusPage::new(&store).guard(|_| Some("ada")).build();
+/// assert!(unsafe_page.unwrap_err().to_string().contains("call origin(\"https://ops.example.org\")"));
+///
+/// let too_short = StatusPage::new(&store).guard(|_| Some("ada")).origin("https://ops.example.org").secret("hunter2");
+/// assert!(too_short.build().unwrap_err().to_string().contains("a secret of 7 bytes can be guessed"));
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct StatusPageBuilder {
     scope: Scope,
@@ -29,7 +46,10 @@ pub struct StatusPageBuilder {
 }
 
 impl StatusPage {
-    /// Begins a page about a store and its policies.
+    /// Begins a page about a store and its policies: those that are open on it now, and those that are opened or replaced later.
+    ///
+    /// The store is observed, since somebody has to count; whatever is around or within it, such as
+    /// [`Resilient`](sluicegate_core::Resilient), is seen by it.
     #[expect(clippy::new_ret_no_self, reason = "there is no page before it is said who may see it")]
     pub fn new(observed: &Observed) -> StatusPageBuilder {
         let mut scope = Scope::default();
@@ -48,6 +68,18 @@ impl StatusPage {
 
 impl StatusPageBuilder {
     /// Adds another store: its policies are on the page as well. Of two policies of one name, the first store's is.
+    ///
+    /// ```
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_status::StatusPage;
+    ///
+    /// // Such as limits of clients on Redis, and those of calls that go out in memory.
+    /// let (clients, partners) = (MemoryStore::new(), MemoryStore::new());
+    /// let (clients, partners) = (Observed::named("clients", clients)?, Observed::named("partners", partners)?);
+    /// let page = StatusPage::new(&clients).and(&partners).unguarded_and_read_only().build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn and(mut self, observed: &Observed) -> Self {
         self.scope.add(observed);
         self
@@ -55,6 +87,10 @@ impl StatusPageBuilder {
 
     /// Adds limits under a name, so that keys can be looked up by a request as they would meet it:
     /// [`layer.limits_handle()`](sluicegate_tower::RateLimitLayer::limits_handle).
+    ///
+    /// A look-up then asks the extractors of those limits, with their trusted proxies, tiers and conditions, so that nobody has to
+    /// know of what a key is made up. Limits that are replaced in the layer are replaced here. Without any, keys are looked up by
+    /// policy and text.
     pub fn limits(mut self, name: impl Into<String>, limits: LimitsHandle) -> Self {
         self.scope.limits.push((name.into(), limits));
         self
@@ -64,6 +100,69 @@ impl StatusPageBuilder {
     ///
     /// It looks at the head of a request, so whatever asks for a password is a layer in front that leaves a name in the
     /// extensions. A guarded page needs a [`secret`](Self::secret), and a [`host`](Self::host) or [`origin`](Self::origin).
+    ///
+    /// It is asked for everything below the page, the style sheet included, and before anything else is looked at. It must not
+    /// block, and a name that it gives should be one person's or one program's: a token is good for one name.
+    ///
+    /// # A layer that knows who it is
+    /// ```
+    /// use axum::Router;
+    /// use axum::extract::Request;
+    /// use axum::http::StatusCode;
+    /// use axum::middleware::{Next, from_fn};
+    /// use axum::response::{IntoResponse, Response};
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_status::StatusPage;
+    ///
+    /// /// Whoever has logged in.
+    /// #[derive(Clone)]
+    /// struct Operator(String);
+    ///
+    /// /// In place of a session, a token of your identity provider, or a client certificate.
+    /// async fn log_in(mut request: Request, next: Next) -> Response {
+    ///     if request.headers().get("authorization").is_none_or(|found| found != "Bearer from-the-vault") {
+    ///         return StatusCode::UNAUTHORIZED.into_response();
+    ///     }
+    ///     request.extensions_mut().insert(Operator("ada".to_owned()));
+    ///     next.run(request).await
+    /// }
+    ///
+    /// let store = Observed::named("logged-in", MemoryStore::new())?;
+    /// let page = StatusPage::new(&store)
+    ///     .guard(|request| Some(request.extensions.get::<Operator>()?.0.clone()))
+    ///     .secret([7; 32])
+    ///     .origin("https://ops.example.org")
+    ///     .build()?;
+    /// let app: Router = Router::new().nest_service("/status", page).layer(from_fn(log_in));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
+    /// # A proxy that knows who it is
+    /// Read the header field that it writes, as the [crate's example](crate) does, and only if clients cannot reach this server
+    /// past the proxy: whoever can, writes any name into it. The proxy has to remove the field from what clients send.
+    ///
+    /// # Only from this machine
+    /// For an example, or behind a tunnel: the address of the peer says that it is here. A browser on the same machine is here,
+    /// too, and so is every page that it shows; token, origin and host keep those out.
+    ///
+    /// ```
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_status::StatusPage;
+    /// use sluicegate_tower::key::PeerAddr;
+    ///
+    /// let store = Observed::named("here", MemoryStore::new())?;
+    /// let page = StatusPage::new(&store)
+    ///     .guard(|request| {
+    ///         let PeerAddr(peer) = request.extensions.get()?;
+    ///         peer.ip().is_loopback().then_some("local")
+    ///     })
+    ///     .secret([7; 32])
+    ///     .host("127.0.0.1")
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn guard<N: Into<String>>(
         mut self,
         who_may: impl Fn(RequestView<'_>) -> Option<N> + Send + Sync + 'static,
@@ -74,6 +173,9 @@ impl StatusPageBuilder {
 
     /// Lets everybody in, to look at numbers: keys are digests, and nothing can be looked up or changed. It answers under every
     /// [host](Self::host), unless some are named.
+    ///
+    /// Names of policies, quotas, rates and events are for everybody then, and so are the names of operators in events. A digest
+    /// tells nobody a key, but whoever knows a key can tell that it is this one.
     pub fn unguarded_and_read_only(mut self) -> Self {
         self.guard = Some(Guard::ReadOnly);
         self
@@ -81,6 +183,30 @@ impl StatusPageBuilder {
 
     /// Signs the forms of a guarded page: at least 32 random bytes, the same for all instances, so that a form may be sent to
     /// another one than its page came from. A form lasts an hour.
+    ///
+    /// A form carries a token: the moment at which it ends, and a keyed hash of that and the operator's name. It also carries keys
+    /// as sealed words, so that a button acts on a key of which the page shows a digest. Nothing is kept in a session, so a
+    /// restart logs nobody out, and an instance that has just been started takes a form of another one.
+    ///
+    /// Another secret ends all forms and words at once; pages have to be loaded again, and nothing is lost. It comes from a vault
+    /// or a file, and not from the code:
+    ///
+    /// ```
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_status::StatusPage;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let file = std::env::temp_dir().join(format!("status-secret-{}", std::process::id()));
+    /// # std::fs::write(&file, [9; 32])?;
+    /// // head -c 32 /dev/urandom > status-secret
+    /// let secret = std::fs::read(&file)?;
+    /// let store = Observed::named("shared-secret", MemoryStore::new())?;
+    /// let page = StatusPage::new(&store).guard(|_| Some("ada")).secret(secret).host("localhost").build()?;
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.secret = Some(secret.into());
         self
@@ -88,6 +214,9 @@ impl StatusPageBuilder {
 
     /// Adds an origin that the page has in browsers, such as `https://ops.example.org`; its host is one that the page answers
     /// for. Forms of browsers that do not send `Sec-Fetch-Site`, and of programs, name it in the header `Origin`.
+    ///
+    /// Scheme, host and port count, as browsers write them: no path, and no port that the scheme has anyway. Behind a proxy that
+    /// speaks TLS it is the `https` one.
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
@@ -95,18 +224,22 @@ impl StatusPageBuilder {
 
     /// Adds a host that requests may name, with any port. Requests that name another one get 421, so that no name of somebody
     /// else's that resolves to this server reads the page.
+    ///
+    /// Where browsers reach the page without TLS and not on `localhost`, they do not say by `Sec-Fetch-Site` where a form comes
+    /// from: then name the [`origin`](Self::origin).
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
     }
 
-    /// How this instance is called on the page. Default: the environment variable `HOSTNAME`, or `this instance`.
+    /// How this instance is called on the page. Default: the environment variable `HOSTNAME`, or `this instance`. Behind a balancer
+    /// it says whose numbers these are; each load of the page may be another instance's.
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.instance = Some(name.into());
         self
     }
 
-    /// By what clock forms grow old. Default: [`SystemClock`].
+    /// By what clock forms grow old, and notices are dated. Default: [`SystemClock`]. Stores have clocks of their own.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
         self

@@ -44,10 +44,10 @@
 //! # Where to put it
 //! Wherever its guard can know its visitors. A router may cut off the path in front of it or not: the page's own links and forms
 //! are relative. The example above puts it beside the service. A listener of its own, that only the inner network reaches, keeps
-//! it away from clients altogether, and needs no router:
+//! it away from clients altogether:
 //!
 //! ```
-//! use axum::ServiceExt;
+//! use axum::Router;
 //! use sluicegate_core::MemoryStore;
 //! use sluicegate_core::observed::Observed;
 //! use sluicegate_status::StatusPage;
@@ -58,7 +58,8 @@
 //! let store = Observed::named("inner", MemoryStore::new())?;
 //! let page = StatusPage::new(&store).guard(|_| Some("whoever is here")).secret([7; 32]).host("10.0.0.9").build()?;
 //! let inner = TcpListener::bind("127.0.0.1:0").await?;
-//! tokio::spawn(async move { axum::serve(inner, page.into_make_service()).await });
+//! let app = Router::new().fallback_service(page);
+//! tokio::spawn(async move { axum::serve(inner, app).await });
 //! # Ok(())
 //! # }
 //! ```

@@ -21,19 +21,101 @@ use crate::desk::Desk;
 /// | `/` | POST, a form | what the page's own forms ask for |
 /// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}` | POST, JSON | the same for programs |
 ///
+/// All answers carry `Content-Security-Policy`, `Cache-Control: no-store`, `Referrer-Policy: no-referrer` and
+/// `X-Content-Type-Options: nosniff`.
+///
 /// # For programs
 /// A body such as `{"policy": "login", "key": "203.0.113.9"}` names a key by its text; `{"ref": ".."}` by a word that the
 /// page or an answer has given; `{"request": {"limits": "api", "peer": "203.0.113.9", "headers": {"x-api-key": ".."}}}` by a
 /// request, whose keys the extractors find, as a live one's. With `"policy"` beside it, one of its keys is meant.
 ///
-/// A key is suspended for as long as `"for"` says, or its policy does.
+/// | field | of | what it says |
+/// |---|---|---|
+/// | `policy`, `key` | `keys/..` | a key of this policy, by its text |
+/// | `as` | `keys/..` | how that is read: `any`, an address if it reads as one and else text; `text`; `number` |
+/// | `ref` | `keys/..` | a key by its word, in place of both |
+/// | `request` | `keys/..` | a request that nobody has sent: `limits` (a name, if there are several), `method`, `path`, `peer`, and `headers` as an object, or as text with one in a line |
+/// | `for` | `keys/suspend`, `policies/..` | for how long: `30min`, `1h 30min`. A key is suspended for as long as its policy says otherwise, and a change lasts an hour |
+/// | `until` | `policies/..` | until when, in place of that: `2026-11-21T15:00:00Z` |
+/// | `quota` | `policies/..` | the quotas that the policy is to have: `10/min`, or several with commas between them |
+/// | `mode` | `policies/..` | `enforce`, `shadow` or `off` |
+/// | `version` | `policies/..` | that of the override that stands, which is replaced |
+/// | `do` | `policies/..` | `withdraw` ends the override of that `version` |
 ///
-/// `POST /policies/login` with `{"quota": "10/min", "mode": "shadow", "for": "30min"}` puts an override, for an hour unless `"for"` or
-/// `"until"` (`2026-11-21T15:00:00Z`) says otherwise, and answers with the policy as it is then.
-/// Whoever has seen that one stands sends its `"version"` to replace it, and `"do": "withdraw"` beside it to end it.
+/// A field that is not in this list is a mistake, and nothing is done then.
 ///
 /// The header `x-status-token` of `GET status.json` is sent back with each POST, by the same visitor and within the hour, and
 /// an `origin` that the page knows.
+///
+/// ```
+/// use http::Request;
+/// use serde_json::{Value, json};
+/// use sluicegate_core::observed::Observed;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_status::StatusPage;
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Observed::named("programs", MemoryStore::new())?;
+/// let login = Policy::gcra("login", "5/min").suspend(100, "10min", "30min").on(&store)?;
+/// let page = StatusPage::new(&store).guard(|_| Some("ada")).secret([7; 32]).origin("https://ops.example.org").build()?;
+///
+/// let request = Request::get("/status.json").header("host", "ops.example.org").body(String::new())?;
+/// let token = page.clone().oneshot(request).await?.headers()["x-status-token"].clone();
+/// let post = async |path: &str, body: Value| -> Result<Value, Box<dyn std::error::Error>> {
+///     let request = Request::post(path)
+///         .header("host", "ops.example.org")
+///         .header("origin", "https://ops.example.org")
+///         .header("content-type", "application/json")
+///         .header("x-status-token", token.clone());
+///     let answer = page.clone().oneshot(request.body(body.to_string())?).await?;
+///     Ok(serde_json::from_str(answer.body())?)
+/// };
+///
+/// for _ in 0..8 {
+///     login.check("ada").await?;
+/// }
+/// let found = post("/keys/look-up", json!({"policy": "login", "key": "ada"})).await?;
+/// assert_eq!(found["limits"][0]["quotas"][0]["remaining"], 0);
+/// assert_eq!(found["limits"][0]["strikes"], json!({"counted": 3, "of": 100, "suspensions": 0}));
+///
+/// // By its word, for as long as the policy says; the answer says where the key stands then.
+/// let found = post("/keys/suspend", json!({"ref": found["limits"][0]["ref"]})).await?;
+/// assert_eq!(found["limits"][0]["quotas"][0]["back_seconds"], 1_800);
+///
+/// let changed = post("/policies/login", json!({"quota": "10/min", "for": "30min"})).await?;
+/// assert_eq!((&changed["quotas"][0]["limit"], &changed["override"]["by"]), (&json!(10), &json!("ada")));
+/// let version = &changed["override"]["version"];
+/// let changed = post("/policies/login", json!({"do": "withdraw", "version": version})).await?;
+/// assert_eq!(changed["quotas"][0]["limit"], 5);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `keys/..` answers with what the key would meet now, `would_be`, and where it stands in each of the `limits`:
+///
+/// | field | what it says |
+/// |---|---|
+/// | `limit`, `policy`, `tier` | the limit of the request, and which policy it asks |
+/// | `key`, `ref` | the key as its kind lets it be shown, if it was found by a request; a word for it |
+/// | `cost` | the units that the request asks for |
+/// | `quotas` | of each: `remaining` of `capacity`, `reset_seconds` until all of it is back, `back_seconds` until the request passes if it does not, and whether that is because the key is `suspended` |
+/// | `strikes` | how many refusals of the key are `counted`, `of` how many that suspend it, and how many `suspensions` are remembered |
+/// | `not_asked` | why the limit does not ask its policy about this request |
+///
+/// A change answers with the policy as `status.json` has it. An answer that is none is `{"error": ".."}`, a sentence that names the
+/// field and what to write, and never shows a key:
+///
+/// | status | when |
+/// |---|---|
+/// | 400 | something that was sent cannot be read, is not known, or cannot be kept exactly; nothing was changed |
+/// | 403 | the visitor may not, or the token or the origin is not the page's |
+/// | 404, 405, 415 | there is nothing at that path, or it takes another method or type |
+/// | 409 | another override stands: look at it, and send its `version`; or no policy is enforced that could be tried out |
+/// | 413 | the body is longer than 16 KiB |
+/// | 421 | the request names a host that the page does not know |
+/// | 503 | the store gave no answer; a key may have been suspended or reset, or not |
 #[derive(Clone)]
 pub struct StatusPage(Arc<Desk>);
 
