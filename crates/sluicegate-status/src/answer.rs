@@ -1,4 +1,7 @@
 //! Responses, and the header fields that all of them carry.
+//!
+//! The page allows itself less than it needs in any browser: its own style sheet, its own forms, and nothing else. If some text were
+//! ever drawn without being escaped, the browser would still run no script and load nothing.
 
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,

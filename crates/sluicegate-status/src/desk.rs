@@ -1,4 +1,17 @@
 //! Where requests come in: who is let in, and what is answered.
+//!
+//! ```text
+//! request --> host on the list? --> guard: who is it? --> place --+--> GET: page, style sheet, JSON
+//!                 421                     403              404    |
+//!                                                                 +--> POST: operator? --> own origin? --> body --> token? --> verb
+//!                                                                                 403          403      400, 413     403       404
+//! ```
+//!
+//! Each step comes before whatever it protects: nobody learns of a policy who was not let in, and no body is read of somebody who
+//! may not act. The token stands in the form, so it is looked at after the body.
+//!
+//! A form is answered by the page, with a sentence on it, and JSON by JSON. Both do the same by the same way; they differ in how
+//! they are read, in `input`, and in how they are answered, here.
 
 use http::header::HeaderValue;
 use http::request::Parts;

@@ -1,4 +1,6 @@
 //! Why something was not done: [`Fault`].
+//!
+//! A status and a sentence. The sentence is for the operator who sees it on the page, and says what to do.
 
 use std::fmt;
 

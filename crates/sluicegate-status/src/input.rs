@@ -1,4 +1,10 @@
 //! What a client sends: a form of the page, or JSON. Both are read into one [`Input`].
+//!
+//! A form becomes the object that a program would have sent: `request.peer=192.0.2.1` is `{"request": {"peer": "192.0.2.1"}}`, and
+//! a field that was left empty is not there. So there is one set of names, and one reader that refuses what it does not know: a
+//! field with a typing error would otherwise be a change that nobody asked for.
+//!
+//! Whatever cannot be read is not shown again, for it may be a key.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,6 @@
 //! Moments as text, as RFC 3339 has them.
+//!
+//! Always in UTC, for operators sit in several zones, and logs and metrics are in UTC, too. No library of dates is needed for that.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,6 @@
 //! What a request is for: its [`Place`], and the [`Verb`] that it sends.
+//!
+//! The page does not know where it was put. It reads the end of a path, and its links and forms are relative.
 
 use http::Uri;
 

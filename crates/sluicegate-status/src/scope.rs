@@ -1,4 +1,7 @@
 //! What a page is about: [`Scope`].
+//!
+//! Policies are found by their names, each time anew: those that are opened, replaced or closed later are on the page or gone from it
+//! without being told to it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! Who may: [`Guard`].
+//!
+//! There are two kinds of pages and nothing in between: one whose visitors all have names and may act, and one whose visitors have
+//! none and may look at numbers.
 
 use sluicegate_tower::key::RequestView;
 

@@ -1,4 +1,13 @@
 //! From where: the hosts that the page answers for, and the origins that its forms come from.
+//!
+//! Both are about browsers, whose operator is let in by a cookie or an address whoever makes them send a request.
+//!
+//! - The *host* keeps out a name of somebody else's that is made to resolve to this server (DNS rebinding): for the browser the
+//!   page is of that name's origin then, and scripts of it may read everything.
+//! - The *origin* keeps out forms that a foreign page sends here. `Sec-Fetch-Site` says it best, since scripts cannot write it and
+//!   it tells neighbours under one domain apart. Browsers leave it out without TLS; then `Origin` is compared.
+//!
+//! A field that is there twice is no answer: which of them a proxy has looked at is not known.
 
 use http::header::{HOST, HeaderMap, ORIGIN};
 use http::uri::{Authority, Uri};

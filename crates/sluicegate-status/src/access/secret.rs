@@ -1,4 +1,17 @@
 //! What the instances of a service share: [`Secret`], which signs forms and seals keys.
+//!
+//! # Tokens
+//! `until.signature`, both in hexadecimal digits: the second at which the token ends, and a keyed hash of it and of the operator's
+//! name. Nothing is remembered of a token, so any instance with the secret takes it, and it can be sent more than once: what it
+//! shows is that a form came from a page that this operator has loaded in the last hour.
+//!
+//! # Sealed keys
+//! A button of the page acts on a key that the page may not show. Its form carries the key as a word that only the secret opens,
+//! with the policy that it belongs to, so that it cannot be moved to another one. The same key is always the same word (SIV: a
+//! stream cipher whose start is a hash of the text), for there is no nonce that instances would have to agree on. So it can be
+//! seen that two words are one key, and nothing else.
+//!
+//! Both uses have keys of their own, derived from the secret: a token says nothing about a sealed key.
 
 use std::fmt::Write;
 

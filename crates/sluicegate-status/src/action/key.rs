@@ -1,4 +1,7 @@
 //! Acting on a key: [`act_on_key`].
+//!
+//! The answer is where the key stands afterwards, by a look of its own: in a flood that may be another place than the action left
+//! it in, and it is the one that the operator wants to know.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,7 @@
 //! Where a key stands, as the store knows it: [`look_up`].
+//!
+//! A look-up by a request says what the whole request would meet, limit by limit, and is decided by the extractors, conditions and
+//! tiers of the live limits. One by a key says it for one unit of one policy. Neither spends anything, and neither counts.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Changing policies for a time: [`change`], [`all_to_shadow`] and [`withdraw`].
+//!
+//! A change is an override in the store. It has a version, and whoever replaces or withdraws one names the version that they have
+//! seen: of two operators who act at the same time, the second is told what the first has done.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};

@@ -1,4 +1,7 @@
 //! Which key of which policy is meant: [`Target`].
+//!
+//! By a word of the page, by its text, or by a request. Errors name the field that is wrong, and never what is in it: a key that was
+//! mistyped is still most of a key.
 
 use std::net::{IpAddr, SocketAddr};
 

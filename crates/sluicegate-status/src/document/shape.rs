@@ -6,10 +6,13 @@ use serde_json::Number;
 /// The state of one instance, in the shape of `status.json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Document {
-    /// The version of this shape.
+    /// The version of this shape: another one only if something that is there becomes something else.
     pub(crate) version: u32,
+    /// When it was put together.
     pub(crate) at: String,
+    /// Whose numbers these are.
     pub(crate) instance: String,
+    /// For how long the first of the stores has been observed.
     pub(crate) uptime_seconds: u64,
     pub(crate) notices: Vec<NoticeShown>,
     pub(crate) stores: Vec<StoreStatus>,
@@ -29,14 +32,21 @@ pub(crate) struct NoticeShown {
 /// How a store is doing.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct StoreStatus {
+    /// Under which it is observed.
     pub(crate) name: String,
+    /// `ok`, `fallback` or `down`.
     pub(crate) state: &'static str,
+    /// `closed`, `half_open` or `open`: the worst of its parts.
     pub(crate) breaker: &'static str,
+    /// How often one has opened.
     pub(crate) opened: u64,
     pub(crate) errors: Errors,
+    /// Decisions that were made without it, and for how long.
     pub(crate) fallback_decisions: u64,
     pub(crate) fallback_seconds: u64,
+    /// Keys whose spending it has not been told yet.
     pub(crate) unsettled_keys: usize,
+    /// Keys in debt in the table in memory, how many fit, and how many had to go.
     pub(crate) keys: usize,
     pub(crate) slots: usize,
     pub(crate) evictions: u64,

@@ -1,4 +1,4 @@
-//! What has happened.
+//! What has happened: the last events of all stores, by this instance.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,6 @@
 //! Looking a key up, and where it stands.
+//!
+//! Its forms are posted, and come back empty: what was typed is in no address, in no history and not on the answer.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,4 @@
-//! Numbers as the page shows them.
+//! Numbers as the page shows them: for a look, so rounded. The JSON has them exactly.
 
 use std::fmt::{Display, Write};
 

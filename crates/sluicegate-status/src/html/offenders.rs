@@ -1,4 +1,6 @@
 //! The keys that were refused most, and those that ask most.
+//!
+//! Beside each stands what can be done. The form behind a button carries a sealed word and never the key.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,7 @@
 //! The policies, a row each.
+//!
+//! A refusal of a policy in shadow stands in brackets, for nobody was refused. The last hour is twelve bars of five minutes; their
+//! height is relative to the highest of the row, so rows of two policies do not compare.
 
 use maud::{Markup, html};
 

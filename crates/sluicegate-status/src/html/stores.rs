@@ -1,4 +1,4 @@
-//! How the stores are doing.
+//! How the stores are doing: in short at the head of the page, where the first look goes, and more of it below.
 
 use maud::{Markup, html};
 
