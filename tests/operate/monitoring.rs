@@ -77,12 +77,13 @@ fn the_example_tells_a_webhook_of_a_suspension_and_its_metrics_have_buckets() {
                 receiver.next().await,
                 json!({
                     "text": "login: 127.0.0.1 is suspended for 30min",
-                    "policy": "login", "key": "127.0.0.1", "seconds": 1800, "missed": 0
+                    "policy": "login", "key": "127.0.0.1", "seconds": 1800, "by": null, "missed": 0
                 })
             );
             // A release by hand is told, too; a key of which it is not known what it is, is a digest.
-            login(&store).release(Ipv4Addr::LOCALHOST).await.unwrap();
-            assert_eq!(receiver.next().await["text"], "login: 127.0.0.1 is released");
+            login(&store).release_by(Ipv4Addr::LOCALHOST, "ada").await.unwrap();
+            let told = receiver.next().await;
+            assert_eq!((&told["text"], &told["by"]), (&json!("login: 127.0.0.1 is released"), &json!("ada")));
             login(&store).suspend("sk_live_51Hx7planted", Duration::from_secs(60)).await.unwrap();
             let told = receiver.next().await;
             assert!(!told.to_string().contains("planted"), "{told}");

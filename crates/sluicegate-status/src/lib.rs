@@ -126,7 +126,7 @@
 //! {"version": 1, "at": "2026-11-21T15:00:00.000Z", "instance": "web-3", "uptime_seconds": 11520,
 //!  "notices": [{"about": "rules.yaml", "since": "2026-11-21T14:02:00.000Z", "text": "line 3: .."}],
 //!  "stores": [
-//!    {"name": "redis", "state": "ok", "breaker": "closed", "opened": 0,
+//!    {"name": "redis", "state": "ok", "breaker": "closed", "p99_ms": 0.4, "opened": 0,
 //!     "errors": {"timeout": 0, "unavailable": 0, "protocol": 0},
 //!     "fallback_decisions": 0, "fallback_seconds": 0, "unsettled_keys": 0,
 //!     "keys": 812, "slots": 187000, "evictions": 0}],
@@ -138,7 +138,7 @@
 //!                  "shared": true, "own_quotas": ["5/min"], "own_mode": "enforce"},
 //!     "on_exceeded": "deny", "on_outage": "local",
 //!     "per_second": {"allowed": 12.4, "rejected": 0.3, "delayed": 0.0, "suspended": 0.0},
-//!     "minutes": [{"at": "2026-11-21T14:59:00.000Z", "allowed": 720, "rejected": 18}],
+//!     "minutes": [{"at": "2026-11-21T14:59:00.000Z", "allowed": 720, "rejected": 18, "near": 7}],
 //!     "waiting": 0, "suspended_seen": 2,
 //!     "offenders": [{"key": "203.0.113.9", "kind": "address", "ref": "5f0c…", "rejected": 9120,
 //!                    "error": 12, "share": 0.61, "suspended_until": null}]}],
@@ -159,6 +159,7 @@
 //! | `name` | as it was [observed](sluicegate_core::observed::Observed::named) |
 //! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` after a call without an answer, where nothing decides in its place |
 //! | `breaker` | `closed`, `half_open`, `open`: that of the part that does worst |
+//! | `p99_ms` | in how many milliseconds 99 of 100 answers came in the last one to two minutes; at most an eighth too high, and not there if none was timed |
 //! | `opened` | how often a breaker has opened |
 //! | `errors` | calls that got no answer: not in time, not reached, or answered by something that is none |
 //! | `fallback_decisions`, `fallback_seconds` | decisions that were made without the store, and how long a part of it was not asked |
@@ -178,7 +179,7 @@
 //! | `override.shared` | whether all instances have it, or this one only |
 //! | `on_exceeded`, `on_outage` | what becomes of a request that finds no room: `deny` or `wait`; and of one while the store is away: `local`, `allow` or `deny` |
 //! | `per_second` | the mean of the last 10 seconds |
-//! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` are those that waited as well, `rejected` those of suspended keys as well |
+//! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` are those that waited as well, `rejected` those of suspended keys as well; `near` are those of the allowed ones that left less than a fifth |
 //! | `waiting` | requests that wait for their turn now |
 //! | `suspended_seen` | keys that were refused here as suspended in the last minute |
 //! | `offenders` | the keys that were refused most in the last 5 to 10 minutes: all with more than 1 in 64 of the refusals are among them |
@@ -198,7 +199,7 @@
 //! | `what` | `by`, `from`, `to` |
 //! |---|---|
 //! | `quota_changed`, `mode_changed`, `policy_replaced` | the operator, if it was one; what was in force before, and what is now |
-//! | `suspended`, `released` | by hand, if it was so; for how long |
+//! | `suspended`, `released` | the operator, or `by hand`; for how long |
 //! | `breaker_opened`, `breaker_closed` | the last failure |
 //! | `fallback_began`, `fallback_ended` | how long it lasted |
 //! | `settled` | how many debts of an outage were charged to the store, and how many are left |

@@ -58,6 +58,8 @@ fn store(store: &StoreSnapshot) -> StoreStatus {
             BreakerState::HalfOpen => "half_open",
             _ => "open",
         },
+        // A tenth of a microsecond is all that is known of it.
+        p99_ms: store.p99.map(|p99| (p99.as_secs_f64() * 1e7).round() / 1e4),
         opened: store.opened,
         errors: Errors {
             timeout: store.errors.timeout,

@@ -34,7 +34,8 @@ pub(super) struct Known<'a> {
 }
 
 pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
-    let PolicySnapshot { policy, totals, per_second, minutes, offenders, askers, .. } = known.policy;
+    let PolicySnapshot { policy, per_second, minutes, offenders, askers, .. } = known.policy;
+    let in_all = |of: fn(&Minute) -> u64| minutes.iter().map(of).sum::<u64>();
     PolicyStatus {
         name: policy.name().to_owned(),
         algorithm: policy.algorithm().to_string(),
@@ -55,7 +56,7 @@ pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
         },
         minutes: minutes.iter().map(minute).collect(),
         waiting: known.policy.waiting,
-        near_share: share(known.policy.near, totals.allowed.saturating_add(totals.delayed)),
+        near_share: share(in_all(|minute| minute.near), in_all(|minute| minute.allowed)),
         suspended_seen: known.policy.suspended_seen,
         suspends: policy.suspension().is_some(),
         offenders: offenders.iter().map(|it| offender(known, it)).collect(),
@@ -103,7 +104,8 @@ fn share(part: u64, of: u64) -> f64 {
 }
 
 fn minute(minute: &Minute) -> MinuteShown {
-    MinuteShown { at: rfc3339(minute.at), allowed: minute.allowed, rejected: minute.rejected }
+    let Minute { at, allowed, rejected, near, .. } = *minute;
+    MinuteShown { at: rfc3339(at), allowed, rejected, near }
 }
 
 fn offender(known: &Known<'_>, offender: &Offender) -> OffenderShown {

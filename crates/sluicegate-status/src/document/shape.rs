@@ -38,6 +38,9 @@ pub(crate) struct StoreStatus {
     pub(crate) state: &'static str,
     /// `closed`, `half_open` or `open`: the worst of its parts.
     pub(crate) breaker: &'static str,
+    /// In how many milliseconds 99 of 100 answers came in the last minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p99_ms: Option<f64>,
     /// How often one has opened.
     pub(crate) opened: u64,
     pub(crate) errors: Errors,
@@ -76,7 +79,7 @@ pub(crate) struct PolicyStatus {
     /// Whole minutes, the oldest first.
     pub(crate) minutes: Vec<MinuteShown>,
     pub(crate) waiting: usize,
-    /// Which part of what was allowed left less than a fifth.
+    /// Which part of what was allowed in the last hour left less than a fifth.
     #[serde(skip)]
     pub(crate) near_share: f64,
     pub(crate) suspended_seen: usize,
@@ -129,6 +132,8 @@ pub(crate) struct MinuteShown {
     pub(crate) at: String,
     pub(crate) allowed: u64,
     pub(crate) rejected: u64,
+    /// Of those that were allowed, the ones that left less than a fifth.
+    pub(crate) near: u64,
 }
 
 /// A key that was refused often.

@@ -28,6 +28,8 @@ fn item(event: &Happened) -> Markup {
             @if let Some(policy) = policy { " " strong { (policy) } }
             @if let Some(from) = from { " " (from) }
             @if let Some(to) = to { " → " (to) }
+            // An override replaces a policy so.
+            @if by.is_some() && *what == "quota_changed" { ", spent is kept" }
         }
     }
 }

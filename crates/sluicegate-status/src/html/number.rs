@@ -20,6 +20,15 @@ pub(super) fn rate(number: f64) -> String {
     if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") }
 }
 
+/// `0.4 ms`, with two digits that say something.
+pub(super) fn millis(millis: f64) -> String {
+    match millis {
+        _ if millis >= 10.0 => format!("{millis:.0} ms"),
+        _ if millis >= 0.1 => format!("{millis:.1} ms"),
+        _ => format!("{millis:.3} ms"),
+    }
+}
+
 /// `61 %`
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
@@ -88,6 +97,7 @@ mod tests {
             [44, 119, 120, 6_123, 86_401].map(wait),
             ["44 s", "119 s", "2 min", "1 h 43 min", "1 d 1 h"]
         );
+        assert_eq!([0.0004, 0.012, 0.42, 12.4].map(millis), ["0.000 ms", "0.012 ms", "0.4 ms", "12 ms"]);
         assert_eq!(bars(&[0, 1, 50, 100]), "▁▂▄█");
         assert_eq!(
             (bars(&[0, 0]), bars(&[u64::MAX, 1]), row(&[0, 3])),

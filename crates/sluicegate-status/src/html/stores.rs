@@ -23,6 +23,7 @@ pub(super) fn in_short(store: &StoreStatus) -> Markup {
         strong { (name) } ": "
         span class={ "state " (state) } { @match *state { "ok" => "OK", "fallback" => "in fallback", _ => "down" } }
         ", " (breaker.replace('_', " "))
+        @if let Some(p99) = store.p99_ms { ", " (number::millis(p99)) " p99" }
         @if store.slots > 0 {
             " · table " (number::count(store.keys)) " of " (number::count(store.slots))
         }

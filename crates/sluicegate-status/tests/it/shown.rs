@@ -103,7 +103,10 @@ async fn the_json_has_the_shape_that_was_promised_and_counts_what_was_decided() 
     assert_eq!((&login["on_exceeded"], &login["on_outage"]), (&json!("deny"), &json!("local")));
     let minutes = login["minutes"].as_array().unwrap();
     assert_eq!(minutes.len(), 60);
-    assert_eq!(minutes[59], json!({"at": "2023-11-14T22:00:00.000Z", "allowed": 5, "rejected": 2}));
+    assert_eq!(
+        minutes[59],
+        json!({"at": "2023-11-14T22:00:00.000Z", "allowed": 5, "rejected": 2, "near": 1})
+    );
     assert_eq!((&minutes[0]["allowed"], &login["waiting"]), (&json!(0), &json!(0)));
     let rates = login["per_second"].as_object().unwrap();
     assert_eq!(rates.keys().collect::<Vec<_>>(), ["allowed", "delayed", "rejected", "suspended"]);
