@@ -71,7 +71,7 @@ fn signatures_show_types_of_the_allowed_crates_only() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize().unwrap();
     let output = Command::new(env!("CARGO"))
         .args(["doc", "-q", "--workspace", "--no-deps", "--all-features"])
-        .args(["--exclude", "sluicegate-tests", "--exclude", "sluicegate-examples"])
+        .args(["--exclude", "sluicegate-tests*", "--exclude", "sluicegate-examples"])
         .env("RUSTDOC", rustdoc(Path::new(env!("CARGO_TARGET_TMPDIR"))))
         .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
         .current_dir(&root)

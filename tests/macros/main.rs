@@ -4,6 +4,6 @@
 #[test]
 fn the_attribute_takes_every_handler_and_names_every_mistake() {
     let cases = trybuild::TestCases::new();
-    cases.pass("macros/pass/*.rs");
-    cases.compile_fail("macros/fail/*.rs");
+    cases.pass("pass/*.rs");
+    cases.compile_fail("fail/*.rs");
 }
