@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::error::{ConfigError, ConfigErrorKind};
+use crate::error::ConfigError;
 use crate::text::{Fault, number};
 
 /// A span of time as it is written in quotas and options: `5s`, `500 ms`, `1h`, `30 days`.
@@ -147,15 +147,14 @@ impl FromStr for TimeSpan {
     /// Reads `5s`, `500 ms`, `1 hour`.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Unreadable`] when the text is not a whole number with a unit.
+    /// [`ConfigErrorKind::Unreadable`](crate::error::ConfigErrorKind::Unreadable) when the text is not a whole number with a unit.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let trimmed = text.trim();
-        if !trimmed.starts_with(|c: char| c.is_ascii_digit()) {
-            let problem =
-                format!("{trimmed:?} is not a time: write a number and a unit, such as \"5s\" or \"500ms\"");
-            return Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()));
-        }
-        let advice = "; write \"5s\", \"500ms\" or \"1h\"";
-        Self::of_period(trimmed).map(Self).map_err(|fault| fault.in_text(text, "a time", advice))
+        let span = if !trimmed.starts_with(|c: char| c.is_ascii_digit()) {
+            Err(Fault::unreadable(trimmed, "it does not begin with a number".to_owned()))
+        } else {
+            Self::of_period(trimmed)
+        };
+        span.map(Self).map_err(|fault| fault.in_text(text, "a time", "; write \"5s\", \"500ms\" or \"1h\""))
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::{Key, Tag};
+use super::encoded::{Key, Tag};
+use super::kind::KeyKind;
 
 impl Key {
     /// The parts as text, separated by blanks: `192.0.2.7 "/login"`. Only for keys that may be shown, for they may be secrets.
@@ -24,6 +25,14 @@ impl Key {
             rest = &rest[length..];
         }
         plain
+    }
+
+    /// The key as it may be shown to those who run the service: [`plain`](Self::plain), or what `Debug` says of a secret.
+    pub fn shown(&self) -> String {
+        match self.kind() {
+            KeyKind::Secret => format!("{self:?}"),
+            KeyKind::Name | KeyKind::Address => self.plain(),
+        }
     }
 }
 

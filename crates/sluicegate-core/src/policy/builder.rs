@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::suspension::{Draft, Suspension, check_ending, is_of_suspension};
-use super::{MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyMode, PolicyQuota};
-use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
+use super::Policy;
+use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
+use super::settings::Settings;
+use super::suspension::Draft;
+use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
-
-/// The most keys that a table can be made for.
-pub(crate) const MOST_KEYS: usize = 1 << 31;
 
 /// Collects what a [`Policy`] is made of; mistakes are reported by [`build`](Self::build).
 ///
@@ -36,17 +35,7 @@ pub struct PolicyBuilder {
     pub(super) name: String,
     pub(super) algorithm: Algorithm,
     pub(super) quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>,
-    pub(super) on_exceeded: OnExceeded,
-    pub(super) on_outage: OnOutage,
-    pub(super) mode: PolicyMode,
-    pub(super) is_hidden: bool,
-    pub(super) gives_back: bool,
-    pub(super) version: Option<u64>,
-    /// The highest debt in units; as the rule has it by default.
-    pub(super) debt: Option<u64>,
-    /// Keys that a store of fixed size makes room for; as the store has it by default.
-    pub(super) keys: Option<usize>,
-    pub(super) on_full: OnFull,
+    pub(super) settings: Settings,
     pub(super) suspension: Option<Draft>,
 }
 
@@ -116,21 +105,7 @@ impl Policy {
 
 impl PolicyBuilder {
     pub(super) fn new(name: String, algorithm: Algorithm, quota: Result<Quota, ConfigError>) -> Self {
-        Self {
-            name,
-            algorithm,
-            quotas: vec![(None, quota)],
-            on_exceeded: OnExceeded::Deny,
-            on_outage: OnOutage::default(),
-            mode: PolicyMode::default(),
-            is_hidden: false,
-            gives_back: false,
-            version: None,
-            debt: None,
-            keys: None,
-            on_full: OnFull::default(),
-            suspension: None,
-        }
+        Self { name, algorithm, quotas: vec![(None, quota)], settings: Settings::default(), suspension: None }
     }
 
     /// Adds a quota: all quotas must have room, and all are spent from, or none.
@@ -192,7 +167,7 @@ impl PolicyBuilder {
 
     /// What happens to a request that exceeds the policy. Default: [`OnExceeded::Deny`].
     pub fn on_exceeded(mut self, action: OnExceeded) -> Self {
-        self.on_exceeded = action;
+        self.settings.on_exceeded = action;
         self
     }
 
@@ -220,13 +195,13 @@ impl PolicyBuilder {
 
     /// What happens to a request while the store cannot be reached. Default: [`OnOutage::Local`].
     pub fn on_outage(mut self, action: OnOutage) -> Self {
-        self.on_outage = action;
+        self.settings.on_outage = action;
         self
     }
 
     /// Whether the policy is enforced, only tried out, or off. Default: [`PolicyMode::Enforce`].
     pub fn mode(mut self, mode: PolicyMode) -> Self {
-        self.mode = mode;
+        self.settings.mode = mode;
         self
     }
 
@@ -238,7 +213,7 @@ impl PolicyBuilder {
     /// Keeps the policy from clients: it is enforced, and its name and numbers appear neither in header fields nor in
     /// bodies. For limits whose state is other people's traffic, such as one bucket for everybody.
     pub fn hidden(mut self) -> Self {
-        self.is_hidden = true;
+        self.settings.is_hidden = true;
         self
     }
 
@@ -269,7 +244,7 @@ impl PolicyBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refunds(mut self) -> Self {
-        self.gives_back = true;
+        self.settings.gives_back = true;
         self
     }
 
@@ -290,7 +265,7 @@ impl PolicyBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn debt_up_to(mut self, units: u64) -> Self {
-        self.debt = Some(units);
+        self.settings.debt = Some(units);
         self
     }
 
@@ -301,7 +276,7 @@ impl PolicyBuilder {
     /// key. A key at rest takes no room, so plan for the clients of one period and not for all that
     /// you have.
     pub fn keys(mut self, keys: usize) -> Self {
-        self.keys = Some(keys);
+        self.settings.keys = Some(keys);
         self
     }
 
@@ -309,7 +284,7 @@ impl PolicyBuilder {
     /// [`OnFull::Forget`]. [`OnFull::Inherit`] takes an eighth more memory for states of one word, a quarter for those of
     /// two; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size does not ask.
     pub fn on_full(mut self, action: OnFull) -> Self {
-        self.on_full = action;
+        self.settings.on_full = action;
         self
     }
 
@@ -320,141 +295,7 @@ impl PolicyBuilder {
     /// A memory store ignores it. Raise it with each change of the policy, for instance by taking
     /// the time of the change.
     pub fn version(mut self, version: u64) -> Self {
-        self.version = Some(version);
+        self.settings.version = Some(version);
         self
-    }
-
-    /// Checks the parts and puts them together.
-    ///
-    /// # Errors
-    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}` or with an ending that [suspensions](Self::suspend) have, a suspension that
-    /// cannot be, more than 16 quotas, room for 0 keys or more than 2^31, two quotas that headers could not tell
-    /// apart, and whatever [`Rule::new`] refuses. The message names the value and what would be accepted.
-    pub fn build(self) -> Result<Policy, ConfigError> {
-        check_name("policy name", &self.name)?;
-        check_ending(&self.name)?;
-        self.assembled()
-    }
-
-    /// The same, whatever its name is.
-    pub(super) fn assembled(mut self) -> Result<Policy, ConfigError> {
-        let is_of_suspension = is_of_suspension(&self.name);
-        let suspension = self.suspension.take().map(|draft| draft.build(&self.name));
-        let suspension = suspension.transpose().map_err(|error| error.in_policy(&self.name))?;
-        let room = MAX_QUOTAS - suspension.as_ref().map_or(0, Suspension::buckets);
-        if (room + 1..=MAX_QUOTAS).contains(&self.quotas.len()) {
-            let problem = format!(
-                "a policy of {} quotas leaves no room for its suspension: use {room} quotas at most",
-                self.quotas.len()
-            );
-            return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS - 1));
-        }
-        if self.quotas.len() > MAX_QUOTAS {
-            let problem = format!("a policy of {} quotas: at most {MAX_QUOTAS} fit", self.quotas.len());
-            return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS));
-        }
-        if let (Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)), [_, _, ..]) =
-            (self.algorithm, &*self.quotas)
-        {
-            let problem = "a queue has one quota, because it spaces its output in one way: put the others into policies of their own";
-            return Err(self.error(ConfigErrorKind::QueueOfSeveral, problem.to_owned()).in_quota(1));
-        }
-        if let Some(keys) = self.keys.filter(|keys| !(1..=MOST_KEYS).contains(keys)) {
-            let problem = format!("it cannot have room for {keys} keys: use 1 to {MOST_KEYS}");
-            return Err(self.error(ConfigErrorKind::Policy, problem));
-        }
-        let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
-        let single = self.quotas.len() == 1;
-        for (index, (id, quota)) in self.quotas.iter().enumerate() {
-            let here = |error: ConfigError| error.in_policy(&self.name).in_quota(index);
-            let quota = quota.clone().map_err(here)?;
-            let rule = Rule::new(self.algorithm, quota).map_err(here)?;
-            let rule = self.debt.map_or(rule, |units| rule.with_debt(units));
-            let label = match id {
-                Some(id) => {
-                    check_name("quota id", id).map_err(here)?;
-                    format!("{}.{id}", self.name)
-                }
-                None if single => self.name.clone(),
-                None => format!("{}.{}", self.name, period_label(quota)),
-            };
-            if quotas.iter().any(|other| other.label == label) {
-                let problem = format!(
-                    "two of its quotas are called {label:?} in headers: give one a name of its own with `named`"
-                );
-                return Err(here(ConfigError::new(ConfigErrorKind::SameLabel, problem)));
-            }
-            quotas.push(PolicyQuota { quota, rule, id: id.clone(), label });
-        }
-        Ok(Policy {
-            name: self.name,
-            algorithm: self.algorithm,
-            quotas,
-            on_exceeded: self.on_exceeded,
-            on_outage: self.on_outage,
-            mode: self.mode,
-            is_hidden: self.is_hidden,
-            gives_back: self.gives_back,
-            version: self.version,
-            debt: self.debt,
-            keys: self.keys,
-            on_full: self.on_full,
-            suspension,
-            is_of_suspension,
-        })
-    }
-
-    fn error(&self, kind: ConfigErrorKind, problem: String) -> ConfigError {
-        ConfigError::new(kind, problem).in_policy(&self.name)
-    }
-}
-
-/// `5/30s` is called `30s`, `100/min` `1min`.
-fn period_label(quota: Quota) -> String {
-    let text = Quota::new(1, quota.period()).to_string();
-    let period = text.trim_start_matches("1/");
-    if period.starts_with(|c: char| c.is_ascii_digit()) { period.to_owned() } else { format!("1{period}") }
-}
-
-/// Names go into headers, Redis keys and metric labels as they are, so they need no escaping anywhere.
-pub(crate) fn check_name(what: &str, name: &str) -> Result<(), ConfigError> {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let good = name.len() <= 64
-        && name.bytes().next().is_some_and(plain)
-        && name.bytes().all(|b| plain(b) || matches!(b, b'.' | b'_' | b'-'));
-    if good {
-        return Ok(());
-    }
-    let shown: String = name.chars().take(80).collect();
-    Err(ConfigError::new(
-        ConfigErrorKind::Name,
-        format!(
-            "{shown:?} cannot be a {what}: use 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
-        ),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotas_of_one_policy_are_told_apart() {
-        let policy = Policy::gcra("payment", "5/min").and("2/10s").and("100/d").named("day").build().unwrap();
-        let labels: Vec<_> = policy.quotas().iter().map(PolicyQuota::label).collect();
-        assert_eq!(labels, ["payment.1min", "payment.10s", "payment.day"]);
-        assert_eq!(policy.to_string(), "payment: 5/min, 2/10s, 100/d (gcra)");
-        let twins = Policy::gcra("payment", "5/min").and("7/60s").build().unwrap_err().to_string();
-        assert!(twins.contains("\"payment.1min\"") && twins.contains("named"), "{twins}");
-    }
-
-    #[test]
-    fn a_bad_name_or_quota_is_named() {
-        for name in ["", "Ü", "a b", "Login", "-x", &"x".repeat(65)] {
-            let message = Policy::gcra(name, "5/min").build().unwrap_err().to_string();
-            assert!(message.contains("cannot be a policy name"), "{message}");
-        }
-        let message = Policy::gcra("login", "five/min").build().unwrap_err().to_string();
-        assert!(message.starts_with("policy \"login\": \"five/min\" is not a quota"), "{message}");
     }
 }

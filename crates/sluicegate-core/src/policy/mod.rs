@@ -26,24 +26,29 @@
 //! [`in_flight`](crate::in_flight); for the share of a plan that one endpoint may use,
 //! [`Policy::share`].
 
+mod assemble;
 #[cfg(feature = "limiter")]
 mod board;
 mod builder;
+mod name;
 mod options;
 #[cfg(feature = "limiter")]
 mod overrides;
+mod settings;
 mod share;
 mod suspension;
 
 use std::fmt;
 
+pub(crate) use self::assemble::MOST_KEYS;
 #[cfg(feature = "limiter")]
 pub(crate) use self::board::Board;
 pub use self::builder::PolicyBuilder;
-pub(crate) use self::builder::{MOST_KEYS, check_name};
+pub(crate) use self::name::check_name;
 pub use self::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 #[cfg(feature = "limiter")]
 pub use self::overrides::{Override, OverrideBuilder};
+use self::settings::Settings;
 pub use self::suspension::Suspension;
 use crate::algorithm::{Algorithm, Rule};
 pub use crate::quota::IntoQuota;
@@ -88,15 +93,7 @@ pub struct Policy {
     name: String,
     algorithm: Algorithm,
     quotas: Vec<PolicyQuota>,
-    on_exceeded: OnExceeded,
-    on_outage: OnOutage,
-    mode: PolicyMode,
-    is_hidden: bool,
-    gives_back: bool,
-    version: Option<u64>,
-    debt: Option<u64>,
-    keys: Option<usize>,
-    on_full: OnFull,
+    settings: Settings,
     suspension: Option<Suspension>,
     is_of_suspension: bool,
 }
@@ -159,51 +156,51 @@ impl Policy {
 
     /// What happens to a request that exceeds it.
     pub fn on_exceeded(&self) -> OnExceeded {
-        self.on_exceeded
+        self.settings.on_exceeded
     }
 
     /// What happens to a request while the store cannot be reached.
     pub fn on_outage(&self) -> OnOutage {
-        self.on_outage
+        self.settings.on_outage
     }
 
     /// Whether it is enforced, only tried out, or off.
     #[inline]
     pub fn mode(&self) -> PolicyMode {
-        self.mode
+        self.settings.mode
     }
 
     /// Whether it is kept from clients: enforced, and not in header fields or bodies.
     pub fn is_hidden(&self) -> bool {
-        self.is_hidden
+        self.settings.is_hidden
     }
 
     /// Whether the store keeps account of what is given back, so that refunds are exact.
     #[inline]
     pub fn gives_back(&self) -> bool {
-        self.gives_back
+        self.settings.gives_back
     }
 
     /// How many keys a store of fixed size makes room for, if this policy says so.
     pub fn keys(&self) -> Option<usize> {
-        self.keys
+        self.settings.keys
     }
 
     /// What becomes of the least indebted key of a store of fixed size that is full.
     pub fn on_full(&self) -> OnFull {
-        self.on_full
+        self.settings.on_full
     }
 
     /// Its version, if it has one: on a store that several instances share, the highest decides.
     pub fn version(&self) -> Option<u64> {
-        self.version
+        self.settings.version
     }
 
     /// The same policy in another mode: for [`RateLimiter::replace`](crate::RateLimiter::replace), under which keys stay as
     /// they are.
     #[must_use]
     pub fn in_mode(&self, mode: PolicyMode) -> Self {
-        Self { mode, ..self.clone() }
+        Self { settings: Settings { mode, ..self.settings }, ..self.clone() }
     }
 
     /// When a key is refused outright, if the policy says so.
@@ -229,7 +226,7 @@ impl Policy {
     /// The same policy, keeping account of what is given back; see [`refunds`](PolicyBuilder::refunds).
     #[must_use]
     pub fn with_refunds(&self) -> Self {
-        Self { gives_back: true, ..self.clone() }
+        Self { settings: Settings { gives_back: true, ..self.settings }, ..self.clone() }
     }
 
     /// Whether both decide alike; what one of them remembers for refunds aside.

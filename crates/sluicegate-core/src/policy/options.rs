@@ -17,10 +17,11 @@ use crate::time_span::TimeSpan;
 /// assert_eq!("deny".parse(), Ok(OnExceeded::Deny));
 /// assert_eq!("wait 500ms".parse(), Ok(OnExceeded::Wait { longest: Duration::from_millis(500) }));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnExceeded {
     /// It is refused.
+    #[default]
     Deny,
     /// It waits its turn, first come, first served, if that comes within `longest`; otherwise it is refused at once.
     Wait {

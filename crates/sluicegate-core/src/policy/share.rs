@@ -1,6 +1,8 @@
 //! The same policy with other quotas: a part of it, for one of several instances or endpoints, or what an operator says.
 
-use super::{Policy, PolicyBuilder};
+use super::Policy;
+use super::builder::PolicyBuilder;
+use super::settings::Settings;
 use crate::algorithm::{Algorithm, Drain};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
@@ -48,7 +50,8 @@ impl Policy {
         let builder = self.with(quotas.collect());
         let name = name.into();
         let is_renamed = name != self.name;
-        let share = PolicyBuilder { name, algorithm, debt: self.debt.map(part), ..builder };
+        let settings = Settings { debt: self.settings.debt.map(part), ..builder.settings };
+        let share = PolicyBuilder { name, algorithm, settings, ..builder };
         if is_renamed { share.build() } else { share.assembled() }
     }
 
@@ -79,15 +82,7 @@ impl Policy {
             name: self.name.clone(),
             algorithm: self.algorithm,
             quotas,
-            on_exceeded: self.on_exceeded,
-            on_outage: self.on_outage,
-            mode: self.mode,
-            is_hidden: self.is_hidden,
-            gives_back: self.gives_back,
-            version: self.version,
-            debt: self.debt,
-            keys: self.keys,
-            on_full: self.on_full,
+            settings: self.settings,
             suspension: self.suspension.as_ref().map(Into::into),
         }
     }

@@ -28,25 +28,26 @@ use crate::error::StoreError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a decision says whether the request may go on"]
-pub struct DecisionFuture(Answer);
+pub struct DecisionFuture(State);
 
-type Pending = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
+/// A decision, or why there is none.
+pub(super) type Answer = Result<Decision, StoreError>;
 
-enum Answer {
-    Ready(Option<Result<Decision, StoreError>>),
-    Pending(Pending),
+enum State {
+    Ready(Option<Answer>),
+    Pending(Pin<Box<dyn Future<Output = Answer> + Send>>),
 }
 
 impl DecisionFuture {
     /// A decision that is known now.
     #[inline]
     pub fn ready(result: Result<Decision, StoreError>) -> Self {
-        Self(Answer::Ready(Some(result)))
+        Self(State::Ready(Some(result)))
     }
 
     /// A decision that is still to come.
     pub fn pending(future: impl Future<Output = Result<Decision, StoreError>> + Send + 'static) -> Self {
-        Self(Answer::Pending(Box::pin(future)))
+        Self(State::Pending(Box::pin(future)))
     }
 
     /// The answer, looked at where it is, if it is known without waiting: cheaper than taking it out with
@@ -54,8 +55,8 @@ impl DecisionFuture {
     #[inline]
     pub fn known(&self) -> Option<&Result<Decision, StoreError>> {
         match &self.0 {
-            Answer::Ready(result) => result.as_ref(),
-            Answer::Pending(_) => None,
+            State::Ready(result) => result.as_ref(),
+            State::Pending(_) => None,
         }
     }
 
@@ -68,7 +69,7 @@ impl DecisionFuture {
     #[expect(clippy::result_large_err, reason = "the future is handed back, not reported")]
     pub fn now(self) -> Result<Result<Decision, StoreError>, Self> {
         match self.0 {
-            Answer::Ready(Some(result)) => Ok(result),
+            State::Ready(Some(result)) => Ok(result),
             other => Err(Self(other)),
         }
     }
@@ -119,10 +120,10 @@ impl Future for DecisionFuture {
     /// When polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Answer::Ready(result) => {
+            State::Ready(result) => {
                 Poll::Ready(result.take().expect("a decision is polled until it is ready, once"))
             }
-            Answer::Pending(future) => future.as_mut().poll(cx),
+            State::Pending(future) => future.as_mut().poll(cx),
         }
     }
 }
@@ -130,8 +131,8 @@ impl Future for DecisionFuture {
 impl fmt::Debug for DecisionFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Answer::Ready(result) => f.debug_tuple("DecisionFuture").field(result).finish(),
-            Answer::Pending(_) => f.write_str("DecisionFuture(..)"),
+            State::Ready(result) => f.debug_tuple("DecisionFuture").field(result).finish(),
+            State::Pending(_) => f.write_str("DecisionFuture(..)"),
         }
     }
 }

@@ -20,6 +20,8 @@
 //! everything that it leaves out goes through.
 
 mod ask;
+#[cfg(feature = "tokio")]
+mod begun;
 mod event;
 mod future;
 mod judge;

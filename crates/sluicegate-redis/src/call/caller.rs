@@ -4,8 +4,6 @@
 //! the deadline and the runtime. A call takes clones of what it needs, because the store may be
 //! dropped while it is under way.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +14,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::batch::Batches;
-use super::begun::begun;
-use super::request::{Answer, Request, call};
+use super::request::{Request, call};
 use crate::ask::KeyAsk;
 use crate::connection::{State, Supervised, part_of};
 
@@ -47,14 +44,13 @@ impl Caller {
     /// whether or not anybody waits for it.
     pub(crate) fn begin(&self, asks: Vec<KeyAsk>) -> DecisionFuture {
         let request = self.request(asks, self.deadline());
-        let answer: Pin<Box<dyn Future<Output = Answer> + Send>> = match &self.batches {
-            Some(batches) => Box::pin(batches.decide(request)),
-            None => {
-                let connection = Arc::clone(self.connection.state());
-                Box::pin(async move { decide(&connection, &request).await.map(|(decision, _)| decision) })
-            }
+        let Some(batches) = &self.batches else {
+            let connection = Arc::clone(self.connection.state());
+            return DecisionFuture::begun(&self.runtime, async move {
+                decide(&connection, &request).await.map(|(decision, _)| decision)
+            });
         };
-        begun(&self.runtime, answer)
+        DecisionFuture::begun(&self.runtime, batches.decide(request))
     }
 
     /// The same on a Cluster, by this deadline; with whether it is refused only because of units that others may give back in a

@@ -5,7 +5,6 @@
 //! anybody waiting for it, and no charge is undone by a client that hangs up.
 
 mod batch;
-mod begun;
 mod caller;
 mod request;
 

@@ -60,8 +60,9 @@ impl Policy {
 
     fn bucket(&self, mut bucket: PolicyBuilder) -> Result<Self, ConfigError> {
         // Where the policy itself refuses or lets pass without asking, there is nothing to add.
-        bucket.on_outage = if self.on_outage == OnOutage::Local { OnOutage::Local } else { OnOutage::Allow };
-        (bucket.keys, bucket.version) = (self.keys, self.version);
+        bucket.settings.on_outage =
+            if self.on_outage() == OnOutage::Local { OnOutage::Local } else { OnOutage::Allow };
+        (bucket.settings.keys, bucket.settings.version) = (self.keys(), self.version());
         bucket.assembled()
     }
 }

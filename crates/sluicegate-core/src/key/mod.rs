@@ -1,0 +1,46 @@
+//! Whose bucket it is.
+//!
+//! Limiters take as a key whatever [`AsKey`] is implemented for: text, numbers, addresses, and
+//! tuples of them. A [`Key`] is the form in which it is kept. Requests of the same key spend from
+//! the same bucket, and requests of different keys never do.
+//!
+//! A key that a client can choose freely, such as a header that nobody verifies, is no limit at
+//! all: each value has a bucket of its own. Combine it with one that the client cannot choose, or
+//! limit the address as well.
+//!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use sluicegate_core::{MemoryStore, Policy};
+//!
+//! let limiter = Policy::gcra("api", "1/min").on(&MemoryStore::new())?;
+//! let allowed = |decision: sluicegate_core::store::DecisionFuture| {
+//!     decision.now().expect("memory answers at once").map(|decision| decision.is_allowed())
+//! };
+//! assert!(allowed(limiter.check("ada"))? && !allowed(limiter.check("ada"))?);
+//! // A bucket per combination, here of user and address.
+//! assert!(allowed(limiter.check(("ada", Ipv4Addr::LOCALHOST)))?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Which key
+//! | key | for | beware of |
+//! |---|---|---|
+//! | user or tenant id | anything behind a login | requests before the login: limit those by address |
+//! | API key, digested | public APIs | keys that nobody has verified yet |
+//! | client address | anonymous traffic | proxies; offices behind one address; IPv6, of which a client has a whole /64 |
+//! | constant | what the service as a whole may do | one client can use it up: [hide](crate::policy::PolicyBuilder::hidden) it, and put a limit per client beside it |
+//!
+//! # In the store
+//! Memory stores keep a hash of the key with a random seed, Redis a keyed hash of 128 bits. Neither
+//! keeps the key, so an address or an API key cannot be read back from a store.
+
+mod as_key;
+mod encoded;
+mod kind;
+mod plain;
+#[cfg(test)]
+mod tests;
+
+pub use self::as_key::AsKey;
+pub use self::encoded::{Key, KeyRef};
+pub use self::kind::KeyKind;

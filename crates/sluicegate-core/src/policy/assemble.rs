@@ -1,0 +1,122 @@
+//! From what was said to a [`Policy`], or to what is wrong with it.
+
+use super::builder::PolicyBuilder;
+use super::name::check_name;
+use super::suspension::{Suspension, check_ending, is_of_suspension};
+use super::{MAX_QUOTAS, Policy, PolicyQuota};
+use crate::algorithm::{Algorithm, Drain, Rule};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::Quota;
+
+/// The most keys that a table can be made for.
+pub(crate) const MOST_KEYS: usize = 1 << 31;
+
+impl PolicyBuilder {
+    /// Checks the parts and puts them together.
+    ///
+    /// # Errors
+    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}` or with an ending that [suspensions](Self::suspend) have, a suspension that
+    /// cannot be, more than 16 quotas, room for 0 keys or more than 2^31, two quotas that headers could not tell
+    /// apart, and whatever [`Rule::new`] refuses. The message names the value and what would be accepted.
+    pub fn build(self) -> Result<Policy, ConfigError> {
+        check_name("policy name", &self.name)?;
+        check_ending(&self.name)?;
+        self.assembled()
+    }
+
+    /// The same, whatever its name is.
+    pub(super) fn assembled(mut self) -> Result<Policy, ConfigError> {
+        let is_of_suspension = is_of_suspension(&self.name);
+        let suspension = self.suspension.take().map(|draft| draft.build(&self.name));
+        let suspension = suspension.transpose().map_err(|error| error.in_policy(&self.name))?;
+        let room = MAX_QUOTAS - suspension.as_ref().map_or(0, Suspension::buckets);
+        if (room + 1..=MAX_QUOTAS).contains(&self.quotas.len()) {
+            let problem = format!(
+                "a policy of {} quotas leaves no room for its suspension: use {room} quotas at most",
+                self.quotas.len()
+            );
+            return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS - 1));
+        }
+        if self.quotas.len() > MAX_QUOTAS {
+            let problem = format!("a policy of {} quotas: at most {MAX_QUOTAS} fit", self.quotas.len());
+            return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS));
+        }
+        if let (Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)), [_, _, ..]) =
+            (self.algorithm, &*self.quotas)
+        {
+            let problem = "a queue has one quota, because it spaces its output in one way: put the others into policies of their own";
+            return Err(self.error(ConfigErrorKind::QueueOfSeveral, problem.to_owned()).in_quota(1));
+        }
+        if let Some(keys) = self.settings.keys.filter(|keys| !(1..=MOST_KEYS).contains(keys)) {
+            let problem = format!("it cannot have room for {keys} keys: use 1 to {MOST_KEYS}");
+            return Err(self.error(ConfigErrorKind::Policy, problem));
+        }
+        let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
+        let single = self.quotas.len() == 1;
+        for (index, (id, quota)) in self.quotas.iter().enumerate() {
+            let here = |error: ConfigError| error.in_policy(&self.name).in_quota(index);
+            let quota = quota.clone().map_err(here)?;
+            let rule = Rule::new(self.algorithm, quota).map_err(here)?;
+            let rule = self.settings.debt.map_or(rule, |units| rule.with_debt(units));
+            let label = match id {
+                Some(id) => {
+                    check_name("quota id", id).map_err(here)?;
+                    format!("{}.{id}", self.name)
+                }
+                None if single => self.name.clone(),
+                None => format!("{}.{}", self.name, period_label(quota)),
+            };
+            if quotas.iter().any(|other| other.label == label) {
+                let problem = format!(
+                    "two of its quotas are called {label:?} in headers: give one a name of its own with `named`"
+                );
+                return Err(here(ConfigError::new(ConfigErrorKind::SameLabel, problem)));
+            }
+            quotas.push(PolicyQuota { quota, rule, id: id.clone(), label });
+        }
+        Ok(Policy {
+            name: self.name,
+            algorithm: self.algorithm,
+            quotas,
+            settings: self.settings,
+            suspension,
+            is_of_suspension,
+        })
+    }
+
+    fn error(&self, kind: ConfigErrorKind, problem: String) -> ConfigError {
+        ConfigError::new(kind, problem).in_policy(&self.name)
+    }
+}
+
+/// `5/30s` is called `30s`, `100/min` `1min`.
+fn period_label(quota: Quota) -> String {
+    let text = Quota::new(1, quota.period()).to_string();
+    let period = text.trim_start_matches("1/");
+    if period.starts_with(|c: char| c.is_ascii_digit()) { period.to_owned() } else { format!("1{period}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_of_one_policy_are_told_apart() {
+        let policy = Policy::gcra("payment", "5/min").and("2/10s").and("100/d").named("day").build().unwrap();
+        let labels: Vec<_> = policy.quotas().iter().map(PolicyQuota::label).collect();
+        assert_eq!(labels, ["payment.1min", "payment.10s", "payment.day"]);
+        assert_eq!(policy.to_string(), "payment: 5/min, 2/10s, 100/d (gcra)");
+        let twins = Policy::gcra("payment", "5/min").and("7/60s").build().unwrap_err().to_string();
+        assert!(twins.contains("\"payment.1min\"") && twins.contains("named"), "{twins}");
+    }
+
+    #[test]
+    fn a_bad_name_or_quota_is_named() {
+        for name in ["", "Ü", "a b", "Login", "-x", &"x".repeat(65)] {
+            let message = Policy::gcra(name, "5/min").build().unwrap_err().to_string();
+            assert!(message.contains("cannot be a policy name"), "{message}");
+        }
+        let message = Policy::gcra("login", "five/min").build().unwrap_err().to_string();
+        assert!(message.starts_with("policy \"login\": \"five/min\" is not a quota"), "{message}");
+    }
+}

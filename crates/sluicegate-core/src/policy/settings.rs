@@ -1,0 +1,20 @@
+//! What a policy says beside its quotas: [`Settings`].
+
+use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
+
+/// What a policy says beside its name, its algorithm, its quotas and its suspension: the same while it is put together and
+/// after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Settings {
+    pub(super) on_exceeded: OnExceeded,
+    pub(super) on_outage: OnOutage,
+    pub(super) mode: PolicyMode,
+    pub(super) is_hidden: bool,
+    pub(super) gives_back: bool,
+    pub(super) version: Option<u64>,
+    /// The highest debt in units; as the rule has it by default.
+    pub(super) debt: Option<u64>,
+    /// Keys that a store of fixed size makes room for; as the store has it by default.
+    pub(super) keys: Option<usize>,
+    pub(super) on_full: OnFull,
+}

@@ -1,0 +1,71 @@
+//! Work that goes on, whether or not anybody waits for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::runtime::Handle;
+
+use super::future::{Answer, DecisionFuture};
+
+impl DecisionFuture {
+    /// Begins work on this runtime, at once; dropped before the answer is there, it is finished by the runtime. For stores that
+    /// answer later, whose calls must not depend on a client that may hang up.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sluicegate_core::store::DecisionFuture;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use tokio::runtime::Handle;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = Policy::gcra("login", "5/min").on(&MemoryStore::new())?;
+    /// let (begun, later) = (login.clone(), tokio::task::yield_now());
+    /// drop(DecisionFuture::begun(&Handle::current(), async move {
+    ///     later.await;
+    ///     begun.check("ada").await
+    /// }));
+    /// tokio::task::yield_now().await;
+    /// tokio::task::yield_now().await;
+    /// assert_eq!(login.peek("ada").await?.remaining(), 4); // nobody waited, and it was spent
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// The work is done, polled or not, unless the runtime ends.
+    pub fn begun(runtime: &Handle, work: impl Future<Output = Answer> + Send + 'static) -> Self {
+        let mut begun = Begun { work: Some(Box::pin(work)), runtime: runtime.clone() };
+        // Wherever it is called, the timers are those of this runtime. Whoever awaits the answer polls again with a waker.
+        let _entered = runtime.enter();
+        match Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Self::ready(answer),
+            Poll::Pending => Self::pending(begun),
+        }
+    }
+}
+
+struct Begun {
+    work: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+    runtime: Handle,
+}
+
+impl Future for Begun {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let answer = ready!(work.as_mut().poll(cx));
+        self.work = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.runtime.spawn(work);
+        }
+    }
+}
