@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::files;
 
 /// Where a feature decides what code does, how often, and why that is no surprise to anybody who does not want the feature.
 const ALLOWED: [(&str, usize, &str); 8] = [
@@ -44,24 +46,13 @@ fn behaviour(text: &str) -> Vec<usize> {
     lines.iter().enumerate().filter_map(decides).collect()
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("the folder is there") {
-        let path = entry.expect("the folder can be read").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn no_feature_decides_what_code_does_but_where_it_is_allowed() {
     let crates = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../crates"));
-    let mut files = Vec::new();
-    for each in fs::read_dir(&crates).expect("the folder is there") {
-        sources(&each.expect("the folder can be read").path().join("src"), &mut files);
-    }
+    let is_library = |path: &PathBuf| {
+        path.strip_prefix(&crates).is_ok_and(|path| path.iter().nth(1) == Some("src".as_ref()))
+    };
+    let files: Vec<_> = files::below(&crates, "rs").into_iter().filter(is_library).collect();
     assert!(files.len() > 100, "{} files", files.len());
     let mut found = BTreeMap::new();
     for file in files {

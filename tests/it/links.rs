@@ -4,18 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// All pages below a folder, without those that are built.
-fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("the folder is there") {
-        let path = entry.expect("the folder can be read").path();
-        let is_ours = !path.ends_with("target") && !path.ends_with(".git") && !path.is_symlink();
-        if path.is_dir() && is_ours {
-            pages(&path, found);
-        } else if is_ours && path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
-}
+use crate::files;
 
 /// The text outside of blocks of code.
 fn prose(text: &str) -> String {
@@ -64,8 +53,7 @@ fn dead_ends(root: &Path, folder: &Path, text: &str) -> Vec<String> {
 #[test]
 fn every_link_and_every_file_that_a_page_names_is_there() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let mut found = Vec::new();
-    pages(&root, &mut found);
+    let found = files::below(&root, "md");
     assert!(found.len() > 10, "{found:?}");
     for page in found {
         let text = fs::read_to_string(&page).expect("pages are text");

@@ -6,6 +6,7 @@ mod attribute;
 mod examples;
 mod facade;
 mod features;
+mod files;
 mod foreign;
 mod links;
 mod manifest;

@@ -18,6 +18,7 @@ use sluicegate::algorithm::{Drain, Refill};
 use sluicegate::clock::ManualClock;
 use sluicegate::policy::PolicyBuilder;
 use sluicegate::{Algorithm, MemoryStore, Policy, RateLimitExt, RateLimiter};
+use sluicegate_tests::random::Random;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use tower_governor::GovernorLayer;
@@ -28,15 +29,6 @@ use crate::support::{Client, serve};
 
 type Theirs =
     governor::RateLimiter<u64, DefaultKeyedStateStore<u64>, FakeRelativeClock, NoOpMiddleware<Nanos>>;
-
-/// A sequence of numbers that is the same in every run.
-fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed;
-    move |end| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % end
-    }
-}
 
 #[test]
 fn governor_decides_and_waits_the_same() {
@@ -50,12 +42,12 @@ fn governor_decides_and_waits_the_same() {
         let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
         let ours = Policy::gcra("user", &*format!("1/{period_ms}ms burst {burst}")).on(&store).unwrap();
 
-        let mut next = numbers(seed);
+        let mut random = Random::new(seed);
         for step in 0..5_000 {
-            let pause = Duration::from_millis(next(period_ms));
+            let pause = Duration::from_millis(random.below(period_ms));
             their_clock.advance(pause);
             clock.advance(pause);
-            let key = next(3);
+            let key = random.below(3);
             let wait = theirs.check_key(&key).err().map(|not| not.wait_time_from(their_clock.now()));
             let decision = ours.check(key).now().unwrap().unwrap();
             assert_eq!(decision.retry_after(), wait, "seed {seed}, step {step}, key {key}");

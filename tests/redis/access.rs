@@ -10,6 +10,8 @@ use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels};
 
+use crate::support::{connected, patient};
+
 /// The commands in the crate's documentation.
 const COMMANDS: [&str; 6] = ["eval", "evalsha", "time", "get", "set", "del"];
 
@@ -97,9 +99,7 @@ async fn asks_everything_as_user<'a>(url: &str, nodes: impl IntoIterator<Item = 
         node.run::<()>(&format!("ACL SETUSER app on >secret ~access:* {} {extra}", rights.join(" ")));
     }
     let url = url.replace("://", "://app:secret@");
-    let store = RedisStore::builder().prefix("access").deadline(Duration::from_secs(20)).connect(&url);
-    let store = store.expect("the URL can be read");
-    store.connected(Duration::from_secs(20)).await.expect("connecting needs no other rights");
+    let store = connected(patient("access"), &url).await;
     ask_everything(&store).await.expect("no other rights are needed");
 }
 

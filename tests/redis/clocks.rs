@@ -11,16 +11,16 @@ use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::standalone;
 use sluicegate_tests::servers::skewed::Skewed;
 
+use crate::support::{connected, patient};
+
 const HOUR_US: i64 = 3_600_000_000;
 
 async fn store(server: &Server, prefix: &str, clock: Option<ManualClock>) -> RedisStore {
-    let mut builder = RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20));
-    if let Some(clock) = clock {
-        builder = builder.clock(clock);
-    }
-    let store = builder.connect(&server.url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    let settings = match clock {
+        Some(clock) => patient(prefix).clock(clock),
+        None => patient(prefix),
+    };
+    connected(settings, &server.url()).await
 }
 
 fn policy(algorithm: Algorithm) -> Policy {

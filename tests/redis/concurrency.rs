@@ -12,6 +12,8 @@ use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
 use tokio::task::JoinSet;
 
+use crate::support::{connected, patient};
+
 const TASKS: usize = 16;
 const LIMIT: u64 = 40;
 
@@ -24,10 +26,7 @@ fn quota(limit: u64) -> Quota {
 async fn instances(url: &str, prefix: &str) -> Vec<RedisStore> {
     let mut stores = Vec::new();
     for _ in 0..4 {
-        let store =
-            RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20)).connect(url).unwrap();
-        store.connected(Duration::from_secs(20)).await.expect("the servers are up");
-        stores.push(store);
+        stores.push(connected(patient(prefix), url).await);
     }
     stores
 }

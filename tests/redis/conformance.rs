@@ -2,39 +2,17 @@
 
 use std::time::Duration;
 
-use sluicegate_core::MemoryStore;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::conformance::Conformance;
-use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
+
+use crate::support::{connected, patient, seeds};
 
 /// A connected suite, on a clock of its own.
 async fn suite(url: &str, prefix: &str) -> Conformance {
     let clock = ManualClock::new();
-    let store = RedisStore::builder()
-        .clock(clock.clone())
-        .prefix(prefix)
-        // What is tested here is what is decided, not how fast on a machine that does other things, too.
-        .deadline(Duration::from_secs(20))
-        .connect(url)
-        .expect("the settings are possible");
-    store.connected(Duration::from_secs(20)).await.expect("the servers are up");
+    let store = connected(patient(prefix).clock(clock.clone()), url).await;
     Conformance::new(store, clock)
-}
-
-#[tokio::test]
-async fn the_memory_store_passes_its_own_suite() {
-    let clock = ManualClock::new();
-    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
-    let suite = Conformance::new(store, clock);
-    suite.worked_examples().await;
-    suite.all_or_nothing().await;
-    suite.modes().await;
-    for seed in 1..=30 {
-        suite.same_decisions_as_memory(seed, 15).await;
-        suite.same_refunds_as_memory(seed, 15).await;
-        suite.same_suspensions_as_memory(seed, 15).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +26,7 @@ async fn one_server_decides_the_worked_examples() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_decides_every_trace_as_memory_does() {
     let suite = suite(&standalone().url(), "traces").await;
-    for seed in 1..=30 {
+    for seed in seeds(30) {
         suite.same_decisions_as_memory(seed, 15).await;
     }
 }
@@ -56,7 +34,7 @@ async fn one_server_decides_every_trace_as_memory_does() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_decides_as_memory_does_when_the_clock_is_set_back() {
     let suite = suite(&standalone().url(), "back").await;
-    for seed in 1..=10 {
+    for seed in seeds(10) {
         suite.same_decisions_when_the_clock_is_set_back(Duration::from_secs(10), seed, 15).await;
     }
 }
@@ -64,7 +42,7 @@ async fn one_server_decides_as_memory_does_when_the_clock_is_set_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_suspends_keys_as_memory_does() {
     let suite = suite(&standalone().url(), "suspensions").await;
-    for seed in 1..=20 {
+    for seed in seeds(20) {
         suite.same_suspensions_as_memory(seed, 10).await;
     }
 }
@@ -72,7 +50,7 @@ async fn one_server_suspends_keys_as_memory_does() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_replaces_policies_as_memory_does() {
     let suite = suite(&standalone().url(), "replacements").await;
-    for seed in 1..=30 {
+    for seed in seeds(30) {
         suite.same_replacements_as_memory(seed, 20).await;
     }
 }
@@ -80,7 +58,7 @@ async fn one_server_replaces_policies_as_memory_does() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_gives_back_as_memory_does() {
     let suite = suite(&standalone().url(), "refunds").await;
-    for seed in 1..=30 {
+    for seed in seeds(30) {
         suite.same_accounts_as_memory(seed, 15).await;
     }
 }
@@ -91,7 +69,7 @@ async fn a_sentinel_group_decides_as_memory_does() {
     suite.worked_examples().await;
     suite.all_or_nothing().await;
     suite.modes().await;
-    for seed in 1..=5 {
+    for seed in seeds(5) {
         suite.same_decisions_as_memory(seed, 15).await;
     }
 }

@@ -8,6 +8,8 @@ use sluicegate_core::{Algorithm, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::{Server, run};
 
+use crate::support::{connected, patient};
+
 const TEXTS: [&str; 12] = [
     "abc",
     "nan",
@@ -61,9 +63,7 @@ const POISONS: [Poison; 3] = [
 ];
 
 async fn store(server: &Server) -> RedisStore {
-    let store = RedisStore::builder().deadline(Duration::from_secs(20)).connect(&server.url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    connected(patient("rl"), &server.url()).await
 }
 
 /// What a fresh key does: three pass, and the fourth does not.

@@ -8,9 +8,10 @@ use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels};
 
+use crate::support::connected;
+
 async fn limiter(url: &str) -> RateLimiter {
-    let store = RedisStore::builder().deadline(Duration::from_millis(100)).connect(url).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the servers are up");
+    let store = connected(RedisStore::builder().deadline(Duration::from_millis(100)), url).await;
     Policy::gcra("login", "1000000/day").on(&store).unwrap()
 }
 

@@ -7,10 +7,10 @@ use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels};
 use sluicegate_tests::servers::{Server, eventually};
 
+use crate::support::connected;
+
 async fn store(url: &str) -> RedisStore {
-    let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect(url).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    connected(RedisStore::builder().deadline(Duration::from_secs(5)), url).await
 }
 
 async fn limiter(url: &str) -> RateLimiter {

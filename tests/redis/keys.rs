@@ -8,10 +8,10 @@ use sluicegate_core::{Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::{Server, eventually, run};
 
+use crate::support::{connected, patient};
+
 async fn store(server: &Server) -> RedisStore {
-    let store = RedisStore::builder().deadline(Duration::from_secs(20)).connect(&server.url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    connected(patient("rl"), &server.url()).await
 }
 
 /// A limiter for every algorithm.
@@ -110,9 +110,7 @@ async fn another_secret_makes_other_names() {
     let server = Server::start();
     let policy = Policy::gcra("policy-0", "1/day").build().unwrap();
     for secret in ["one", "other"] {
-        let store = RedisStore::builder().secret(secret).deadline(Duration::from_secs(20));
-        let store = store.connect(&server.url()).unwrap();
-        store.connected(Duration::from_secs(20)).await.expect("the server is up");
+        let store = connected(patient("rl").secret(secret), &server.url()).await;
         let limiter = RateLimiter::new(store, policy.clone()).unwrap();
         assert!(limiter.check("ada").await.unwrap().is_allowed());
     }

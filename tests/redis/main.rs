@@ -17,6 +17,7 @@ mod replace;
 mod rolling;
 mod scripts;
 mod slots;
+mod support;
 mod suspension;
 mod tls;
 mod trouble;

@@ -11,9 +11,11 @@ use sluicegate_redis::{DeadPool, RedisStore};
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
 
+use crate::support::patient;
+
 async fn decides_as_memory_does(pool: impl Into<DeadPool>, prefix: &str) {
     let clock = ManualClock::new();
-    let store = RedisStore::builder().clock(clock.clone()).prefix(prefix).deadline(Duration::from_secs(20));
+    let store = patient(prefix).clock(clock.clone());
     let store = store.pool(pool).unwrap();
     store.connected(Duration::from_secs(20)).await.expect("the servers are up");
     let suite = Conformance::new(store, clock);

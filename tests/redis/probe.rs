@@ -9,10 +9,10 @@ use sluicegate_core::{Key, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::{Server, eventually};
 
-async fn connected(server: &Server) -> RedisStore {
-    let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect(&server.url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+use crate::support::connected;
+
+async fn store(server: &Server) -> RedisStore {
+    connected(RedisStore::builder().deadline(Duration::from_secs(5)), &server.url()).await
 }
 
 /// One call of each script: of each algorithm, and of several in one request.
@@ -35,7 +35,7 @@ async fn ask_each_script(store: &RedisStore) {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_has_to_send_a_script_after_the_server_was_started_anew() {
     let mut server = Server::start();
-    let store = connected(&server).await;
+    let store = store(&server).await;
     for _ in 0..2 {
         server.run::<()>("CONFIG RESETSTAT");
         ask_each_script(&store).await;
@@ -135,7 +135,7 @@ async fn a_server_that_forgets_what_the_script_writes_is_not_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_probe_leaves_nothing_behind() {
     let server = Server::start();
-    connected(&server).await;
+    store(&server).await;
     assert!(server.run::<String>("INFO commandstats").contains("cmdstat_eval:"), "the script was run");
     assert_eq!(server.run::<u64>("DBSIZE"), 0);
 }

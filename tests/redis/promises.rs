@@ -11,21 +11,17 @@ use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
 use sluicegate_tests::servers::{Server, run};
 
+use crate::support::{connected, patient};
+
 const START: Duration = Duration::from_secs(1_800_000_000);
 
 async fn store(prefix: &str) -> RedisStore {
-    let store = RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20));
-    let store = store.connect(&standalone().url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    connected(patient(prefix), &standalone().url()).await
 }
 
 async fn clocked(prefix: &str, clock: &ManualClock) -> RedisStore {
     clock.set(START);
-    let store = RedisStore::builder().prefix(prefix).clock(clock.clone()).deadline(Duration::from_secs(20));
-    let store = store.connect(&standalone().url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    connected(patient(prefix).clock(clock.clone()), &standalone().url()).await
 }
 
 fn name(algorithm: Algorithm) -> String {
@@ -39,8 +35,7 @@ async fn a_right_that_is_taken_away_is_an_outage_and_never_a_fresh_bucket() {
     for right in ["get", "set", "time", "evalsha", "del"] {
         server.run::<()>(&format!("ACL SETUSER {right} on >secret ~rl:* +@all"));
         let url = format!("redis://{right}:secret@127.0.0.1:{}", server.port());
-        let store = RedisStore::builder().deadline(Duration::from_secs(5)).connect(&url).unwrap();
-        store.connected(Duration::from_secs(20)).await.expect("nothing is missing yet");
+        let store = connected(RedisStore::builder().deadline(Duration::from_secs(5)), &url).await;
         for algorithm in ALGORITHMS {
             let policy = Policy::builder(format!("{right}-{}", name(algorithm)), algorithm, "5/h").build();
             let limiter = RateLimiter::new(&store, policy.unwrap()).unwrap();
@@ -72,9 +67,7 @@ async fn a_log_whose_entries_have_all_lapsed_is_dropped_in_one_go() {
     let server = Server::start();
     let clock = ManualClock::new();
     clock.set(START);
-    let store = RedisStore::builder().clock(clock.clone()).deadline(Duration::from_secs(20));
-    let store = store.connect(&server.url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    let store = connected(patient("rl").clock(clock.clone()), &server.url()).await;
     let limiter = Policy::sliding_log("log", "2000/d").on(&store).unwrap();
     for _ in 0..2_000 {
         assert!(limiter.check("ada").await.unwrap().is_allowed());
@@ -135,8 +128,7 @@ async fn a_verdict_that_is_dropped_unpolled_is_carried_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_flush_forgot_is_not_given_back() {
     let server = Server::start();
-    let store = RedisStore::builder().deadline(Duration::from_secs(20)).connect(&server.url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    let store = connected(patient("rl"), &server.url()).await;
     for algorithm in ALGORITHMS {
         for gives_back in [false, true] {
             let policy = Policy::builder(format!("{}-{gives_back}", name(algorithm)), algorithm, "9/d");
@@ -219,8 +211,7 @@ async fn of_two_versions_the_newer_one_decides_for_all() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keys_name_can_be_told() {
     let server = Server::start();
-    let store = RedisStore::builder().deadline(Duration::from_secs(20)).connect(&server.url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
+    let store = connected(patient("rl"), &server.url()).await;
     let policy = Policy::gcra("login", "5/min").and("100/h").named("hour");
     let limiter = policy.on(&store).unwrap();
     limiter.check(("user", 7)).await.unwrap();
@@ -262,9 +253,7 @@ async fn one_who_waits_for_one_limit_does_not_lock_the_other() {
 /// Once 65 of 150 were refused by units that requests held that were about to be refused elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_a_cluster_nobody_is_refused_for_units_that_a_refused_request_would_have_spent() {
-    let store = RedisStore::builder().prefix("shares").deadline(Duration::from_secs(20));
-    let store = store.connect(&Cluster::shared().url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the cluster is up");
+    let store = connected(patient("shares"), &Cluster::shared().url()).await;
     let mut refused = 0;
     for round in 0..15_u64 {
         let limiters = ["spent", "roomy"].map(|name| {

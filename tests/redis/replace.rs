@@ -8,11 +8,10 @@ use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::standalone;
 
+use crate::support::{connected, patient};
+
 async fn store() -> RedisStore {
-    let store = RedisStore::builder().prefix("replace").deadline(Duration::from_secs(20));
-    let store = store.connect(&standalone().url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    connected(patient("replace"), &standalone().url()).await
 }
 
 fn policy(algorithm: Algorithm, limit: u64) -> Policy {

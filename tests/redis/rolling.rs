@@ -12,16 +12,14 @@ use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::standalone;
 
-use crate::scripts::Random;
+use crate::support::{connected, patient, seeds};
+use sluicegate_tests::random::Random;
 
 const START: Duration = Duration::from_secs(1_800_000_000);
 
 /// An instance of the service.
 async fn instance(prefix: &str, clock: &ManualClock) -> RedisStore {
-    let builder = RedisStore::builder().prefix(prefix).clock(clock.clone()).deadline(Duration::from_secs(20));
-    let store = builder.connect(&standalone().url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    connected(patient(prefix).clock(clock.clone()), &standalone().url()).await
 }
 
 fn on(store: &RedisStore, policy: PolicyBuilder) -> RateLimiter {
@@ -86,8 +84,8 @@ async fn two_limits_in_turns_admit_no_more_than_the_larger_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn random_pairs_of_rules_admit_no_more_than_the_larger_burst_and_rate_and_starve_nobody() {
     let clock = ManualClock::new();
-    for seed in 1..=120_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for seed in seeds(120) {
+        let mut random = Random::new(seed);
         clock.set(START + Duration::from_secs(10_000 * seed));
         let prefix = format!("pairs-{seed}");
         let stores = [instance(&prefix, &clock).await, instance(&prefix, &clock).await];

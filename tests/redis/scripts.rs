@@ -8,28 +8,15 @@ use std::time::Duration;
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{Decision, Key, MemoryStore, Policy, RateLimiter, Store};
-use sluicegate_redis::RedisStore;
+use sluicegate_tests::random::Random;
 use sluicegate_tests::servers::deployments::standalone;
+
+use crate::support::{connected, patient, seeds};
 
 const DAY_US: u64 = 86_400_000_000;
 
-/// xorshift64*: reproducible.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % bound
-    }
-}
-
 async fn redis(prefix: &str, clock: &ManualClock) -> Arc<dyn Store> {
-    let builder = RedisStore::builder().prefix(prefix).clock(clock.clone()).deadline(Duration::from_secs(20));
-    let store = builder.connect(&standalone().url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store.into()
+    connected(patient(prefix).clock(clock.clone()), &standalone().url()).await.into()
 }
 
 /// The same policies on a store; the last one has a queue, so that its asks are for the long script.
@@ -97,8 +84,8 @@ async fn requests_that_share_a_call_are_decided_one_after_the_other_as_memory_do
     let memory = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let store = redis("together", &clock).await;
     let (ours, reference) = (limiters(&store), limiters(&memory.into()));
-    for seed in 1..=25_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for seed in seeds(25) {
+        let mut random = Random::new(seed);
         clock.set(Duration::from_secs(1_800_000_000 + 86_400_000 * seed));
         let mut trace = format!("seed {seed}");
         for _ in 0..60 {
@@ -154,8 +141,8 @@ async fn both_scripts_decide_the_same_whatever_the_clock_does() {
     let clock = ManualClock::new();
     let (short, long) = (redis("short", &clock).await, redis("long", &clock).await);
     let (short, long) = (limiters(&short), limiters(&long));
-    for seed in 1..=25_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for seed in seeds(25) {
+        let mut random = Random::new(seed);
         clock.set(Duration::from_secs(1_800_000_000 + 8_640_000 * seed));
         let mut trace = format!("seed {seed}");
         for step in 0..80_u64 {

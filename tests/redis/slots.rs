@@ -14,15 +14,15 @@ use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::Cluster;
 use sluicegate_tests::servers::{Server, eventually};
 
+use crate::support::{connected, patient};
+
 /// Nothing refills during a test, and no window ends.
 fn quota(limit: u64) -> Quota {
     Quota::new(limit, Duration::from_secs(300 * 86_400))
 }
 
 async fn store(cluster: &Cluster, prefix: &str, deadline: Duration) -> RedisStore {
-    let store = RedisStore::builder().prefix(prefix).deadline(deadline).connect(&cluster.url()).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the cluster is up");
-    store
+    connected(RedisStore::builder().prefix(prefix).deadline(deadline), &cluster.url()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,9 +86,7 @@ impl Clock for GoesOn {
 async fn what_is_given_back_for_a_refusal_in_another_slot_is_of_the_window_that_it_was_spent_in() {
     let cluster = Cluster::shared();
     let clocked = async |clock: Arc<dyn Clock>| {
-        let builder = RedisStore::builder().prefix("ended").deadline(Duration::from_secs(20));
-        let store = builder.clock(clock).connect(&cluster.url()).unwrap();
-        store.connected(Duration::from_secs(20)).await.expect("the cluster is up");
+        let store = connected(patient("ended").clock(clock), &cluster.url()).await;
         let minute = |name: &str, limit: &str| {
             RateLimiter::new(&store, Policy::fixed_window(name, limit).build().unwrap()).unwrap()
         };

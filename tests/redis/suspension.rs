@@ -11,12 +11,12 @@ use sluicegate_tests::process::run_again;
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
 
+use crate::support::{connected, patient};
+
 const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
 async fn store(url: &str, prefix: &str) -> RedisStore {
-    let store = RedisStore::builder().prefix(prefix).deadline(Duration::from_secs(20)).connect(url).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    connected(patient(prefix), url).await
 }
 
 fn login() -> PolicyBuilder {

@@ -8,6 +8,8 @@ use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::{Server, free_port};
 
+use crate::support::{connected, patient};
+
 /// A server that also speaks TLS, where, and the CA that vouches for it.
 struct Secured {
     _server: Server,
@@ -58,9 +60,7 @@ impl Secured {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_ca_is_known_decides() {
     let secured = Secured::start();
-    let store = RedisStore::builder().tls_ca(&secured.ca).deadline(Duration::from_secs(20));
-    let store = store.connect(&secured.url).unwrap();
-    store.connected(Duration::from_secs(20)).await.expect("the server's certificate is good");
+    let store = connected(patient("rl").tls_ca(&secured.ca), &secured.url).await;
     let limiter = Policy::gcra("login", "1/day").on(&store).unwrap();
     assert!(limiter.check("ada").await.unwrap().is_allowed());
     assert!(!limiter.check("ada").await.unwrap().is_allowed());

@@ -9,17 +9,21 @@ use std::time::{Duration, Instant};
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Policy, RateLimiter};
-use sluicegate_redis::RedisStore;
+use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 use sluicegate_tests::servers::Server;
 
+use crate::support;
+
+fn settings() -> RedisStoreBuilder {
+    RedisStore::builder().deadline(Duration::from_millis(500))
+}
+
 fn store(url: &str) -> RedisStore {
-    RedisStore::builder().deadline(Duration::from_millis(500)).connect(url).expect("the URL can be read")
+    settings().connect(url).expect("the URL can be read")
 }
 
 async fn connected(url: &str) -> RedisStore {
-    let store = store(url);
-    store.connected(Duration::from_secs(20)).await.expect("the server is up");
-    store
+    support::connected(settings(), url).await
 }
 
 fn limiter(store: &RedisStore) -> RateLimiter {

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use sluicegate_core::algorithm::Anchor;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
-use sluicegate_redis::RedisStore;
+use sluicegate_tests::random::Random;
 use sluicegate_tests::servers::deployments::standalone;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+
+use crate::support::{connected, patient};
 
 const SPAN: Duration = Duration::from_secs(6);
 
@@ -16,11 +18,10 @@ const SPAN: Duration = Duration::from_secs(6);
 type Went = Arc<Mutex<Vec<(u64, u64)>>>;
 
 /// A client that waits for a turn again and again, and leaves seven times out of ten.
-async fn come_and_go(limiter: RateLimiter, went: Went, mut random: u64, until: Instant) {
+async fn come_and_go(limiter: RateLimiter, went: Went, mut random: Random, until: Instant) {
     while Instant::now() < until {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (cost, patience) = (1 + (random >> 60) % 2, Duration::from_millis((random >> 33) % 120));
-        let leaves = (random >> 40) % 10 < 7;
+        let (cost, patience) = (1 + random.below(2), Duration::from_millis(random.below(120)));
+        let leaves = random.below(10) < 7;
         let turn = limiter.acquire("all", cost, Duration::from_secs(1));
         let decision = tokio::select! {
             decision = turn => decision.unwrap(),
@@ -47,15 +48,13 @@ async fn four_instances_whose_clients_wait_and_leave_never_let_more_go_than_the_
         let (went, until) = (Went::default(), Instant::now() + SPAN / 3);
         let mut clients = JoinSet::new();
         for instance in 0..4_u64 {
-            let builder = RedisStore::builder().prefix("leaving").deadline(Duration::from_secs(20));
-            let store = builder.connect(&standalone().url()).unwrap();
-            store.connected(Duration::from_secs(20)).await.expect("the server is up");
+            let store = connected(patient("leaving"), &standalone().url()).await;
             let limiter = Policy::builder(name, algorithm, quota).on(&store).unwrap();
             for client in 0..12 {
                 clients.spawn(come_and_go(
                     limiter.clone(),
                     Arc::clone(&went),
-                    instance * 100 + client,
+                    Random::new(instance * 100 + client),
                     until,
                 ));
             }

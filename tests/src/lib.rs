@@ -12,6 +12,7 @@ pub mod around;
 pub mod log;
 pub mod memory;
 pub mod process;
+pub mod random;
 #[cfg(feature = "servers")]
 pub mod servers;
 pub mod time;

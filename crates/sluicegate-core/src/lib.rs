@@ -54,6 +54,8 @@ pub mod memory;
 pub mod observed;
 pub mod policy;
 mod quota;
+#[cfg(any(test, feature = "conformance"))]
+mod random;
 #[cfg(feature = "limiter")]
 mod receipt;
 #[cfg(feature = "resilient")]

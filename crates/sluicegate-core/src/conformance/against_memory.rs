@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::Conformance;
-use super::steps::{Random, Step, is_small, random_policy};
+use super::steps::{Step, is_small, random_policy};
 use crate::clock::Clock;
 use crate::limiter::{Inherit, Receipt};
+use crate::random::Random;
 use crate::store::{DecisionFuture, Mode};
 use crate::{Decision, Key, MemoryStore, Policy, RateLimiter};
 

@@ -12,6 +12,7 @@ use super::ALGORITHMS;
 use crate::algorithm::{Drain, Rule};
 use crate::clock::{Clock, ManualClock};
 use crate::policy::PolicyBuilder;
+use crate::random::Random;
 use crate::store::DecisionFuture;
 use crate::{Algorithm, Key, Policy, Quota, RateLimiter};
 
@@ -124,26 +125,5 @@ impl fmt::Display for Step {
             4 | 5 => write!(f, "reserve {cost} of {key:?} within {longest:?}"),
             _ => write!(f, "check {cost} of {key:?}"),
         }
-    }
-}
-
-/// xorshift64*: reproducible, and good enough to choose steps.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        let index = self.below(choices.len() as u64);
-        choices[usize::try_from(index).unwrap_or(0)]
-    }
-
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % bound.max(1)
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::Conformance;
 use super::against_memory::summary;
-use super::steps::{Random, Step, random_builder};
+use super::steps::{Step, random_builder};
 use crate::clock::Clock;
 use crate::limiter::Inherit;
 use crate::policy::PolicyBuilder;
+use crate::random::Random;
 use crate::{Policy, RateLimiter};
 
 impl Conformance {

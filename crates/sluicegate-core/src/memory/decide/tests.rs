@@ -3,18 +3,9 @@ use std::time::Duration;
 
 use crate::clock::ManualClock;
 use crate::policy::OnFull;
+use crate::random::Random;
 use crate::store::{Ask, Mode, PreparedPolicy};
 use crate::{Algorithm, Key, MemoryStore, Policy, Quota, Store};
-
-/// Numbers that are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
 
 fn policy(name: usize, random: &mut Random) -> Policy {
     let algorithm = Algorithm::ALL[usize::try_from(random.below(Algorithm::ALL.len() as u64)).unwrap()];
@@ -34,7 +25,7 @@ fn policy(name: usize, random: &mut Random) -> Policy {
 #[test]
 fn every_way_decides_as_the_general_one_does() {
     for seed in 0..60 {
-        let (mut random, clock) = (Random(seed), ManualClock::new());
+        let (mut random, clock) = (Random::new(seed), ManualClock::new());
         clock.set(Duration::from_secs(1_800_000_000));
         let store = || MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
         let stores = [store(), store()];

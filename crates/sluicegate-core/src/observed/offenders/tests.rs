@@ -7,22 +7,11 @@ use super::in_turn::TURN_US;
 use super::sketch::Sketch;
 use super::*;
 use crate::key::{AsKey, KeyKind};
+use crate::random::Random;
 
-/// Numbers that look random and are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below_one(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
+/// A number from 0 to 1.
+fn fraction(random: &mut Random) -> f64 {
+    (random.next() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Keys of which the n-th comes n^-exponent as often as the first.
@@ -33,7 +22,7 @@ fn zipf(keys: u32, exponent: f64) -> impl Fn(&mut Random) -> u32 {
         sums[sums.len() - 1]
     });
     move |random| {
-        let point = random.below_one() * total;
+        let point = fraction(random) * total;
         u32::try_from(sums.partition_point(|sum| *sum < point)).unwrap()
     }
 }
@@ -69,9 +58,9 @@ fn assert_right(offenders: &Offenders, exact: &HashMap<Ipv4Addr, u64>, now_us: u
 #[test]
 fn no_key_above_a_64th_is_missing_and_no_count_is_beyond_its_error() {
     for seed in 0..100 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let keys = 50 + u32::try_from(random.next() % 5_000).unwrap();
-        let next = zipf(keys, 0.3 + 1.7 * random.below_one());
+        let next = zipf(keys, 0.3 + 1.7 * fraction(&mut random));
         // Other keys are hot in the second five minutes; sometimes they are the same.
         let shift = if random.next().is_multiple_of(3) { 0 } else { 40 };
         let (offenders, mut exact) = (Offenders::new(), HashMap::new());

@@ -15,6 +15,7 @@ use sluicegate_core::{
     ConfigError, Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Resilient, Store,
     StoreError,
 };
+use sluicegate_tests::random::Random;
 
 use super::outages::{now, parts_by_number};
 
@@ -490,11 +491,8 @@ async fn the_store_is_never_over_while_its_parts_come_and_go() {
         let scene = Scene::new();
         let limiter = scene.window("api", "20/h", OnOutage::Local);
         let keys = [1_u64, 2, 3].map(Key::from);
-        let (mut random, mut admitted) = (seed * 7_919 + 1, [0_u64; 3]);
-        let mut below = |bound: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % bound
-        };
+        let (mut random, mut admitted) = (Random::new(seed), [0_u64; 3]);
+        let mut below = |bound: u64| random.below(bound);
         for _ in 0..200 {
             match below(8) {
                 0 => scene.away((1..4).filter(|_| below(3) == 0).collect::<Vec<_>>()),

@@ -7,11 +7,11 @@ use std::time::Duration;
 use sluicegate_core::limiter::{Inherit, Turn};
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Key, MemoryStore, Policy, RateLimiter};
+use sluicegate_tests::random::Random;
 use sluicegate_tests::time::Paused;
 use tokio::time::Instant;
 
 use crate::support::secs;
-use crate::wait::waiting::Random;
 
 const LONGEST: Duration = secs(600);
 
@@ -50,7 +50,7 @@ async fn those_who_name_a_policy_twice_stand_in_one_queue() {
     for round in 0..60 {
         waiting.push(turn(&[(&handlers[round % 2], 1)]).await.unwrap());
     }
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for _ in 0..30 {
         let leaves = random.index(waiting.len());
         drop(waiting.remove(leaves));
@@ -87,7 +87,7 @@ fn a_race_of_taking_and_leaving_gives_no_turn_twice() {
                 let (handle, limiter) = (&handle, &limiter);
                 scope.spawn(move || {
                     let _in = handle.enter();
-                    let (mut random, mut mine) = (Random(seed * 4 + thread), Vec::new());
+                    let (mut random, mut mine) = (Random::new(seed * 4 + thread), Vec::new());
                     for _ in 0..12 {
                         let decision = limiter.reserve("ada", 1, LONGEST).now().unwrap().unwrap();
                         mine.push(Turn::new(decision, [(limiter.clone(), "ada".into(), 1)]));
@@ -168,7 +168,7 @@ async fn the_next_request_waits_for_few_of_those_that_a_client_opens_and_aborts(
     let costs: [fn(u64) -> u64; 2] = [|_| 1, |request| 1 + request % 2];
     for (seed, cost) in (0..20).flat_map(|seed| costs.map(|cost| (seed, cost))) {
         for limits in [1, 2] {
-            let (store, mut random) = (store(), Random(seed));
+            let (store, mut random) = (store(), Random::new(seed));
             let address = Policy::gcra("address", "50/s burst 50").on(&store).unwrap();
             let user = Policy::gcra("user", "10/s burst 2").on(&store).unwrap();
             let under = |cost| [(&user, cost), (&address, cost)];
@@ -194,7 +194,7 @@ async fn the_next_request_waits_for_few_of_those_that_a_client_opens_and_aborts(
 async fn most_of_the_limit_is_used_where_most_requests_leave() {
     let hour = 3_600;
     for algorithm in [Algorithm::Gcra, Algorithm::SlidingLog, Algorithm::SlidingCounter] {
-        let (store, mut random) = (store(), Random(11));
+        let (store, mut random) = (store(), Random::new(11));
         let limiter = Policy::builder("mail", algorithm, "60/min").on(&store).unwrap();
         let used = Arc::new(Mutex::new(0));
         for second in 0..hour {

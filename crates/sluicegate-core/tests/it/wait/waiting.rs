@@ -14,25 +14,12 @@ use sluicegate_core::limiter::{Inherit, Receipt, Turn};
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Policy, Quota, RateLimiter, Store};
 use sluicegate_tests::around::instance;
+use sluicegate_tests::random::Random;
 use sluicegate_tests::time::Paused;
 use tokio::time::Instant;
 
 use crate::algorithm::exact::promised;
 use crate::support::{ALL, is_queue, us};
-
-/// Numbers that are the same in each run.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn index(&mut self, length: usize) -> usize {
-        usize::try_from(self.below(length as u64)).unwrap()
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
 
 /// A limit and a key of it.
 type Bucket = (usize, u64);
@@ -62,7 +49,7 @@ const QUOTAS: [(u64, u64, u64); 4] =
 impl World {
     fn new(algorithm: Algorithm, instances: usize, seed: u64) -> Self {
         let start = Instant::now();
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let shared: Arc<dyn Store> =
             MemoryStore::builder().keys(64).clock(Paused(start)).build().unwrap().into();
         let quotas = [0, 1].map(|_| vec![quota(algorithm, &mut random)]);

@@ -51,6 +51,11 @@ fn resilient(store: impl Into<Arc<dyn Store>>, clock: &ManualClock) -> Resilient
 }
 
 #[tokio::test]
+async fn the_memory_store_passes_its_own_suite() {
+    conforms(|memory, _| memory.into(), 4).await;
+}
+
+#[tokio::test]
 async fn a_plain_wrapper_is_a_store_like_the_one_within() {
     conforms(|memory, _| Plain::around(memory), 1).await;
 }
