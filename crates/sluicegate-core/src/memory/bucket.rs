@@ -183,9 +183,9 @@ impl Buckets {
         alive
     }
 
-    /// Its buckets, and those of the policies before that are still needed.
-    pub(super) fn all(&self) -> impl Iterator<Item = Arc<Bucket>> {
-        let older = self.older.load_full();
+    /// Its buckets, and those of other policies that are still needed. Lets go of the others.
+    pub(super) fn all(&self, now_us: u64) -> impl Iterator<Item = Arc<Bucket>> {
+        let older = self.older(now_us);
         let older: Vec<_> =
             older.iter().flat_map(|older| &older.heirs).flat_map(|heir| &heir.follows).cloned().collect();
         self.each.iter().cloned().chain(older).collect::<Vec<_>>().into_iter()

@@ -109,7 +109,7 @@ impl Inner {
     fn stats(&self) -> MemoryStats {
         let now_us = self.ground.clock.now_us();
         let open = self.open.prepared();
-        let mut buckets: Vec<_> = open.iter().flat_map(|buckets| buckets.all()).collect();
+        let mut buckets: Vec<_> = open.iter().flat_map(|buckets| buckets.all(now_us)).collect();
         buckets.sort_unstable_by_key(|bucket| bucket.number);
         buckets.dedup_by_key(|bucket| bucket.number);
         let fills = buckets.iter().map(|bucket| bucket.fill(now_us));
@@ -138,9 +138,12 @@ impl Store for Inner {
     }
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        let now_us = self.ground.clock.now_us();
+        // A policy that nobody asks under any more lets go here of what is over.
+        self.open.prepared().iter().for_each(|buckets| drop(buckets.older(now_us)));
         let both = old.prepared::<Buckets>().zip(new.prepared::<Buckets>());
         if let Some((old, new)) = both.filter(|_| inherit == Inherit::Spent) {
-            old.is_replaced_by(new, self.ground.clock.now_us());
+            old.is_replaced_by(new, now_us);
         }
     }
 
