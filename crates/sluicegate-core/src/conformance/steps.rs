@@ -109,6 +109,7 @@ impl Step {
             2 => limiter.charge(&self.key, self.cost),
             3 => limiter.reset(&self.key),
             4 | 5 => limiter.reserve(&self.key, self.cost, self.longest),
+            6 => limiter.check_up_to(&self.key, self.cost),
             _ => limiter.check_cost(&self.key, self.cost),
         }
     }
@@ -123,6 +124,7 @@ impl fmt::Display for Step {
             2 => write!(f, "charge {cost} of {key:?}"),
             3 => write!(f, "reset {key:?}"),
             4 | 5 => write!(f, "reserve {cost} of {key:?} within {longest:?}"),
+            6 => write!(f, "take up to {cost} of {key:?}"),
             _ => write!(f, "check {cost} of {key:?}"),
         }
     }

@@ -147,6 +147,15 @@ impl Decision {
         !matches!(self.by, DecidedBy::Outage | DecidedBy::Off)
     }
 
+    /// Units that were spent: of [`check_up_to`](crate::RateLimiter::check_up_to) as many as there were, otherwise the whole cost;
+    /// 0 for a request that is refused. `None` where nobody counted, and all of the cost may be used.
+    ///
+    /// Of several quotas and policies, the least that was spent of any.
+    pub fn granted(&self) -> Option<u64> {
+        let spent = self.quotas.iter().map(QuotaStatus::spent).min().unwrap_or(0);
+        self.is_counted().then_some(if self.is_allowed() { spent } else { 0 })
+    }
+
     /// What was decided.
     pub fn outcome(&self) -> Outcome {
         self.outcome

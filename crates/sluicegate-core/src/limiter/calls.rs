@@ -66,6 +66,24 @@ impl RateLimiter {
         })
     }
 
+    /// Spends as many units as there are, up to `most`, and says by [`Decision::granted`](crate::Decision::granted) how many
+    /// that were. It is refused only if there is not one; it never waits.
+    ///
+    /// For a batch that is cut to the room that there is: rows to send, pages to fetch, bytes to read.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let rows = Policy::gcra("rows", "100/s").on(&MemoryStore::new())?;
+    /// let take = |most| rows.check_up_to("ada", most).now().expect("memory answers at once");
+    /// assert_eq!(take(80)?.granted(), Some(80));
+    /// assert!((20..25).contains(&take(80)?.granted().unwrap_or(80))); // what is left
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_up_to(&self, key: impl AsKey, most: u64) -> DecisionFuture {
+        self.ask(key, most, Mode::Take)
+    }
+
     /// Says where the key stands and whether one unit would pass; spends nothing.
     ///
     /// Under a policy that waits it says whether a unit would pass without waiting.

@@ -46,7 +46,7 @@ impl Place<'_> {
     pub(super) fn change(&mut self, cell: &Cell<'_>, now_us: u64, at_us: u64) -> Effect {
         let (Cell { bucket, hash, ask, .. }, cost) = (*cell, cell.ask.cost());
         match ask.mode() {
-            Mode::Spend | Mode::Reserve { .. } => self.spend(cell, now_us, at_us, cost),
+            Mode::Spend | Mode::Reserve { .. } | Mode::Take => self.spend(cell, now_us, at_us, cost),
             Mode::Charge => self.charge(cell, now_us),
             Mode::Refund => {
                 self.refund(cell, now_us);

@@ -219,7 +219,7 @@ impl State {
     pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
         let decision = self.fallback.decide(asks, reason, || self.outage())?;
         if decision.is_allowed() {
-            self.fallback.note_spending(asks);
+            self.fallback.note_spending(asks, Some(&decision));
         }
         Ok(decision)
     }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::debts::Debts;
 use crate::algorithm::Inherit;
-use crate::decision::{DecidedBy, Decision, Outcome};
+use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
 use crate::error::{ConfigError, StoreError};
 use crate::memory::MemoryStats;
 use crate::policy::{OnOutage, Policy};
@@ -92,9 +92,11 @@ impl Fallback {
 
     /// Remembers what was spent without the store, to be debited when it is back.
     ///
-    /// The whole cost is owed even if the share was smaller: the store counts whole quotas.
-    pub(super) fn note_spending(&self, asks: &[Ask<'_>]) {
-        for ask in asks {
+    /// The whole cost is owed even if the share was smaller: the store counts whole quotas. Of an ask for as much as there is,
+    /// that is what the fallback has granted, where its decision is told.
+    pub(super) fn note_spending(&self, asks: &[Ask<'_>], decision: Option<&Decision>) {
+        for (place, ask) in asks.iter().enumerate() {
+            let ask = &decision.map_or(*ask, |decision| taken(*ask, place, decision));
             // What is let through uncounted stays uncounted; a charge is known to be owed, whatever the policy.
             let counts = match ask.mode() {
                 Mode::Charge => true,
@@ -113,14 +115,14 @@ impl Fallback {
         if !decision.is_allowed() {
             return;
         }
-        for ask in asks {
+        for (place, ask) in asks.iter().enumerate() {
             let Some(share) = share(ask.policy()) else { continue };
-            let local = ask.on(share);
+            let local = taken(*ask, place, decision).on(share);
             let local = match ask.mode() {
                 // A suspension is a debt, and as long in every share.
                 Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
                 // As far as it fits: a share is smaller than what the store may let through here.
-                Mode::Spend | Mode::Reserve { .. } | Mode::Charge => local.plainly(Mode::Spend),
+                Mode::Spend | Mode::Reserve { .. } | Mode::Take | Mode::Charge => local.plainly(Mode::Spend),
                 Mode::Refund if is_its(ask) => {
                     self.strike(ask);
                     local
@@ -151,6 +153,12 @@ impl Fallback {
 /// Whether it is about what the fallback let pass.
 pub(super) fn is_its(ask: &Ask<'_>) -> bool {
     ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
+}
+
+/// The spend that an ask for as much as there is came to; any other ask as it is.
+fn taken<'a>(ask: Ask<'a>, place: usize, decision: &Decision) -> Ask<'a> {
+    let own = decision.quotas().iter().filter(|status| status.policy_index() == place);
+    ask.granted(own.map(QuotaStatus::spent).min().unwrap_or(0))
 }
 
 /// The share of a policy, as the fallback has prepared it.

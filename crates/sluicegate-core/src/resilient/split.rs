@@ -173,7 +173,7 @@ impl Split {
     /// The asks of the fallback have passed: they are owed, and what was only to be reported is reported.
     fn report_mine(&self) -> Option<Piece> {
         let (asked, _) = self.mine.which(|ask| ask.mode().asks());
-        self.state.fallback.note_spending(&asked);
+        self.state.fallback.note_spending(&asked, None);
         let (reports, places) = self.mine.which(|ask| !ask.mode().asks());
         if reports.is_empty() {
             return None;
@@ -203,7 +203,7 @@ impl Drop for Split {
         if self.is_open {
             // Nobody waits for the store's answer any longer, and what the fallback has spent stays spent.
             let (asks, _) = self.mine.which(|ask| ask.mode().asks());
-            self.state.fallback.note_spending(&asks);
+            self.state.fallback.note_spending(&asks, None);
         }
     }
 }

@@ -83,6 +83,16 @@ impl<'a> Ask<'a> {
         Self { mode, receipt: None, ..self }
     }
 
+    /// The spend that this ask for [as much as there is](Mode::Take) comes to, where a quota has this much left; any other ask
+    /// as it is.
+    #[must_use]
+    pub fn granted(self, remaining: u64) -> Self {
+        match self.mode {
+            Mode::Take => Self { mode: Mode::Spend, cost: self.cost.min(remaining.max(1)), ..self },
+            _ => self,
+        }
+    }
+
     /// The policy, as the store prepared it.
     #[inline]
     pub fn policy(&self) -> &'a PreparedPolicy {
@@ -134,6 +144,7 @@ impl<'a> Ask<'a> {
 /// | mode | is | may be refused | changes the key |
 /// |---|---|---|---|
 /// | [`Spend`](Self::Spend), [`Reserve`](Self::Reserve) | a question | yes | if it passes |
+/// | [`Take`](Self::Take) | a question | if there is not one unit | if it passes |
 /// | [`Peek`](Self::Peek) | a question | yes | never |
 /// | [`Charge`](Self::Charge), [`Refund`](Self::Refund), [`Reset`](Self::Reset) | a report | no | always |
 /// | [`Depart`](Self::Depart) | a report | no | what was held is spent |
@@ -145,6 +156,12 @@ impl<'a> Ask<'a> {
 pub enum Mode {
     /// Spend it, if it fits now.
     Spend,
+    /// Spend as much of it as fits now: the least that any quota of the policy has left, and at least a unit. The statuses say
+    /// how much that was ([`QuotaStatus::spent`](crate::decision::QuotaStatus::spent)).
+    ///
+    /// For an ask with one cost for all quotas. A store that cannot part a cost, and asks that several slots of a Redis Cluster
+    /// decide together, spend all of it or nothing.
+    Take,
     /// Say whether it would fit, and spend nothing.
     Peek,
     /// Spend it, if it fits now or its turn comes within `longest`; [`Decision::delay`](crate::Decision::delay) says when.
@@ -182,6 +199,7 @@ impl Mode {
             Self::Reset => 5,
             Self::Return => 6,
             Self::Depart => 7,
+            Self::Take => 8,
         }
     }
 
@@ -209,7 +227,7 @@ impl Mode {
     /// Whether it spends only if there is room.
     #[inline]
     pub fn spends(self) -> bool {
-        matches!(self, Self::Spend | Self::Reserve { .. })
+        matches!(self, Self::Spend | Self::Reserve { .. } | Self::Take)
     }
 
     /// Whether it is a question, that may be answered with a refusal, and not the report of something that has happened.

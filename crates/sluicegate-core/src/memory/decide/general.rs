@@ -34,6 +34,7 @@ impl Inner {
         let now_us = self.ground.clock.now_us();
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
         cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
+        grant(&mut cells, &mut places, now_us);
         let mut judged = judge_each(&cells, &mut places, now_us);
         // All of a request goes on together, when the last of its turns has come.
         let delays = cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged, now_us));
@@ -110,6 +111,29 @@ fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Place
         follows.iter_mut().for_each(place);
     }
     spots.iter().map(|((_, index), home)| home.lock(*index)).collect()
+}
+
+/// Makes of each ask for as much as there is the spend that it comes to: what all quotas of its policy have left beside the
+/// spends before it.
+fn grant(cells: &mut [Cell<'_>], places: &mut Places<'_>, now_us: u64) {
+    for index in 0..cells.len() {
+        let Cell { ask, at, .. } = cells[index];
+        if ask.mode() != Mode::Take {
+            continue;
+        }
+        let own = |cell: &&Cell<'_>| cell.at.0 == at.0;
+        let left = cells.iter().filter(own).map(|cell| {
+            let before =
+                cells[..index].iter().filter(|twin| twin.is_twin_of(cell) && twin.ask.mode().spends());
+            let spent = before.fold(0_u64, |sum, twin| sum.saturating_add(twin.ask.cost()));
+            places[cell.place].balance(cell, now_us).remaining.saturating_sub(spent)
+        });
+        let remaining = left.min().unwrap_or(0);
+        cells
+            .iter_mut()
+            .filter(|cell| cell.at.0 == at.0)
+            .for_each(|cell| cell.ask = cell.ask.granted(remaining));
+    }
 }
 
 /// Judges each ask as if those before it had been carried out.

@@ -21,7 +21,7 @@ use super::bucket::Buckets;
 use super::home::Home;
 use super::store::Inner;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{Ask, DecisionFuture};
+use crate::store::{Ask, DecisionFuture, Mode};
 
 impl Inner {
     #[inline]
@@ -35,6 +35,7 @@ impl Inner {
             if let [bucket] = &*buckets.each
                 && !buckets.has_older()
                 && ask.mode().asks()
+                && ask.mode() != Mode::Take
             {
                 match &bucket.home {
                     Home::Narrow(table) => return self.decide_single(table, bucket, ask),

@@ -9,6 +9,8 @@ use sluicegate_core::{Algorithm, Policy, Quota};
 use crate::support::{answer, limiter, store, us};
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Never above the limit in any span of a period; and what is refused would be refused by an exact log of the same
     /// units whose period is less than a part longer.
     #[test]

@@ -9,3 +9,4 @@ mod refunds;
 mod replace;
 mod several;
 mod spent;
+mod up_to;

@@ -30,7 +30,9 @@ local function ask_at(key, at, values)
   local text, name = ARGV[which], KEYS[key]
   values[name] = values[name] or load(name)
   local ask = { mode = mode % 128, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {} }
-  if ask.mode > DEPART then error('sluicegate: unknown mode ' .. ask.mode) end
+  if ask.mode > TAKE then error('sluicegate: unknown mode ' .. ask.mode) end
+  -- It is a spend of what there is.
+  if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
   ask.group, ask.accounts = own(ask.value, text, since, way % 8), way >= 8
   ask.is_own = ask.group.text == text
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE
@@ -100,17 +102,36 @@ local function can_return(ask, quota, index)
   return without(quota, spent_of(ask, quota, index)) ~= nil
 end
 
+-- The units that spends before an ask take of a quota of its bucket.
+local function spent_ahead(asks, number, index)
+  local ask, ahead = asks[number], 0
+  for earlier = 1, number - 1 do
+    local other = asks[earlier]
+    if other.value == ask.value and other.spends then ahead = ahead + cost_of(other, ask.group, index) end
+  end
+  return ahead
+end
+
+-- Cuts the cost of an ask to what all of its quotas have left, and to at least one unit.
+local function grant(asks, number, held, is_tried)
+  local ask, left = asks[number], asks[number].most
+  for index, quota in ipairs(ask.group) do
+    local ahead = is_tried and 0 or spent_ahead(asks, number, index)
+    left = min(left, quota.rule.remaining(quota.r, quota.s) - held - ahead)
+  end
+  for index = 1, #ask do ask[index] = min(ask[index], max(left, 1)) end
+  ask.most = min(ask.most, max(left, 1))
+end
+
 -- Whether an ask gets what it wants, quota by quota; those that report something do always. Spends of one bucket are one
 -- spend of all their units.
 local function judge(asks, number, lines, is_tried)
   local ask, granted = asks[number], true
   local held, marked = held_of(ask.value, 0), held_of(ask.value, 1)
+  if ask.takes then grant(asks, number, held, is_tried) end
   for index, quota in ipairs(ask.group) do
-    local cost, ahead = cost_of(ask, ask.group, index), 0
-    for earlier = 1, (is_tried or ask.mode >= CHARGE) and 0 or number - 1 do
-      local other = asks[earlier]
-      if other.value == ask.value and other.spends then ahead = ahead + cost_of(other, ask.group, index) end
-    end
+    local cost = cost_of(ask, ask.group, index)
+    local ahead = (is_tried or ask.mode >= CHARGE) and 0 or spent_ahead(asks, number, index)
     local opens, departs = slot(quota, ask.value, cost + ahead, held)
     local turn = opens -- the earliest moment at which the ask would be granted
     if ask.mode == RESERVE then
