@@ -12,7 +12,7 @@ use crate::support::{ALL, answer, is_queue, secs, store, us};
 /// All of these quotas, or one where the algorithm has one.
 fn limited(algorithm: Algorithm, store: &sluicegate_core::MemoryStore) -> RateLimiter {
     let builder = Policy::builder("p", algorithm, "20/10s");
-    if is_queue(algorithm) { builder } else { builder.and("7/s") }.on(store).unwrap()
+    if is_queue(algorithm) { builder } else { builder.and("7/s") }.on(store).expect("the policy fits")
 }
 
 proptest! {
