@@ -47,6 +47,6 @@ pub(crate) fn run(asked: &Request) -> Result<String, String> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| format!("no runtime can be started: {error}"))?;
-    let explained = runtime.block_on(rules.limits().explain(&request));
+    let explained = runtime.block_on(rules.explain(&request));
     Ok(format!("{explained}\n"))
 }

@@ -41,6 +41,7 @@ mod at;
 mod changes;
 mod compile;
 mod error;
+mod explain;
 mod file;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -56,6 +57,7 @@ mod watch;
 
 pub use self::changes::Changes;
 pub use self::error::{Problem, RulesError};
+pub use self::explain::{Explained, RuleExplained, Section};
 pub use self::file::RulesFile;
 pub use self::rules::Rules;
 pub use self::schema::json_schema;

@@ -1,6 +1,6 @@
 //! Rules that are in force: [`Rules`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use sluicegate_tower::limits::{Limits, LimitsHandle};
 
 use crate::changes::Changes;
 use crate::error::RulesError;
+use crate::explain::Explainer;
 use crate::file::RulesFile;
 #[cfg(feature = "metrics")]
 use crate::metrics::Meter;
@@ -60,6 +61,7 @@ pub(crate) struct InForce {
     policies: Vec<Policy>,
     /// The policies of code that those of the file have replaced, by name.
     code: HashMap<String, Policy>,
+    pub(crate) explainer: Arc<Explainer>,
     pub(crate) read: Option<Read>,
     /// What was wrong with the file when it was read last.
     pub(crate) error: Option<RulesError>,
@@ -96,7 +98,13 @@ impl Rules {
         text: Option<String>,
         source: Option<Source>,
     ) -> Result<Self, RulesError> {
-        let mut in_force = InForce { policies: Vec::new(), code: HashMap::new(), read: None, error: None };
+        let mut in_force = InForce {
+            policies: Vec::new(),
+            code: HashMap::new(),
+            explainer: Arc::new(Explainer::of(&file.compiled)),
+            read: None,
+            error: None,
+        };
         let limits = in_force.put(&store, file)?;
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(Inner {
@@ -146,11 +154,13 @@ impl InForce {
     /// code has it.
     fn put(&mut self, store: &Arc<dyn Store>, file: &RulesFile) -> Result<Limits, RulesError> {
         let policies = &file.compiled.policies;
-        let is_of = |all: &[Policy], name: &str| all.iter().any(|policy| policy.name() == name);
-        let news = policies.iter().filter(|policy| !is_of(&self.policies, policy.name()));
+        let names =
+            |all: &[Policy]| all.iter().map(|policy| policy.name().to_owned()).collect::<HashSet<_>>();
+        let (before, after) = (names(&self.policies), names(policies));
+        let news = policies.iter().filter(|policy| !before.contains(policy.name()));
         let open = news.filter_map(|policy| store.limiters().get(policy.name()));
         let code: Vec<Policy> = open.map(|limiter| Policy::clone(&limiter.own_policy())).collect();
-        let gone = self.policies.iter().filter(|old| !is_of(policies, old.name()));
+        let gone = self.policies.iter().filter(|old| !after.contains(old.name()));
         let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(gone.name()).cloned()).collect();
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
         let limits = RateLimiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
@@ -162,6 +172,7 @@ impl InForce {
         }
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.policies.clone_from(policies);
+        self.explainer = Arc::new(Explainer::of(&file.compiled));
         Ok(limits)
     }
 }

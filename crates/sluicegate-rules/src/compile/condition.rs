@@ -1,40 +1,87 @@
 //! Which requests a rule is about: `only_if`.
 
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
 use http::{HeaderName, HeaderValue, Method, header};
 use sluicegate_core::ConfigError;
-use sluicegate_tower::PeerIp;
 use sluicegate_tower::key::{Networks, RequestView};
+use sluicegate_tower::{KeyExtractor, PeerIp};
 
 use super::keys::Keys;
-use super::paths::{PathPatterns, Paths, form_decoded};
+use super::paths::{Pattern, form_decoded, normal};
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
 use crate::schema::{Condition, Fields};
 
-/// What must hold of a request; all of it must. The paths are numbers of the patterns that all rules share.
+/// What must hold of a request; all of it must.
 #[derive(Default)]
 pub(super) struct Matcher {
-    paths: Option<Vec<usize>>,
-    methods: Vec<Method>,
-    hosts: Vec<String>,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    query: Vec<(String, String)>,
-    client: Option<Within>,
+    pub(super) paths: Option<Vec<Pattern>>,
+    pub(super) methods: Vec<Method>,
+    /// In lower case.
+    pub(super) hosts: Vec<String>,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) query: Vec<(String, String)>,
+    client: Option<Client>,
     not: Option<Box<Self>>,
 }
 
+/// Networks that a client is to be in.
+struct Client {
+    is_within: Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>,
+    key: Arc<dyn KeyExtractor>,
+    shown: String,
+}
+
+/// A request, and its path in the normal form.
+pub(super) struct Asking<'a> {
+    pub(super) request: RequestView<'a>,
+    pub(super) path: Cow<'a, str>,
+}
+
+/// The condition that does not hold, and of which value. Values of header fields and of the query are not shown: they may be secrets.
+pub(super) enum Mismatch<'a> {
+    Method(&'a Method, &'a [Method]),
+    Path(&'a str, &'a [Pattern]),
+    Host(Option<&'a str>, &'a [String]),
+    Header(&'a HeaderName, bool),
+    Query(&'a str, bool),
+    Client(Option<String>, &'a str),
+    Not,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn of(request: RequestView<'a>) -> Self {
+        Self { request, path: normal(request.path()) }
+    }
+
+    /// The host that the request names, without its port and in lower case.
+    pub(super) fn host(&self) -> Option<Cow<'a, str>> {
+        let host = host_of(self.request)?;
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
+        Some(if has_capitals { host.to_ascii_lowercase().into() } else { host.into() })
+    }
+
+    /// The parameters of the query, however they are encoded.
+    pub(super) fn parameters(&self) -> impl Iterator<Item = (String, String)> + 'a {
+        let query = self.request.uri.query().unwrap_or_default();
+        query.split('&').map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (form_decoded(name), form_decoded(value))
+        })
+    }
+}
+
 impl Matcher {
-    pub(super) fn of(
-        condition: &Condition,
-        patterns: &mut PathPatterns,
-        keys: &Keys,
-        problems: &mut Problems<'_>,
-    ) -> Self {
+    pub(super) fn of(condition: &Condition, keys: &Keys, problems: &mut Problems<'_>) -> Self {
         refuse_empty(condition, problems);
         let texts = |list: &Option<At<_>>| list.as_ref().map(At::all).unwrap_or_default();
         let paths = condition.path.as_ref().map(At::all);
-        let paths = paths.map(|paths| paths.iter().filter_map(|path| patterns.add(path, problems)).collect());
+        let paths = paths.map(|paths| paths.iter().filter_map(|path| pattern(path, problems)).collect());
         let methods = texts(&condition.method);
         let methods = methods.iter().filter_map(|method| self::method(method, problems)).collect();
         let hosts = texts(&condition.host);
@@ -44,27 +91,83 @@ impl Matcher {
         let query = query.iter().map(|(name, value)| (name.value.clone(), value.value.clone())).collect();
         let client = texts(&condition.client);
         let client = if client.is_empty() { None } else { within(&client, keys, problems) };
-        let not = condition.not.as_ref().map(|not| Box::new(Self::of(&not.value, patterns, keys, problems)));
+        let not = condition.not.as_ref().map(|not| Box::new(Self::of(&not.value, keys, problems)));
         Self { paths, methods, hosts, headers, query, client, not }
     }
 
-    pub(super) fn holds(&self, paths: &Paths, request: RequestView<'_>) -> bool {
-        (self.methods.is_empty() || self.methods.contains(request.method))
-            && self.paths.as_ref().is_none_or(|numbers| paths.any(numbers, request.path()))
-            && (self.hosts.is_empty() || host_of(request).is_some_and(|host| self.is_host(host)))
-            && self
-                .headers
-                .iter()
-                .all(|(name, value)| request.headers.get_all(name).iter().any(|found| found == value))
-            && self.query.iter().all(|(name, value)| has_parameter(request, name, value))
-            && self.client.as_ref().is_none_or(|within| within(request))
-            && self.not.as_ref().is_none_or(|not| !not.holds(paths, request))
+    /// Whether it says nothing, so that it holds of every request.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { paths, methods, hosts, headers, query, client, not } = self;
+        paths.is_none()
+            && methods.is_empty()
+            && hosts.is_empty()
+            && headers.is_empty()
+            && query.is_empty()
+            && client.is_none()
+            && not.is_none()
     }
 
-    fn is_host(&self, host: &str) -> bool {
-        let host = host.strip_suffix('.').unwrap_or(host);
-        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+    /// The first condition that does not hold.
+    pub(super) fn mismatch<'a>(&'a self, asking: &'a Asking<'_>) -> Option<Mismatch<'a>> {
+        let Asking { request, path } = asking;
+        if !self.methods.is_empty() && !self.methods.contains(request.method) {
+            return Some(Mismatch::Method(request.method, &self.methods));
+        }
+        if let Some(paths) = self.paths.as_ref().filter(|all| !all.iter().any(|one| one.matches(path))) {
+            return Some(Mismatch::Path(path, paths));
+        }
+        if !self.hosts.is_empty() {
+            let host = asking.host();
+            if !host.is_some_and(|host| self.hosts.iter().any(|known| *known == host)) {
+                return Some(Mismatch::Host(host_of(*request), &self.hosts));
+            }
+        }
+        for (name, value) in &self.headers {
+            if !request.headers.get_all(name).iter().any(|found| found == value) {
+                return Some(Mismatch::Header(name, request.headers.contains_key(name)));
+            }
+        }
+        for (name, value) in &self.query {
+            if !asking.parameters().any(|(found, with)| found == *name && with == *value) {
+                return Some(Mismatch::Query(name, asking.parameters().any(|(found, _)| found == *name)));
+            }
+        }
+        if let Some(client) = self.client.as_ref().filter(|client| !(client.is_within)(*request)) {
+            let key = client.key.extract(*request).now().ok().and_then(Result::ok);
+            return Some(Mismatch::Client(key.map(|key| key.shown().to_string()), &client.shown));
+        }
+        self.not.as_ref().filter(|not| not.mismatch(asking).is_none()).map(|_| Mismatch::Not)
     }
+}
+
+impl fmt::Display for Mismatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_there = |is_there| if is_there { "is not what the rule wants" } else { "is missing" };
+        match self {
+            Self::Method(method, wanted) => write!(f, "method is {method}, the rule wants {}", any(wanted)),
+            Self::Path(path, wanted) => write!(f, "path {} does not match {}", short(path), any(wanted)),
+            Self::Host(None, wanted) => write!(f, "no host is named, the rule wants {}", any(wanted)),
+            Self::Host(Some(host), wanted) => {
+                write!(f, "host is {}, the rule wants {}", short(host), any(wanted))
+            }
+            Self::Header(name, there) => write!(f, "header {name} {}", is_there(*there)),
+            Self::Query(name, there) => write!(f, "query parameter {} {}", short(name), is_there(*there)),
+            Self::Client(None, networks) => write!(f, "client is not known, the rule wants {networks}"),
+            Self::Client(Some(client), networks) => write!(f, "client {client} is not in {networks}"),
+            Self::Not => f.write_str("all of its \"not\" holds"),
+        }
+    }
+}
+
+/// One of several, for a reader.
+fn any(wanted: &[impl fmt::Display]) -> String {
+    let shown: Vec<_> = wanted.iter().take(8).map(ToString::to_string).collect();
+    let more = if wanted.len() > shown.len() { ", or others" } else { "" };
+    format!("{}{more}", shown.join(" or "))
+}
+
+fn pattern(path: &At<String>, problems: &mut Problems<'_>) -> Option<Pattern> {
+    Pattern::new(&path.value).map_err(|text| problems.error(path.place, text)).ok()
 }
 
 /// A list of nothing would hold for no request, or for each.
@@ -120,9 +223,7 @@ fn headers(fields: &At<Fields>, problems: &mut Problems<'_>) -> Vec<(HeaderName,
     all
 }
 
-type Within = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
-
-fn within(networks: &[At<String>], keys: &Keys, problems: &mut Problems<'_>) -> Option<Within> {
+fn within(networks: &[At<String>], keys: &Keys, problems: &mut Problems<'_>) -> Option<Client> {
     let mut wrong = false;
     for network in networks {
         if let Err(error) = Networks::new([&network.value]) {
@@ -131,10 +232,17 @@ fn within(networks: &[At<String>], keys: &Keys, problems: &mut Problems<'_>) -> 
         }
     }
     let all: Result<Networks, ConfigError> = Networks::new(networks.iter().map(|network| &network.value));
-    let networks = all.ok().filter(|_| !wrong)?;
+    let networks_read = all.ok().filter(|_| !wrong)?;
+    let shown = any(&networks.iter().map(|network| &network.value).collect::<Vec<_>>());
     Some(match keys.client() {
-        Some(client) => Box::new(client.within(networks)),
-        None => Box::new(PeerIp::new().within(networks)),
+        Some(client) => {
+            Client { is_within: Box::new(client.within(networks_read)), key: Arc::new(client.clone()), shown }
+        }
+        None => Client {
+            is_within: Box::new(PeerIp::new().within(networks_read)),
+            key: Arc::new(PeerIp::new()),
+            shown,
+        },
     })
 }
 
@@ -146,13 +254,4 @@ fn host_of<'a>(request: RequestView<'a>) -> Option<&'a str> {
     };
     let end = authority.rfind(':').filter(|colon| !authority[*colon..].contains(']'));
     Some(&authority[..end.unwrap_or(authority.len())])
-}
-
-/// Whether the query has this parameter with this value, however they are encoded.
-fn has_parameter(request: RequestView<'_>, name: &str, value: &str) -> bool {
-    let query = request.uri.query().unwrap_or_default();
-    query.split('&').any(|pair| {
-        let (found, with) = pair.split_once('=').unwrap_or((pair, ""));
-        form_decoded(found) == name && form_decoded(with) == value
-    })
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use sluicegate_tower::Limit;
-use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Choose, Group, Limits};
 use sluicegate_tower::respond::HeaderFields;
 
+use super::choice::{Choice, Conditional};
 use super::condition::Matcher;
 use super::keys::Keys;
 use super::option;
-use super::paths::{PathPatterns, Paths, has_dots};
+use super::paths::has_dots;
 use super::policies::Policies;
 use super::rule::{Budget, Rule, Units, parts, statuses, units};
 use super::tiers::TierSet;
@@ -28,9 +28,10 @@ pub(crate) struct Compiled {
     /// Other files that it was read from, and what they held.
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
     headers: Option<HeaderFields>,
-    paths: Paths,
-    deny: Arc<[Matcher]>,
-    exempt: Arc<[Matcher]>,
+    pub(crate) deny: Arc<Choice>,
+    pub(crate) exempt: Arc<Choice>,
+    /// Which of the rules apply to a request.
+    pub(crate) choice: Arc<Choice>,
     rules: Vec<Rule>,
 }
 
@@ -45,21 +46,23 @@ pub(super) fn of(
         policies,
         tiers: &tiers,
         keys,
-        patterns: PathPatterns::default(),
         opened: Vec::new(),
+        places: HashMap::new(),
         unverified: Vec::new(),
         joins_client: false,
     };
-    let deny = file.deny.iter().map(|door| reader.door(door, problems)).collect();
-    let exempt = file.exempt.iter().map(|door| reader.door(door, problems)).collect();
+    let mut doors = |doors: &[At<Door>]| {
+        Arc::new(Choice::new(doors.iter().map(|door| reader.door(door, problems)).collect()))
+    };
+    let (deny, exempt) = (doors(&file.deny), doors(&file.exempt));
     if file.rules.is_empty() {
         problems.error(None, "there are no rules, so nothing would be limited: add one under \"rules\"");
     }
     let doors = file.deny.iter().chain(&file.exempt).map(|door| &door.value.name);
     unique(doors.chain(file.rules.iter().map(|rule| &rule.value.name)), problems);
-    let rules: Vec<Rule> = file.rules.iter().filter_map(|rule| reader.rule(rule, problems)).collect();
+    let mut rules: Vec<Rule> = file.rules.iter().filter_map(|rule| reader.rule(rule, problems)).collect();
     warn_of_meetings(&rules, problems);
-    let Reader { patterns, opened, unverified, joins_client, .. } = reader;
+    let Reader { opened, unverified, joins_client, .. } = reader;
     for place in unverified.into_iter().filter(|_| !joins_client) {
         problems.warning(
             place,
@@ -67,7 +70,6 @@ pub(super) fn of(
         );
     }
     let headers = option(file.headers.as_ref(), problems);
-    let paths = patterns.compile(problems)?;
     // As the limits of the rules will want them: a policy is not to change again when they are put together.
     let giving_back = rules.iter().filter(|rule| !rule.refund_if.is_empty());
     let giving_back: HashSet<&str> = giving_back.flat_map(Rule::policies).collect();
@@ -75,7 +77,9 @@ pub(super) fn of(
         true => policy.with_refunds(),
         false => policy,
     });
-    Some(Compiled { policies: opened.collect(), files: keys.files(), headers, paths, deny, exempt, rules })
+    let opened = opened.collect();
+    let choice = Arc::new(Choice::new(rules.iter_mut().map(Rule::condition).collect()));
+    Some(Compiled { policies: opened, files: keys.files(), headers, deny, exempt, choice, rules })
 }
 
 /// Rules and doors are called by their names in logs and explanations.
@@ -93,8 +97,9 @@ struct Reader<'a> {
     policies: &'a Policies,
     tiers: &'a HashMap<String, Option<TierSet>>,
     keys: &'a Keys,
-    patterns: PathPatterns,
     opened: Vec<Policy>,
+    /// Where each of them is, by its name.
+    places: HashMap<String, usize>,
     /// Where a key stands that clients choose freely.
     unverified: Vec<Place>,
     /// Whether a rule for all requests goes by the address of the client.
@@ -105,21 +110,22 @@ struct Reader<'a> {
 const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 
 impl Reader<'_> {
-    fn door(&mut self, door: &At<Door>, problems: &mut Problems<'_>) -> Matcher {
-        self.matcher(&door.value.only_if, problems)
+    fn door(&self, door: &At<Door>, problems: &mut Problems<'_>) -> Conditional {
+        let only_if = self.matcher(&door.value.only_if, problems);
+        Conditional { name: door.value.name.value.clone(), group: None, only_if }
     }
 
-    fn matcher(&mut self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
+    fn matcher(&self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
         if condition.value.is_empty() {
             problems
                 .error(condition.place, "this condition says nothing: leave it out, or write what is meant");
         }
-        Matcher::of(&condition.value, &mut self.patterns, self.keys, problems)
+        Matcher::of(&condition.value, self.keys, problems)
     }
 
     fn rule(&mut self, rule: &At<RuleEntry>, problems: &mut Problems<'_>) -> Option<Rule> {
         let given = &rule.value;
-        let only_if = given.only_if.as_ref().map(|condition| Arc::new(self.matcher(condition, problems)));
+        let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, problems));
         let share = given.share.as_ref().and_then(|share| parts(share, problems));
         let limits = given.limit.all();
         let mut budgets = Vec::new();
@@ -151,7 +157,7 @@ impl Reader<'_> {
             name: given.name.value.clone(),
             place: given.name.place,
             group: given.group.as_ref().map(|group| group.value.clone()),
-            only_if,
+            only_if: only_if.unwrap_or_default(),
             budgets,
             key: key?,
             on_missing_key,
@@ -201,8 +207,12 @@ impl Reader<'_> {
     }
 
     fn open(&mut self, policy: Policy, place: Place, problems: &mut Problems<'_>) {
-        match self.opened.iter().find(|open| open.name() == policy.name()) {
-            None => self.opened.push(policy),
+        let known = self.places.get(policy.name()).and_then(|place| self.opened.get(*place));
+        match known {
+            None => {
+                self.places.insert(policy.name().to_owned(), self.opened.len());
+                self.opened.push(policy);
+            }
             Some(open) if *open == policy => {}
             Some(_) => {
                 let text = format!(
@@ -235,41 +245,25 @@ fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
 impl Compiled {
     /// The limits, now that all policies are open on this store.
     pub(crate) fn limits(&self, store: &Arc<dyn Store>, open: &[RateLimiter]) -> Result<Limits, ConfigError> {
-        let limiter = |name: &str| open.iter().find(|limiter| limiter.policy().name() == name).cloned();
-        let mut all = Group::new(Choose::All);
-        let mut done = Vec::new();
+        let limiters = by_name(open);
+        let mut all = Group::select(Arc::clone(&self.choice));
         for rule in &self.rules {
-            let Some(group) = &rule.group else {
-                all = all.and(self.group_of(rule, store, &limiter)?);
-                continue;
-            };
-            if done.contains(&group) {
-                continue;
-            }
-            done.push(group);
-            let mut first = Group::new(Choose::First);
-            for member in self.rules.iter().filter(|member| member.group.as_ref() == Some(group)) {
-                first = first.and(self.group_of(member, store, &limiter)?);
-            }
-            all = all.and(first);
+            all = all.and(group_of(rule, store, &limiters)?);
         }
-        let (deny, exempt, paths) = (Arc::clone(&self.deny), Arc::clone(&self.exempt), self.paths.clone());
         let mut builder = Limits::builder(all);
         if let Some(headers) = self.headers {
             builder = builder.headers(headers);
         }
-        if !deny.is_empty() {
-            let (deny, paths) = (Arc::clone(&deny), paths.clone());
-            builder = builder.deny(move |request| deny.iter().any(|matcher| matcher.holds(&paths, request)));
+        if !self.deny.is_empty() {
+            let deny = Arc::clone(&self.deny);
+            builder = builder.deny(move |request| deny.first(request).is_some());
         }
-        if !exempt.is_empty() {
-            // What is denied is so wherever the other rules stand.
-            let holds = move |matchers: &[Matcher], request: RequestView<'_>| {
-                matchers.iter().any(|matcher| matcher.holds(&paths, request))
-            };
-            // Where a path with dots leads is known to whoever resolves them, so it is never exempt.
+        if !self.exempt.is_empty() {
+            let (exempt, deny) = (Arc::clone(&self.exempt), Arc::clone(&self.deny));
+            // Where a path with dots leads is known to whoever resolves them, so it is never exempt. What is denied is so wherever
+            // the other rules stand.
             builder = builder.exempt(move |request| {
-                !has_dots(request.path()) && holds(&exempt, request) && !holds(&deny, request)
+                exempt.first(request).is_some() && !has_dots(request.path()) && deny.first(request).is_none()
             });
         }
         builder.build()
@@ -277,36 +271,39 @@ impl Compiled {
 
     /// Says of each rule alone what shows only when its limits are put together.
     pub(crate) fn check(&self, store: &Arc<dyn Store>, open: &[RateLimiter], problems: &mut Problems<'_>) {
-        let limiter = |name: &str| open.iter().find(|limiter| limiter.policy().name() == name).cloned();
+        let limiters = by_name(open);
         for rule in &self.rules {
-            if let Err(error) = self.group_of(rule, store, &limiter) {
+            if let Err(error) = group_of(rule, store, &limiters) {
                 problems.error(rule.place, error.problem());
             }
         }
     }
 
-    /// The limits of one rule, which apply together.
-    fn group_of(
-        &self,
-        rule: &Rule,
-        store: &Arc<dyn Store>,
-        limiter: &impl Fn(&str) -> Option<RateLimiter>,
-    ) -> Result<Group, ConfigError> {
-        let mut group = Group::new(Choose::All);
-        for budget in &rule.budgets {
-            let limit = match budget {
-                Budget::Policy(name) => match limiter(name) {
-                    Some(limiter) => Limit::new(limiter),
-                    None => continue,
-                },
-                Budget::Tiers(tiers) => tiers.limit(store, limiter)?,
-            };
-            group = group.and(rule.finish(limit)?);
-        }
-        if let Some(only_if) = rule.only_if.clone() {
-            let paths = self.paths.clone();
-            group = group.only_if(move |request| only_if.holds(&paths, request));
-        }
-        Ok(group)
+    /// How many limits each rule has, in order.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.rules.iter().map(|rule| rule.budgets.len())
     }
+}
+
+type ByName<'a> = HashMap<String, &'a RateLimiter>;
+
+fn by_name(open: &[RateLimiter]) -> ByName<'_> {
+    open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter)).collect()
+}
+
+/// The limits of one rule, which apply together.
+fn group_of(rule: &Rule, store: &Arc<dyn Store>, open: &ByName<'_>) -> Result<Group, ConfigError> {
+    let limiter = |name: &str| open.get(name).copied().cloned();
+    let mut group = Group::new(Choose::All);
+    for budget in &rule.budgets {
+        let limit = match budget {
+            Budget::Policy(name) => match limiter(name) {
+                Some(limiter) => Limit::new(limiter),
+                None => continue,
+            },
+            Budget::Tiers(tiers) => tiers.limit(store, limiter)?,
+        };
+        group = group.and(rule.finish(limit)?);
+    }
+    Ok(group)
 }

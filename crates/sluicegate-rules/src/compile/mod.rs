@@ -1,5 +1,6 @@
 //! From the sections of a file to limits: each value is understood by the code that reads it everywhere else.
 
+mod choice;
 mod condition;
 mod keys;
 mod limits;
@@ -13,8 +14,10 @@ use std::str::FromStr;
 
 use sluicegate_core::ConfigError;
 
+pub(crate) use self::choice::Choice;
 use self::keys::Keys;
 pub(crate) use self::limits::Compiled;
+pub(crate) use self::paths::has_dots;
 use self::policies::Policies;
 use crate::at::At;
 use crate::error::Problems;

@@ -1,92 +1,143 @@
-//! Paths as axum writes them, all in one regular expression set: a request's path is read once, in linear time.
+//! Paths as axum writes them: one pattern, and a tree of all patterns by their segments, which a request's path walks once.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::fmt;
 
-use regex::{RegexSet, RegexSetBuilder, SetMatches};
+/// A path with captures.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pattern(Vec<Segment>);
 
-use crate::at::At;
-use crate::error::Problems;
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Segment {
+    Text(String),
+    /// `{id}`: any segment that is not empty.
+    Capture(String),
+    /// `{*rest}`: all that follows, if anything does.
+    Rest(String),
+}
 
-/// Collects the patterns of a file.
+/// Patterns by their segments. Whoever comes to a node has met one pattern more for each number there.
 #[derive(Default)]
-pub(super) struct PathPatterns {
-    patterns: Vec<String>,
+pub(super) struct PathTree {
+    /// The first is the root. No node points to one before it.
+    nodes: Vec<Node>,
 }
 
-/// All patterns of a file. Cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Paths {
-    set: Arc<RegexSet>,
-    /// Which file's they are: a number of its own.
-    number: u64,
+#[derive(Default)]
+struct Node {
+    texts: HashMap<String, usize>,
+    capture: Option<usize>,
+    /// Numbers of the patterns that take all that follows.
+    rest: Vec<usize>,
+    /// Numbers of the patterns that end here.
+    here: Vec<usize>,
 }
 
-/// What matches the path that this thread has looked at last: all rules ask about the same one, one after the other.
-struct Last {
-    number: u64,
-    path: String,
-    found: Option<SetMatches>,
-}
-
-thread_local! {
-    static LAST: RefCell<Last> = const { RefCell::new(Last { number: 0, path: String::new(), found: None }) };
-}
-
-/// The most bytes that the set of all patterns may take when it is compiled.
-const MOST_COMPILED: usize = 64 << 20;
-
-impl PathPatterns {
-    /// Adds a pattern, and says its number.
-    pub(super) fn add(&mut self, pattern: &At<String>, problems: &mut Problems<'_>) -> Option<usize> {
-        match expression(&pattern.value) {
-            Ok(expression) => {
-                self.patterns.push(expression);
-                Some(self.patterns.len() - 1)
-            }
-            Err(text) => {
-                problems.error(pattern.place, text);
-                None
-            }
+impl Pattern {
+    /// # Errors
+    /// Says what to write instead.
+    pub(super) fn new(pattern: &str) -> Result<Self, String> {
+        let shown = crate::read::short(pattern);
+        let Some(rest) = pattern.strip_prefix('/') else {
+            return Err(format!("the path {shown:?} begins with no slash: write \"/{shown}\""));
+        };
+        if pattern.contains(['?', '#']) {
+            return Err(format!("the path {shown:?} has a query: only the path is compared"));
         }
+        if normal(pattern) != pattern {
+            let normal = normal(pattern);
+            return Err(format!("no request has the path {shown:?} in its normal form: write {normal:?}"));
+        }
+        let texts: Vec<&str> = rest.split('/').collect();
+        let last = texts.len() - 1;
+        let segments = texts.iter().enumerate().map(|(at, text)| segment(text, at == last, &shown));
+        segments.collect::<Result<_, _>>().map(Self)
     }
 
-    pub(super) fn compile(&self, problems: &mut Problems<'_>) -> Option<Paths> {
-        let set = RegexSetBuilder::new(&self.patterns).size_limit(MOST_COMPILED).build();
-        match set {
-            Ok(set) => {
-                static NEXT: AtomicU64 = AtomicU64::new(1);
-                // Relaxed: that numbers differ is all that matters.
-                Some(Paths { set: Arc::new(set), number: NEXT.fetch_add(1, Ordering::Relaxed) })
+    /// Whether it matches a path in its normal form.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        let mut left = path.strip_prefix('/');
+        for segment in &self.0 {
+            let Some(text) = left else { return false };
+            let (first, after) = split(text);
+            match segment {
+                Segment::Rest(_) => return !text.is_empty(),
+                Segment::Text(text) if text == first => {}
+                Segment::Capture(_) if !first.is_empty() => {}
+                _ => return false,
             }
-            Err(error) => {
-                problems.error(None, format!("the paths of all rules together are too large: {error}"));
-                None
-            }
+            left = after;
         }
+        left.is_none()
     }
 }
 
-impl Paths {
-    /// Whether one of these patterns matches the path, in its normal form.
-    pub(super) fn any(&self, numbers: &[usize], path: &str) -> bool {
-        LAST.with_borrow_mut(|last| {
-            if last.number != self.number || last.path != path {
-                last.found = Some(self.set.matches(&normal(path)));
-                last.number = self.number;
-                last.path.clear();
-                last.path.push_str(path);
-            }
-            last.found.as_ref().is_some_and(|found| numbers.iter().any(|number| found.matched(*number)))
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|segment| match segment {
+            Segment::Text(text) => write!(f, "/{text}"),
+            Segment::Capture(name) => write!(f, "/{{{name}}}"),
+            Segment::Rest(name) => write!(f, "/{{*{name}}}"),
         })
     }
 }
 
+impl PathTree {
+    /// Adds a pattern under a number, which others may have, too.
+    pub(super) fn add(&mut self, pattern: &Pattern, number: usize) {
+        if self.nodes.is_empty() {
+            self.nodes.push(Node::default());
+        }
+        let mut at = 0;
+        for segment in &pattern.0 {
+            let new = self.nodes.len();
+            let next = match segment {
+                Segment::Rest(_) => return self.nodes[at].rest.push(number),
+                Segment::Text(text) => *self.nodes[at].texts.entry(text.clone()).or_insert(new),
+                Segment::Capture(_) => *self.nodes[at].capture.get_or_insert(new),
+            };
+            if next == new {
+                self.nodes.push(Node::default());
+            }
+            at = next;
+        }
+        self.nodes[at].here.push(number);
+    }
+
+    /// Tells the numbers of all patterns that match a path in its normal form. No node is looked at twice.
+    pub(super) fn find(&self, path: &str, mut found: impl FnMut(&[usize])) {
+        let Some(path) = path.strip_prefix('/').filter(|_| !self.nodes.is_empty()) else { return };
+        // Where a text and a capture lead on, the second is looked at later.
+        let (mut later, mut next) = (Vec::new(), Some((0, Some(path))));
+        while let Some((node, left)) = next.take().or_else(|| later.pop()) {
+            let node: &Node = &self.nodes[node];
+            let Some(text) = left else {
+                found(&node.here);
+                continue;
+            };
+            let (first, after) = split(text);
+            if !text.is_empty() {
+                found(&node.rest);
+            }
+            next = node.texts.get(first).map(|node| (*node, after));
+            let capture = node.capture.filter(|_| !first.is_empty()).map(|node| (node, after));
+            match next {
+                None => next = capture,
+                Some(_) => later.extend(capture),
+            }
+        }
+    }
+}
+
+/// The first segment, and those behind it.
+fn split(text: &str) -> (&str, Option<&str>) {
+    text.split_once('/').map_or((text, None), |(first, after)| (first, Some(after)))
+}
+
 /// The path that is meant: `//login` and `/%6cogin` are `/login`. A slash that is written `%2f` is a part of its segment, as it is
 /// for routers: otherwise it would lead past a rule with a capture.
-fn normal(path: &str) -> Cow<'_, str> {
+pub(super) fn normal(path: &str) -> Cow<'_, str> {
     if !path.contains("//") && !path.contains('%') {
         return Cow::Borrowed(path);
     }
@@ -101,7 +152,7 @@ fn normal(path: &str) -> Cow<'_, str> {
 }
 
 /// Whether a path goes up, in whatever writing: routers and servers disagree where it leads.
-pub(super) fn has_dots(path: &str) -> bool {
+pub(crate) fn has_dots(path: &str) -> bool {
     let plain = percent_decoded(path, 0);
     plain.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
 }
@@ -134,67 +185,46 @@ fn byte_of([high, low]: [u8; 2]) -> Option<u8> {
     Some(digit(high)? * 16 + digit(low)?)
 }
 
-/// The regular expression of a path with captures.
-fn expression(pattern: &str) -> Result<String, String> {
-    let shown = crate::read::short(pattern);
-    let Some(rest) = pattern.strip_prefix('/') else {
-        return Err(format!("the path {shown:?} begins with no slash: write \"/{shown}\""));
-    };
-    if pattern.contains(['?', '#']) {
-        return Err(format!("the path {shown:?} has a query: only the path is compared"));
-    }
-    if normal(pattern) != pattern {
-        return Err(format!(
-            "no request has the path {shown:?} in its normal form: write {:?}",
-            normal(pattern)
-        ));
-    }
-    let mut text = String::from("(?s)^");
-    let segments: Vec<&str> = rest.split('/').collect();
-    for (index, segment) in segments.iter().enumerate() {
-        let is_last = index + 1 == segments.len();
-        text.push('/');
-        match capture(segment, &shown)? {
-            Some(name) if name.starts_with('*') && is_last && name.len() > 1 => text.push_str(".+"),
-            Some(name) if name.starts_with('*') => {
-                return Err(format!(
-                    "the path {shown:?} takes all that follows before its end: write {{*rest}} last"
-                ));
-            }
-            Some("") => return Err(format!("the path {shown:?} has a capture without a name: write {{id}}")),
-            Some(_) => text.push_str("[^/]+"),
-            None => text.push_str(&regex::escape(segment)),
-        }
-    }
-    text.push('$');
-    Ok(text)
-}
-
-/// The name of a capture that is a whole segment.
-fn capture<'a>(segment: &'a str, path: &str) -> Result<Option<&'a str>, String> {
-    let name = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+fn segment(text: &str, is_last: bool, path: &str) -> Result<Segment, String> {
+    let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match name {
-        Some(name) if !name.contains(['{', '}']) => Ok(Some(name)),
-        _ if segment.contains(['{', '}']) => {
-            Err(format!("the path {path:?} has a capture that is not a whole segment: write /{{id}}/"))
-        }
-        _ if segment.contains('*') => {
+        Some("") => Err(format!("the path {path:?} has a capture without a name: write {{id}}")),
+        Some(name) if name.contains(['{', '}']) => Err(whole(path)),
+        Some(name) => match name.strip_prefix('*') {
+            Some(name) if is_last && !name.is_empty() => Ok(Segment::Rest(name.to_owned())),
+            Some(_) => {
+                Err(format!("the path {path:?} takes all that follows before its end: write {{*rest}} last"))
+            }
+            None => Ok(Segment::Capture(name.to_owned())),
+        },
+        None if text.contains(['{', '}']) => Err(whole(path)),
+        None if text.contains('*') => {
             Err(format!("the path {path:?} has a '*': write {{*rest}} for all that follows"))
         }
-        _ => Ok(None),
+        None => Ok(Segment::Text(text.to_owned())),
     }
+}
+
+fn whole(path: &str) -> String {
+    format!("the path {path:?} has a capture that is not a whole segment: write /{{id}}/")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::at::Place;
 
+    /// Whether it matches, by itself and in a tree among others.
     fn matches(pattern: &str, path: &str) -> bool {
-        let (mut patterns, mut problems) = (PathPatterns::default(), Problems::of("t", ""));
-        let pattern = At { value: pattern.to_owned(), place: Place::default() };
-        let number = patterns.add(&pattern, &mut problems).expect("a good pattern");
-        patterns.compile(&mut problems).expect("small").any(&[number], path)
+        let pattern = Pattern::new(pattern).expect("a good pattern");
+        let mut tree = PathTree::default();
+        for other in ["/{a}", "/{a}/{b}", "/{*all}", "/login/x", "/users/{id}/x", "/assets/{*all}"] {
+            tree.add(&Pattern::new(other).expect("a good pattern"), 0);
+        }
+        tree.add(&pattern, 1);
+        let mut found = false;
+        tree.find(&normal(path), |numbers| found |= numbers.contains(&1));
+        assert_eq!(found, pattern.matches(&normal(path)), "{pattern} {path}");
+        found
     }
 
     #[test]
@@ -206,6 +236,8 @@ mod tests {
             ("/login", "/%6Cogin", true),
             ("/login", "/login/", false),
             ("/login", "/Login", false),
+            ("/login", "login", false),
+            ("/login", "*", false),
             ("/users/{id}", "/users/7", true),
             ("/users/{id}", "/users/7/posts", false),
             ("/users/{id}", "/users/", false),
@@ -213,6 +245,7 @@ mod tests {
             ("/users/{id}", "/users/a%2Fb", true),
             ("/assets/{*file}", "/assets/a/b.css", true),
             ("/assets/{*file}", "/assets/", false),
+            ("/{*file}", "/", false),
             ("/a.b", "/axb", false),
             ("/", "/", true),
             ("/100%", "/100%", true),
@@ -234,8 +267,11 @@ mod tests {
             ("//login", "write \"/login\""),
             ("/a%20b", "write \"/a b\""),
         ] {
-            let error = expression(pattern).expect_err(pattern);
+            let error = Pattern::new(pattern).expect_err(pattern);
             assert!(error.contains(advice), "{error}");
+        }
+        for pattern in ["/", "/users/{id}/posts", "/assets/{*file}"] {
+            assert_eq!(Pattern::new(pattern).map(|pattern| pattern.to_string()), Ok(pattern.to_owned()));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A rule of a file: what it spends from, by which key, how much, and when that is given back.
 
+use std::mem;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -7,6 +8,7 @@ use sluicegate_core::ConfigError;
 use sluicegate_tower::key::{OnMissingKey, RequestView};
 use sluicegate_tower::{KeyExtractor, Limit};
 
+use super::choice::Conditional;
 use super::condition::Matcher;
 use super::number;
 use super::tiers::TierSet;
@@ -20,7 +22,7 @@ pub(super) struct Rule {
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) group: Option<String>,
-    pub(super) only_if: Option<Arc<Matcher>>,
+    pub(super) only_if: Matcher,
     pub(super) budgets: Vec<Budget>,
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) on_missing_key: Option<OnMissingKey>,
@@ -56,6 +58,12 @@ impl Rule {
                 tiers.tiers.iter().filter_map(|(_, policy)| Some(policy.as_ref()?.name())).collect()
             }
         })
+    }
+
+    /// When it applies, which is then said by nobody else.
+    pub(super) fn condition(&mut self) -> Conditional {
+        let only_if = mem::take(&mut self.only_if);
+        Conditional { name: self.name.clone(), group: self.group.clone(), only_if }
     }
 
     pub(super) fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {

@@ -20,6 +20,7 @@ use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::door::Entry;
+use crate::limits::group::What;
 use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
@@ -164,6 +165,7 @@ impl<'a> Explaining<'a> {
             }
             Entry::ToTheLimits | Entry::Asking(_) => {}
         }
+        self.say_why_not(request);
         self.walk(request).await;
         let outcome = self.peek(request).await;
         Explanation { outcome, limits: self.explained }
@@ -177,6 +179,19 @@ impl<'a> Explaining<'a> {
                 door.entry_of(answer.unwrap_or(false), request)
             }
             entry => entry,
+        }
+    }
+
+    /// Lets those who choose say why they leave out a limit. The walk then says it better of those that it comes to.
+    fn say_why_not(&mut self, request: RequestView<'_>) {
+        for step in &self.limits.plan().steps {
+            let What::Select(select, members) = &step.what else { continue };
+            for (place, member) in members.iter().enumerate() {
+                let Some(why) = select.why_not(request, place) else { continue };
+                self.explained[member.limits.clone()]
+                    .iter_mut()
+                    .for_each(|limit| limit.asks = Err(why.clone()));
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Limits that are chosen together: [`Group`].
 
 use std::fmt;
+use std::ops::Range;
 
 use sluicegate_core::RateLimiter;
 
@@ -8,6 +9,7 @@ use crate::key::RequestView;
 use crate::limits::into_group::IntoGroup;
 use crate::limits::limit::Limit;
 use crate::limits::predicate::Predicate;
+use crate::limits::select::Select;
 
 /// How a [`Group`] chooses among its members.
 ///
@@ -46,9 +48,15 @@ pub enum Choose {
 /// ```
 #[must_use = "a group does nothing until it is put into a layer"]
 pub struct Group {
-    choose: Choose,
+    choose: By,
     only_if: Vec<Predicate>,
     members: Vec<Member>,
+}
+
+/// How members are chosen.
+enum By {
+    Conditions(Choose),
+    Function(Box<dyn Select>),
 }
 
 enum Member {
@@ -59,6 +67,16 @@ enum Member {
 impl Group {
     /// A group without members, which does nothing yet.
     pub fn new(choose: Choose) -> Self {
+        Self::by(By::Conditions(choose))
+    }
+
+    /// A group whose members are chosen by one function: instead of asking each limit about its conditions, the function names
+    /// the places of those that apply, all of them at once. Conditions of the members hold besides.
+    pub fn select(select: impl Select) -> Self {
+        Self::by(By::Function(Box::new(select)))
+    }
+
+    fn by(choose: By) -> Self {
         Self { choose, only_if: Vec::new(), members: Vec::new() }
     }
 
@@ -66,7 +84,7 @@ impl Group {
     pub fn and(mut self, member: impl IntoGroup) -> Self {
         let mut member = member.into_group();
         let member = match member.members.pop() {
-            Some(only) if member.members.is_empty() && member.only_if.is_empty() => only,
+            Some(only) if member.members.is_empty() && member.is_plain() => only,
             last => {
                 member.members.extend(last);
                 Member::Group(member)
@@ -82,6 +100,11 @@ impl Group {
         self
     }
 
+    /// Whether it is nothing more than its members.
+    fn is_plain(&self) -> bool {
+        self.only_if.is_empty() && matches!(self.choose, By::Conditions(_))
+    }
+
     /// All limits in it, in their order.
     pub(crate) fn limits(&self) -> Box<dyn Iterator<Item = &Limit> + '_> {
         Box::new(self.members.iter().flat_map(|member| match member {
@@ -92,8 +115,12 @@ impl Group {
 
     /// The limits that apply to every request.
     pub(crate) fn certain(&self) -> Box<dyn Iterator<Item = &Limit> + '_> {
-        let is_certain = self.choose == Choose::All && self.only_if.is_empty();
-        Box::new(self.members.iter().filter(move |_| is_certain).flat_map(|member| match member {
+        let is_certain = |place: &usize| match &self.choose {
+            By::Conditions(choose) => *choose == Choose::All,
+            By::Function(select) => select.is_certain(*place),
+        };
+        let members = self.members.iter().enumerate().filter(|_| self.only_if.is_empty());
+        Box::new(members.filter(move |(place, _)| is_certain(place)).flat_map(|(_, member)| match member {
             Member::Limit(limit) => Box::new(limit.is_unconditional().then_some(&**limit).into_iter()),
             Member::Group(group) => group.certain(),
         }))
@@ -118,30 +145,71 @@ impl Group {
             let matched = steps.len() + 1;
             steps.push(Step { what: What::Gate(self.only_if), matched, missed: MISSED });
         }
-        let mut members = self.members.into_iter().filter(|member| !member.is_empty()).peekable();
-        while let Some(member) = members.next() {
-            let begin = steps.len();
-            match member {
-                Member::Limit(limit) => {
-                    steps.push(Step { what: What::Limit(limits.len()), matched: MATCHED, missed: MISSED });
-                    limits.push(*limit);
-                }
-                Member::Group(group) => group.lay(limits, steps),
-            }
-            let (end, is_last) = (steps.len(), members.peek().is_none());
-            for exit in steps[begin..].iter_mut().flat_map(Step::exits) {
-                *exit = match (*exit, self.choose) {
-                    (MATCHED | MISSED, Choose::All) if is_last => MATCHED,
-                    (MATCHED | MISSED, Choose::All) => end,
-                    (MISSED, Choose::First) if !is_last => end,
-                    (exit, _) => exit,
-                };
-            }
+        match self.choose {
+            By::Conditions(choose) => lay_in_turn(choose, self.members, limits, steps),
+            By::Function(select) => lay_selected(select, self.members, limits, steps),
         }
     }
 }
 
+/// Members that are asked one after the other.
+fn lay_in_turn(choose: Choose, members: Vec<Member>, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
+    let mut members = members.into_iter().filter(|member| !member.is_empty()).peekable();
+    while let Some(member) = members.next() {
+        let begin = steps.len();
+        member.lay(limits, steps);
+        let (end, is_last) = (steps.len(), members.peek().is_none());
+        for exit in steps[begin..].iter_mut().flat_map(Step::exits) {
+            *exit = match (*exit, choose) {
+                (MATCHED | MISSED, Choose::All) if is_last => MATCHED,
+                (MATCHED | MISSED, Choose::All) => end,
+                (MISSED, Choose::First) if !is_last => end,
+                (exit, _) => exit,
+            };
+        }
+    }
+}
+
+/// Members that a function chooses: a step that chooses, then all members, each with its exits to the last step, which leads to
+/// the next member that was chosen.
+fn lay_selected(
+    select: Box<dyn Select>,
+    members: Vec<Member>,
+    limits: &mut Vec<Limit>,
+    steps: &mut Vec<Step>,
+) {
+    let choice = steps.len();
+    steps.push(Step { what: What::Next(choice), matched: MATCHED, missed: MISSED });
+    let mut laid = Vec::with_capacity(members.len());
+    for member in members {
+        let (begin, first) = (steps.len(), limits.len());
+        if member.is_empty() {
+            // It has no step of its own, and is passed by.
+            steps.push(Step { what: What::Gate(Vec::new()), matched: MATCHED, missed: MISSED });
+        } else {
+            member.lay(limits, steps);
+        }
+        laid.push(Laid { begin, limits: first..limits.len() });
+    }
+    let next = steps.len();
+    for exit in steps[choice + 1..].iter_mut().flat_map(Step::exits).filter(|exit| **exit >= MISSED) {
+        *exit = next;
+    }
+    steps[choice] = Step { what: What::Select(select, laid.into()), matched: next, missed: MISSED };
+    steps.push(Step { what: What::Next(choice), matched: MATCHED, missed: MATCHED });
+}
+
 impl Member {
+    fn lay(self, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
+        match self {
+            Self::Limit(limit) => {
+                steps.push(Step { what: What::Limit(limits.len()), matched: MATCHED, missed: MISSED });
+                limits.push(*limit);
+            }
+            Self::Group(group) => group.lay(limits, steps),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         match self {
             Self::Limit(_) => false,
@@ -174,6 +242,17 @@ pub(crate) enum What {
     /// The limit in this place.
     Limit(usize),
     Gate(Vec<Predicate>),
+    /// A function chooses among these members.
+    Select(Box<dyn Select>, Box<[Laid]>),
+    /// To the next member that was chosen in that step.
+    Next(usize),
+}
+
+/// Where a member is.
+pub(crate) struct Laid {
+    /// Its first step.
+    pub(crate) begin: usize,
+    pub(crate) limits: Range<usize>,
 }
 
 impl Step {
@@ -190,7 +269,7 @@ impl fmt::Debug for Step {
 
 impl From<Limit> for Group {
     fn from(limit: Limit) -> Self {
-        Self { choose: Choose::All, only_if: Vec::new(), members: vec![Member::Limit(Box::new(limit))] }
+        Self { members: vec![Member::Limit(Box::new(limit))], ..Self::new(Choose::All) }
     }
 }
 
@@ -206,6 +285,15 @@ impl fmt::Debug for Group {
             .field("choose", &self.choose)
             .field("members", &self.members)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conditions(choose) => choose.fmt(f),
+            Self::Function(_) => f.write_str("Select"),
+        }
     }
 }
 

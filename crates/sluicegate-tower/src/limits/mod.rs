@@ -27,6 +27,7 @@
 //! | one limit for everything | a [`RateLimiter`](sluicegate_core::RateLimiter) alone, or a [`Limit`] with its key |
 //! | a limit for some requests | [`Limit::only_if`] with [`path_in`], [`method_in`] or a closure |
 //! | only the first limit that matches | a [`Group`] of [`Choose::First`] |
+//! | one function for the conditions of many limits, as a router is | [`Group::select`] |
 //! | sizes by plan, known when the program starts | [`Tiers`] |
 //! | policies out of a database | [`Limit::by`] |
 //! | requests that no limit is for | [`LimitsBuilder::exempt`] |
@@ -39,6 +40,7 @@ pub(crate) mod limit;
 mod path_in;
 pub(crate) mod pick;
 pub(crate) mod predicate;
+pub(crate) mod select;
 pub(crate) mod source;
 pub(crate) mod tiers;
 pub(crate) mod walk;
@@ -49,6 +51,7 @@ pub use self::into_group::{IntoGroup, IntoLimit};
 pub use self::limit::Limit;
 pub use self::path_in::path_in;
 pub use self::predicate::{method_in, preflight};
+pub use self::select::{Select, Selected};
 pub use self::tiers::{Tiers, TiersBuilder};
 pub use crate::admission::admitted::Admitted;
 pub use crate::admission::builder::LimitsBuilder;

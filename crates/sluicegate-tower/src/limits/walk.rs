@@ -5,12 +5,13 @@ use std::task::{Context, Poll, ready};
 
 use sluicegate_core::Key;
 use sluicegate_core::policy::PolicyMode;
+use smallvec::SmallVec;
 
 use crate::guard::Place;
 use crate::guard::lookup::{Lookup, Waits};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
-use crate::limits::group::{Plan, What};
+use crate::limits::group::{Plan, Step, What};
 use crate::limits::limit::Limit;
 use crate::limits::pick::{Pick, Picking, Which};
 use crate::respond::stop::Stop;
@@ -21,9 +22,14 @@ use crate::respond::stop::Stop;
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     next: usize,
+    /// The members that functions have chosen and that are still to come, the next one last; those of a group above [`END`].
+    chosen: SmallVec<[u32; 6]>,
     /// A key or a limiter of a limit before that.
     lookup: Option<Box<Pending>>,
 }
+
+/// No member comes after it.
+const END: u32 = u32::MAX;
 
 #[derive(Debug)]
 enum Pending {
@@ -83,6 +89,14 @@ impl Walk {
                     self.next = if holds { step.matched } else { step.missed };
                     continue;
                 }
+                What::Select(select, members) => {
+                    self.next = self.choose(&select.select(request).in_order(), members.len(), step);
+                    continue;
+                }
+                What::Next(choice) => {
+                    self.next = self.next_chosen(plan, *choice, step);
+                    continue;
+                }
             };
             let limit = &plan.limits[index];
             if !limit.applies_to(request) {
@@ -105,9 +119,40 @@ impl Walk {
         Next::End
     }
 
+    /// Takes note of the members that were chosen, and says where to go from there.
+    fn choose(&mut self, members: &[u32], count: usize, step: &Step) -> usize {
+        let are_there = |member: &&u32| usize::try_from(**member).is_ok_and(|member| member < count);
+        let before = self.chosen.len();
+        self.chosen.push(END);
+        self.chosen.extend(members.iter().rev().filter(are_there).copied());
+        if self.chosen.len() > before + 1 {
+            return step.matched;
+        }
+        self.chosen.truncate(before);
+        step.missed
+    }
+
+    /// The step after a member that was chosen.
+    fn next_chosen(&mut self, plan: &Plan, choice: usize, step: &Step) -> usize {
+        let member = self.chosen.pop().and_then(|member| usize::try_from(member).ok());
+        match &plan.steps[choice].what {
+            What::Select(_, members) => {
+                member.and_then(|member| members.get(member)).map_or(step.matched, |member| member.begin)
+            }
+            _ => step.matched,
+        }
+    }
+
     /// Whether no limit is left.
     #[inline]
-    pub(crate) fn is_over(&self, plan: &Plan) -> bool {
+    pub(crate) fn is_over(&mut self, plan: &Plan) -> bool {
+        while let Some(Step { what: What::Next(_), matched, .. }) = plan.steps.get(self.next) {
+            if self.chosen.last() != Some(&END) {
+                return false;
+            }
+            self.chosen.pop();
+            self.next = *matched;
+        }
         self.next >= plan.steps.len()
     }
 

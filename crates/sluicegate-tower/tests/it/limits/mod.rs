@@ -8,5 +8,6 @@ mod exempt_async;
 mod explain;
 mod groups;
 mod missing_keys;
+mod select;
 mod swap;
 mod tiers;

@@ -1,0 +1,230 @@
+//! Which rules of a file apply to a request: [`Choice`], for the layer and for explanations alike.
+//!
+//! A thousand rules are not asked one after the other. Each is found by one of its conditions, the one that the fewest other
+//! rules share: by its path in a tree, or by a host, a header field, a parameter or a method in a table. Then all of its conditions
+//! are looked at. A rule without any of these is looked at for each request.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use http::{HeaderName, HeaderValue, Method};
+use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::{Select, Selected};
+use smallvec::SmallVec;
+
+use super::condition::{Asking, Matcher};
+use super::paths::PathTree;
+
+/// Rules in their order, each with its conditions.
+pub(crate) struct Choice {
+    rules: Vec<Conditional>,
+    finder: Finder,
+}
+
+/// A rule, as far as it says to which requests it applies.
+pub(super) struct Conditional {
+    pub(super) name: String,
+    /// Of the rules of one group only the first applies.
+    pub(super) group: Option<String>,
+    pub(super) only_if: Matcher,
+}
+
+/// Places of rules, by a condition that each of them has.
+#[derive(Default)]
+struct Finder {
+    paths: PathTree,
+    hosts: HashMap<String, Vec<usize>>,
+    headers: Vec<(HeaderName, HashMap<HeaderValue, Vec<usize>>)>,
+    query: HashMap<(String, String), Vec<usize>>,
+    methods: HashMap<Method, Vec<usize>>,
+    /// Those that are looked at for each request.
+    others: Vec<usize>,
+}
+
+/// What a rule can be found by: one of these values has to be there.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    Path,
+    Host,
+    Header(&'a (HeaderName, HeaderValue)),
+    Query(&'a (String, String)),
+    Method,
+}
+
+type Places = SmallVec<[usize; 8]>;
+
+impl Choice {
+    pub(super) fn new(rules: Vec<Conditional>) -> Self {
+        let finder = Finder::of(&rules);
+        Self { rules, finder }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Names of rules with their groups, in order.
+    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = (&str, Option<&str>)> {
+        self.rules.iter().map(|rule| (&*rule.name, rule.group.as_deref()))
+    }
+
+    /// The first rule of which all conditions hold.
+    pub(crate) fn first(&self, request: RequestView<'_>) -> Option<usize> {
+        let asking = Asking::of(request);
+        self.finder.candidates(&asking).into_iter().find(|rule| self.holds(*rule, &asking))
+    }
+
+    fn holds(&self, rule: usize, asking: &Asking<'_>) -> bool {
+        self.rules[rule].only_if.mismatch(asking).is_none()
+    }
+
+    /// The rules that apply, in order.
+    fn applying(&self, asking: &Asking<'_>) -> Places {
+        let mut met: SmallVec<[&str; 4]> = SmallVec::new();
+        let mut applying = self.finder.candidates(asking);
+        applying.retain(|rule| {
+            let group = self.rules[*rule].group.as_deref();
+            let applies = !group.is_some_and(|group| met.contains(&group)) && self.holds(*rule, asking);
+            met.extend(group.filter(|_| applies));
+            applies
+        });
+        applying
+    }
+}
+
+impl Select for Choice {
+    fn select(&self, request: RequestView<'_>) -> Selected {
+        self.applying(&Asking::of(request)).into_iter().collect()
+    }
+
+    fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
+        let asking = Asking::of(request);
+        let rule = self.rules.get(member)?;
+        if let Some(mismatch) = rule.only_if.mismatch(&asking) {
+            return Some(mismatch.to_string());
+        }
+        let group = rule.group.as_deref()?;
+        let applying = self.applying(&asking).into_iter().map(|place| &self.rules[place]);
+        let first = applying.filter(|first| first.name != rule.name);
+        let first = first.into_iter().find(|first| first.group.as_deref() == Some(group))?;
+        Some(format!("of group {group}, rule {} applies", first.name))
+    }
+
+    fn is_certain(&self, member: usize) -> bool {
+        self.rules.get(member).is_some_and(|rule| rule.group.is_none() && rule.only_if.is_empty())
+    }
+}
+
+impl Finder {
+    fn of(rules: &[Conditional]) -> Self {
+        let rarest = Rarest::among(rules);
+        let mut finder = Self::default();
+        for (place, rule) in rules.iter().enumerate() {
+            let matcher = &rule.only_if;
+            match rarest.of(matcher) {
+                None => finder.others.push(place),
+                Some(By::Path) => {
+                    matcher.paths.iter().flatten().for_each(|path| finder.paths.add(path, place));
+                }
+                Some(By::Host) => {
+                    matcher.hosts.iter().for_each(|host| add(&mut finder.hosts, host.clone(), place));
+                }
+                Some(By::Header((name, value))) => {
+                    let known = finder.headers.iter().position(|(known, _)| known == name);
+                    let at = known.unwrap_or_else(|| {
+                        finder.headers.push((name.clone(), HashMap::new()));
+                        finder.headers.len() - 1
+                    });
+                    add(&mut finder.headers[at].1, value.clone(), place);
+                }
+                Some(By::Query(pair)) => add(&mut finder.query, pair.clone(), place),
+                Some(By::Method) => {
+                    matcher.methods.iter().for_each(|method| add(&mut finder.methods, method.clone(), place));
+                }
+            }
+        }
+        finder
+    }
+
+    /// Every rule that can apply, in order, and others besides.
+    fn candidates(&self, asking: &Asking<'_>) -> Places {
+        let mut found: Places = self.others.iter().copied().collect();
+        self.paths.find(&asking.path, |places| found.extend_from_slice(places));
+        let mut take = |places: Option<&Vec<usize>>| found.extend(places.into_iter().flatten().copied());
+        if !self.hosts.is_empty() {
+            take(asking.host().and_then(|host| self.hosts.get(&*host)));
+        }
+        for (name, values) in &self.headers {
+            asking.request.headers.get_all(name).iter().for_each(|value| take(values.get(value)));
+        }
+        if !self.query.is_empty() {
+            asking.parameters().for_each(|pair| take(self.query.get(&pair)));
+        }
+        if !self.methods.is_empty() {
+            take(self.methods.get(asking.request.method));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+fn add<K: Hash + Eq>(places: &mut HashMap<K, Vec<usize>>, value: K, place: usize) {
+    places.entry(value).or_default().push(place);
+}
+
+/// How many rules have a value among their conditions.
+#[derive(Default)]
+struct Rarest(HashMap<Value, usize>);
+
+#[derive(PartialEq, Eq, Hash)]
+enum Value {
+    Path(String),
+    Host(String),
+    Header(HeaderName, HeaderValue),
+    Query(String, String),
+    Method(Method),
+}
+
+impl Rarest {
+    fn among(rules: &[Conditional]) -> Self {
+        let mut counts = Self::default();
+        for rule in rules {
+            for value in ways(&rule.only_if).into_iter().flat_map(|by| values(&rule.only_if, by)) {
+                *counts.0.entry(value).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// The way to find a rule that finds the fewest others with it.
+    fn of<'a>(&self, matcher: &'a Matcher) -> Option<By<'a>> {
+        let count = |by: &By<'a>| {
+            let counts =
+                values(matcher, *by).into_iter().map(|value| self.0.get(&value).copied().unwrap_or(0));
+            counts.sum::<usize>()
+        };
+        ways(matcher).into_iter().min_by_key(count)
+    }
+}
+
+/// The ways in which a rule can be found; of two that are as good, the first is the cheaper one.
+fn ways(matcher: &Matcher) -> Vec<By<'_>> {
+    let mut ways = Vec::new();
+    ways.extend(matcher.paths.is_some().then_some(By::Path));
+    ways.extend((!matcher.methods.is_empty()).then_some(By::Method));
+    ways.extend((!matcher.hosts.is_empty()).then_some(By::Host));
+    ways.extend(matcher.headers.iter().map(By::Header));
+    ways.extend(matcher.query.iter().map(By::Query));
+    ways
+}
+
+fn values(matcher: &Matcher, by: By<'_>) -> Vec<Value> {
+    match by {
+        By::Path => matcher.paths.iter().flatten().map(|path| Value::Path(path.to_string())).collect(),
+        By::Host => matcher.hosts.iter().cloned().map(Value::Host).collect(),
+        By::Header((name, value)) => vec![Value::Header(name.clone(), value.clone())],
+        By::Query((name, value)) => vec![Value::Query(name.clone(), value.clone())],
+        By::Method => matcher.methods.iter().cloned().map(Value::Method).collect(),
+    }
+}

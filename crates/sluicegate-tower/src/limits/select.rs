@@ -1,0 +1,115 @@
+//! Members of a group that are chosen by one function: [`Select`].
+//!
+//! A condition at each limit is asked one after the other, so a thousand limits are a thousand questions. One function that knows
+//! all conditions, as a router knows all routes, finds those that apply without asking about the others.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::key::RequestView;
+
+/// Which members of a [`Group`](crate::limits::Group) apply to a request, found out for all of them at once; a closure that
+/// returns [`Selected`], or anything that is turned into it, is one.
+///
+/// Members are known by their places, from 0 in the order in which they were added.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::limits::{Group, Limits};
+///
+/// let store = MemoryStore::new();
+/// let places = HashMap::from([("/login", 0), ("/search", 1)]);
+/// let by_path = Group::select(move |request| places.get(request.path()).copied())
+///     .and(Policy::gcra("login", "5/min").on(&store)?)
+///     .and(Policy::gcra("search", "100/min").on(&store)?);
+/// let limits = Limits::builder(by_path).build()?;
+/// # let _ = limits;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+pub trait Select: Send + Sync + 'static {
+    /// The members that apply.
+    fn select(&self, request: RequestView<'_>) -> Selected;
+
+    /// Why a member does not apply, for [explanations](crate::limits::Limits::explain): it is asked of each, and says nothing of
+    /// those that do apply. By default it says nothing of any.
+    fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
+        _ = (request, member);
+        None
+    }
+
+    /// Whether a member applies to every request: then more can be checked before the first one comes. By default none does.
+    fn is_certain(&self, member: usize) -> bool {
+        _ = member;
+        false
+    }
+}
+
+impl<F, S> Select for F
+where
+    F: Fn(RequestView<'_>) -> S + Send + Sync + 'static,
+    S: Into<Selected>,
+{
+    fn select(&self, request: RequestView<'_>) -> Selected {
+        self(request).into()
+    }
+}
+
+/// A choice that others use, too: to explain it in their own words.
+impl<S: Select + ?Sized> Select for Arc<S> {
+    fn select(&self, request: RequestView<'_>) -> Selected {
+        (**self).select(request)
+    }
+
+    fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
+        (**self).why_not(request, member)
+    }
+
+    fn is_certain(&self, member: usize) -> bool {
+        (**self).is_certain(member)
+    }
+}
+
+/// Places of members that apply to a request. They apply in the order of the group, each once; a place without a member is
+/// left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selected(SmallVec<[u32; 6]>);
+
+impl Selected {
+    /// Adds the member in this place.
+    #[inline]
+    pub fn push(&mut self, member: usize) {
+        self.0.extend(u32::try_from(member));
+    }
+
+    /// The places, in the order of the group and each once.
+    #[inline]
+    pub(crate) fn in_order(mut self) -> SmallVec<[u32; 6]> {
+        if !self.0.is_sorted_by(|one, next| one < next) {
+            self.0.sort_unstable();
+            self.0.dedup();
+        }
+        self.0
+    }
+}
+
+impl FromIterator<usize> for Selected {
+    fn from_iter<I: IntoIterator<Item = usize>>(members: I) -> Self {
+        let mut selected = Self::default();
+        members.into_iter().for_each(|member| selected.push(member));
+        selected
+    }
+}
+
+impl From<Option<usize>> for Selected {
+    fn from(member: Option<usize>) -> Self {
+        member.into_iter().collect()
+    }
+}
+
+impl From<Vec<usize>> for Selected {
+    fn from(members: Vec<usize>) -> Self {
+        members.into_iter().collect()
+    }
+}

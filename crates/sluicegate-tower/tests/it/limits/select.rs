@@ -1,0 +1,217 @@
+//! Members of a group that a function chooses: only those are met, each once and in order, however groups are nested.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, StatusCode};
+use proptest::prelude::*;
+use sluicegate_core::Policy;
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::{Choose, Group, IntoGroup, Limits, Select, Selected, WouldBe};
+use tower::Layer;
+
+use crate::support::{Handler, by_header, described, from, on, send, store};
+
+/// The places that the header `members` lists.
+fn listed(request: RequestView<'_>) -> Vec<usize> {
+    let text = request.headers.get("members").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(',').filter_map(|place| place.parse().ok()).collect()
+}
+
+fn asking(members: &str) -> Request<()> {
+    let mut request = from("ada");
+    request.headers_mut().insert("members", members.parse().expect("it is a value"));
+    request
+}
+
+/// The names of the limits that answer.
+async fn met(limits: Limits, members: &str) -> Vec<String> {
+    let service = RateLimitLayer::from(limits).layer(Handler::default());
+    let response = send(&service, asking(members)).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    described(&response, "ratelimit").unwrap_or_default().into_iter().map(|(name, _)| name).collect()
+}
+
+fn limits(group: impl IntoGroup) -> Limits {
+    Limits::builder(group).build().expect("they can be decided together")
+}
+
+#[tokio::test]
+async fn the_members_that_are_named_apply_in_order_and_each_once() {
+    let (store, _) = store();
+    let limit = |name: &str| by_header(on(&store, Policy::gcra(name, "10/min")));
+    let all = || {
+        let group = Group::select(listed).and(limit("a")).and(limit("b")).and(limit("c"));
+        limits(Group::new(Choose::All).and(limit("before")).and(group).and(limit("after")))
+    };
+    for (members, expected) in [
+        ("", vec!["before", "after"]),
+        ("1", vec!["before", "b", "after"]),
+        ("2,0,2", vec!["before", "a", "c", "after"]),
+        ("0,1,2,3,99999999999", vec!["before", "a", "b", "c", "after"]),
+    ] {
+        assert_eq!(met(all(), members).await, expected, "{members:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_group_with_one_member_still_asks_its_function() {
+    let (store, _) = store();
+    let only = || limits(Group::select(listed).and(by_header(on(&store, Policy::gcra("a", "10/min")))));
+    assert_eq!(met(only(), "0").await, ["a"]);
+    assert!(met(only(), "").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_member_without_limits_keeps_its_place() {
+    let (store, _) = store();
+    let limit = by_header(on(&store, Policy::gcra("a", "10/min")));
+    let all = limits(Group::select(listed).and(Group::new(Choose::All)).and(limit));
+    assert!(met(all.clone(), "0").await.is_empty());
+    assert_eq!(met(all, "0,1").await, ["a"]);
+}
+
+#[tokio::test]
+async fn of_a_first_group_one_whose_function_names_nobody_does_not_match() {
+    let (store, _) = store();
+    let limit = |name: &str| by_header(on(&store, Policy::gcra(name, "10/min")));
+    let all = || {
+        let chosen = Group::select(listed).and(limit("a")).and(limit("b"));
+        limits(Group::new(Choose::First).and(chosen).and(limit("rest")))
+    };
+    assert_eq!(met(all(), "1").await, ["b"]);
+    assert_eq!(met(all(), "7").await, ["rest"]);
+}
+
+/// Counts how often it is asked.
+struct Counting(Arc<AtomicUsize>);
+
+impl Select for Counting {
+    fn select(&self, request: RequestView<'_>) -> Selected {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        listed(request).into()
+    }
+
+    fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
+        (!listed(request).contains(&member)).then(|| format!("{member} is not listed"))
+    }
+
+    fn is_certain(&self, _: usize) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn the_function_is_asked_once_and_explains_whom_it_leaves_out() {
+    let (store, _) = store();
+    let limit = |name: &str| by_header(on(&store, Policy::gcra(name, "10/min")));
+    let asked = Arc::<AtomicUsize>::default();
+    let two = Group::new(Choose::All).and(limit("b")).and(limit("c"));
+    let limits = limits(Group::select(Counting(Arc::clone(&asked))).and(limit("a")).and(two));
+    drop(limits.decide(&asking("1")).await.expect("there is room"));
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let explained = limits.explain(&asking("1")).await;
+    assert_eq!(explained.outcome, WouldBe::Allowed);
+    let why: Vec<_> =
+        explained.limits.iter().map(|limit| limit.asks.as_ref().err().map(|why| &**why)).collect();
+    assert_eq!(why, [Some("0 is not listed"), None, None]);
+}
+
+#[test]
+fn members_that_are_certain_are_checked_before_the_first_request() {
+    let (store, _) = store();
+    let twice = || by_header(on(&store, Policy::gcra("a", "10/min")));
+    let certain = Group::select(Counting(Arc::default())).and(twice()).and(twice());
+    let error = Limits::builder(certain).build().expect_err("both apply to every request").to_string();
+    assert!(error.contains("there twice"), "{error}");
+    assert!(Limits::builder(Group::select(listed).and(twice()).and(twice())).build().is_ok());
+}
+
+/// A group of limits with conditions or functions, and which limits of it apply when the places `bits` are named everywhere.
+#[derive(Clone, Debug)]
+enum Tree {
+    Limit,
+    Group(u8, Vec<Tree>),
+}
+
+fn tree() -> impl Strategy<Value = Tree> {
+    Just(Tree::Limit).prop_recursive(3, 24, 4, |inner| {
+        (0..3_u8, prop::collection::vec(inner, 0..4)).prop_map(|(kind, members)| Tree::Group(kind, members))
+    })
+}
+
+struct Laid<'a> {
+    limit: &'a dyn Fn(&str) -> sluicegate_tower::Limit,
+    count: usize,
+}
+
+impl Laid<'_> {
+    /// The group, and the names of its limits that apply to a request that lists these places.
+    fn of(&mut self, kind: u8, members: &[Tree], listed_places: &[usize]) -> (Group, Vec<String>, bool) {
+        let mut group = match kind {
+            0 => Group::new(Choose::All),
+            1 => Group::new(Choose::First),
+            _ => Group::select(listed),
+        };
+        let (mut names, mut matched) = (Vec::new(), kind == 0);
+        for (place, member) in members.iter().enumerate() {
+            let (inner, applying, matches, is_empty) = match member {
+                Tree::Limit => {
+                    let name = format!("l{}", self.count);
+                    self.count += 1;
+                    ((self.limit)(&name).into_group(), vec![name], true, false)
+                }
+                Tree::Group(kind, members) => {
+                    let (group, names, matches) = self.of(*kind, members, listed_places);
+                    (group, names, matches, members.iter().all(Tree::is_empty))
+                }
+            };
+            group = group.and(inner);
+            let applies = match kind {
+                0 => true,
+                1 => !matched,
+                _ => listed_places.contains(&place),
+            };
+            if applies && !(is_empty && kind < 2) {
+                names.extend(applying);
+                matched |= matches || kind == 2;
+            }
+        }
+        (group, names, matched)
+    }
+}
+
+impl Tree {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Limit => false,
+            Self::Group(_, members) => members.iter().all(Self::is_empty),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn nested_groups_of_all_kinds_choose_as_their_definitions_say(
+        members in prop::collection::vec(tree(), 0..4),
+        kind in 0..3_u8,
+        places in prop::collection::vec(0..4_usize, 0..3),
+    ) {
+        let (store, _) = store();
+        let limit = |name: &str| by_header(on(&store, Policy::gcra(name, "10/min").keys(1)));
+        let mut laid = Laid { limit: &limit, count: 0 };
+        let (group, expected, _) = laid.of(kind, &members, &places);
+        prop_assume!(laid.count <= 12);
+        let limits = limits(group);
+        let text: Vec<_> = places.iter().map(ToString::to_string).collect();
+        let request = asking(&text.join(","));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("it starts");
+        let explained = runtime.block_on(limits.explain(&request));
+        let asked = explained.limits.iter().filter(|limit| limit.asks.is_ok());
+        let asked: Vec<_> = asked.map(|limit| limit.name.clone()).collect();
+        prop_assert_eq!(asked, expected);
+    }
+}
