@@ -17,7 +17,7 @@ const NAMES: [(&str, usize); 23] = [
     ("in_flight", 9),
     ("key", 28),
     ("limiter", 10),
-    ("limits", 22),
+    ("limits", 24),
     ("memory", 3),
     ("observed", 18),
     ("outgoing", 3),
@@ -26,10 +26,10 @@ const NAMES: [(&str, usize); 23] = [
     ("redis", 3),
     ("resilient", 6),
     ("respond", 9),
-    ("rules", 7),
+    ("rules", 10),
     ("status", 2),
     ("store", 27),
-    ("suspension", 1),
+    ("suspension", 2),
 ];
 
 /// The text of a module that the facade takes over whole from one of our crates.

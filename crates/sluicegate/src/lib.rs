@@ -326,7 +326,10 @@ pub mod respond {
 #[cfg(feature = "rules")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rules")))]
 pub mod rules {
-    pub use sluicegate_rules::{Changes, Problem, Rules, RulesError, RulesFile, Variables, json_schema};
+    pub use sluicegate_rules::{
+        Changes, Explained, Problem, RuleExplained, Rules, RulesError, RulesFile, Section, Variables,
+        json_schema,
+    };
 }
 
 /// The status page: who is limited, by which policy and why, and what to do about it.
