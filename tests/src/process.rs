@@ -2,7 +2,7 @@
 
 use std::any::type_name_of_val;
 use std::ffi::OsStr;
-use std::process::Command;
+use std::process::{Child, Command, Output, Stdio};
 
 /// Set in a process that was started for one test.
 const CHILD: &str = "SLUICEGATE_ALONE";
@@ -14,7 +14,10 @@ const CHILD: &str = "SLUICEGATE_ALONE";
 pub fn run_again<'a>(test: &str, environment: impl IntoIterator<Item = (&'a str, &'a OsStr)>) {
     let this = std::env::current_exe().expect("a test knows where it is");
     let child = Command::new(this).args([test, "--exact", "--nocapture"]).envs(environment).output();
-    let output = child.expect("the test binary can be started again");
+    expect_passed(&child.expect("the test binary can be started again"));
+}
+
+fn expect_passed(output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && said.contains("1 passed"),
@@ -23,16 +26,66 @@ pub fn run_again<'a>(test: &str, environment: impl IntoIterator<Item = (&'a str,
     );
 }
 
+/// Begins one test of this binary in a process that runs nothing else, with these variables in its environment. It is told that
+/// this process has gone by the end of its standard input.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn begin_again<'a>(test: &str, environment: impl IntoIterator<Item = (&'a str, &'a OsStr)>) -> Child {
+    let this = std::env::current_exe().expect("a test knows where it is");
+    let mut command = Command::new(this);
+    command.args([test, "--exact", "--nocapture"]).env(CHILD, "1").envs(environment);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    child.expect("the test binary can be started again")
+}
+
+/// Whether this process was started for one test.
+#[must_use]
+pub fn is_alone() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
 /// Runs the work of a test in a process that runs nothing else. It has to be a closure that stands in the test itself,
 /// since its type names the test.
 ///
 /// # Panics
 /// When the work does.
 pub fn alone<F: FnOnce()>(work: F) {
-    if std::env::var_os(CHILD).is_some() {
+    if is_alone() {
         return work();
     }
-    let path = type_name_of_val(&work).trim_end_matches("::{{closure}}");
-    let (_, test) = path.split_once("::").expect("a path begins with the binary");
-    run_again(test, [(CHILD, OsStr::new("1"))]);
+    run_again(test_of(&work), [(CHILD, OsStr::new("1"))]);
+}
+
+/// Runs the work of a test as somebody who is not root, who may read every file: in a process of its own if this one is root's. As
+/// with [`alone`], it has to be a closure that stands in the test itself.
+///
+/// # Panics
+/// When the work does, and where processes cannot be given away.
+#[cfg(unix)]
+pub fn without_root<F: FnOnce()>(work: F) {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+
+    /// Whom the files belong to that belong to nobody.
+    const NOBODY: u32 = 65_534;
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !is_root || is_alone() {
+        return work();
+    }
+    // Nobody may look into the folder of this binary, perhaps.
+    let copy = std::env::temp_dir().join(format!("sluicegate-nobody-{}", std::process::id()));
+    let this = std::env::current_exe().expect("a test knows where it is");
+    std::fs::copy(this, &copy).expect("there is room for a copy");
+    let mut command = Command::new(&copy);
+    command.args([test_of(&work), "--exact", "--nocapture"]).env(CHILD, "1").current_dir("/");
+    let output = command.uid(NOBODY).gid(NOBODY).output();
+    std::fs::remove_file(&copy).expect("the copy is ours");
+    expect_passed(&output.expect("root may start processes for others"));
+}
+
+/// The test in which a closure stands.
+fn test_of<F>(work: &F) -> &'static str {
+    let path = type_name_of_val(work).trim_end_matches("::{{closure}}");
+    path.split_once("::").expect("a path begins with the binary").1
 }

@@ -1,4 +1,5 @@
 //! [examples]: https://github.com/sluicegate/sluicegate/tree/main/examples
+//! [gateway]: docs::gateway
 //! [migration]: docs::migration
 //! [outages]: docs::outages
 //! [threats]: docs::threats
@@ -31,7 +32,7 @@
 //! | [`store`] | for authors of stores, and of stores around stores |
 //! | [`clock`] | time as a parameter: tests turn it by hand |
 //! | [`error`] | what can be wrong with a configuration, and why a store gave no answer |
-//! | [`docs`] | pages to read: migration, outages, threats |
+//! | [`docs`] | pages to read: a gateway, migration, outages, threats |
 //!
 //! # Features
 //!
@@ -57,6 +58,9 @@
 /// Pages to read: no code.
 #[cfg(any(doc, doctest))]
 pub mod docs {
+    #[doc = include_str!("../docs/gateway.md")]
+    pub mod gateway {}
+
     #[doc = include_str!("../docs/migration.md")]
     pub mod migration {}
 
