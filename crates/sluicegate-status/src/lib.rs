@@ -67,6 +67,53 @@
 //! Put it outside of the service's own limits: whoever looks into a flood must not be refused because of it. In axum a route that
 //! is added after the layer is not under it.
 //!
+//! It is a [`Service`](tower_service::Service) of any request body, whose responses have a `String` as their body and which never
+//! fails. Without axum it is called as every other service, and the body turned into that of the server:
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_core::observed::Observed;
+//! use sluicegate_status::StatusPage;
+//! use tower::{ServiceBuilder, ServiceExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Observed::named("plain", MemoryStore::new())?;
+//! let page = StatusPage::new(&store).unguarded_and_read_only().build()?;
+//! let page = ServiceBuilder::new().map_response(|page: Response<String>| page.map(Bytes::from)).service(page);
+//! let shown = page.oneshot(Request::get("/").body(String::new())?).await?;
+//! assert!(shown.body().starts_with(b"<!DOCTYPE html>"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Several instances
+//! Behind a balancer each load of the page may be another instance's: its head says which. To look at one of them, put a listener of
+//! its own beside each, as above. The sum over all of them is a matter of [metrics](sluicegate_core::observed::METRICS).
+//!
+//! Instances that share a store, and have one [secret](StatusPageBuilder::secret), are one page otherwise: what is looked up, reset,
+//! suspended, released or changed on one of them is so for all, and a form of one is taken by another.
+//!
+//! # While the store is away
+//! The page needs no store to be shown: all that it counts is here. A look-up says "the store gives no answer" or, for policies that
+//! decide by themselves in an outage, where the key stands in this instance's share. Resetting, suspending and changing answer 503:
+//! whoever does that wants it to be so everywhere. Notices, rates and offenders go on.
+//!
+//! # In the log
+//! | target | level | what |
+//! |---|---|---|
+//! | `sluicegate::audit` | info | who has reset, suspended or released a key, and changed a policy, with the names of both; a key as its kind lets it be shown |
+//!
+//! The page itself logs no look-up and no load. For that there is a layer of `tower-http` in front, and nothing secret is in the
+//! address that it writes down.
+//!
+//! # What it costs
+//! Nothing until it is loaded: what it shows is counted by [`Observed`](sluicegate_core::observed::Observed) anyway. A load adds up
+//! counters, walks the table of the store and draws some kilobytes of HTML, once and for one visitor. Lists have fixed lengths: 64
+//! offenders and askers for each policy, of which the page shows ten, 100 events, 32 notices, 60 minutes.
+//!
 //! # Which numbers are whose
 //! Rates, minutes, offenders and events are those of the instance that answers. Where a key stands is asked of its store, so that
 //! it is what all instances know where they share one. A change of a policy is an

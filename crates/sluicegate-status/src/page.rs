@@ -21,6 +21,23 @@ use crate::desk::Desk;
 /// | `/` | POST, a form | what the page's own forms ask for |
 /// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}` | POST, JSON | the same for programs |
 ///
+/// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. What is left out of a form
+/// is not there; a form comes back as the page, with a sentence about what was done or why it was not.
+///
+/// # What stands on it
+/// | part | what it shows |
+/// |---|---|
+/// | head | the instance and for how long it is up; each store: its state, its breaker, the 99th percentile of its answers, its table; who you are; light or dark |
+/// | notices | what the [application says](Self::notice) |
+/// | stores | what has befallen them: breakers that opened, errors, decisions without them, keys not settled, evictions |
+/// | policies | a row each: quotas, mode and algorithm, what an operator has made of it and until when; allowed and rejected a second, waiting; the last hour in bars of five minutes; "near", which part of the allowed left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
+/// | most rejected | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most |
+/// | look up a key | as a request, by the extractors of the limits; or as a key, by policy and text |
+/// | looked up | what the request would meet, and where it stands in each quota: left, until when, strikes; buttons to reset, suspend and release |
+/// | events | changes of policies, suspensions and releases, with who has done them; outages and their ends |
+///
+/// Without a guard there are no forms and no buttons, keys are digests, and notices are subjects.
+///
 /// All answers carry `Content-Security-Policy`, `Cache-Control: no-store`, `Referrer-Policy: no-referrer` and
 /// `X-Content-Type-Options: nosniff`.
 ///

@@ -1,4 +1,7 @@
 //! A policy as it is shown: [`status`].
+//!
+//! A key of the lists is shown as its extractor's kind allows, or as a digest to those who have no name. The word for it is sealed
+//! anew for each document, since the reference that the store gives is good on this instance only.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};

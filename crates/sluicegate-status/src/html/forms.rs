@@ -1,4 +1,5 @@
-//! What the forms of the page have in common.
+//! What the forms of the page have in common: they are sent to where the page is, with its query, so that the chosen colours stay,
+//! and each carries the token.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,7 @@
 //! The frame of the page: [`page`].
+//!
+//! From top to bottom in the order of a call at night: is the store the cause, which policy refuses, whom, what to do. The result of
+//! a form stands above all of it, where the browser begins to read.
 
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};

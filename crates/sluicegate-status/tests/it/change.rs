@@ -68,6 +68,11 @@ async fn a_change_that_cannot_be_kept_is_refused_names_the_value_and_changes_not
         ("login", json!({"quota": "five/min"}), "\"five/min\" is not a quota"),
         ("login", json!({"quota": "0/min"}), "0"),
         ("login", json!({"quota": "5/min burst 9"}), "burst"),
+        (
+            "login",
+            json!({"quota": "9007199254740993/min"}),
+            "9007199254740993/min cannot be kept in exact integers",
+        ),
         ("login", json!({}), "changes nothing"),
         ("login", json!({"quota": "9/min", "for": "0s"}), "\"0s\" is not a time"),
         ("login", json!({"quota": "9/min", "for": "90d"}), "90d"),

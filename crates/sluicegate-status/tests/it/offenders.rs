@@ -93,6 +93,14 @@ async fn a_key_is_suspended_for_a_time_and_released() {
     assert_eq!(found["limits"][0]["quotas"][0]["back_seconds"], 7_200);
     let response = submit(&page, "do=release&policy=strict&key=203.0.113.9").await;
     assert!(response.body().contains("the key is released"), "{}", response.body());
+    let json: Value = serde_json::from_str(get(&page, "/status.json").await.body()).unwrap();
+    let events: Vec<_> =
+        json["events"].as_array().unwrap().iter().map(|event| (&event["what"], &event["by"])).collect();
+    let by_ada = |what| (json!(what), json!("ada"));
+    let expected = [by_ada("suspended"), by_ada("suspended"), by_ada("released")];
+    assert_eq!(events, expected.iter().map(|(what, by)| (what, by)).collect::<Vec<_>>());
+    let body = get(&page, "/").await.into_body();
+    assert!(body.contains("ada: suspended <strong>strict</strong> → 7200s"), "{body}");
     assert!(strict.check(ip).await.unwrap().is_allowed());
     // A policy that suspends nobody says so, and a span that is none is named.
     let (status, answer) = post(&page, "/keys/suspend", &json!({"policy": "login", "key": "a"})).await;

@@ -142,3 +142,28 @@ async fn a_notice_of_the_application_stands_on_the_page_until_it_is_taken_back_a
     assert_eq!(json(&page).await["notices"], json!([]));
     assert!(!get(&page, "/").await.body().contains("rules.yaml"));
 }
+
+#[tokio::test]
+async fn the_head_says_how_the_store_is_doing_and_the_table_how_near_the_last_hour_was() {
+    let world = World::new();
+    let page = world.guarded();
+    let head = async || {
+        let body = get(&page, "/").await.into_body();
+        let (head, table) = body.split_once("</header>").unwrap();
+        (head.to_owned(), table.to_owned())
+    };
+    let (before, _) = head().await;
+    assert!(before.contains("OK</span>, closed · table 0 of ") && !before.contains("p99"), "{before}");
+    // Of answers in memory one in 64 is timed, whichever.
+    for _ in 0..5_000 {
+        world.login.peek("eve").await.unwrap();
+    }
+    world.spend([203, 0, 113, 9], 7).await;
+    let (after, _) = head().await;
+    assert!(after.contains(" ms p99 · table 2 of "), "{after}");
+    // The last of five leaves none.
+    world.clock.advance(Duration::from_secs(60));
+    assert!(head().await.1.contains(">20 %<"), "{}", head().await.1);
+    world.clock.advance(Duration::from_secs(3_600));
+    assert!(!head().await.1.contains(">20 %<"), "an hour later");
+}
