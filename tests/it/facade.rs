@@ -17,7 +17,7 @@ const NAMES: [(&str, usize); 23] = [
     ("in_flight", 9),
     ("key", 28),
     ("limiter", 10),
-    ("limits", 24),
+    ("limits", 28),
     ("memory", 3),
     ("observed", 18),
     ("outgoing", 3),

@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// Exit with status 3 if a rule rejects more than this share.
     #[arg(long, value_name = "SHARE")]
     fail_above: Option<Share>,
+    /// Also write a page with all of it, drawn.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Print one object of JSON in place of the table.
     #[arg(long)]
     json: bool,
@@ -78,6 +81,10 @@ pub(crate) fn run(asked: &Arguments) -> Result<Replayed, String> {
     let logs = logs.into_iter().map(|(name, log, _)| (name, bar.wrap_read(log)));
     let outcome = replay.run(logs).map_err(|error| chain(&error))?;
     bar.finish_and_clear();
+    if let Some(path) = &asked.report {
+        std::fs::write(path, outcome.to_html())
+            .map_err(|error| format!("{}: it cannot be written: {error}", path.display()))?;
+    }
     let is_above = asked.fail_above.is_some_and(|share| outcome.rejects_more_than(share));
     Ok(Replayed { text: text(asked, &outcome), is_above })
 }

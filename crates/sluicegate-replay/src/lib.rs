@@ -51,6 +51,7 @@ mod outcome;
 mod read;
 mod record;
 mod replay;
+mod report;
 mod request;
 mod share;
 mod suggest;

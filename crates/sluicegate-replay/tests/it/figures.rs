@@ -212,3 +212,28 @@ fn the_outcome_is_told_as_a_table_and_as_one_object() {
     let hidden = run(&of_policy("{ quota: 5/min }").hide_keys(), ACCESS_LOG);
     assert!(!hidden.to_string().contains("75.97.9.59") && table.contains("75.97.9.59"));
 }
+
+#[test]
+fn the_page_needs_nothing_else_and_shows_texts_of_the_log_as_text() {
+    let script = "<script>alert(1)</script>";
+    let log =
+        [line(0, "192.0.2.1", "/").repeat(9), format!("{script}\n"), "\u{202e}<img src=x>\n".to_owned()]
+            .concat();
+    let replay = of_policy("{ quota: 2/min burst 1 }").compare().suggest("10%".parse().unwrap());
+    let page = run(&replay, log).to_html();
+    assert!(!page.contains("<script") && !page.contains("<img") && !page.contains('\u{202e}'), "{page}");
+    assert!(page.contains("&lt;script&gt;alert(1)"));
+    for outside in ["http://", "https://", "url(", "@import"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for part in [
+        "default-src 'none'",
+        "Requests over time",
+        "under each algorithm",
+        "Suggestion for at most 10%",
+        "192.0.2.1",
+        "Not understood: 2 lines",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The page.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::chart;
+use crate::figures::{MINUTE_US, Minute, RuleFigures};
+use crate::format::time::shown;
+use crate::json::{quota, quotas};
+use crate::outcome::Outcome;
+use crate::table::wait;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Nothing is loaded and nothing runs, whatever a log holds.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+impl Outcome {
+    /// One page with all of it, drawn, which needs no other file and no script. Texts of the log stand in it as text.
+    pub fn to_html(&self) -> String {
+        let title = format!("Replay of {}", self.logs.join(", "));
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta http-equiv="Content-Security-Policy" content=(POLICY);
+                    title { (title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    header { h1 { (title) } }
+                    main {
+                        (self.summary())
+                        @for (number, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.asked > 0) {
+                            (self.rule(number, rule))
+                        }
+                        (self.not_understood())
+                    }
+                }
+            }
+        }
+        .into_string()
+    }
+
+    fn summary(&self) -> Markup {
+        let remarks = self.remarks();
+        let shown = remarks.len() - self.lines.shown.len();
+        html! {
+            section {
+                ul.remarks { @for remark in &remarks[..shown] { li { (remark) } } }
+                table {
+                    thead { tr {
+                        th { "Rule, policy" } th.number { "Asked" } th.number { "Rejected" } th.number { "Keys" }
+                        th.number { "Rejected keys" } th { "Worst minute" } th.number { "Waits" } th { "Suggestion" }
+                    } }
+                    tbody {
+                        @for (number, rule) in self.rules.iter().enumerate() {
+                            tr {
+                                th { a href=(format!("#rule-{number}")) { (rule.name) } small { (rule.policy.name()) ": " (quota(rule)) } }
+                                td.number data-label="Asked" { (rule.asked) }
+                                td.number data-label="Rejected" { (self.rejected(rule)) }
+                                td.number data-label="Keys" { (rule.keys) }
+                                td.number data-label="Rejected keys" { (rule.rejected_keys) }
+                                td data-label="Worst minute" { (worst(rule)) }
+                                td.number data-label="Waits" { (wait(rule.shortest_wait)) " to " (wait(rule.longest_wait)) }
+                                td data-label="Suggestion" {
+                                    @match &rule.suggestion {
+                                        Some(found) => { (quotas(&found.policy)) },
+                                        None => "-",
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn rule(&self, number: usize, rule: &RuleFigures) -> Markup {
+        html! {
+            section id=(format!("rule-{number}")) {
+                h2 { (rule.name) " " small { (rule.policy.name()) ": " (quota(rule)) ", " (rule.policy.algorithm()) } }
+                p.legend { span.allowed { "■ allowed" } " " span.rejected { "■ rejected" } }
+                (chart::over_time(&rule.minutes, "Requests over time"))
+                @if let Some(worst) = rule.worst {
+                    details {
+                        summary { "The hour around the worst minute" }
+                        (chart::over_time(&around(&rule.minutes, worst.at_us), "Requests around the worst minute"))
+                    }
+                }
+                h3 { "Requests per key and minute" }
+                (chart::scale(&marks(rule)))
+                @if !rule.compared.is_empty() { (compared(rule)) }
+                @if let Some(found) = &rule.suggestion { (suggestion(found)) }
+                @if !rule.top.is_empty() { (offenders(rule)) }
+            }
+        }
+    }
+
+    fn not_understood(&self) -> Markup {
+        html! {
+            @if self.lines.not_understood > 0 {
+                section {
+                    h2 { "Not understood: " (self.lines.not_understood) " lines" }
+                    table {
+                        thead { tr { th.number { "Line" } th { "Why" } th { "It begins" } } }
+                        tbody {
+                            @for (number, why, line) in &self.lines.shown {
+                                tr {
+                                    th.number { (number) }
+                                    td data-label="Why" { (why) }
+                                    td data-label="It begins" { code { (line) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn worst(rule: &RuleFigures) -> String {
+    rule.worst.map_or_else(
+        || "-".to_owned(),
+        |worst| format!("{} ({} rejected)", shown(worst.at_us, false), worst.per_minute),
+    )
+}
+
+/// Half an hour before and after a moment.
+fn around(minutes: &[Minute], at_us: u64) -> Vec<Minute> {
+    let near = |minute: &&Minute| minute.at_us.abs_diff(at_us) <= 30 * MINUTE_US;
+    minutes.iter().filter(near).copied().collect()
+}
+
+/// How often keys come, and how often they may on average.
+fn marks(rule: &RuleFigures) -> Vec<(String, u64)> {
+    let per = &rule.per_minute;
+    let mut marks: Vec<(String, u64)> =
+        [("p50", per.p50), ("p90", per.p90), ("p99", per.p99), ("max", per.max)]
+            .map(|(name, at)| (name.to_owned(), at))
+            .into();
+    if let Some(quota) = rule.policy.quotas().first().map(|quota| quota.quota()) {
+        let per_minute =
+            u128::from(quota.limit()) * u128::from(MINUTE_US) / quota.period().as_micros().max(1);
+        marks.push(("limit".to_owned(), u64::try_from(per_minute).unwrap_or(u64::MAX / 1_000)));
+    }
+    marks
+}
+
+fn compared(rule: &RuleFigures) -> Markup {
+    let largest = rule.compared.iter().filter_map(|compared| compared.rejected.as_ref().ok()).max();
+    html! {
+        h3 { "The same quotas under each algorithm, alone" }
+        table {
+            thead { tr { th { "Algorithm" } th.number { "Rejected" } th { } } }
+            tbody {
+                @for compared in &rule.compared {
+                    tr {
+                        th { (compared.algorithm) @if compared.drops_burst { small { "without the burst, which it does not know" } } }
+                        @match &compared.rejected {
+                            Ok(rejected) => {
+                                td.number data-label="Rejected" { (rejected) }
+                                td { (chart::part(*rejected, largest.copied().unwrap_or(0))) }
+                            }
+                            Err(why) => { td.number data-label="Rejected" { "-" } td { (why) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn suggestion(found: &crate::Suggestion) -> Markup {
+    html! {
+        div.found {
+            h3 { "Suggestion for at most " (found.share) ": " (quotas(&found.policy)) }
+            p {
+                "Alone it rejects " b { (found.rejected) }
+                @if found.uncertainty > 0 { " (give or take " (found.uncertainty) ")" }
+                " requests of " b { (found.rejected_keys) } " keys; no higher limit rejects more than the share. "
+                @if let Some(together) = found.together { "Beside the other suggestions it rejects " b { (together) } ". " }
+                @if found.step > 1 { "Limits were looked at in steps of " (found.step) "." }
+            }
+        }
+    }
+}
+
+fn offenders(rule: &RuleFigures) -> Markup {
+    html! {
+        h3 { "Keys with the most rejections" }
+        table {
+            thead { tr { th { "Key" } th.number { "Asked" } th.number { "Rejected" } th { } } }
+            tbody {
+                @for key in &rule.top {
+                    tr {
+                        th.key { (key.key) }
+                        td.number data-label="Asked" { (key.asked) }
+                        td.number data-label="Rejected" { (key.rejected) }
+                        td { (chart::part(key.rejected, key.asked)) }
+                    }
+                }
+            }
+        }
+    }
+}
