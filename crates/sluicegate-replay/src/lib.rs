@@ -48,6 +48,7 @@ mod json;
 mod lines;
 mod order;
 mod outcome;
+mod pool;
 mod read;
 mod record;
 mod replay;

@@ -4,52 +4,100 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
+use crate::error::ReplayError;
+
 /// A longer line is not kept, and so not understood.
 pub(crate) const LONGEST: usize = 256 * 1024;
 
-/// Reads line by line.
-pub(crate) struct Lines {
-    reader: Box<dyn BufRead + Send>,
+/// How many bytes make a batch, but for its last line.
+const BATCH: usize = 128 * 1024;
+
+/// Lines that stand one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// The number of the first.
+    first: u64,
+    bytes: Vec<u8>,
+    /// Where each ends, and whether it is all of the line.
+    ends: Vec<(usize, bool)>,
 }
 
-/// What was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// It is in the buffer, without its end.
-    Whole,
-    /// Its beginning is in the buffer.
-    TooLong,
+impl Batch {
+    /// Each line with its number; `Err` with the beginning of one that is too long.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, Result<&[u8], &[u8]>)> {
+        let begins = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        (self.first..).zip(begins.zip(&self.ends)).map(|(number, (begin, (end, is_whole)))| {
+            let line = &self.bytes[begin..*end];
+            (number, if *is_whole { Ok(line) } else { Err(line) })
+        })
+    }
 }
 
-impl Lines {
-    /// Reads a log, as gzip if it begins as that does.
-    pub(crate) fn new(log: impl Read + Send + 'static) -> io::Result<Self> {
-        const SIZE: usize = 256 * 1024;
-        let mut plain = BufReader::with_capacity(SIZE, log);
-        let is_gzip = plain.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let reader: Box<dyn BufRead + Send> = match is_gzip {
-            true => Box::new(BufReader::with_capacity(SIZE, MultiGzDecoder::new(plain))),
-            false => Box::new(plain),
-        };
-        Ok(Self { reader })
+/// Reads logs one after the other, each as gzip if it begins as that does.
+pub(crate) struct Batches {
+    /// The next one is the last.
+    logs: Vec<Box<dyn Read + Send>>,
+    current: Option<Box<dyn BufRead + Send>>,
+    lines: u64,
+}
+
+impl Batches {
+    pub(crate) fn new(mut logs: Vec<Box<dyn Read + Send>>) -> Self {
+        logs.reverse();
+        Self { logs, current: None, lines: 0 }
     }
 
-    /// Reads the next line into an empty buffer; nothing at the end.
-    pub(crate) fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<Line>> {
-        line.clear();
-        let most = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
-        if self.reader.by_ref().take(most).read_until(b'\n', line)? == 0 {
-            return Ok(None);
+    /// The next batch; nothing at the end of the last log.
+    pub(crate) fn next(&mut self) -> Result<Option<Batch>, ReplayError> {
+        let mut batch = Batch { first: self.lines + 1, ..Batch::default() };
+        while batch.bytes.len() < BATCH {
+            if self.current.is_none() {
+                let Some(log) = self.logs.pop() else { break };
+                self.current = Some(open(log).map_err(ReplayError::reading)?);
+            }
+            let Some(log) = &mut self.current else { break };
+            match line(log, &mut batch.bytes).map_err(ReplayError::reading)? {
+                None => self.current = None,
+                Some(is_whole) => {
+                    batch.ends.push((batch.bytes.len(), is_whole));
+                    self.lines += 1;
+                }
+            }
         }
-        if line.len() > LONGEST && !line.ends_with(b"\n") {
-            self.reader.skip_until(b'\n')?;
-            return Ok(Some(Line::TooLong));
-        }
-        let end =
-            line.strip_suffix(b"\n").map_or(&**line, |line| line.strip_suffix(b"\r").unwrap_or(line)).len();
-        line.truncate(end);
-        Ok(Some(Line::Whole))
+        Ok((!batch.ends.is_empty()).then_some(batch))
     }
+}
+
+fn open(log: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
+    const SIZE: usize = 256 * 1024;
+    let mut plain = BufReader::with_capacity(SIZE, log);
+    let is_gzip = plain.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+    Ok(match is_gzip {
+        true => Box::new(BufReader::with_capacity(SIZE, MultiGzDecoder::new(plain))),
+        false => Box::new(plain),
+    })
+}
+
+/// Reads the next line behind what is there, without its end, and says whether it is all of it; nothing at the end.
+fn line(log: &mut (dyn BufRead + Send), bytes: &mut Vec<u8>) -> io::Result<Option<bool>> {
+    let begin = bytes.len();
+    let most = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
+    let read = log.take(most).read_until(b'\n', bytes)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    let has_end = bytes.last() == Some(&b'\n');
+    if read > LONGEST && !has_end {
+        log.skip_until(b'\n')?;
+        return Ok(Some(false));
+    }
+    if has_end {
+        bytes.pop();
+        if bytes.len() > begin && bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+    }
+    Ok(Some(true))
 }
 
 #[cfg(test)]
@@ -60,15 +108,23 @@ mod tests {
 
     use super::*;
 
-    fn all(log: Vec<u8>) -> Vec<(usize, Line)> {
-        let (mut lines, mut line) = (Lines::new(Cursor::new(log)).unwrap(), Vec::new());
-        std::iter::from_fn(|| lines.next(&mut line).unwrap().map(|kind| (line.len(), kind))).collect()
+    fn all(log: Vec<u8>) -> Vec<(u64, usize, bool)> {
+        let mut batches = Batches::new(vec![Box::new(Cursor::new(log))]);
+        let mut all = Vec::new();
+        while let Some(batch) = batches.next().unwrap() {
+            let lines = batch.lines().map(|(number, line)| match line {
+                Ok(line) => (number, line.len(), true),
+                Err(begin) => (number, begin.len(), false),
+            });
+            all.extend(lines);
+        }
+        all
     }
 
     #[test]
     fn the_last_line_needs_no_end_and_an_empty_log_has_none() {
         assert_eq!(all(Vec::new()), []);
-        assert_eq!(all(b"ab\r\n\ncde".to_vec()), [(2, Line::Whole), (0, Line::Whole), (3, Line::Whole)]);
+        assert_eq!(all(b"ab\r\n\ncde".to_vec()), [(1, 2, true), (2, 0, true), (3, 3, true)]);
     }
 
     #[test]
@@ -79,14 +135,24 @@ mod tests {
             encoder.finish().unwrap()
         };
         let two = [pack(b"one\ntw"), pack(b"o\n")].concat();
-        assert_eq!(all(two), [(3, Line::Whole), (3, Line::Whole)]);
+        assert_eq!(all(two), [(1, 3, true), (2, 3, true)]);
     }
 
     #[test]
     fn a_long_line_is_left_out_and_the_next_one_read() {
         let long = [vec![b'x'; 1 << 20], b"\nnext\n".to_vec()].concat();
-        assert_eq!(all(long), [(LONGEST + 1, Line::TooLong), (4, Line::Whole)]);
+        assert_eq!(all(long), [(1, LONGEST + 1, false), (2, 4, true)]);
         let longest = [vec![b'x'; LONGEST], b"\n".to_vec()].concat();
-        assert_eq!(all(longest), [(LONGEST, Line::Whole)]);
+        assert_eq!(all(longest), [(1, LONGEST, true)]);
+    }
+
+    #[test]
+    fn logs_are_read_one_after_the_other_and_lines_numbered_through() {
+        let logs = ["a\nb", "", "c\n"].map(|log| Box::new(Cursor::new(log)) as Box<dyn Read + Send>);
+        let mut batches = Batches::new(logs.into());
+        let batch = batches.next().unwrap().unwrap();
+        let lines: Vec<_> = batch.lines().collect();
+        assert_eq!(lines, [(1, Ok(&b"a"[..])), (2, Ok(b"b")), (3, Ok(b"c"))]);
+        assert!(batches.next().unwrap().is_none());
     }
 }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::court::Ask;
 use crate::format::Format;
+use crate::lines::Batch;
 use crate::order::Timed;
 use crate::request::Head;
 
@@ -87,6 +88,24 @@ pub(crate) struct Counts {
     pub(crate) left_out: HashMap<(usize, String), u64>,
 }
 
+impl Counts {
+    /// Both together.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.read += other.read;
+        self.outside += other.outside;
+        self.exempt += other.exempt;
+        self.blocked += other.blocked;
+        self.not_understood += other.not_understood;
+        self.shown.extend(other.shown);
+        self.shown.sort_unstable_by_key(|(number, ..)| *number);
+        self.shown.truncate(SHOWN);
+        for (why, count) in other.left_out {
+            *self.left_out.entry(why).or_default() += count;
+        }
+        self
+    }
+}
+
 /// How many lines are shown that were not understood.
 const SHOWN: usize = 10;
 /// How much of each.
@@ -97,22 +116,19 @@ impl Reader {
         Self { format, rows, span, head: Head::default(), counts: Counts::default() }
     }
 
-    /// What the line of this number asks; nothing if it is outside of the time, or not understood.
-    pub(crate) fn line(&mut self, number: u64, line: &[u8]) -> Option<Timed<Asked>> {
-        self.counts.read += 1;
-        let text = String::from_utf8_lossy(line);
-        match self.asked(&text) {
-            Ok(asked) => asked,
-            Err(why) => {
-                self.not_understood(number, why, &text);
-                None
+    /// What the lines of a batch ask: nothing where they are outside of the time, or not understood.
+    pub(crate) fn batch(&mut self, batch: &Batch) -> Vec<Timed<Asked>> {
+        let mut all = Vec::new();
+        for (number, line) in batch.lines() {
+            self.counts.read += 1;
+            let text = String::from_utf8_lossy(line.unwrap_or_else(|begin| begin));
+            let asked = if line.is_ok() { self.asked(&text) } else { Err("it is longer than 256 KiB") };
+            match asked {
+                Ok(asked) => all.extend(asked),
+                Err(why) => self.not_understood(number, why, &text),
             }
         }
-    }
-
-    pub(crate) fn too_long(&mut self, number: u64, line: &[u8]) {
-        self.counts.read += 1;
-        self.not_understood(number, "it is longer than 256 KiB", &String::from_utf8_lossy(line));
+        all
     }
 
     fn not_understood(&mut self, number: u64, why: &'static str, line: &str) {

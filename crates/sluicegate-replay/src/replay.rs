@@ -9,10 +9,11 @@ use sluicegate_tower::limits::Limits;
 use crate::decide::Decider;
 use crate::error::ReplayError;
 use crate::format::{Format, time};
-use crate::lines::{Line, Lines};
+use crate::lines::{Batch, Batches};
 use crate::order::Order;
 use crate::outcome::Outcome;
-use crate::read::{Reader, Rows, Span};
+use crate::pool;
+use crate::read::{Counts, Reader, Rows, Span};
 use crate::share::Share;
 
 /// How requests of one second are taken where the log has whole seconds.
@@ -69,6 +70,7 @@ pub(crate) struct Settings {
     format: Option<Format>,
     span: Span,
     only: Vec<String>,
+    threads: usize,
     pub(crate) within_second: WithinSecond,
     pub(crate) top: usize,
     pub(crate) hides_keys: bool,
@@ -92,6 +94,7 @@ impl Replay {
             format: None,
             span: Span::default(),
             only: Vec::new(),
+            threads: 1,
             within_second: WithinSecond::Spread,
             top: 10,
             hides_keys: false,
@@ -166,6 +169,12 @@ impl Replay {
         self
     }
 
+    /// How many threads take lines apart, beside one that reads them and one that decides. Default: 1. The figures are the same.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.settings.threads = threads;
+        self
+    }
+
     /// Also counts what the same quotas would have rejected under every algorithm.
     pub fn compare(mut self) -> Self {
         self.settings.compares = true;
@@ -182,18 +191,48 @@ impl Replay {
     ///
     /// # Errors
     /// When a log cannot be read, or its format cannot be guessed.
+    ///
+    /// # Panics
+    /// When reading one panics.
     pub fn run<N: Into<String>, R: Read + Send + 'static>(
         &self,
         logs: impl IntoIterator<Item = (N, R)>,
     ) -> Result<Outcome, ReplayError> {
-        let mut run = Run::new(self)?;
-        let mut names = Vec::new();
-        for (name, log) in logs {
-            names.push(name.into());
-            run.log(log)?;
+        let (names, logs): (Vec<String>, Vec<Box<dyn Read + Send>>) =
+            logs.into_iter().map(|(name, log)| (name.into(), Box::new(log) as _)).unzip();
+        let Self { limits, settings } = self;
+        let (rows, named) = Rows::of(limits.clone(), &settings.only);
+        let mut decider = Decider::new(limits.clone(), named, settings)?;
+        let (mut order, mut batches) = (Order::default(), Batches::new(logs));
+        let (mut format, mut counts) = (settings.format.clone(), Counts::default());
+        if let Some(first) = batches.next()? {
+            let format = format.insert(match &settings.format {
+                Some(format) => format.clone(),
+                None => guess(&first)?,
+            });
+            let reader = |_| Reader::new(format.clone(), rows.clone(), settings.span.clone());
+            let readers = (0..settings.threads.max(1)).map(reader).collect();
+            counts = pool::take_apart(first, batches, readers, |asked| {
+                asked.into_iter().for_each(|timed| order.push(timed, |second| decider.second(second)));
+            })?;
         }
-        run.finish(names)
+        order.finish(|second| decider.second(second));
+        let rules: Vec<String> = limits.limiters().map(|(name, _)| name).collect();
+        let log = (names, format, settings.within_second);
+        Ok(Outcome::new(log, (counts, order.late, &rules), decider, settings))
     }
+}
+
+/// The format of the first lines.
+fn guess(batch: &Batch) -> Result<Format, ReplayError> {
+    let lines = batch.lines().take(GUESSED_FROM).filter_map(|(_, line)| line.ok());
+    let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
+    Format::guess(lines.iter().map(|line| &**line)).ok_or_else(|| {
+        let first: String = lines.first().map(|line| line.chars().take(160).collect()).unwrap_or_default();
+        ReplayError::new(format!(
+            "no line is in the format combined, common or json, so say --format; the first one is {first:?}"
+        ))
+    })
 }
 
 fn moment(text: &str) -> Result<u64, ReplayError> {
@@ -202,110 +241,6 @@ fn moment(text: &str) -> Result<u64, ReplayError> {
             "{text:?} is not a time: write 2015-05-17, 2015-05-17 10:05 or 2015-05-17T10:05:03Z"
         ))
     })
-}
-
-/// A replay under way.
-struct Run<'a> {
-    settings: &'a Settings,
-    rows: Rows,
-    /// Once the format is known.
-    reader: Option<(Format, Reader)>,
-    /// Lines that were read before that.
-    held: Vec<(u64, Vec<u8>, Line)>,
-    order: Order<crate::read::Asked>,
-    decider: Decider,
-    lines: u64,
-}
-
-impl<'a> Run<'a> {
-    fn new(Replay { limits, settings }: &'a Replay) -> Result<Self, ReplayError> {
-        let (rows, named) = Rows::of(limits.clone(), &settings.only);
-        let decider = Decider::new(limits.clone(), named, settings)?;
-        let mut run = Self {
-            settings,
-            rows,
-            reader: None,
-            held: Vec::new(),
-            order: Order::default(),
-            decider,
-            lines: 0,
-        };
-        if let Some(format) = &settings.format {
-            run.reads(format.clone());
-        }
-        Ok(run)
-    }
-
-    fn reads(&mut self, format: Format) {
-        let reader = Reader::new(format.clone(), self.rows.clone(), self.settings.span.clone());
-        self.reader = Some((format, reader));
-    }
-
-    fn log(&mut self, log: impl Read + Send + 'static) -> Result<(), ReplayError> {
-        let mut lines = Lines::new(log).map_err(ReplayError::reading)?;
-        let mut line = Vec::new();
-        while let Some(kind) = lines.next(&mut line).map_err(ReplayError::reading)? {
-            self.lines += 1;
-            if self.reader.is_some() {
-                self.line(self.lines, &line, kind);
-                continue;
-            }
-            self.held.push((self.lines, std::mem::take(&mut line), kind));
-            if self.held.len() >= GUESSED_FROM {
-                self.guess()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn line(&mut self, number: u64, line: &[u8], kind: Line) {
-        let Some((_, reader)) = &mut self.reader else { return };
-        match kind {
-            Line::TooLong => reader.too_long(number, line),
-            Line::Whole => {
-                if let Some(timed) = reader.line(number, line) {
-                    let decider = &mut self.decider;
-                    self.order.push(timed, |second| decider.second(second));
-                }
-            }
-        }
-    }
-
-    /// Finds the format of what was read so far.
-    fn guess(&mut self) -> Result<(), ReplayError> {
-        let held = std::mem::take(&mut self.held);
-        let lines: Vec<_> = held.iter().map(|(_, line, _)| String::from_utf8_lossy(line)).collect();
-        let Some(format) = Format::guess(lines.iter().map(|line| &**line)) else {
-            let first = held
-                .first()
-                .map(|(_, line, _)| String::from_utf8_lossy(line).chars().take(160).collect::<String>());
-            return Err(ReplayError::new(format!(
-                "no line is in the format combined, common or json, so say --format; the first one is {:?}",
-                first.unwrap_or_default()
-            )));
-        };
-        self.reads(format);
-        for (number, line, kind) in held {
-            self.line(number, &line, kind);
-        }
-        Ok(())
-    }
-
-    fn finish(mut self, logs: Vec<String>) -> Result<Outcome, ReplayError> {
-        if self.reader.is_none() && !self.held.is_empty() {
-            self.guess()?;
-        }
-        let decider = &mut self.decider;
-        self.order.finish(|second| decider.second(second));
-        let (format, counts) = self.reader.map(|(format, reader)| (format, reader.counts)).unzip();
-        let names: Vec<String> = self.rows.limits.limiters().map(|(name, _)| name).collect();
-        Ok(Outcome::new(
-            (logs, format, self.settings.within_second),
-            (counts.unwrap_or_default(), self.order.late, &names),
-            self.decider,
-            self.settings,
-        ))
-    }
 }
 
 impl std::fmt::Debug for Replay {

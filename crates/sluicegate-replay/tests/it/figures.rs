@@ -237,3 +237,19 @@ fn the_page_needs_nothing_else_and_shows_texts_of_the_log_as_text() {
         assert!(page.contains(part), "{part}");
     }
 }
+
+#[test]
+fn threads_change_no_figure() {
+    let log: String = (0..9_000)
+        .map(|place| match place % 1_000 {
+            7 => "no line\n".to_owned(),
+            _ => line(place / 20, &format!("192.0.2.{}", place % 13), "/login"),
+        })
+        .collect();
+    let outcome = |threads| run(&of_rules(&shop()).threads(threads).compare(), &log).to_json();
+    let one = outcome(1);
+    assert!(one.contains("\"line\": 8008"), "{one}");
+    for threads in [2, 5] {
+        assert_eq!(outcome(threads), one);
+    }
+}
