@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use sluicegate_core::MemoryStore;
-use sluicegate_rules::{Rules, Variables};
+use sluicegate_rules::{Rules, RulesFile, Variables};
 use sluicegate_tower::key::PeerAddr;
 
 /// A request that is only thought of.
@@ -36,8 +36,9 @@ fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 
 pub(crate) fn run(asked: &Request) -> Result<String, String> {
     let variables = Variables::environment().or_placeholders();
-    let rules =
-        Rules::open(MemoryStore::new(), &asked.rules, variables).map_err(|error| error.to_string())?;
+    let file = RulesFile::read(&asked.rules, &variables).map_err(|error| error.to_string())?;
+    // Nothing is connected to.
+    let rules = Rules::new(MemoryStore::new(), file.without_store()).map_err(|error| error.to_string())?;
     let mut request = http::Request::new(());
     *request.method_mut() = asked.method.clone();
     *request.uri_mut() = asked.url.clone();

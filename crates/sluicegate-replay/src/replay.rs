@@ -89,7 +89,7 @@ impl Replay {
     pub fn new(rules: RulesFile) -> Result<Self, ReplayError> {
         // Nothing is spent here: each replay has stores of its own.
         let store = MemoryStore::builder().keys(1).build().map_err(ReplayError::limits)?;
-        let limits = Rules::new(&store, rules).map_err(ReplayError::limits)?.limits();
+        let limits = Rules::new(&store, rules.without_store()).map_err(ReplayError::limits)?.limits();
         let settings = Settings {
             format: None,
             span: Span::default(),

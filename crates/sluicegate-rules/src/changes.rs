@@ -5,6 +5,8 @@ use std::fmt;
 use sluicegate_core::Policy;
 use sluicegate_core::limiter::Overrides;
 
+use crate::compile::NamedStore;
+
 /// The policies that a change has kept, changed, added and removed. It is shown on one line, for a log:
 ///
 /// ```
@@ -33,6 +35,8 @@ pub struct Changes {
     pub removed: Vec<String>,
     /// Overrides of operators that stand on policies of the file, which are not what the file says until these end.
     pub overrides: Vec<String>,
+    /// Sections that are other ones now, and that a service reads only when it starts: `store`.
+    pub needs_restart: Vec<String>,
 }
 
 impl Changes {
@@ -52,6 +56,12 @@ impl Changes {
         let is_gone = |old: &&Policy| !new.iter().any(|new| new.name() == old.name());
         changes.removed = old.iter().filter(is_gone).map(|old| old.name().to_owned()).collect();
         changes
+    }
+
+    /// The same, from a file that names this store to one that names that.
+    pub(crate) fn of_stores(mut self, old: Option<&NamedStore>, new: Option<&NamedStore>) -> Self {
+        self.needs_restart.extend((old != new).then(|| "store".to_owned()));
+        self
     }
 
     /// The same, where these overrides stand.
@@ -103,6 +113,7 @@ impl fmt::Display for Changes {
             part("removed", &self.removed),
             part("kept", &self.kept),
             part("overrides stand:", &self.overrides),
+            part("needs a restart:", &self.needs_restart),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }

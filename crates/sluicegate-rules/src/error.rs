@@ -90,13 +90,27 @@ impl<'a> Problems<'a> {
         self.add(place.into(), text.into(), false);
     }
 
+    /// About another file, of which no line is shown.
+    pub(crate) fn error_in(&mut self, source: &str, place: Option<Place>, text: String) {
+        self.push(Problem { source: source.to_owned(), place, is_error: true, text, line: None });
+    }
+
     fn add(&mut self, place: Option<Place>, text: String, is_error: bool) {
-        if self.found.len() >= MOST && (!is_error || self.has_errors()) {
-            self.more += 1;
-            return;
-        }
         let line = place.and_then(|place| shown(self.text, place));
-        self.found.push(Problem { source: self.source.to_owned(), place, is_error, text, line });
+        self.push(Problem { source: self.source.to_owned(), place, is_error, text, line });
+    }
+
+    fn push(&mut self, problem: Problem) {
+        if self.found.len() >= MOST && (!problem.is_error || self.has_errors()) {
+            self.more += 1;
+        } else {
+            self.found.push(problem);
+        }
+    }
+
+    /// Whether no secret can stand there.
+    pub(crate) fn is_open(&self, place: Place) -> bool {
+        is_open(self.text, place)
     }
 
     /// How many there are so far.
@@ -119,7 +133,10 @@ impl<'a> Problems<'a> {
     /// The errors if there are some, or else the warnings.
     pub(crate) fn into_result(self) -> Result<Vec<Problem>, RulesError> {
         let mut found = self.found;
-        found.sort_by_key(|problem| problem.place.map(|place| (place.line, place.column)));
+        let of_others = |problem: &Problem| problem.source != self.source;
+        found.sort_by_key(|problem| {
+            (of_others(problem), problem.place.map(|place| (place.line, place.column)))
+        });
         if found.iter().any(|problem| problem.is_error) {
             found.retain(|problem| problem.is_error);
             return Err(RulesError::new(found));
@@ -129,27 +146,30 @@ impl<'a> Problems<'a> {
 }
 
 /// Sections of which lines are shown. In one that nobody knows, as where `jwt` has a typing error, there may be a secret.
-const OPEN: [&str; 9] =
-    ["version", "clients", "policies", "tiers", "keys", "headers", "deny", "exempt", "rules"];
+const OPEN: [&str; 10] =
+    ["version", "clients", "policies", "tiers", "keys", "in_flight", "headers", "deny", "exempt", "rules"];
 
 /// The most mistakes that are told of one file.
 const MOST: usize = 100;
 
-/// The line of a place, if no secret can be in it. In a file that is one value in braces, as JSON is, nobody knows.
+/// The line of a place, if no secret can be in it.
 fn shown(text: &str, place: Place) -> Option<String> {
+    let line = text.lines().nth(place.line.checked_sub(1)?)?;
+    is_open(text, place).then(|| line.to_owned())
+}
+
+/// Whether a place stands in a section without secrets. In a file that is one value in braces, as JSON is, nobody knows.
+fn is_open(text: &str, place: Place) -> bool {
     let mut section = "";
-    for (number, line) in (1..).zip(text.lines()) {
+    for line in text.lines().take(place.line) {
         if line.trim_start().starts_with('{') && section.is_empty() {
-            return None;
+            return false;
         }
         if line.starts_with(|c: char| c.is_alphabetic() || c == '"' || c == '\'') {
             section = line.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']);
         }
-        if number == place.line {
-            return (OPEN.contains(&section) && !line.contains("hs256")).then(|| line.to_owned());
-        }
     }
-    None
+    OPEN.contains(&section)
 }
 
 /// The characters of a long line that are shown before and behind the value.

@@ -65,7 +65,44 @@ impl RulesFile {
 
     /// What would change if this file took the place of that one.
     pub fn changes_since(&self, old: &Self) -> Changes {
-        Changes::between(&old.compiled.policies, &self.compiled.policies)
+        let (old, new) = (&old.compiled, &self.compiled);
+        Changes::between(&old.policies, &new.policies).of_stores(old.store.as_ref(), new.store.as_ref())
+    }
+
+    /// Opens the store that the file names under `store`. Redis is connected in the background of the tokio runtime that this is
+    /// called on, with a breaker and a local fallback around it; a service starts while it is away.
+    ///
+    /// ```
+    /// use sluicegate_rules::{Rules, RulesFile, Variables};
+    ///
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// store: { memory: 100k keys }
+    /// policies: { api: { quota: 100/min } }
+    /// rules: [{ name: all, limit: api, key: client }]
+    /// ", &Variables::environment())?;
+    /// let rules = Rules::new(file.open_store()?, file.without_store())?;
+    /// # let _ = rules;
+    /// # Ok::<(), sluicegate_rules::RulesError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the file names none; for a Redis, without the feature `redis`, and without a tokio runtime.
+    pub fn open_store(&self) -> Result<Arc<dyn Store>, RulesError> {
+        let Some(store) = &self.compiled.store else {
+            return Err(RulesError::of_file(
+                &self.name,
+                "it names no store: add the section \"store\", as store: { redis: ${REDIS_URL} }, or give one in code",
+            ));
+        };
+        store.open().map_err(|error| RulesError::of_file(&self.name, error.problem()))
+    }
+
+    /// The same file as if it named no store: for tools, and for programs that have opened [it](Self::open_store) themselves.
+    #[must_use]
+    pub fn without_store(mut self) -> Self {
+        self.compiled.store = None;
+        self
     }
 
     /// What is worth a second look: a policy that limits nothing, a key that clients choose freely.

@@ -43,6 +43,7 @@ mod compile;
 mod error;
 mod explain;
 mod file;
+mod layer;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod read;
@@ -59,6 +60,7 @@ pub use self::changes::Changes;
 pub use self::error::{Problem, RulesError};
 pub use self::explain::{Explained, RuleExplained, Section};
 pub use self::file::RulesFile;
+pub use self::layer::{RulesLayer, RulesService};
 pub use self::rules::Rules;
 pub use self::schema::json_schema;
 pub use self::variables::Variables;

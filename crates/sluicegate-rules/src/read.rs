@@ -1,5 +1,8 @@
 //! From the bytes of a file to its sections: budgets, and what is wrong with its shape.
 
+use std::io::Read as _;
+use std::path::Path;
+
 use serde_saphyr::{Error, MergeKeyPolicy};
 
 use crate::at::Place;
@@ -31,11 +34,13 @@ pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problem
         Err(error) => error,
     };
     let place = error.location().map(Place::of);
-    problems.error(place, problem(&error, text, place));
+    let is_open = place.is_none_or(|place| problems.is_open(place));
+    problems.error(place, problem(&error, text, place, is_open));
     None
 }
 
-fn problem(error: &Error, text: &str, place: Option<Place>) -> String {
+/// What is wrong with the shape; of a section that may hold a secret no value is shown.
+fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> String {
     match error {
         Error::Eof { .. } => "the file is empty: it needs at least \"version: 1\" and \"rules\"".to_owned(),
         Error::MultipleDocuments { .. } => {
@@ -57,6 +62,10 @@ fn problem(error: &Error, text: &str, place: Option<Place>) -> String {
             format!("the environment variable {name:?} is not set")
         }
         Error::Budget { breach, .. } => format!("the file is too large or too deep: {breach:?}"),
+        Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } if !is_open => {
+            format!("this has another shape than {expected}")
+        }
+        _ if !is_open => "this has another shape than is expected here".to_owned(),
         other => {
             // Without the place, which is told before.
             let message = other.to_string();
@@ -133,8 +142,15 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 /// The text of a file, or why there is none.
-pub(crate) fn text(path: &std::path::Path) -> Result<String, String> {
-    use std::io::Read as _;
+pub(crate) fn text(path: &Path) -> Result<String, String> {
+    String::from_utf8(bytes(path, MOST_BYTES)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("it is not UTF-8: byte {at} of it begins no character")
+    })
+}
+
+/// What a file holds, or why that is not known.
+pub(crate) fn bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
     // Looked at before it is opened: opening a pipe waits for whoever writes to it.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
@@ -142,13 +158,11 @@ pub(crate) fn text(path: &std::path::Path) -> Result<String, String> {
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    let most = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() > MOST_BYTES {
-        return Err(format!("it has more than {MOST_BYTES} bytes, and no more are read"));
+    file.take(u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    match bytes.len() > most {
+        true => Err(format!("it has more than {most} bytes, and no more are read")),
+        false => Ok(bytes),
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        format!("it is not UTF-8: byte {at} of it begins no character")
-    })
 }

@@ -5,15 +5,18 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::{Policy, RateLimiter, Store};
-use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::in_flight::{InFlightHandle, InFlightLimit};
 use sluicegate_tower::limits::{Limits, LimitsHandle};
 
 use crate::changes::Changes;
+use crate::compile::NamedStore;
 use crate::error::RulesError;
 use crate::explain::Explainer;
 use crate::file::RulesFile;
+use crate::layer::RulesLayer;
 #[cfg(feature = "metrics")]
 use crate::metrics::Meter;
 use crate::reload::Listeners;
@@ -49,7 +52,10 @@ pub struct Rules(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     limits: LimitsHandle,
+    in_flight: InFlightHandle,
     pub(crate) source: Option<Source>,
+    /// Whether the store is the one that the file names.
+    is_own_store: bool,
     /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
     pub(crate) in_force: Mutex<InForce>,
     pub(crate) listeners: Listeners,
@@ -59,6 +65,10 @@ pub(crate) struct Inner {
 
 pub(crate) struct InForce {
     policies: Vec<Policy>,
+    /// The store that the file named when it was opened.
+    store: Option<NamedStore>,
+    /// The numbers at once, by name.
+    in_flight: HashMap<String, InFlight>,
     /// The policies of code that those of the file have replaced, by name.
     code: HashMap<String, Policy>,
     pub(crate) explainer: Arc<Explainer>,
@@ -73,15 +83,41 @@ impl Rules {
     /// it before.
     ///
     /// # Errors
-    /// When the store cannot keep a policy exactly.
+    /// When the store cannot keep a policy exactly, and when the file names a [store](RulesFile::open_store) itself.
     pub fn new(store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Self, RulesError> {
-        Self::of(store.into(), &file, None, None)
+        Self::of((store.into(), false), &file, None, None)
     }
 
-    /// Reads a file and puts it in force; [`reload`](Self::reload) reads it again.
+    /// Reads a file and puts it in force on the store that it names under `store`; [`reload`](Self::reload) reads it again.
+    /// Another store in the file takes effect with a restart.
     ///
     /// # Errors
-    /// When the file cannot be read, with all that is wrong with it, and when the store cannot keep a policy exactly.
+    /// When the file cannot be read or names no store, with all that is wrong with it, and when the store cannot be
+    /// [opened](RulesFile::open_store) or cannot keep a policy exactly.
+    pub fn from_file(path: impl Into<PathBuf>, variables: Variables) -> Result<Self, RulesError> {
+        Self::from_file_within(path, variables, |store| store)
+    }
+
+    /// As [`from_file`](Self::from_file), with a store around the one of the file, such as an `Observed` one.
+    ///
+    /// # Errors
+    /// As [`from_file`](Self::from_file).
+    pub fn from_file_within<S: Into<Arc<dyn Store>>>(
+        path: impl Into<PathBuf>,
+        variables: Variables,
+        around: impl FnOnce(Arc<dyn Store>) -> S,
+    ) -> Result<Self, RulesError> {
+        let source = Source { path: path.into(), variables };
+        let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
+        let store = around(file.open_store()?).into();
+        Self::of((store, true), &file, Some(text), Some(source))
+    }
+
+    /// Reads a file and puts it in force on this store; [`reload`](Self::reload) reads it again.
+    ///
+    /// # Errors
+    /// When the file cannot be read or names a store itself, with all that is wrong with it, and when the store cannot keep a
+    /// policy exactly.
     pub fn open(
         store: impl Into<Arc<dyn Store>>,
         path: impl Into<PathBuf>,
@@ -89,27 +125,32 @@ impl Rules {
     ) -> Result<Self, RulesError> {
         let source = Source { path: path.into(), variables };
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
-        Self::of(store.into(), &file, Some(text), Some(source))
+        Self::of((store.into(), false), &file, Some(text), Some(source))
     }
 
     fn of(
-        store: Arc<dyn Store>,
+        (store, is_own_store): (Arc<dyn Store>, bool),
         file: &RulesFile,
         text: Option<String>,
         source: Option<Source>,
     ) -> Result<Self, RulesError> {
+        refuse_two_stores(is_own_store, file)?;
         let mut in_force = InForce {
             policies: Vec::new(),
+            store: file.compiled.store.clone(),
+            in_flight: HashMap::new(),
             code: HashMap::new(),
             explainer: Arc::new(Explainer::of(&file.compiled)),
             read: None,
             error: None,
         };
-        let limits = in_force.put(&store, file)?;
+        let (limits, in_flight) = in_force.put(&store, file)?;
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(Inner {
             limits: LimitsHandle::new(limits),
+            in_flight: InFlightHandle::new(in_flight),
             source,
+            is_own_store,
             in_force: Mutex::new(in_force),
             listeners: Listeners::default(),
             #[cfg(feature = "metrics")]
@@ -130,11 +171,16 @@ impl Rules {
     }
 
     pub(crate) fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
+        refuse_two_stores(self.0.is_own_store, file)?;
         let before = in_force.policies.clone();
+        let (limits, in_flight) = in_force.put(&self.0.store, file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
-        self.0.limits.swap(in_force.put(&self.0.store, file)?);
+        self.0.limits.swap(limits);
+        self.0.in_flight.swap(in_flight);
         in_force.error = None;
-        let changes = Changes::between(&before, &in_force.policies);
+        // The store that is open counts until the next start.
+        let (open, named) = (in_force.store.as_ref(), file.compiled.store.as_ref());
+        let changes = Changes::between(&before, &in_force.policies).of_stores(open, named);
         Ok(changes.under(&Overrides::of(Arc::clone(&self.0.store))))
     }
 
@@ -143,16 +189,36 @@ impl Rules {
         self.0.limits.current()
     }
 
-    /// A layer with these rules, which follows each change.
-    pub fn layer(&self) -> RateLimitLayer {
-        self.0.limits.clone().into()
+    /// The store that the rules are on, for what else shall be there: policies of code, overrides, a status page.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
     }
+
+    /// A layer with these rules, which follows each change.
+    pub fn layer(&self) -> RulesLayer {
+        RulesLayer { in_flight: self.0.in_flight.clone().into(), limits: self.0.limits.clone().into() }
+    }
+}
+
+/// A file that names a store which nobody opens would be taken for one that is in force.
+fn refuse_two_stores(is_own_store: bool, file: &RulesFile) -> Result<(), RulesError> {
+    if is_own_store || file.compiled.store.is_none() {
+        return Ok(());
+    }
+    Err(RulesError::of_file(
+        &file.name,
+        "it names a store, and the program gives another one: leave the section \"store\" out, or open the file by `Rules::from_file`",
+    ))
 }
 
 impl InForce {
     /// Opens or replaces all policies, and makes the limits of them; or leaves all as it was. What leaves the file is again as
     /// code has it.
-    fn put(&mut self, store: &Arc<dyn Store>, file: &RulesFile) -> Result<Limits, RulesError> {
+    fn put(
+        &mut self,
+        store: &Arc<dyn Store>,
+        file: &RulesFile,
+    ) -> Result<(Limits, Vec<InFlightLimit>), RulesError> {
         let policies = &file.compiled.policies;
         let names =
             |all: &[Policy]| all.iter().map(|policy| policy.name().to_owned()).collect::<HashSet<_>>();
@@ -173,7 +239,9 @@ impl InForce {
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.policies.clone_from(policies);
         self.explainer = Arc::new(Explainer::of(&file.compiled));
-        Ok(limits)
+        let in_flight = file.compiled.in_flight(&mut self.in_flight);
+        let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
+        Ok((limits, in_flight))
     }
 }
 

@@ -23,7 +23,9 @@ impl Source {
     /// The text and the file, if anything of it is other than that.
     pub(crate) fn read(&self, known: Option<&Read>) -> Result<Option<(String, RulesFile)>, RulesError> {
         let text = read::text(&self.path).map_err(|problem| self.error(&problem))?;
-        let is_same = |(path, bytes): &(PathBuf, Vec<u8>)| std::fs::read(path).is_ok_and(|now| now == *bytes);
+        let is_same = |(path, bytes): &(PathBuf, Vec<u8>)| {
+            read::bytes(path, bytes.len()).is_ok_and(|now| now == *bytes)
+        };
         if known.is_some_and(|known| known.text == text && known.files.iter().all(is_same)) {
             return Ok(None);
         }

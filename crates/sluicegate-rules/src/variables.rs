@@ -63,16 +63,21 @@ impl Variables {
                 Some(value) => _ = values.insert(name.to_owned(), value),
                 None if self.placeholders => {
                     unset.insert(name.to_owned());
-                    values.insert(
-                        name.to_owned(),
-                        format!("<the environment variable {name} is not set here>"),
-                    );
+                    values.insert(name.to_owned(), format!("{PLACEHOLDER}{name} is not set here>"));
                 }
                 None => {}
             }
         }
         (values, unset)
     }
+}
+
+/// How the placeholder of a variable begins.
+const PLACEHOLDER: &str = "<the environment variable ";
+
+/// Whether a variable is meant here whose value is not known, so that nothing can be said of it.
+pub(crate) fn is_placeholder(value: &str) -> bool {
+    value.contains(PLACEHOLDER)
 }
 
 /// These, and no others.

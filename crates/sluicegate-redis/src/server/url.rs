@@ -23,23 +23,42 @@ impl Target {
     /// [`ConfigErrorKind::Store`], with the URL as far as it is no secret, and the forms that would
     /// do.
     pub(crate) fn parse(url: &str, tls: Tls) -> Result<Self, ConfigError> {
-        let (scheme, rest) =
-            url.split_once("://").ok_or_else(|| refused(url, "there is no \"://\" in it"))?;
-        if scheme.starts_with("rediss") {
-            info("rediss://localhost", url).map_err(|_| {
+        if url.starts_with("rediss") && url.contains("://") {
+            info("rediss://localhost").map_err(|_| {
                 refused(url, "TLS needs the feature `redis-tls` of sluicegate, or `tls` of sluicegate-redis")
             })?;
             tls.check()?;
         }
+        Self::read(url, tls).map_err(|problem| refused(url, &problem))
+    }
+
+    /// Says what is wrong with a URL, of which nothing is shown.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`], with the forms that would do.
+    pub(crate) fn check(url: &str) -> Result<(), ConfigError> {
+        // Whether this program speaks TLS says nothing of the URL.
+        let plain = url.strip_prefix("rediss").map_or_else(|| url.to_owned(), |rest| format!("redis{rest}"));
+        match Self::read(&plain, Tls::default()) {
+            Ok(_) => Ok(()),
+            Err(problem) => Err(ConfigError::new(
+                ConfigErrorKind::Store,
+                format!("this is not the URL of a Redis: {problem}; write {FORMS}"),
+            )),
+        }
+    }
+
+    fn read(url: &str, tls: Tls) -> Result<Self, String> {
+        let (scheme, rest) = url.split_once("://").ok_or("there is no \"://\" in it")?;
         match scheme {
-            "redis" | "rediss" => Ok(Self::Standalone { info: Box::new(info(url, url)?), tls }),
+            "redis" | "rediss" => Ok(Self::Standalone { info: Box::new(info(url)?), tls }),
             "redis+cluster" | "rediss+cluster" => {
                 let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
                 let (login, hosts, path) = split(rest);
                 if !matches!(path, "" | "0") {
-                    return Err(refused(url, "a Cluster has database 0 only, and no master's name"));
+                    return Err("a Cluster has database 0 only, and no master's name".to_owned());
                 }
-                let nodes = hosts.split(',').map(|host| info(&format!("{plain}://{login}{host}"), url));
+                let nodes = hosts.split(',').map(|host| info(&format!("{plain}://{login}{host}")));
                 Ok(Self::Cluster { nodes: nodes.collect::<Result<_, _>>()?, tls })
             }
             "redis+sentinel" | "rediss+sentinel" => {
@@ -47,27 +66,32 @@ impl Target {
                 let (login, hosts, path) = split(rest);
                 let (master, db) = path.split_once('/').unwrap_or((path, "0"));
                 if master.is_empty() {
-                    return Err(refused(url, "the name of the master is missing behind the sentinels"));
+                    return Err("the name of the master is missing behind the sentinels".to_owned());
                 }
                 let sentinels = hosts.split(',').map(|host| {
                     let host = if has_port(host) { host.to_owned() } else { format!("{host}:26379") };
-                    Ok(info(&format!("redis://{host}"), url)?.addr().clone())
+                    Ok(info(&format!("redis://{host}"))?.addr().clone())
                 });
-                let sentinels = sentinels.collect::<Result<_, ConfigError>>()?;
-                let info = Box::new(info(&format!("{plain}://{login}localhost/{db}"), url)?);
+                let sentinels = sentinels.collect::<Result<_, String>>()?;
+                let info = Box::new(info(&format!("{plain}://{login}localhost/{db}"))?);
                 Ok(Self::Sentinel { sentinels, master: master.to_owned(), info, tls })
             }
-            _ => Err(refused(url, "its scheme is not one of redis, rediss, redis+sentinel, redis+cluster")),
+            _ => Err("its scheme is not one of redis, rediss, redis+sentinel, redis+cluster".to_owned()),
         }
     }
 }
 
-fn info(url: &str, shown: &str) -> Result<ConnectionInfo, ConfigError> {
-    match url.into_connection_info() {
-        Ok(info) => Ok(info.set_tcp_settings(tcp())),
-        Err(error) => Err(refused(shown, &error.to_string())),
+fn info(url: &str) -> Result<ConnectionInfo, String> {
+    let info = url.into_connection_info().map_err(|error| error.to_string())?;
+    match info.redis_settings().db() {
+        ..0 => Err("its database is below 0".to_owned()),
+        _ => Ok(info.set_tcp_settings(tcp())),
     }
 }
+
+/// The forms that a URL may have.
+const FORMS: &str = "redis://host:6379/0, rediss://user:password@host, redis+sentinel://host:26379,host:26379/master or \
+                     redis+cluster://host:7000,host:7001";
 
 /// The colons of an IPv6 address are in its brackets.
 fn has_port(host: &str) -> bool {
@@ -98,9 +122,7 @@ fn refused(url: &str, problem: &str) -> ConfigError {
     let shown = if scheme.is_empty() { shown } else { format!("{scheme}://{shown}") };
     ConfigError::new(
         ConfigErrorKind::Store,
-        format!(
-            "{shown:?} is not the URL of a Redis: {problem}; write redis://host:6379/0, rediss://user:password@host, redis+sentinel://host:26379,host:26379/master or redis+cluster://host:7000,host:7001"
-        ),
+        format!("{shown:?} is not the URL of a Redis: {problem}; write {FORMS}"),
     )
 }
 
@@ -182,6 +204,7 @@ mod tests {
             "redis://ada:hunter2@localhost:99999",
             "redis://ada:hunter2@localhost/database",
             "redis://ada:hunter2",
+            "redis://ada:hunter2@localhost/-1",
             "redis+sentinel://ada:hunter2@a,b",
             "redis+sentinel://ada:hunter2@a,b/main/x",
             "redis+cluster://ada:hunter2@a:7000,b:x",
@@ -192,7 +215,15 @@ mod tests {
             let message = message(url);
             assert!(!message.contains("hunter2"), "{message}");
             assert!(message.contains("write redis://host:6379/0"), "{message}");
+            let checked = Target::check(url).expect_err(url).to_string();
+            let secrets = ["hunter2", "ada", "localhost", "a:7000"];
+            assert!(secrets.iter().all(|secret| !checked.contains(secret)), "{checked}");
+            assert_eq!(
+                checked.split_once("a Redis: ").map(|(_, problem)| problem),
+                message.split_once("a Redis: ").map(|(_, problem)| problem)
+            );
         }
+        assert!(Target::check("rediss://ada:hunter2@localhost").is_ok(), "it is a URL without TLS, too");
         assert!(message("http://localhost").contains("http"), "what is not secret is shown");
     }
 }

@@ -19,6 +19,7 @@ use crate::connection::part_of;
 use crate::cross_slot;
 use crate::key::{self, Tags};
 use crate::prepared::Prepared;
+use crate::server::Target;
 use crate::shared::SharedKey;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
@@ -102,6 +103,23 @@ impl RedisStore {
     /// ```
     pub fn connect(url: &str) -> Result<Self, ConfigError> {
         Self::builder().connect(url)
+    }
+
+    /// Checks a URL and connects to nothing: for tools that look at a configuration. TLS is not asked for, nor whether this
+    /// program has it.
+    ///
+    /// ```
+    /// use sluicegate_redis::RedisStore;
+    ///
+    /// assert!(RedisStore::check_url("rediss://app:secret@redis.internal/2").is_ok());
+    /// let error = RedisStore::check_url("http://app:secret@127.0.0.1").unwrap_err().to_string();
+    /// assert!(error.contains("its scheme is not one of") && !error.contains("127.0.0.1"), "{error}");
+    /// ```
+    ///
+    /// # Errors
+    /// When [`connect`](Self::connect) could not read it. Nothing of the URL is shown, for a file that names it may be printed.
+    pub fn check_url(url: &str) -> Result<(), ConfigError> {
+        Target::check(url)
     }
 
     /// Begins a store with other settings.

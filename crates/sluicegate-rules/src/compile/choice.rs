@@ -74,6 +74,11 @@ impl Choice {
         self.finder.candidates(&asking).into_iter().find(|rule| self.holds(*rule, &asking))
     }
 
+    /// Whether this rule applies.
+    pub(super) fn applies(&self, rule: usize, request: RequestView<'_>) -> bool {
+        self.applying(&Asking::of(request)).contains(&rule)
+    }
+
     fn holds(&self, rule: usize, asking: &Asking<'_>) -> bool {
         self.rules[rule].only_if.mismatch(asking).is_none()
     }

@@ -4,23 +4,27 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use http::StatusCode;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use sluicegate_tower::Limit;
+use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Choose, Group, Limits};
 use sluicegate_tower::respond::HeaderFields;
 
 use super::choice::{Choice, Conditional};
 use super::condition::Matcher;
+use super::in_flight::Numbers;
 use super::keys::Keys;
 use super::option;
 use super::paths::has_dots;
 use super::policies::Policies;
-use super::rule::{Budget, Rule, Units, parts, statuses, units};
+use super::rule::{Budget, Rule, Units, parts, status, statuses, units};
+use super::store::NamedStore;
 use super::tiers::TierSet;
 use crate::at::{At, Place};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{Condition, Door, File, RuleEntry};
+use crate::schema::{Condition, File, OneOrMany, RuleEntry};
 
 /// What a file says, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
@@ -28,37 +32,49 @@ pub(crate) struct Compiled {
     /// Other files that it was read from, and what they held.
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
     headers: Option<HeaderFields>,
+    /// Where it is counted, if the file says so.
+    pub(crate) store: Option<NamedStore>,
     pub(crate) deny: Arc<Choice>,
+    /// The status of each denial.
+    statuses: Arc<[StatusCode]>,
     pub(crate) exempt: Arc<Choice>,
     /// Which of the rules apply to a request.
     pub(crate) choice: Arc<Choice>,
-    rules: Vec<Rule>,
+    pub(super) rules: Vec<Rule>,
 }
 
 pub(super) fn of(
     file: &File,
     policies: &Policies,
     tiers: HashMap<String, Option<TierSet>>,
-    keys: &Keys,
+    (keys, store, in_flight): (&Keys, Option<NamedStore>, &Numbers),
     problems: &mut Problems<'_>,
 ) -> Option<Compiled> {
     let mut reader = Reader {
         policies,
         tiers: &tiers,
         keys,
+        in_flight,
         opened: Vec::new(),
         places: HashMap::new(),
         unverified: Vec::new(),
         joins_client: false,
     };
-    let mut doors = |doors: &[At<Door>]| {
-        Arc::new(Choice::new(doors.iter().map(|door| reader.door(door, problems)).collect()))
-    };
-    let (deny, exempt) = (doors(&file.deny), doors(&file.exempt));
+    let deny = file.deny.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, problems));
+    let deny = Arc::new(Choice::new(deny.collect()));
+    let statuses = file.deny.iter().map(|entry| {
+        let given = entry.value.status.as_ref().and_then(|text| status(text, problems));
+        given.unwrap_or(StatusCode::FORBIDDEN)
+    });
+    let statuses = statuses.collect();
+    let exempt =
+        file.exempt.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, problems));
+    let exempt = Arc::new(Choice::new(exempt.collect()));
     if file.rules.is_empty() {
         problems.error(None, "there are no rules, so nothing would be limited: add one under \"rules\"");
     }
-    let doors = file.deny.iter().chain(&file.exempt).map(|door| &door.value.name);
+    let denied = file.deny.iter().map(|entry| &entry.value.name);
+    let doors = denied.chain(file.exempt.iter().map(|entry| &entry.value.name));
     unique(doors.chain(file.rules.iter().map(|rule| &rule.value.name)), problems);
     let mut rules: Vec<Rule> = file.rules.iter().filter_map(|rule| reader.rule(rule, problems)).collect();
     warn_of_meetings(&rules, problems);
@@ -77,9 +93,9 @@ pub(super) fn of(
         true => policy.with_refunds(),
         false => policy,
     });
-    let opened = opened.collect();
+    let (policies, files) = (opened.collect(), keys.files());
     let choice = Arc::new(Choice::new(rules.iter_mut().map(Rule::condition).collect()));
-    Some(Compiled { policies: opened, files: keys.files(), headers, deny, exempt, choice, rules })
+    Some(Compiled { policies, files, store, headers, deny, statuses, exempt, choice, rules })
 }
 
 /// Rules and doors are called by their names in logs and explanations.
@@ -97,6 +113,7 @@ struct Reader<'a> {
     policies: &'a Policies,
     tiers: &'a HashMap<String, Option<TierSet>>,
     keys: &'a Keys,
+    in_flight: &'a Numbers,
     opened: Vec<Policy>,
     /// Where each of them is, by its name.
     places: HashMap<String, usize>,
@@ -110,9 +127,9 @@ struct Reader<'a> {
 const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 
 impl Reader<'_> {
-    fn door(&self, door: &At<Door>, problems: &mut Problems<'_>) -> Conditional {
-        let only_if = self.matcher(&door.value.only_if, problems);
-        Conditional { name: door.value.name.value.clone(), group: None, only_if }
+    fn door(&self, name: &At<String>, only_if: &At<Condition>, problems: &mut Problems<'_>) -> Conditional {
+        let only_if = self.matcher(only_if, problems);
+        Conditional { name: name.value.clone(), group: None, only_if }
     }
 
     fn matcher(&self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
@@ -130,7 +147,7 @@ impl Reader<'_> {
         let limits = given.limit.all();
         let mut budgets = Vec::new();
         for name in &limits {
-            budgets.extend(self.budget(name, (&given.name.value, share), problems));
+            budgets.extend(self.budget(name, (&given.name.value, share), &given.key, problems));
         }
         if limits.is_empty() {
             problems.error(given.limit.place, "a rule has at least one limit: name a policy or tiers");
@@ -152,6 +169,7 @@ impl Reader<'_> {
         };
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
         let refund_if = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
+        let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
         let on_missing_key = option(given.on_missing_key.as_ref(), problems);
         Some(Rule {
             name: given.name.value.clone(),
@@ -160,6 +178,7 @@ impl Reader<'_> {
             only_if: only_if.unwrap_or_default(),
             budgets,
             key: key?,
+            in_flight,
             on_missing_key,
             cost: cost?,
             refund_if,
@@ -170,6 +189,7 @@ impl Reader<'_> {
         &mut self,
         name: &At<String>,
         (rule, share): (&str, Option<(u64, u64)>),
+        key: &At<OneOrMany>,
         problems: &mut Problems<'_>,
     ) -> Option<Budget> {
         if self.policies.has(&name.value) {
@@ -199,9 +219,10 @@ impl Reader<'_> {
             None => Ok(tiers.clone()),
             Some((parts, whole)) => tiers.share(parts, whole, rule),
         };
+        let tiers = tiers.map(|tiers| tiers.of_keys(|| self.keys.namer(&key.all())));
         let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?;
-        for policy in tiers.tiers.iter().filter_map(|(_, policy)| policy.clone()) {
-            self.open(policy, name.place, problems);
+        for policy in tiers.policies() {
+            self.open(policy.clone(), name.place, problems);
         }
         Some(Budget::Tiers(Box::new(tiers)))
     }
@@ -255,16 +276,12 @@ impl Compiled {
             builder = builder.headers(headers);
         }
         if !self.deny.is_empty() {
-            let deny = Arc::clone(&self.deny);
-            builder = builder.deny(move |request| deny.first(request).is_some());
+            let (deny, statuses) = (Arc::clone(&self.deny), Arc::clone(&self.statuses));
+            builder = builder.deny_with(move |request| statuses.get(deny.first(request)?).copied());
         }
         if !self.exempt.is_empty() {
             let (exempt, deny) = (Arc::clone(&self.exempt), Arc::clone(&self.deny));
-            // Where a path with dots leads is known to whoever resolves them, so it is never exempt. What is denied is so wherever
-            // the other rules stand.
-            builder = builder.exempt(move |request| {
-                exempt.first(request).is_some() && !has_dots(request.path()) && deny.first(request).is_none()
-            });
+            builder = builder.exempt(move |request| is_exempt(&exempt, &deny, request));
         }
         builder.build()
     }
@@ -283,6 +300,12 @@ impl Compiled {
     pub(crate) fn sizes(&self) -> impl Iterator<Item = usize> {
         self.rules.iter().map(|rule| rule.budgets.len())
     }
+}
+
+/// Whether a request passes the rules by. Where a path with dots leads is known to whoever resolves them, so it is never exempt.
+/// What is denied is so wherever the other rules stand.
+pub(super) fn is_exempt(exempt: &Choice, deny: &Choice, request: RequestView<'_>) -> bool {
+    exempt.first(request).is_some() && !has_dots(request.path()) && deny.first(request).is_none()
 }
 
 type ByName<'a> = HashMap<String, &'a RateLimiter>;

@@ -2,11 +2,14 @@
 
 mod choice;
 mod condition;
+mod in_flight;
 mod keys;
 mod limits;
+mod overrides;
 mod paths;
 mod policies;
 mod rule;
+mod store;
 mod tiers;
 
 use std::path::Path;
@@ -15,10 +18,12 @@ use std::str::FromStr;
 use sluicegate_core::ConfigError;
 
 pub(crate) use self::choice::Choice;
+use self::in_flight::Numbers;
 use self::keys::Keys;
 pub(crate) use self::limits::Compiled;
 pub(crate) use self::paths::has_dots;
 use self::policies::Policies;
+pub(crate) use self::store::NamedStore;
 use crate::at::At;
 use crate::error::Problems;
 use crate::schema::File;
@@ -29,10 +34,13 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
         let text = format!("version {:?} is not known: this program reads version 1", file.version.value);
         problems.error(file.version.place, text);
     }
+    let store = file.store.as_ref().and_then(|store| NamedStore::of(store, problems));
     let policies = Policies::of(&file.policies, problems);
     let keys = Keys::of(file, folder, problems);
     let tiers = tiers::all(file, &policies, &keys, problems);
-    let compiled = limits::of(file, &policies, tiers, &keys, problems);
+    let in_flight = Numbers::of(file, problems);
+    let compiled = limits::of(file, &policies, tiers, (&keys, store, &in_flight), problems);
+    in_flight.warn_of_unused(problems);
     policies.warn_of_unused(problems);
     compiled
 }

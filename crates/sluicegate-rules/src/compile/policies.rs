@@ -7,23 +7,31 @@ use sluicegate_core::policy::{PolicyBuilder, PolicyMode, TimeSpan};
 use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy};
 
 use super::{number, option, read, wrong};
-use crate::at::At;
+use crate::at::{At, Place};
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{Named, PolicyEntry, Suspend};
+use crate::schema::{Named, OneOrMany, PolicyEntry, Suspend};
 
 /// The policies by name, and which of them a rule uses.
 pub(super) struct Policies {
-    all: HashMap<String, (At<String>, Option<Policy>)>,
+    all: HashMap<String, Known>,
     used: RefCell<HashSet<String>>,
+}
+
+struct Known {
+    name: At<String>,
+    entry: PolicyEntry,
+    policy: Option<Policy>,
 }
 
 impl Policies {
     pub(super) fn of(section: &Named<At<PolicyEntry>>, problems: &mut Problems<'_>) -> Self {
         let mut all = HashMap::new();
         for (name, entry) in &section.0 {
-            let policy = policy(name, entry, problems);
-            all.insert(name.value.clone(), (name.clone(), policy));
+            let entry = &entry.value;
+            let policy = policy((&name.value, name.place), entry, &entry.quota, problems);
+            let known = Known { name: name.clone(), entry: entry.clone(), policy };
+            all.insert(name.value.clone(), known);
         }
         Self { all, used: RefCell::default() }
     }
@@ -36,15 +44,30 @@ impl Policies {
     /// The policy of this name, which is used from now on; `None` too if it is wrong, which is told already.
     pub(super) fn used(&self, name: &str) -> Option<&Policy> {
         self.used.borrow_mut().insert(name.to_owned());
-        self.all.get(name)?.1.as_ref()
+        self.all.get(name)?.policy.as_ref()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(|name| &**name)
     }
 
+    /// A policy as that one is, for a single key with quotas of its own. It suspends nobody.
+    pub(super) fn of_one_key(
+        &self,
+        like: &str,
+        name: &str,
+        quota: &At<OneOrMany>,
+        problems: &mut Problems<'_>,
+    ) -> Option<Policy> {
+        let one = At { value: "1".to_owned(), place: quota.place };
+        let like = self.all.get(like)?.entry.clone();
+        let entry = PolicyEntry { keys: Some(one), suspend: None, ..like };
+        policy((name, quota.place), &entry, quota, problems)
+    }
+
     pub(super) fn warn_of_unused(&self, problems: &mut Problems<'_>) {
-        for (name, _) in self.all.values().filter(|(name, _)| !self.used.borrow().contains(&name.value)) {
+        let names = self.all.values().map(|known| &known.name);
+        for name in names.filter(|name| !self.used.borrow().contains(&name.value)) {
             problems.warning(
                 name.place,
                 format!("policy {:?} limits nothing: no rule or tier names it", name.value),
@@ -53,15 +76,19 @@ impl Policies {
     }
 }
 
-fn policy(name: &At<String>, entry: &At<PolicyEntry>, problems: &mut Problems<'_>) -> Option<Policy> {
-    let given = &entry.value;
+fn policy(
+    (name, place): (&str, Place),
+    given: &PolicyEntry,
+    quota: &At<OneOrMany>,
+    problems: &mut Problems<'_>,
+) -> Option<Policy> {
     let algorithm = option(given.algorithm.as_ref(), problems).unwrap_or(Algorithm::Gcra);
-    let quotas = given.quota.all();
+    let quotas = quota.all();
     let Some((first, others)) = quotas.split_first() else {
-        problems.error(given.quota.place, "a policy has at least one quota, as 5/min");
+        problems.error(quota.place, "a policy has at least one quota, as 5/min");
         return None;
     };
-    let mut builder = Policy::builder(&*name.value, algorithm, &*first.value);
+    let mut builder = Policy::builder(name, algorithm, &*first.value);
     for quota in others {
         builder = builder.and(&*quota.value);
     }
@@ -74,7 +101,7 @@ fn policy(name: &At<String>, entry: &At<PolicyEntry>, problems: &mut Problems<'_
         .build()
         .map_err(|error| match error.quota().and_then(|index| quotas.get(index)) {
             Some(quota) => wrong(quota, &error, problems),
-            None => problems.error(name.place, error.problem()),
+            None => problems.error(place, error.problem()),
         })
         .ok()
 }

@@ -4,12 +4,13 @@ use std::mem;
 use std::sync::Arc;
 
 use http::StatusCode;
-use sluicegate_core::ConfigError;
+use sluicegate_core::{ConfigError, Policy};
 use sluicegate_tower::key::{OnMissingKey, RequestView};
 use sluicegate_tower::{KeyExtractor, Limit};
 
 use super::choice::Conditional;
 use super::condition::Matcher;
+use super::in_flight::Number;
 use super::number;
 use super::tiers::TierSet;
 use crate::at::{At, Place};
@@ -25,6 +26,8 @@ pub(super) struct Rule {
     pub(super) only_if: Matcher,
     pub(super) budgets: Vec<Budget>,
     pub(super) key: Arc<dyn KeyExtractor>,
+    /// How many of its requests a key may have under way at once.
+    pub(super) in_flight: Option<Number>,
     pub(super) on_missing_key: Option<OnMissingKey>,
     pub(super) cost: Units,
     pub(super) refund_if: Vec<Statuses>,
@@ -54,9 +57,7 @@ impl Rule {
     pub(super) fn policies(&self) -> impl Iterator<Item = &str> {
         self.budgets.iter().flat_map(|budget| match budget {
             Budget::Policy(name) => vec![&**name],
-            Budget::Tiers(tiers) => {
-                tiers.tiers.iter().filter_map(|(_, policy)| Some(policy.as_ref()?.name())).collect()
-            }
+            Budget::Tiers(tiers) => tiers.policies().map(Policy::name).collect(),
         })
     }
 
@@ -147,6 +148,12 @@ pub(super) fn parts(share: &At<String>, problems: &mut Problems<'_>) -> Option<(
             None
         }
     }
+}
+
+/// The status of a refusal.
+pub(super) fn status(text: &At<String>, problems: &mut Problems<'_>) -> Option<StatusCode> {
+    let status = number(text, "the status of a refusal", 400..=599, problems)?;
+    StatusCode::from_u16(u16::try_from(status).ok()?).ok()
 }
 
 pub(super) fn statuses(word: &At<String>, problems: &mut Problems<'_>) -> Option<Statuses> {

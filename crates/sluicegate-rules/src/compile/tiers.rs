@@ -1,6 +1,7 @@
 //! The tiers of a file, and how a request's tier is read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use http::HeaderName;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
@@ -8,26 +9,31 @@ use sluicegate_tower::Limit;
 use sluicegate_tower::key::{BearerJwt, RequestView};
 use sluicegate_tower::limits::Tiers;
 
-use super::keys::{Keys, call};
+use super::keys::{ApiKeys, Keys, Namer, call};
+use super::overrides::{self, Override};
 use super::policies::Policies;
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{File, TiersEntry};
+use crate::schema::{File, Named, TiersEntry};
 
 /// Sizes of one limit: each tier with its policy, or none.
 #[derive(Clone)]
 pub(super) struct TierSet {
-    pub(super) name: At<String>,
     pub(super) tiers: Vec<(String, Option<Policy>)>,
     default_tier: String,
     by: Vec<By>,
+    /// Keys with quotas of their own.
+    overrides: Arc<HashMap<String, Override>>,
+    /// By what name an operator calls the key of a request, where that matters.
+    namer: Option<Namer>,
 }
 
 /// Where the tier of a request is read.
 #[derive(Clone)]
 enum By {
-    Claim(std::sync::Arc<BearerJwt>, String),
+    Claim(Arc<BearerJwt>, String),
+    ApiKey(ApiKeys),
     Header(HeaderName),
 }
 
@@ -56,7 +62,7 @@ fn tier_set(
     problems: &mut Problems<'_>,
 ) -> Option<TierSet> {
     let before = problems.count();
-    let TiersEntry { by, tiers: given, default_tier } = &entry.value;
+    let TiersEntry { by, tiers: given, default_tier, overrides } = &entry.value;
     let mut tiers = Vec::new();
     for (tier, policy) in &given.0 {
         if policy.value == "unlimited" {
@@ -80,13 +86,40 @@ fn tier_set(
         let text = format!("{:?} is not among the tiers: {}", short(&default_tier.value), names.join(", "));
         problems.error(default_tier.place, text);
     }
-    let by = by.all().iter().filter_map(|word| source(word, keys, problems)).collect();
+    let by = by.all();
+    let by: Vec<By> = by.iter().filter_map(|word| source(word, keys, problems)).collect();
+    warn_of_unknown(&by, given, (name, default_tier), problems);
+    let overrides = overrides::of(name, overrides, (given, default_tier), policies, problems);
     (problems.count() == before).then(|| TierSet {
-        name: name.clone(),
         tiers,
         default_tier: default_tier.value.clone(),
         by,
+        overrides: Arc::new(overrides),
+        namer: None,
     })
+}
+
+/// A tier that the file of API keys gives and nobody knows is the default one.
+fn warn_of_unknown(
+    by: &[By],
+    given: &Named<At<String>>,
+    (name, default_tier): (&At<String>, &At<String>),
+    problems: &mut Problems<'_>,
+) {
+    let listed = by.iter().filter_map(|by| match by {
+        By::ApiKey(keys) => Some(keys.tiers()),
+        _ => None,
+    });
+    let is_unknown = |tier: &&str| !given.0.iter().any(|(known, _)| known.value == **tier);
+    let unknown: BTreeSet<&str> = listed.flatten().filter(is_unknown).collect();
+    for tier in unknown {
+        let text = format!(
+            "the file of API keys names tier {:?}, which is not among these: such keys get {:?}",
+            short(tier),
+            default_tier.value
+        );
+        problems.warning(name.place, text);
+    }
 }
 
 fn source(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<By> {
@@ -95,13 +128,19 @@ fn source(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option
             Ok(name) => Ok(By::Header(name)),
             Err(_) => Err(format!("{:?} is not the name of a header field", short(name))),
         },
-        Some(("jwt", claim)) => match keys.verifier().map(|verifier| verifier.claim("sub")) {
-            Some(Ok(jwt)) => Ok(By::Claim(std::sync::Arc::new(jwt), claim.to_owned())),
-            Some(Err(error)) => Err(error.problem().to_owned()),
-            None => Err("this needs the section \"jwt\", which says how tokens are verified".to_owned()),
+        Some(("jwt", claim)) => match keys.verifier().map(|jwt| jwt.map(|jwt| jwt.claim("sub"))) {
+            Ok(Some(Ok(jwt))) => Ok(By::Claim(Arc::new(jwt), claim.to_owned())),
+            Ok(Some(Err(error))) => Err(error.problem().to_owned()),
+            // It is told where the section stands.
+            Ok(None) => return None,
+            Err(missing) => Err(missing.to_owned()),
+        },
+        None if word.value == "api_key" => match keys.listed() {
+            Ok(listed) => return listed.cloned().map(By::ApiKey),
+            Err(missing) => Err(missing.to_owned()),
         },
         _ => Err(format!(
-            "{:?} does not say where a tier is read: use jwt(claim) or header(name)",
+            "{:?} does not say where a tier is read: use jwt(claim), api_key or header(name)",
             short(&word.value)
         )),
     };
@@ -112,6 +151,7 @@ impl By {
     /// The tier, if the request says one.
     fn find(&self, request: RequestView<'_>) -> Option<String> {
         match self {
+            Self::ApiKey(keys) => keys.tier(request).map(|tier| tier.to_string()),
             Self::Header(name) => request.headers.get(name)?.to_str().ok().map(str::to_owned),
             Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
         }
@@ -127,31 +167,56 @@ impl TierSet {
             Ok((tier.clone(), policy))
         });
         let tiers = tiers.collect::<Result<_, ConfigError>>()?;
-        Ok(Self {
-            name: self.name.clone(),
-            tiers,
-            default_tier: self.default_tier.clone(),
-            by: self.by.clone(),
-        })
+        let overrides =
+            self.overrides.iter().map(|(key, own)| Ok((key.clone(), own.with(share(&own.policy)?))));
+        let overrides = Arc::new(overrides.collect::<Result<_, ConfigError>>()?);
+        Ok(Self { tiers, overrides, ..self.clone() })
+    }
+
+    /// The same tiers, for a rule that calls keys by these names.
+    pub(super) fn of_keys(self, namer: impl FnOnce() -> Namer) -> Self {
+        let namer = (!self.overrides.is_empty()).then(namer);
+        Self { namer, ..self }
+    }
+
+    /// All policies that it may spend from.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {
+        let of_tiers = self.tiers.iter().filter_map(|(_, policy)| policy.as_ref());
+        of_tiers.chain(self.overrides.values().map(|own| &own.policy))
+    }
+
+    /// The tier of a request: one of its own, or that of its plan.
+    fn tier(&self, request: RequestView<'_>) -> Option<String> {
+        let named = self.namer.as_ref().and_then(|namer| namer(request));
+        if let Some(own) = named.and_then(|name| self.overrides.get(&name)) {
+            return Some(own.tier.clone());
+        }
+        // Nobody may choose the tier of a single key.
+        let said = self.by.iter().find_map(|by| by.find(request))?;
+        self.tiers.iter().any(|(tier, _)| *tier == said).then_some(said)
     }
 
     /// The limit, now that its policies are open.
     pub(super) fn limit(
         &self,
-        store: &std::sync::Arc<dyn Store>,
+        store: &Arc<dyn Store>,
         limiter: impl Fn(&str) -> Option<RateLimiter>,
     ) -> Result<Limit, ConfigError> {
-        let mut tiers = Tiers::builder(std::sync::Arc::clone(store));
+        let mut tiers = Tiers::builder(Arc::clone(store));
         for (tier, policy) in &self.tiers {
             tiers = match policy.as_ref().and_then(|policy| limiter(policy.name())) {
                 Some(limiter) => tiers.tier_with(tier, limiter),
                 None => tiers.unlimited(tier),
             };
         }
-        let by = self.by.clone();
+        for own in self.overrides.values() {
+            if let Some(limiter) = limiter(own.policy.name()) {
+                tiers = tiers.tier_with(&own.tier, limiter);
+            }
+        }
+        let this = self.clone();
         Ok(Limit::tiered_async(tiers.default_tier(&self.default_tier).build()?, move |request| {
-            let tier = by.iter().find_map(|by| by.find(request));
-            std::future::ready(tier)
+            std::future::ready(this.tier(request))
         }))
     }
 }

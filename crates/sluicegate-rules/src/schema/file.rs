@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, StoreEntry};
 use super::shapes::{Cost, Fields, Named, OneOrMany, said};
+use super::words;
 use crate::at::At;
 
 /// Rate limits of a service.
@@ -12,13 +14,20 @@ use crate::at::At;
 #[schemars(rename = "rules_file")]
 pub(crate) struct File {
     /// The version of these words: 1.
+    #[schemars(schema_with = "words::version")]
     pub(crate) version: At<String>,
+    /// Where it is counted. Without this section the program says it.
+    #[serde(default, deserialize_with = "said")]
+    pub(crate) store: Option<At<StoreEntry>>,
     /// How the address of a client is found. Default: it is the peer of the connection.
     #[serde(default, deserialize_with = "said")]
     pub(crate) clients: Option<At<Clients>>,
     /// How JSON Web Tokens are verified.
     #[serde(default, deserialize_with = "said")]
     pub(crate) jwt: Option<At<Jwt>>,
+    /// The API keys that are known, and the tier of each.
+    #[serde(default, deserialize_with = "said")]
+    pub(crate) api_keys: Option<At<ApiKeysEntry>>,
     /// Budgets by name; each is inert until a rule names it.
     #[serde(default)]
     pub(crate) policies: Named<At<PolicyEntry>>,
@@ -31,80 +40,51 @@ pub(crate) struct File {
     /// The header fields of responses: `all`, `legacy` (`X-RateLimit-*`), `ietf` (`RateLimit`), `spring` (those of Spring Cloud
     /// Gateway) or `none`. Default: `all`, which are `legacy` and `ietf`.
     #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::headers")]
     pub(crate) headers: Option<At<String>>,
+    /// How many requests of a key may be under way at once, by name; each is inert until a rule names it.
+    #[serde(default)]
+    pub(crate) in_flight: Named<At<InFlightEntry>>,
     /// Requests that are refused before all else.
     #[serde(default)]
-    pub(crate) deny: Vec<At<Door>>,
+    pub(crate) deny: Vec<At<Denial>>,
     /// Requests that no rule limits.
     #[serde(default)]
-    pub(crate) exempt: Vec<At<Door>>,
+    pub(crate) exempt: Vec<At<Exemption>>,
     /// Every rule that matches applies; of one group only the first.
     #[serde(default)]
     pub(crate) rules: Vec<At<RuleEntry>>,
 }
 
-/// How the address of a client is found.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "clients")]
-pub(crate) struct Clients {
-    /// The networks of the proxies that are trusted, as `10.0.0.0/8`.
-    #[serde(default, deserialize_with = "said")]
-    pub(crate) proxies: Option<At<OneOrMany>>,
-    /// The number of proxies that each request passes.
-    #[serde(default, deserialize_with = "said")]
-    pub(crate) hops: Option<At<String>>,
-    /// The field in which proxies say whom they forward for: `x-forwarded-for`, `forwarded`, or one with an address alone.
-    #[serde(default, deserialize_with = "said")]
-    pub(crate) header: Option<At<String>>,
-    /// The bits of an IPv6 address that are one client. Default: 64.
-    #[serde(default, deserialize_with = "said")]
-    pub(crate) ipv6_prefix: Option<At<String>>,
-}
-
-/// How JSON Web Tokens are verified.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "jwt")]
-pub(crate) struct Jwt {
-    /// The shared secret of HS256, as `${JWT_SECRET}`.
-    #[serde(default, deserialize_with = "said")]
-    pub(crate) hs256: Option<At<String>>,
-    /// A file with the public key of RS256 or ES256, in PEM; relative to the rules file.
-    #[serde(default, deserialize_with = "said")]
-    pub(crate) public_key_file: Option<At<String>>,
-    /// The audience that tokens must name.
-    #[serde(default, deserialize_with = "said")]
-    pub(crate) audience: Option<At<String>>,
-    /// The issuer that tokens must name.
-    #[serde(default, deserialize_with = "said")]
-    pub(crate) issuer: Option<At<String>>,
-}
-
 /// A named budget.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "policy")]
 pub(crate) struct PolicyEntry {
     /// How it is counted. Default: `gcra`.
     #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::algorithm")]
     pub(crate) algorithm: Option<At<String>>,
     /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, or a list of these that all hold.
     pub(crate) quota: At<OneOrMany>,
     /// `enforce`, `shadow` (it is counted and refuses nobody) or `off`. Default: `enforce`.
     #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::mode")]
     pub(crate) mode: Option<At<String>>,
     /// Whether clients see no fields of it. Default: false.
     #[serde(default, deserialize_with = "said")]
     pub(crate) hidden: Option<At<bool>>,
     /// `deny`, or the longest wait as `wait 5s`. Default: `deny`.
     #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::on_exceeded")]
     pub(crate) on_exceeded: Option<At<String>>,
     /// `local`, `allow` or `deny`: what happens while the store cannot be reached. Default: `local`.
     #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::on_outage")]
     pub(crate) on_outage: Option<At<String>>,
     /// The number of keys for which a store in memory has room.
     #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
     pub(crate) keys: Option<At<String>>,
     /// Refuses a key outright that goes on after many refusals.
     #[serde(default, deserialize_with = "said")]
@@ -112,7 +92,7 @@ pub(crate) struct PolicyEntry {
 }
 
 /// Refuses a key outright that goes on after many refusals.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "suspend")]
 pub(crate) struct Suspend {
@@ -133,19 +113,38 @@ pub(crate) struct Suspend {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "tiers")]
 pub(crate) struct TiersEntry {
-    /// Where the tier of a request is read: `jwt(claim)` or `header(name)`; of a list the first that is there.
+    /// Where the tier of a request is read: `jwt(claim)`, `api_key` or `header(name)`; of a list the first that is there.
     pub(crate) by: At<OneOrMany>,
     /// For each tier its policy, or `unlimited`.
     pub(crate) tiers: Named<At<String>>,
     /// The tier of requests that have none, or one that is not listed.
     pub(crate) default_tier: At<String>,
+    /// Quotas of single keys instead of their tier's, as `acme: 10000/min`. A key is named by the claim, the header field or the
+    /// address that it is, an API key by its sha256.
+    #[serde(default)]
+    pub(crate) overrides: Named<At<OneOrMany>>,
 }
 
-/// Requests that come to no limit.
+/// Requests that are refused before all else.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "door")]
-pub(crate) struct Door {
+#[schemars(rename = "denial")]
+pub(crate) struct Denial {
+    /// The name by which logs and `explain` call it.
+    pub(crate) name: At<String>,
+    /// Which requests it is about.
+    pub(crate) only_if: At<Condition>,
+    /// The status of the refusal, from 400 to 599. Default: 403.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub(crate) status: Option<At<String>>,
+}
+
+/// Requests that no rule limits.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "exemption")]
+pub(crate) struct Exemption {
     /// The name by which logs and `explain` call it.
     pub(crate) name: At<String>,
     /// Which requests it is about.
@@ -170,15 +169,19 @@ pub(crate) struct RuleEntry {
     /// The part of each tier's quota that this rule has, as `1/10`; shows as policy `tier.rule`.
     #[serde(default, deserialize_with = "said")]
     pub(crate) share: Option<At<String>>,
-    /// Whose bucket it is: `client`, `peer`, `everybody`, `api_key(header)`, `jwt(claim)`, `header(name)`, or a name under `keys`; of a
+    /// Whose bucket it is: `client`, `peer`, `everybody`, `api_key`, `api_key(header)`, `jwt(claim)`, `header(name)`, or a name under `keys`; of a
     /// list the first that the request has.
     pub(crate) key: At<OneOrMany>,
     /// A request without such a key: `share` (one bucket for all of them), `skip`, or a status such as `401`. Default: `share`.
     #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::on_missing_key")]
     pub(crate) on_missing_key: Option<At<String>>,
     /// Units that a request spends. Default: 1.
     #[serde(default, deserialize_with = "said")]
     pub(crate) cost: Option<At<Cost>>,
+    /// A name under `in_flight`: how many of these requests a key may have under way at once.
+    #[serde(default, deserialize_with = "said")]
+    pub(crate) in_flight: Option<At<String>>,
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
     #[serde(default, deserialize_with = "said")]
     pub(crate) refund_if: Option<At<OneOrMany>>,

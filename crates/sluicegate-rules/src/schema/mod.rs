@@ -4,12 +4,13 @@
 //! told at once, and each in its place.
 
 mod file;
+mod sections;
 mod shapes;
+mod words;
 
-pub(crate) use self::file::{
-    Clients, Condition, Door, File, Jwt, PolicyEntry, RuleEntry, Suspend, TiersEntry,
-};
-pub(crate) use self::shapes::{Cost, Fields, HeaderCost, Named};
+pub(crate) use self::file::{Condition, File, PolicyEntry, RuleEntry, Suspend, TiersEntry};
+pub(crate) use self::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, StoreEntry};
+pub(crate) use self::shapes::{Cost, Fields, HeaderCost, Named, OneOrMany};
 
 /// The JSON Schema of rules files, for editors: `# yaml-language-server: $schema=./sluicegate-rules.schema.json`.
 ///
@@ -20,7 +21,9 @@ pub fn json_schema() -> String {
     let settings = schemars::generate::SchemaSettings::draft07();
     let mut schema = settings.into_generator().into_root_schema_for::<File>();
     schema.insert("title".to_owned(), "Sluicegate rules".into());
-    let mut text = format!("{:#}", schema.as_value());
+    let mut schema = schema.to_value();
+    words::widen(&mut schema);
+    let mut text = format!("{schema:#}");
     text.push('\n');
     text
 }

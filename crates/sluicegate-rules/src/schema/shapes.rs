@@ -67,7 +67,7 @@ pub(super) fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// A text, or a list of texts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum OneOrMany {
     One(String),
     Many(Vec<At<String>>),
@@ -137,7 +137,7 @@ impl JsonSchema for OneOrMany {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let text = json_schema!({ "type": ["string", "number"] });
+        let text = json_schema!({ "type": ["string", "number", "boolean"] });
         json_schema!({ "anyOf": [text, { "type": "array", "items": text, "minItems": 1 }] })
     }
 }

@@ -6,3 +6,4 @@ mod mistakes;
 mod news;
 mod reload;
 mod schema;
+mod sections;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use http::StatusCode;
 use sluicegate_core::ConfigError;
 
 use crate::admission::check;
@@ -23,7 +24,7 @@ use crate::respond::spread;
 /// | setting | default | see |
 /// |---|---|---|
 /// | more limits | none | [`and`](Self::and) |
-/// | requests that pass, or are refused, without a limit | none | [`exempt`](Self::exempt), [`exempt_async`](Self::exempt_async), [`deny`](Self::deny) |
+/// | requests that pass, or are refused, without a limit | none | [`exempt`](Self::exempt), [`exempt_async`](Self::exempt_async), [`deny`](Self::deny), [`deny_with`](Self::deny_with) |
 /// | header fields | both families, seconds from now | [`headers`](Self::headers), [`legacy_reset`](Self::legacy_reset), [`expose_headers`](Self::expose_headers) |
 /// | the wait that a refused client is told | the true one | [`spread_retry_after`](Self::spread_retry_after) |
 /// | how many wait, and how long for a look-up | 10,000; 5 s | [`longest_queue`](Self::longest_queue), [`longest_lookup`](Self::longest_lookup) |
@@ -161,8 +162,28 @@ impl<R> LimitsBuilder<R> {
     ///
     /// For a few known nuisances. It is no firewall: what is denied here has come through the
     /// server's parser already.
-    pub fn deny(mut self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.door().deny.push(Box::new(holds));
+    pub fn deny(self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.deny_with(move |request| holds(request).then_some(StatusCode::FORBIDDEN))
+    }
+
+    /// As [`deny`](Self::deny), with the status that `status` says; `None` denies nothing. Of several, the first that says one
+    /// counts.
+    ///
+    /// ```
+    /// use http::{Method, StatusCode};
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .deny_with(|request| (request.method == Method::TRACE).then_some(StatusCode::METHOD_NOT_ALLOWED))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn deny_with(
+        mut self,
+        status: impl Fn(RequestView<'_>) -> Option<StatusCode> + Send + Sync + 'static,
+    ) -> Self {
+        self.door().deny.push(Box::new(status));
         self
     }
 

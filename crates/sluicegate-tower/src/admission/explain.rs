@@ -159,8 +159,8 @@ impl<'a> Explaining<'a> {
     async fn explain(mut self, request: RequestView<'_>) -> Explanation {
         match self.entry(request).await {
             Entry::PastTheLimits => return self.unasked(WouldBe::Exempt, "the request is exempt"),
-            Entry::Refused => {
-                let outcome = self.refused(Stop::Plain(RefusalReason::Blocked), request);
+            Entry::Refused(status) => {
+                let outcome = self.refused(Stop::Plain(RefusalReason::Blocked(status)), request);
                 return self.unasked(outcome, "the request is refused before any limit");
             }
             Entry::ToTheLimits | Entry::Asking(_) => {}

@@ -88,7 +88,7 @@ impl Limits {
         match self.settings().door.as_ref().map_or(Entry::ToTheLimits, |door| door.entry(request)) {
             Entry::ToTheLimits => {}
             Entry::PastTheLimits => return Meeting::Exempt,
-            Entry::Refused => return Meeting::Blocked,
+            Entry::Refused(_) => return Meeting::Blocked,
             Entry::Asking(_) => return Meeting::Unknown,
         }
         let (mut walk, mut place) = (Walk::default(), Place::default());

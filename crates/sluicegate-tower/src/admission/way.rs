@@ -117,7 +117,9 @@ impl Way {
                 through.0.notice(None, Some(Undecided::Exempt));
                 Some(Ok(uncounted(through.0)))
             }
-            Entry::Refused => Some(refuse(through.0, None, Stop::Plain(RefusalReason::Blocked))),
+            Entry::Refused(status) => {
+                Some(refuse(through.0, None, Stop::Plain(RefusalReason::Blocked(status))))
+            }
             Entry::Asking(answer) => {
                 self.step = Step::Exemption(Lookup::new(answer));
                 None

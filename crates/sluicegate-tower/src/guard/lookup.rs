@@ -1,5 +1,4 @@
 //! The wait for a key or a tier that has to be looked up: it takes a place in the queue, and comes to an end.
-#![expect(unnameable_types, reason = "it is part of a future that has a name")]
 
 use std::fmt;
 use std::future::Future;
@@ -29,7 +28,7 @@ impl Default for Waits {
 ///
 /// One that is ready when it is first polled takes no place and no timer. The timer starts when it
 /// turns out that it has to be waited for, so that each key and each tier has the whole time.
-pub struct Lookup<F> {
+pub(crate) struct Lookup<F> {
     found: F,
     /// The last moment at which it may come; set when it turns out that it has to be waited for.
     latest: Option<Pin<Box<Sleep>>>,

@@ -48,8 +48,7 @@ struct Data {
 #[derive(Clone)]
 pub struct HeldPermit {
     permit: Arc<Permit>,
-    /// That of another layer, to be held as well.
-    #[expect(dead_code, reason = "held for as long as this one")]
+    /// That of another limit or layer, to be held as well.
     other: Option<Arc<Self>>,
 }
 
@@ -134,17 +133,34 @@ impl AsRef<[u8]> for Data {
 }
 
 impl HeldPermit {
-    pub(crate) fn new(permit: Permit) -> Self {
-        Self { permit: Arc::new(permit), other: None }
+    pub(crate) fn new(permit: Permit, other: Option<Self>) -> Self {
+        Self { permit: Arc::new(permit), other: other.map(Arc::new) }
     }
 
     /// Puts it into extensions, together with that of another layer.
     pub(crate) fn enter(self, extensions: &mut Extensions) {
-        let other = extensions.remove::<Self>().map(Arc::new);
-        extensions.insert(Self { other, ..self });
+        let outer = extensions.remove::<Self>();
+        extensions.insert(match outer {
+            Some(outer) => self.with(outer),
+            None => self,
+        });
     }
 
-    /// The permit; with several layers, that of the nearest one.
+    /// This and all that it holds, and behind them that one.
+    fn with(self, last: Self) -> Self {
+        let other = match self.other {
+            Some(other) => Self::clone(&other).with(last),
+            None => last,
+        };
+        Self { permit: self.permit, other: Some(Arc::new(other)) }
+    }
+
+    /// All permits, the last one first.
+    pub(crate) fn permits(&self) -> impl Iterator<Item = &Permit> {
+        std::iter::successors(Some(self), |held| held.other.as_deref()).map(|held| &*held.permit)
+    }
+
+    /// The permit; with several limits or layers, that of the nearest one.
     pub fn permit(&self) -> &Permit {
         &self.permit
     }

@@ -1,81 +1,156 @@
-//! The way of a request to its permit.
+//! The way of a request to its permits.
 //!
-//! First its key, which may have to be looked up in the layer's queue; then a permit, at once or in
-//! the queue of the `InFlight`. The two queues are apart, so that slow look-ups take no place from
-//! those who wait for permits.
+//! From limit to limit, in the order of the layer: first its key, which may have to be looked up in
+//! the layer's queue; then a permit, at once or in the queue of the `InFlight`. The two queues are
+//! apart, so that slow look-ups take no place from those who wait for permits. All requests take
+//! their permits in the same order, so that no two of them wait for each other.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::header::UPGRADE;
 use http::{Method, Request, Response, StatusCode};
 use sluicegate_core::Key;
 use sluicegate_core::in_flight::{Acquire, NoPermit, Permit};
+use smallvec::SmallVec;
 use tokio::time::Sleep;
 
 use crate::guard::lookup::Lookup;
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::in_flight::layer::Shared;
-use crate::in_flight::{HeldPermit, InFlightLayer, PermitBody};
+use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, PermitBody};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::headers::say_in_flight;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond};
 
-/// What a request waits for.
-///
-/// The key's wait has a bound in time and in places, the permit's is bounded by the layer's longest
-/// wait and the queue of the `InFlight`.
+/// What a request waits for, and how far it has come.
 #[derive(Debug)]
-pub enum Wait {
+pub struct Wait {
+    way: Way,
+    on: On,
+}
+
+/// The key's wait has a bound in time and in places, the permit's is bounded by the limit's longest wait and the queue of
+/// the `InFlight`.
+#[derive(Debug)]
+enum On {
     Key(Lookup<Extraction>),
     Permit(Key, Acquire, Pin<Box<Sleep>>),
 }
 
-/// A request that may be served, with its permit if it is counted.
+/// A request on its way: the limits that it began with, how far it has come, and the permits that it has.
+#[derive(Debug)]
+struct Way {
+    limits: Arc<[InFlightLimit]>,
+    next: usize,
+    held: Option<HeldPermit>,
+    /// By which limits, and for which keys.
+    keys: SmallVec<[(usize, Key); 1]>,
+}
+
+/// A request that may be served, with its permits if it is counted.
 #[derive(Debug)]
 pub struct Entered {
-    permit: Option<HeldPermit>,
+    held: Option<HeldPermit>,
     headers: HeaderFields,
 }
 
-type Led<B, E> = Step<Entered, Wait, Result<Response<PermitBody<B>>, E>>;
+type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<PermitBody<B>>, E>>;
+
+/// Either the step is known, or there is a next limit.
+type OnTheWay<B, E> = ControlFlow<Led<B, E>, Way>;
+
+impl Way {
+    /// A request that has a permit of the same number for the same key already does not wait for itself.
+    fn has(&self, key: &Key) -> bool {
+        let limit = &self.limits[self.next];
+        self.keys.iter().any(|(other, held)| {
+            held == key && self.limits[*other].in_flight.name() == limit.in_flight.name()
+        })
+    }
+}
 
 impl<R> Shared<R> {
-    fn keyed<B, E>(&self, found: Result<Key, MissingKey>, request: RequestView<'_>) -> Led<B, E>
+    /// From limit to limit, until something has to be waited for.
+    fn go_on<B, E>(&self, mut way: Way, request: RequestView<'_>) -> Led<B, E>
     where
         R: Respond<B>,
     {
-        let key = match self.when_missing.read(found, || self.in_flight.name().to_owned()) {
-            Keyed::Key(key) => key,
-            Keyed::Skipped(_) => return self.go(None),
+        while let Some(limit) = way.limits.get(way.next) {
+            if !limit.applies_to(request) {
+                way.next += 1;
+                continue;
+            }
+            way = match limit.key.extract(request).now() {
+                Ok(found) => match self.keyed(way, found, request) {
+                    ControlFlow::Continue(way) => way,
+                    ControlFlow::Break(step) => return step,
+                },
+                Err(pending) => return waiting(way, On::Key(Lookup::new(pending))),
+            };
+        }
+        Step::Go(Entered { held: way.held, headers: self.headers })
+    }
+
+    /// With its key, on to a permit.
+    fn keyed<B, E>(
+        &self,
+        mut way: Way,
+        found: Result<Key, MissingKey>,
+        request: RequestView<'_>,
+    ) -> OnTheWay<B, E>
+    where
+        R: Respond<B>,
+    {
+        let limit = &way.limits[way.next];
+        let key = match limit.when_missing.read(found, || limit.in_flight.name().to_owned()) {
+            Keyed::Key(key) if !way.has(&key) => key,
+            Keyed::Key(_) | Keyed::Skipped(_) => {
+                way.next += 1;
+                return ControlFlow::Continue(way);
+            }
             Keyed::Rejected(missing, status) => {
-                return self.refuse(RefusalReason::MissingKey(&missing, status), request);
+                return ControlFlow::Break(self.refuse(RefusalReason::MissingKey(&missing, status), request));
             }
         };
-        let Some(longest) = self.longest else {
-            return self.acquired(self.in_flight.try_acquire(&key), request);
+        let Some(longest) = limit.longest else {
+            let result = limit.in_flight.try_acquire(&key);
+            return self.acquired(way, key, result, request);
         };
-        match self.in_flight.acquire(&key).now() {
-            Ok(result) => self.acquired(result, request),
-            Err(acquire) => Step::Wait(Wait::Permit(key, acquire, Box::pin(tokio::time::sleep(longest)))),
+        match limit.in_flight.acquire(&key).now() {
+            Ok(result) => self.acquired(way, key, result, request),
+            Err(acquire) => {
+                let on = On::Permit(key, acquire, Box::pin(tokio::time::sleep(longest)));
+                ControlFlow::Break(waiting(way, on))
+            }
         }
     }
 
-    fn acquired<B, E>(&self, result: Result<Permit, NoPermit>, request: RequestView<'_>) -> Led<B, E>
+    fn acquired<B, E>(
+        &self,
+        mut way: Way,
+        key: Key,
+        result: Result<Permit, NoPermit>,
+        request: RequestView<'_>,
+    ) -> OnTheWay<B, E>
     where
         R: Respond<B>,
     {
-        match result {
-            Ok(permit) => self.go(Some(HeldPermit::new(permit))),
-            Err(_) => self.refuse(RefusalReason::ConcurrencyExceeded(&self.in_flight), request),
+        let Ok(permit) = result else {
+            let in_flight = &way.limits[way.next].in_flight;
+            return ControlFlow::Break(self.refuse(RefusalReason::ConcurrencyExceeded(in_flight), request));
+        };
+        way.held = Some(HeldPermit::new(permit, way.held.take()));
+        if way.next + 1 < way.limits.len() {
+            way.keys.push((way.next, key));
         }
-    }
-
-    fn go<B, E>(&self, permit: Option<HeldPermit>) -> Led<B, E> {
-        Step::Go(Entered { permit, headers: self.headers })
+        way.next += 1;
+        ControlFlow::Continue(way)
     }
 
     fn refuse<B, E>(&self, reason: RefusalReason<'_>, request: RequestView<'_>) -> Led<B, E>
@@ -96,68 +171,85 @@ impl<R> sealed::Sealed for InFlightLayer<R> {}
 impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFlightLayer<R> {
     type Response = Response<PermitBody<ResB>>;
     type Error = E;
-    type Wait = Wait;
+    type Wait = Box<Wait>;
     type Pass = Entered;
 
     fn begin(&self, request: &Request<B>, _: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
-        let request = RequestView::from(request);
-        match self.shared.key.extract(request).now() {
-            Ok(found) => self.shared.keyed(found, request),
-            Err(pending) => Step::Wait(Wait::Key(Lookup::new(pending))),
-        }
+        let way = Way { limits: self.limits(), next: 0, held: None, keys: SmallVec::new() };
+        self.shared.go_on(way, request.into())
     }
 
     fn poll(
         &self,
-        wait: &mut Wait,
+        wait: &mut Box<Wait>,
         request: &Request<B>,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
         let (shared, request) = (&self.shared, RequestView::from(request));
-        Poll::Ready(match wait {
-            Wait::Key(lookup) => match ready!(lookup.poll(cx, &shared.waits, place)) {
+        let Wait { way, on } = &mut **wait;
+        let begun = |way: &mut Way| Way {
+            limits: Arc::clone(&way.limits),
+            next: way.next,
+            held: way.held.take(),
+            keys: std::mem::take(&mut way.keys),
+        };
+        let way = match on {
+            On::Key(lookup) => match ready!(lookup.poll(cx, &shared.waits, place)) {
                 Ok(found) => {
                     // Permits are waited for in a queue of their own.
                     *place = Place::default();
-                    shared.keyed(found, request)
+                    shared.keyed(begun(way), found, request)
                 }
-                Err(not_found) => shared.refuse(not_found.into(), request),
+                Err(not_found) => ControlFlow::Break(shared.refuse(not_found.into(), request)),
             },
-            Wait::Permit(key, acquire, sleep) => {
+            On::Permit(key, acquire, sleep) => {
                 // The permit first: one that comes with the last moment is not refused.
                 if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
-                    return Poll::Ready(shared.acquired(result, request));
+                    shared.acquired(begun(way), key.clone(), result, request)
+                } else {
+                    ready!(sleep.as_mut().poll(cx));
+                    let in_flight = &way.limits[way.next].in_flight;
+                    in_flight.waited_in_vain(&*key);
+                    ControlFlow::Break(shared.refuse(RefusalReason::ConcurrencyExceeded(in_flight), request))
                 }
-                ready!(sleep.as_mut().poll(cx));
-                shared.in_flight.waited_in_vain(&*key);
-                shared.refuse(RefusalReason::ConcurrencyExceeded(&shared.in_flight), request)
             }
+        };
+        Poll::Ready(match way {
+            ControlFlow::Continue(way) => shared.go_on(way, request),
+            ControlFlow::Break(step) => step,
         })
     }
 
     fn enter(&self, pass: &mut Entered, request: &mut Request<B>) {
         let upgrades = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
-        if let Some(permit) = pass.permit.as_ref().filter(|_| upgrades) {
+        if let Some(held) = pass.held.as_ref().filter(|_| upgrades) {
             // For whoever will have the connection.
-            permit.clone().enter(request.extensions_mut());
+            held.clone().enter(request.extensions_mut());
         }
     }
 
     fn after(pass: Entered, mut response: Response<ResB>) -> Self::Response {
-        let Entered { permit, headers } = pass;
-        if let Some(held) = &permit {
-            let permit = held.permit();
-            say_in_flight(response.headers_mut(), headers, permit.in_flight(), permit.remaining());
+        let Entered { held, headers } = pass;
+        if let Some(held) = &held {
+            let permits: SmallVec<[&Permit; 2]> = held.permits().collect();
+            for permit in permits.into_iter().rev() {
+                say_in_flight(response.headers_mut(), headers, permit.in_flight(), permit.remaining());
+            }
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 // For layers and servers that carry on with the connection themselves.
                 held.clone().enter(response.extensions_mut());
             }
         }
-        response.map(|body| PermitBody::new(body, permit))
+        response.map(|body| PermitBody::new(body, held))
     }
 
     fn failed(error: E) -> E {
         error
     }
+}
+
+/// Few requests wait, so all others carry no more than a pointer for it.
+fn waiting<B, E>(way: Way, on: On) -> Led<B, E> {
+    Step::Wait(Box::new(Wait { way, on }))
 }

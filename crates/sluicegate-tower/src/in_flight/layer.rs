@@ -4,13 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(doc)]
 use sluicegate_core::in_flight::InFlight;
 use tower_layer::Layer;
 
 use crate::guard::Guarded;
 use crate::guard::lookup::Waits;
-use crate::key::missing::{OnMissingKey, WhenMissing};
-use crate::key::{KeyExtractor, PeerIp};
+use crate::in_flight::{InFlightHandle, InFlightLimit};
+use crate::key::KeyExtractor;
+use crate::key::missing::OnMissingKey;
 #[cfg(doc)]
 use crate::respond::RefusalReason;
 use crate::respond::{HeaderFields, ProblemJson};
@@ -68,58 +70,68 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// # Cancel safety
 /// A request that is dropped leaves the queue, or gives its permit back, whenever that is.
 pub struct InFlightLayer<R = ProblemJson> {
-    pub(crate) shared: Arc<Shared<R>>,
+    limits: InFlightHandle,
+    pub(super) shared: Arc<Shared<R>>,
 }
 
-/// What all clones of a layer share.
-pub(crate) struct Shared<R> {
-    pub(crate) in_flight: InFlight,
-    pub(crate) key: Arc<dyn KeyExtractor>,
-    pub(crate) longest: Option<Duration>,
+/// What all clones of a layer share, whatever its limits are.
+pub(super) struct Shared<R> {
     /// For keys; permits are waited for in the queue of the `InFlight`.
-    pub(crate) waits: Waits,
-    pub(crate) when_missing: WhenMissing,
-    pub(crate) respond: Arc<R>,
-    pub(crate) headers: HeaderFields,
+    pub(super) waits: Waits,
+    pub(super) respond: Arc<R>,
+    pub(super) headers: HeaderFields,
 }
 
 impl InFlightLayer {
     /// A layer that counts per peer address, refuses at once, and says so with [`ProblemJson`].
-    pub fn new(in_flight: InFlight) -> Self {
-        let shared = Shared {
-            in_flight,
-            key: Arc::new(PeerIp::new()),
-            longest: None,
-            waits: Waits::default(),
-            when_missing: WhenMissing::default(),
-            respond: Arc::new(ProblemJson::new()),
-            headers: HeaderFields::Ietf,
-        };
-        Self { shared: Arc::new(shared) }
+    pub fn new(limit: impl Into<InFlightLimit>) -> Self {
+        InFlightHandle::new([limit.into()]).into()
     }
 }
 
 impl<R> InFlightLayer<R> {
-    /// Whose requests are counted together. Default: [`PeerIp`].
+    /// Adds a limit behind those that are there. A request that several count has a permit of each; it takes them in this
+    /// order, and one that it does not get gives the others back.
     #[must_use]
-    pub fn key(mut self, key: impl KeyExtractor) -> Self {
-        Arc::make_mut(&mut self.shared).key = Arc::new(key);
-        self
+    pub fn and(self, limit: impl Into<InFlightLimit>) -> Self {
+        let mut limits = self.limits().to_vec();
+        limits.push(limit.into());
+        Self { limits: InFlightHandle::new(limits), ..self }
     }
 
-    /// What happens to a request whose key is missing. Default: as of [`Limit`](crate::Limit::on_missing_key).
+    /// As [`InFlightLimit::key`], of the last limit.
     #[must_use]
-    pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
-        Arc::make_mut(&mut self.shared).when_missing.chosen = Some(action);
-        self
+    pub fn key(self, key: impl KeyExtractor) -> Self {
+        self.with_last(|limit| limit.key(key))
     }
 
-    /// Makes a request that would be one too many wait for up to `longest`, first come, first served, in the bounded
-    /// queue of the [`InFlight`]. Default: it is refused at once.
+    /// As [`InFlightLimit::on_missing_key`], of the last limit.
     #[must_use]
-    pub fn wait_up_to(mut self, longest: Duration) -> Self {
-        Arc::make_mut(&mut self.shared).longest = Some(longest);
-        self
+    pub fn on_missing_key(self, action: OnMissingKey) -> Self {
+        self.with_last(|limit| limit.on_missing_key(action))
+    }
+
+    /// As [`InFlightLimit::wait_up_to`], of the last limit.
+    #[must_use]
+    pub fn wait_up_to(self, longest: Duration) -> Self {
+        self.with_last(|limit| limit.wait_up_to(longest))
+    }
+
+    fn with_last(self, change: impl FnOnce(InFlightLimit) -> InFlightLimit) -> Self {
+        let mut limits = self.limits().to_vec();
+        let last = limits.pop().map(change);
+        limits.extend(last);
+        Self { limits: InFlightHandle::new(limits), ..self }
+    }
+
+    /// The limits of this layer, to swap them while it serves.
+    pub fn limits_handle(&self) -> InFlightHandle {
+        self.limits.clone()
+    }
+
+    /// The limits that requests meet now.
+    pub(super) fn limits(&self) -> Arc<[InFlightLimit]> {
+        self.limits.limits()
     }
 
     /// How long a request may wait for a key that has to be looked up, as with
@@ -142,17 +154,24 @@ impl<R> InFlightLayer<R> {
     /// [has exceeded](RefusalReason::ConcurrencyExceeded) the [`InFlight`]. Default: [`ProblemJson`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
-        let Shared { in_flight, key, longest, waits, when_missing, respond: _, headers } =
-            Arc::unwrap_or_clone(self.shared);
-        let respond = Arc::new(respond);
-        let shared = Shared { in_flight, key, longest, waits, when_missing, respond, headers };
-        InFlightLayer { shared: Arc::new(shared) }
+        let Shared { waits, respond: _, headers } = Arc::unwrap_or_clone(self.shared);
+        let shared = Arc::new(Shared { waits, respond: Arc::new(respond), headers });
+        InFlightLayer { limits: self.limits, shared }
+    }
+}
+
+/// Layers from one handle have the same limits, and swap them together.
+impl From<InFlightHandle> for InFlightLayer {
+    fn from(limits: InFlightHandle) -> Self {
+        let respond = Arc::new(ProblemJson::new());
+        let shared = Shared { waits: Waits::default(), respond, headers: HeaderFields::Ietf };
+        Self { limits, shared: Arc::new(shared) }
     }
 }
 
 impl<R> Clone for InFlightLayer<R> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { limits: self.limits.clone(), shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -166,20 +185,12 @@ impl<S, R> Layer<S> for InFlightLayer<R> {
 
 impl<R> fmt::Debug for InFlightLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InFlightLayer").field(&self.shared.in_flight).finish()
+        f.debug_tuple("InFlightLayer").field(&self.limits()).finish()
     }
 }
 
 impl<R> Clone for Shared<R> {
     fn clone(&self) -> Self {
-        Self {
-            in_flight: self.in_flight.clone(),
-            key: Arc::clone(&self.key),
-            longest: self.longest,
-            waits: self.waits.clone(),
-            when_missing: self.when_missing.clone(),
-            respond: Arc::clone(&self.respond),
-            headers: self.headers,
-        }
+        Self { waits: self.waits.clone(), respond: Arc::clone(&self.respond), headers: self.headers }
     }
 }

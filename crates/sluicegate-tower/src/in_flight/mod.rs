@@ -39,7 +39,11 @@
 
 mod body;
 mod gate;
+mod handle;
 mod layer;
+mod limit;
 
 pub use self::body::{HeldPermit, PermitBody};
+pub use self::handle::InFlightHandle;
 pub use self::layer::InFlightLayer;
+pub use self::limit::InFlightLimit;

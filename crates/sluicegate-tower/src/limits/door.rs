@@ -6,6 +6,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use http::StatusCode;
+
 use crate::key::RequestView;
 use crate::limits::predicate::Predicate;
 
@@ -15,19 +17,22 @@ pub(crate) type LaterPredicate = Box<dyn Fn(RequestView<'_>) -> Answer + Send + 
 /// An answer that has not come.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = bool> + Send>>;
 
+/// Says the status with which a request is denied, if it is.
+pub(crate) type Denial = Box<dyn Fn(RequestView<'_>) -> Option<StatusCode> + Send + Sync>;
+
 /// The conditions under which requests pass the limits, or are refused before them.
 #[derive(Default)]
 pub(crate) struct Door {
     pub(crate) exempt: Vec<Predicate>,
     pub(crate) exempt_later: Vec<LaterPredicate>,
-    pub(crate) deny: Vec<Predicate>,
+    pub(crate) deny: Vec<Denial>,
 }
 
 /// What the door does with a request.
 pub(crate) enum Entry {
     ToTheLimits,
     PastTheLimits,
-    Refused,
+    Refused(StatusCode),
     /// To be known when this is: it holds for requests that are exempt.
     Asking(Answer),
 }
@@ -54,10 +59,10 @@ impl Door {
 
     /// The way of a request of which it is known whether it is exempt.
     pub(crate) fn entry_of(&self, is_exempt: bool, request: RequestView<'_>) -> Entry {
-        match () {
-            () if is_exempt => Entry::PastTheLimits,
-            () if self.deny.iter().any(|holds| holds(request)) => Entry::Refused,
-            () => Entry::ToTheLimits,
+        if is_exempt {
+            return Entry::PastTheLimits;
         }
+        let denied = self.deny.iter().find_map(|denial| denial(request));
+        denied.map_or(Entry::ToTheLimits, Entry::Refused)
     }
 }

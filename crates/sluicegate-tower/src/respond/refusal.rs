@@ -34,7 +34,8 @@ pub struct Refusal<'a> {
 /// |---|---|---|
 /// | [`Exceeded`](Self::Exceeded), [`Suspended`](Self::Suspended) | 429 | the exact wait |
 /// | [`ConcurrencyExceeded`](Self::ConcurrencyExceeded) | 429 | 1: nobody knows when a permit comes back |
-/// | [`Impossible`](Self::Impossible), [`Blocked`](Self::Blocked) | 403 | none |
+/// | [`Impossible`](Self::Impossible) | 403 | none |
+/// | [`Blocked`](Self::Blocked) | 403, or as the layer says | none |
 /// | [`MissingKey`](Self::MissingKey) | as the limit says | none |
 /// | [`Outage`](Self::Outage), [`LookupTimeout`](Self::LookupTimeout) | 503 | 1 |
 /// | [`QueueFull`](Self::QueueFull) | 503 | the wait for the turn, at least 1 |
@@ -64,8 +65,8 @@ pub enum RefusalReason<'a> {
     ConcurrencyExceeded(&'a InFlight),
     /// Its limits cannot be decided, because the server is set up wrongly: 500. The error is for the log, not for clients.
     Mistake(&'a ConfigError),
-    /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403.
-    Blocked,
+    /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403, or the status that is said there.
+    Blocked(StatusCode),
 }
 
 impl From<NotFound> for RefusalReason<'_> {
@@ -142,7 +143,7 @@ impl<'a> Refusal<'a> {
             RefusalReason::LookupTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, Some(1), false),
             RefusalReason::ConcurrencyExceeded(_) => (StatusCode::TOO_MANY_REQUESTS, Some(1), false),
             RefusalReason::Mistake(_) => (StatusCode::INTERNAL_SERVER_ERROR, None, false),
-            RefusalReason::Blocked => (StatusCode::FORBIDDEN, None, true),
+            RefusalReason::Blocked(status) => (status, None, true),
         };
         Self { reason, request, shown, status, wait, is_clients_doing }
     }
@@ -179,7 +180,7 @@ impl<'a> Refusal<'a> {
                 ", so try again when one has ended"
             }
             RefusalReason::Mistake(_) => "this server cannot decide which limits apply",
-            RefusalReason::Blocked => "requests like this one are not accepted",
+            RefusalReason::Blocked(_) => "requests like this one are not accepted",
         };
         text.write_str(words)
     }

@@ -56,7 +56,7 @@ impl Stop {
             Self::MissingKey(..) => Some(Undecided::MissingKey),
             Self::UnknownTier(..) => Some(Undecided::UnknownTier),
             Self::Plain(RefusalReason::QueueFull(_)) => Some(Undecided::QueueFull),
-            Self::Plain(RefusalReason::Blocked) => Some(Undecided::Blocked),
+            Self::Plain(RefusalReason::Blocked(_)) => Some(Undecided::Blocked),
             Self::Decided(_) | Self::Mistake(_) | Self::Plain(_) => None,
         }
     }
@@ -79,7 +79,7 @@ impl fmt::Display for Stop {
                 write!(f, "its key or tier was looked up, and did not come within {longest:?}")
             }
             Self::Plain(RefusalReason::Outage) => f.write_str("the store gives no answer"),
-            Self::Plain(RefusalReason::Blocked) => f.write_str("such requests are denied"),
+            Self::Plain(RefusalReason::Blocked(_)) => f.write_str("such requests are denied"),
             Self::Plain(_) => f.write_str("the request is refused"),
         }
     }

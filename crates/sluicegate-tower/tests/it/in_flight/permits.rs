@@ -14,7 +14,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::in_flight::{InFlightLayer, PermitBody};
+use sluicegate_tower::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, PermitBody};
 use sluicegate_tower::key::{OnMissingKey, RequestView, key_fn};
 use sluicegate_tower::respond::{GrpcStatus, HeaderFields, Refusal, RefusalReason};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
@@ -347,4 +347,92 @@ fn under_any_concurrency_never_more_requests_are_under_way() {
         }
     });
     assert!(most.into_inner() <= 2 && passed.into_inner() > 0);
+}
+
+/// Two numbers: of all requests together, and of each key.
+fn two(all: u64, each: u64) -> (InFlight, InFlight, InFlightLayer) {
+    let (all, each) = (InFlight::new("all", all).unwrap(), InFlight::new("each", each).unwrap());
+    let limit = InFlightLimit::new(each.clone()).key(by_header());
+    let layer = InFlightLayer::new(all.clone()).key(Key::from("all")).and(limit);
+    (all, each, layer)
+}
+
+#[tokio::test]
+async fn a_request_that_several_limits_count_has_a_permit_of_each_or_none() {
+    let (all, each, layer) = two(3, 1);
+    let service = layer.layer(service_fn(hello));
+    let first = send(&service, "ada").await;
+    assert_eq!(
+        field(&first, "ratelimit-policy"),
+        r#""all";q=3;qu="concurrent-requests", "each";q=1;qu="concurrent-requests""#
+    );
+    assert_eq!(field(&first, "ratelimit"), r#""all";r=2, "each";r=0"#);
+    let refused = send(&service, "ada").await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!((all.in_use("all"), each.in_use("ada")), (1, 1), "what it had is given back");
+    let _others = (send(&service, "bob").await, send(&service, "eve").await);
+    assert_eq!(send(&service, "kim").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(each.in_use("kim"), 0);
+    drop(first);
+    assert_eq!((all.in_use("all"), each.in_use("ada")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_while_it_waits_for_its_second_permit_gives_the_first_back() {
+    let (all, each) = (InFlight::new("all", 5).unwrap(), InFlight::new("each", 1).unwrap());
+    let limit = InFlightLimit::new(each.clone()).key(by_header()).wait_up_to(Duration::from_secs(60));
+    let layer = InFlightLayer::new(all.clone()).key(Key::from("all")).and(limit);
+    let mut service = layer.layer(service_fn(hello));
+    let held = send(&service, "ada").await;
+    let mut waiting = Box::pin(service.ready().await.unwrap().call(from("ada")));
+    assert!(tokio::time::timeout(Duration::ZERO, &mut waiting).await.is_err());
+    assert_eq!(all.in_use("all"), 2);
+    drop(waiting);
+    assert_eq!((all.in_use("all"), each.in_use("ada")), (1, 1));
+    let waiting = tokio::spawn(service.ready().await.unwrap().call(from("ada")));
+    tokio::task::yield_now().await;
+    drop(held);
+    assert_eq!(waiting.await.unwrap().unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_request_takes_one_permit_of_a_number_for_the_same_key_and_an_upgrade_holds_all() {
+    let uploads = InFlight::new("uploads", 1).unwrap();
+    let by_key = || InFlightLimit::new(uploads.clone()).key(by_header());
+    let layer = InFlightLayer::new(by_key()).and(InFlight::new("other", 2).unwrap()).key(Key::from("all"));
+    let layer = layer.and(by_key()).and(by_key().only_if(|_| false));
+    let keep = Arc::new(Mutex::new(Vec::new()));
+    let service = {
+        let keep = Arc::clone(&keep);
+        layer.layer(service_fn(move |request: Request<()>| {
+            keep.lock().unwrap().extend(request.extensions().get::<HeldPermit>().cloned());
+            ready(Ok::<_, Infallible>(Response::new(Body::default())))
+        }))
+    };
+    let mut upgrade = from("ada");
+    upgrade.headers_mut().insert("upgrade", HeaderValue::from_static("websocket"));
+    let response = service.clone().oneshot(upgrade).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    drop(response);
+    let other = field(&send(&service, "bob").await, "ratelimit").to_owned();
+    assert_eq!((uploads.in_use("ada"), &*other), (1, r#""uploads";r=0, "other";r=0"#));
+    keep.lock().unwrap().clear();
+    assert_eq!(uploads.in_use("ada"), 0);
+}
+
+#[tokio::test]
+async fn limits_that_are_swapped_hold_for_requests_that_begin_after_it() {
+    let (all, each, layer) = two(5, 1);
+    let service = layer.layer(service_fn(hello));
+    let first = send(&service, "ada").await;
+    let handle = layer.limits_handle();
+    handle.swap([InFlightLimit::new(all.clone()).key(Key::from("all"))]);
+    let second = send(&service, "ada").await;
+    assert_eq!(field(&second, "ratelimit"), r#""all";r=3"#);
+    assert_eq!((all.in_use("all"), each.in_use("ada")), (2, 1));
+    drop(first);
+    assert_eq!((all.in_use("all"), each.in_use("ada")), (1, 0));
+    handle.swap([]);
+    let third = send(&service, "ada").await;
+    assert!(!third.headers().contains_key("ratelimit") && !third.body().is_holding());
 }

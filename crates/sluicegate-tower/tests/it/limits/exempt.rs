@@ -2,7 +2,7 @@
 
 use http::{Method, Request, StatusCode};
 use sluicegate_core::Policy;
-use sluicegate_tower::key::{Networks, PeerAddr};
+use sluicegate_tower::key::{Networks, PeerAddr, RequestView};
 use sluicegate_tower::limits::{method_in, path_in, preflight};
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::{Refusal, RefusalReason};
@@ -106,10 +106,27 @@ async fn what_is_exempt_is_not_denied() {
 }
 
 #[tokio::test]
+async fn what_is_denied_has_the_status_of_the_first_that_says_one() {
+    let (store, _) = store();
+    let from_eve = |request: RequestView<'_>| request.headers.get("x-key").is_some_and(|key| key == "eve");
+    let layer = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("api", "5/min"))))
+        .deny_with(|request| (request.uri.path() == "/gone").then_some(StatusCode::GONE))
+        .deny_with(move |request| from_eve(request).then_some(StatusCode::NOT_FOUND))
+        .deny(from_eve)
+        .build()
+        .unwrap();
+    let service = layer.layer(Handler::default());
+    assert_eq!(send(&service, from("eve")).await.status(), StatusCode::NOT_FOUND);
+    let gone = Request::get("/gone").header("x-key", "eve").body(()).unwrap();
+    assert_eq!(send(&service, gone).await.status(), StatusCode::GONE);
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_responder_is_told_that_it_was_the_list() {
     let (store, _) = store();
     let respond = |refusal: &Refusal<'_>| {
-        assert!(matches!(refusal.reason(), RefusalReason::Blocked));
+        assert!(matches!(refusal.reason(), RefusalReason::Blocked(_)));
         assert!(refusal.decided().is_none() && refusal.retry_after_seconds().is_none());
         http::Response::builder().status(404).body(Body::from("who?")).unwrap()
     };

@@ -1,0 +1,49 @@
+//! How the address of a client is found: the section `clients`.
+
+use sluicegate_tower::ClientIp;
+
+use crate::at::At;
+use crate::compile::number;
+use crate::error::Problems;
+use crate::schema::Clients;
+
+pub(super) fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Option<ClientIp> {
+    let given = &section.value;
+    let mut client = match (&given.proxies, &given.hops) {
+        (Some(proxies), None) => {
+            let networks = proxies.all();
+            let before = problems.count();
+            for network in &networks {
+                if let Err(error) = ClientIp::behind([&network.value]) {
+                    problems.error(network.place, error.problem());
+                }
+            }
+            if problems.count() > before {
+                return None;
+            }
+            ClientIp::behind(networks.iter().map(|network| &network.value))
+        }
+        (None, Some(hops)) => ClientIp::hops(
+            usize::try_from(number(hops, "a number of proxies", 1..=32, problems)?).unwrap_or(32),
+        ),
+        _ => {
+            problems.error(
+                section.place,
+                "say either \"proxies\", by their networks, or \"hops\", by their number",
+            );
+            return None;
+        }
+    };
+    if let Some(header) = &given.header {
+        client = match &*header.value.to_ascii_lowercase() {
+            "forwarded" => client.map(ClientIp::forwarded),
+            "x-forwarded-for" => client,
+            other => client.and_then(|client| client.header(other)),
+        };
+    }
+    if let Some(bits) = &given.ipv6_prefix {
+        let bits = number(bits, "a number of bits", 1..=128, problems)?;
+        client = client.and_then(|client| client.ipv6_prefix(u8::try_from(bits).unwrap_or(128)));
+    }
+    client.map_err(|error| problems.error(section.place, error.problem())).ok()
+}

@@ -1,0 +1,175 @@
+//! Whose bucket a request spends from, by the words of a file.
+
+mod api_keys;
+mod client;
+mod jwt;
+mod word;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sluicegate_core::ConfigError;
+use sluicegate_tower::key::{ApiKey, HeaderKey, RequestView};
+use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
+
+pub(super) use self::api_keys::ApiKeys;
+pub(super) use self::jwt::Verifier;
+use self::word::Word;
+use crate::at::At;
+use crate::error::Problems;
+use crate::read::short;
+use crate::schema::File;
+
+type Extractor = Arc<dyn KeyExtractor>;
+
+/// The sections that say how keys are found.
+pub(super) struct Keys {
+    client: Option<ClientIp>,
+    /// How tokens are verified, without the claim; nothing if the section is missing or wrong.
+    jwt: Option<Verifier>,
+    has_jwt: bool,
+    /// The keys that are listed; nothing if the section is missing or wrong.
+    api_keys: Option<ApiKeys>,
+    has_api_keys: bool,
+    named: Vec<(At<String>, Vec<At<String>>)>,
+}
+
+/// Says by what name an operator calls the key of a request.
+pub(super) type Namer = Arc<dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync>;
+
+impl Keys {
+    pub(super) fn of(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Self {
+        let client = file.clients.as_ref().and_then(|clients| client::client(clients, problems));
+        let jwt = file.jwt.as_ref().and_then(|jwt| Verifier::of(jwt, folder, problems));
+        let named = file.keys.0.iter().map(|(name, list)| (name.clone(), list.all())).collect();
+        let api_keys = file.api_keys.as_ref().and_then(|keys| ApiKeys::of(keys, folder, problems));
+        let (has_jwt, has_api_keys) = (file.jwt.is_some(), file.api_keys.is_some());
+        let keys = Self { client, jwt, has_jwt, api_keys, has_api_keys, named };
+        for (name, list) in &keys.named {
+            if WORDS.contains(&&*name.value) {
+                let text = format!("{:?} is a word of this file already: choose another name", name.value);
+                problems.error(name.place, text);
+            }
+            for word in list {
+                keys.one(word, &[], problems);
+            }
+        }
+        keys
+    }
+
+    /// The first key of a list that a request has.
+    pub(super) fn first_of(&self, words: &[At<String>], problems: &mut Problems<'_>) -> Option<Extractor> {
+        let mut all: Option<Extractor> = None;
+        for word in words {
+            for word in &self.resolved(word) {
+                let names: Vec<_> = self.named.iter().map(|(name, _)| &*name.value).collect();
+                let next = self.one(word, &names, problems)?.extractor();
+                all = Some(match all {
+                    None => next,
+                    Some(before) => Arc::new(before.or(next)),
+                });
+            }
+        }
+        all
+    }
+
+    /// By what name an operator calls the key that [`first_of`](Self::first_of) finds by these words.
+    pub(super) fn namer(&self, words: &[At<String>]) -> Namer {
+        // What is wrong with them is told there.
+        let mut problems = Problems::of("", "");
+        let words = words.iter().flat_map(|word| self.resolved(word));
+        let words: Vec<Word> = words.filter_map(|word| self.one(&word, &[], &mut problems)).collect();
+        Arc::new(move |request| words.iter().find_map(|word| word.name(request)))
+    }
+
+    /// A word, or what its list holds if it names one.
+    pub(super) fn resolved(&self, word: &At<String>) -> Vec<At<String>> {
+        let list = self.named.iter().find(|(name, _)| name.value == word.value);
+        list.map_or_else(|| vec![word.clone()], |(_, list)| list.clone())
+    }
+
+    /// Other files that keys were read from, and what they held.
+    pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let of_jwt = self.jwt.iter().filter_map(|jwt| jwt.file.clone());
+        of_jwt.chain(self.api_keys.iter().map(|keys| keys.file.clone())).collect()
+    }
+
+    /// Whether clients can choose such a key freely: what they write is verified by nobody.
+    pub(super) fn is_unverified(word: &str) -> bool {
+        matches!(call(word), Some(("header" | "api_key", _)))
+    }
+
+    fn one(&self, word: &At<String>, names: &[&str], problems: &mut Problems<'_>) -> Option<Word> {
+        let mut wrong = |error: ConfigError| problems.error(word.place, error.problem());
+        match (&*word.value, call(&word.value)) {
+            ("everybody", _) => Some(Word::Everybody),
+            ("peer", _) => Some(Word::Address(Arc::new(PeerIp::new()))),
+            ("client", _) => Some(Word::Address(match &self.client {
+                Some(client) => Arc::new(client.clone()),
+                None => Arc::new(PeerIp::new()),
+            })),
+            ("api_key", _) => match (&self.api_keys, self.has_api_keys) {
+                (Some(keys), _) => Some(Word::Listed(keys.clone())),
+                (None, true) => None,
+                (None, false) => {
+                    problems.error(word.place, NEEDS_API_KEYS);
+                    None
+                }
+            },
+            (_, Some(("header", name))) => {
+                let key = HeaderKey::new(name).map_err(&mut wrong).ok()?;
+                Some(Word::Header(name.parse().ok()?, key))
+            }
+            (_, Some(("api_key", name))) => ApiKey::header(name).map_err(wrong).map(Word::Secret).ok(),
+            (_, Some(("jwt", claim))) => match (&self.jwt, self.has_jwt) {
+                (Some(jwt), _) => {
+                    let claim = (jwt.claim(claim).map_err(&mut wrong).ok()?, claim.to_owned());
+                    Some(Word::Claim(Arc::new(claim.0), claim.1))
+                }
+                (None, true) => None,
+                (None, false) => {
+                    problems.error(word.place, NEEDS_JWT);
+                    None
+                }
+            },
+            _ => {
+                let mut text = format!(
+                    "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name)",
+                    short(&word.value)
+                );
+                if !names.is_empty() {
+                    text.push_str(&format!(", or one of {} under \"keys\"", names.join(", ")));
+                }
+                problems.error(word.place, text);
+                None
+            }
+        }
+    }
+
+    /// The extractor of the address of clients.
+    pub(super) fn client(&self) -> Option<&ClientIp> {
+        self.client.as_ref()
+    }
+
+    /// How tokens are verified, for tiers that a claim says; or what is missing.
+    pub(super) fn verifier(&self) -> Result<Option<&Verifier>, &'static str> {
+        if self.has_jwt { Ok(self.jwt.as_ref()) } else { Err(NEEDS_JWT) }
+    }
+
+    /// The keys that are listed, for tiers that their file says; or what is missing.
+    pub(super) fn listed(&self) -> Result<Option<&ApiKeys>, &'static str> {
+        if self.has_api_keys { Ok(self.api_keys.as_ref()) } else { Err(NEEDS_API_KEYS) }
+    }
+}
+
+const NEEDS_JWT: &str = "this needs the section \"jwt\", which says how tokens are verified";
+const NEEDS_API_KEYS: &str = "this needs the section \"api_keys\", which lists the keys that are known";
+
+/// Words that name a key.
+const WORDS: [&str; 6] = ["client", "peer", "everybody", "api_key", "jwt", "header"];
+
+/// The two parts of `word(argument)`.
+pub(super) fn call(text: &str) -> Option<(&str, &str)> {
+    let (word, rest) = text.split_once('(')?;
+    Some((word, rest.strip_suffix(')')?.trim()))
+}

@@ -1,0 +1,54 @@
+//! A word of a file that says whose bucket it is.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use sluicegate_core::Key;
+use sluicegate_tower::KeyExtractor;
+use sluicegate_tower::key::{ApiKey, BearerJwt, HeaderKey, RequestView};
+
+use super::api_keys::ApiKeys;
+
+/// A word, understood.
+#[derive(Clone)]
+pub(in crate::compile) enum Word {
+    Everybody,
+    /// The address of the client, or of the peer.
+    Address(Arc<dyn KeyExtractor>),
+    Header(HeaderName, HeaderKey),
+    /// An API key that nobody has verified.
+    Secret(ApiKey),
+    /// An API key that is listed.
+    Listed(ApiKeys),
+    /// A claim of a verified token.
+    Claim(Arc<BearerJwt>, String),
+}
+
+impl Word {
+    /// Finds it in requests.
+    pub(super) fn extractor(&self) -> Arc<dyn KeyExtractor> {
+        match self {
+            Self::Everybody => Arc::new(Key::from("everybody")),
+            Self::Address(address) => Arc::clone(address),
+            Self::Header(_, header) => Arc::new(header.clone()),
+            Self::Secret(secret) => Arc::new(secret.clone()),
+            Self::Listed(listed) => Arc::new(listed.clone()),
+            Self::Claim(claim, _) => Arc::clone(claim) as _,
+        }
+    }
+
+    /// The text by which an operator calls the key of a request, if the request has one.
+    pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
+        match self {
+            Self::Everybody => Some("everybody".to_owned()),
+            Self::Address(address) => Some(address.extract(request).now().ok()?.ok()?.plain()),
+            Self::Header(name, _) => {
+                let value = request.headers.get(name)?.to_str().ok()?.trim_ascii();
+                (!value.is_empty()).then(|| value.to_owned())
+            }
+            Self::Secret(secret) => secret.extract(request).now().ok()?.ok().map(|_| String::new()),
+            Self::Listed(listed) => listed.name(request),
+            Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Where it is counted, as a file says it: the section `store`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::policy::TimeSpan;
+use sluicegate_core::{ConfigError, MemoryStore, Store};
+
+use crate::at::At;
+use crate::error::Problems;
+use crate::schema::StoreEntry;
+use crate::variables::is_placeholder;
+
+/// A store that a file names. Nothing of it is open or connected yet.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum NamedStore {
+    Memory { keys: usize },
+    Redis { url: String, deadline: Option<Duration>, replicas: u64 },
+}
+
+impl NamedStore {
+    pub(super) fn of(section: &At<StoreEntry>, problems: &mut Problems<'_>) -> Option<Self> {
+        let StoreEntry { redis, memory, deadline, replicas } = &section.value;
+        match (redis, memory) {
+            (Some(url), None) => {
+                if !is_placeholder(&url.value) {
+                    check(url, problems);
+                }
+                let replicas = replicas.as_ref().map(|text| self::replicas(text, problems));
+                let deadline = deadline.as_ref().map(|text| self::deadline(text, problems));
+                Some(Self::Redis {
+                    url: url.value.clone(),
+                    deadline: deadline.flatten(),
+                    replicas: replicas.flatten().unwrap_or(1),
+                })
+            }
+            (None, Some(keys)) => {
+                for (word, name) in [(deadline, "deadline"), (replicas, "replicas")] {
+                    if let Some(word) = word {
+                        let text = format!("a store in memory has no {name}: leave the word out");
+                        problems.error(word.place, text);
+                    }
+                }
+                let keys = self::keys(keys, problems)?;
+                Some(Self::Memory { keys: usize::try_from(keys).unwrap_or(usize::MAX) })
+            }
+            _ => {
+                problems.error(
+                    section.place,
+                    "say either \"redis\", with its URL, or \"memory\", with a number of keys",
+                );
+                None
+            }
+        }
+    }
+
+    /// Opens it; Redis is connected in the background of a tokio runtime.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, ConfigError> {
+        match self {
+            Self::Memory { keys } => Ok((&MemoryStore::builder().keys(*keys).build()?).into()),
+            Self::Redis { url, deadline, replicas } => redis(url, *deadline, *replicas),
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+fn redis(url: &str, deadline: Option<Duration>, replicas: u64) -> Result<Arc<dyn Store>, ConfigError> {
+    let mut builder = sluicegate_redis::RedisStore::builder();
+    if let Some(deadline) = deadline {
+        builder = builder.deadline(deadline);
+    }
+    let redis = builder.connect(url)?;
+    let store = sluicegate_core::Resilient::builder(&redis).replicas(replicas).build()?;
+    Ok((&store).into())
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(_: &str, _: Option<Duration>, _: u64) -> Result<Arc<dyn Store>, ConfigError> {
+    Err(ConfigError::new(
+        sluicegate_core::error::ConfigErrorKind::Store,
+        "the file names a Redis, and this program has none: enable the feature `redis` of sluicegate, or of sluicegate-rules",
+    ))
+}
+
+#[cfg(feature = "redis")]
+fn check(url: &At<String>, problems: &mut Problems<'_>) {
+    if let Err(error) = sluicegate_redis::RedisStore::check_url(&url.value) {
+        problems.error(url.place, error.problem());
+    }
+}
+
+/// Only a program with Redis knows its URLs.
+#[cfg(not(feature = "redis"))]
+fn check(_: &At<String>, _: &mut Problems<'_>) {}
+
+/// No value of this section is shown: wherever two lines are mixed up, there may be a secret.
+fn replicas(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
+    let found = text.value.parse().ok().filter(|replicas| (1..=MOST_REPLICAS).contains(replicas));
+    if found.is_none() {
+        problems.error(
+            text.place,
+            format!("this is not a number of instances: write a whole number from 1 to {MOST_REPLICAS}"),
+        );
+    }
+    found
+}
+
+const MOST_REPLICAS: u64 = 100_000;
+
+/// From 1 ms to 60 s, as a Redis store takes it.
+fn deadline(text: &At<String>, problems: &mut Problems<'_>) -> Option<Duration> {
+    let time: Option<TimeSpan> = text.value.parse().ok();
+    let time = time.map(Duration::from);
+    let found = time.filter(|time| (Duration::from_millis(1)..=Duration::from_secs(60)).contains(time));
+    if found.is_none() {
+        problems.error(text.place, "this is not a deadline: write a time from 1ms to 1min, as 50ms");
+    }
+    found
+}
+
+/// `1M keys`, `100k keys`, `5000 keys` or the number alone.
+fn keys(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
+    let plain = text.value.strip_suffix("keys").unwrap_or(&text.value).trim_end();
+    let (digits, times) = match plain.strip_suffix(['M', 'k']) {
+        Some(digits) if plain.ends_with('M') => (digits, 1_000_000),
+        Some(digits) => (digits, 1_000),
+        None => (plain, 1),
+    };
+    let digits: String = digits.chars().filter(|&c| c != '_').collect();
+    let keys = digits.parse::<u64>().ok().and_then(|keys| keys.checked_mul(times));
+    let found = keys.filter(|keys| (1..=MOST_KEYS).contains(keys));
+    if found.is_none() {
+        problems.error(text.place, "this is not a number of keys: write 1 to 1000M, as 1M keys");
+    }
+    found
+}
+
+const MOST_KEYS: u64 = 1_000_000_000;
+
+/// Without what may be secret.
+impl fmt::Debug for NamedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory { keys } => f.debug_struct("Memory").field("keys", keys).finish(),
+            Self::Redis { replicas, .. } => {
+                f.debug_struct("Redis").field("replicas", replicas).finish_non_exhaustive()
+            }
+        }
+    }
+}

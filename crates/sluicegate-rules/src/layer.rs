@@ -1,0 +1,58 @@
+//! Rules in front of a service: [`RulesLayer`].
+
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::guard::Guarded;
+use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::rate_limit::RateLimit;
+use tower_layer::Layer;
+
+/// Puts the rules of a file in front of any service, and follows each change of them: made by [`Rules::layer`](crate::Rules::layer).
+///
+/// It is two layers: outside how many requests are under way at once, inside the limits, so that a request that waits for a
+/// permit has spent nothing yet. A request that waits meets the limits that are in force when it has its permit.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::Full;
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_rules::{Rules, RulesFile, Variables};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let file = RulesFile::parse("rules.yaml", "
+/// version: 1
+/// policies:
+///   reports: { quota: 1/min }
+/// in_flight:
+///   at-once: { permits: 2 }
+/// rules:
+///   - { name: report, only_if: { path: /report }, limit: reports, key: everybody, in_flight: at-once }
+/// ", &Variables::environment())?;
+/// let layer = Rules::new(&MemoryStore::new(), file)?.layer();
+///
+/// let report = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
+/// let request = || Request::get("/report").body(());
+/// assert_eq!(layer.layer(report).oneshot(request()?).await?.status(), 200);
+/// assert_eq!(layer.layer(report).oneshot(request()?).await?.status(), 429);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RulesLayer {
+    pub(crate) in_flight: InFlightLayer,
+    pub(crate) limits: RateLimitLayer,
+}
+
+/// A service behind a [`RulesLayer`].
+pub type RulesService<S> = Guarded<RateLimit<S>, InFlightLayer>;
+
+impl<S> Layer<S> for RulesLayer {
+    type Service = RulesService<S>;
+
+    fn layer(&self, inner: S) -> RulesService<S> {
+        self.in_flight.layer(self.limits.layer(inner))
+    }
+}

@@ -1,0 +1,67 @@
+//! Values of which the JSON Schema knows the form. A variable may stand for each of them.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+use sluicegate_core::Algorithm;
+
+/// A variable, of which a schema does not know the value.
+const VARIABLE: &str = r"\$\{";
+
+pub(super) fn version(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "enum": [1, "1"] })
+}
+
+/// A whole number, perhaps with words around it.
+pub(super) fn number(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["integer", "string"], "minimum": 0, "pattern": r"^[0-9]|\$\{" })
+}
+
+pub(super) fn algorithm(_: &mut SchemaGenerator) -> Schema {
+    let names: Vec<String> = Algorithm::ALL.iter().map(ToString::to_string).collect();
+    // One of them has a number behind its name.
+    json_schema!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": r"^leaky-bucket-queue-above-[0-9]+$|\$\{" }] })
+}
+
+pub(super) fn mode(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["enforce", "shadow", "off"]), VARIABLE)
+}
+
+pub(super) fn on_outage(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["local", "allow", "deny"]), VARIABLE)
+}
+
+pub(super) fn headers(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["all", "legacy", "ietf", "spring", "none"]), VARIABLE)
+}
+
+pub(super) fn on_exceeded(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["deny"]), r"^wait *[0-9]|\$\{")
+}
+
+pub(super) fn on_missing_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [
+            { "enum": ["share", "skip"] },
+            { "type": "integer", "minimum": 400, "maximum": 599 },
+            { "type": "string", "pattern": r"^[45][0-9][0-9]$|\$\{" },
+        ]
+    })
+}
+
+fn one_of(words: Value, pattern: &str) -> Schema {
+    json_schema!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": pattern }] })
+}
+
+/// A text that looks like a number or a truth value is read as the text that it is, but a schema has to be told so.
+pub(super) fn widen(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if members.get("type") == Some(&json!("string")) && !members.contains_key("pattern") {
+                members.insert("type".to_owned(), json!(["string", "number", "boolean"]));
+            }
+            members.values_mut().for_each(widen);
+        }
+        Value::Array(members) => members.iter_mut().for_each(widen),
+        _ => {}
+    }
+}

@@ -1,0 +1,56 @@
+//! Changing the limits of a layer while it serves: [`InFlightHandle`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::in_flight::InFlightLimit;
+
+/// The limits of an [`InFlightLayer`](crate::in_flight::InFlightLayer), to be swapped as a whole. Clones are about the same layer.
+///
+/// A request keeps the limits that it began with, and its permits. Requests that begin after a swap meet the new limits.
+/// Permits are counted by the [`InFlight`](sluicegate_core::in_flight::InFlight), so one that is in the old limits and in the new
+/// ones goes on counting.
+///
+/// ```
+/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_tower::in_flight::{InFlightHandle, InFlightLayer, InFlightLimit};
+///
+/// let reports = InFlight::new("reports", 2)?;
+/// let handle = InFlightHandle::new([InFlightLimit::new(reports.clone())]);
+/// let layer = InFlightLayer::from(handle.clone());
+///
+/// // Later, while the layer serves: nothing is counted any more.
+/// handle.swap([]);
+/// # let _ = layer;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct InFlightHandle(Arc<ArcSwap<Held>>);
+
+/// A slice needs a place with a size of its own to be swapped.
+struct Held(Arc<[InFlightLimit]>);
+
+impl InFlightHandle {
+    /// A handle for layers that are made from it.
+    pub fn new(limits: impl IntoIterator<Item = InFlightLimit>) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(Held(limits.into_iter().collect()))))
+    }
+
+    /// Puts these limits in the place of those that are there.
+    pub fn swap(&self, limits: impl IntoIterator<Item = InFlightLimit>) {
+        self.0.store(Arc::new(Held(limits.into_iter().collect())));
+    }
+
+    /// The limits that requests meet now, in their order.
+    pub(super) fn limits(&self) -> Arc<[InFlightLimit]> {
+        Arc::clone(&self.0.load().0)
+    }
+}
+
+impl fmt::Debug for InFlightHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InFlightHandle").field(&self.limits()).finish()
+    }
+}
