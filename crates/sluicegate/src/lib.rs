@@ -149,7 +149,9 @@ pub mod in_flight {
         Acquire, InFlight, InFlightBuilder, NoPermit, NoPermitKind, Permit,
     };
     #[cfg(feature = "tower")]
-    pub use sluicegate_tower::in_flight::{HeldPermit, InFlightLayer, PermitBody};
+    pub use sluicegate_tower::in_flight::{
+        HeldPermit, InFlightHandle, InFlightLayer, InFlightLimit, PermitBody,
+    };
 }
 
 /// Whose bucket it is: keys, and the extractors that find them in requests.
@@ -331,8 +333,8 @@ pub mod respond {
 #[cfg_attr(docsrs, doc(cfg(feature = "rules")))]
 pub mod rules {
     pub use sluicegate_rules::{
-        Changes, Explained, Problem, RuleExplained, Rules, RulesError, RulesFile, Section, Variables,
-        json_schema,
+        Changes, Explained, Problem, RuleExplained, Rules, RulesError, RulesFile, RulesLayer, RulesService,
+        Section, Variables, json_schema,
     };
 }
 
