@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Numbers, Shape, quotient};
+use super::shape::{Left, Numbers, Shape, SpentNow, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -80,10 +80,13 @@ impl FixedWindow {
     }
 
     /// Borders until `used` units are given back.
+    #[inline]
     fn borders(&self, used: u64) -> u64 {
-        used.div_ceil(self.limit.get())
+        // Where there is no debt, without a division.
+        if used <= self.limit.get() { u64::from(used > 0) } else { used.div_ceil(self.limit.get()) }
     }
 
+    #[inline]
     fn after_borders(&self, start_us: u64, borders: u64) -> u64 {
         start_us.saturating_add(borders.saturating_mul(self.period_us.get()))
     }
@@ -91,6 +94,7 @@ impl FixedWindow {
     /// The window that `now_us` falls into, or the one given out ahead that is still to come. A
     /// window's start is not stored: it follows from the last border and from how many borders the
     /// count needs.
+    #[inline]
     fn window(&self, state: State, now_us: u64) -> Window {
         if state.until_us <= now_us {
             let offset = if self.aligned { now_us % self.period_us } else { 0 };
@@ -99,14 +103,20 @@ impl FixedWindow {
         let used = state.count();
         let span = self.borders(used).saturating_mul(self.period_us.get());
         let start_us = state.until_us.saturating_sub(span);
-        let passed = now_us.saturating_sub(start_us) / self.period_us;
+        let closed = state.is_closed();
+        let elapsed_us = now_us.saturating_sub(start_us);
+        if elapsed_us < self.period_us.get() {
+            return Window { start_us, used, closed };
+        }
+        let passed = elapsed_us / self.period_us;
         Window {
             start_us: self.after_borders(start_us, passed),
             used: used.saturating_sub(passed.saturating_mul(self.limit.get())),
-            closed: state.is_closed(),
+            closed,
         }
     }
 
+    #[inline]
     fn state(&self, window: Window) -> State {
         match window.used {
             // A turn in this window was given back; the one before it, whose count is gone, stays over.
@@ -185,6 +195,36 @@ impl Shape for FixedWindow {
     }
 
     /// Spends at once up to the ceiling; says how many units took effect.
+    // A call, so that the way of buckets, which has these beside it, stays short.
+    #[inline(never)]
+    fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
+        let window = self.window(state, now_us);
+        if cost > self.burst || Self::is_over(&window, now_us) {
+            return None;
+        }
+        let (start_us, level) = (window.start_us, window.used);
+        let used = level.saturating_add(cost);
+        let excess = used.saturating_sub(self.burst);
+        Some(if excess == 0 {
+            let state = self.state(Window { used, closed: false, ..window });
+            // One unit more than what remains is one too many.
+            SpentNow { passed: true, state, level: used, rest: self.after_borders(start_us, 1) }
+        } else {
+            let opens_us = self.after_borders(start_us, self.borders(excess));
+            SpentNow { passed: false, state, level, rest: opens_us }
+        })
+    }
+
+    // A call, so that the way of buckets, which has these beside it, stays short.
+    #[inline(never)]
+    fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
+        Left {
+            remaining: self.burst.saturating_sub(spent.level),
+            reset_after_us: spent.state.until_us.saturating_sub(now_us),
+            available_after_us: if spent.level == 0 { 0 } else { spent.rest.saturating_sub(now_us) },
+        }
+    }
+
     fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).used));
         (self.spend(state, now_us, now_us, added), added)

@@ -14,7 +14,7 @@
 use std::num::NonZeroU64;
 
 use super::checked::gcd;
-use super::shape::{Numbers, Shape, SpentNow, quotient};
+use super::shape::{Left, Numbers, Shape, SpentNow, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -269,29 +269,30 @@ impl Shape for Gcra {
         let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
         let excess = after.saturating_sub(self.full);
         Some(if excess == 0 {
-            SpentNow { passed: true, state: self.state(after, now_us), level: after, excess }
+            SpentNow { passed: true, state: self.state(after, now_us), level: after, rest: 0 }
         } else {
-            SpentNow { passed: false, state, level, excess }
+            SpentNow { passed: false, state, level, rest: excess }
         })
     }
 
     /// What remains after that; and until when the cost would pass, if it did not, or else one unit more would remain.
     #[inline]
-    fn after(&self, spent: &SpentNow, now_us: u64) -> (u64, u64) {
+    fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
         let free = self.full.saturating_sub(spent.level);
         let remaining = free / self.spacing;
+        let reset_after_us = spent.state.until_us.saturating_sub(now_us);
         if spent.level == 0 {
-            return (remaining, 0);
+            return Left { remaining, reset_after_us, available_after_us: 0 };
         }
         let lacking = if spent.passed {
             self.spacing
                 .get()
                 .saturating_sub(free.saturating_sub(remaining.saturating_mul(self.spacing.get())))
         } else {
-            spent.excess
+            spent.rest
         };
         let available_us = self.floor(now_us).saturating_add(self.drain_us(lacking));
-        (remaining, available_us.saturating_sub(now_us))
+        Left { remaining, reset_after_us, available_after_us: available_us.saturating_sub(now_us) }
     }
 
     /// Spends at once up to the ceiling; says how many whole units took effect.

@@ -1,6 +1,6 @@
 //! One quota under one algorithm: [`Rule`], which sends each question to its [`Shape`].
 
-use super::shape::{Numbers, Shape, SpentNow};
+use super::shape::{Left, Numbers, Shape, SpentNow};
 use super::{
     Algorithm, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog, Slot, Spent, State,
 };
@@ -138,15 +138,16 @@ impl Rule {
     }
 
     /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, from one look at the
-    /// state. `None` where those have to be asked: for a queue, for a cost that can never fit, and for windows.
-    #[inline]
+    /// state. `None` where those have to be asked: for a queue, for a cost that can never fit, for a log, and where turns are out.
+    // Always, because it is most of a decision: only the bucket's part comes along, the others are calls.
+    #[inline(always)]
     pub(crate) fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
         ask!(self, shape => shape.spend_now(state, now_us, cost))
     }
 
     /// What remains after that; and until when the cost would pass, if it did not, or else one unit more would remain.
     #[inline]
-    pub(crate) fn after(&self, spent: &SpentNow, now_us: u64) -> (u64, u64) {
+    pub(crate) fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
         ask!(self, shape => shape.after(spent, now_us))
     }
 

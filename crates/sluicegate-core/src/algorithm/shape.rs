@@ -56,8 +56,8 @@ pub(super) trait Shape: Copy {
 
     /// See [`Rule::after`](super::Rule::after).
     #[inline]
-    fn after(&self, _spent: &SpentNow, _now_us: u64) -> (u64, u64) {
-        (0, 0)
+    fn after(&self, _spent: &SpentNow, _now_us: u64) -> Left {
+        Left::default()
     }
 
     /// See [`Rule::charge`](super::Rule::charge).
@@ -168,9 +168,19 @@ pub(crate) struct SpentNow {
     /// Whether it fitted. If not, `state` is the state from before.
     pub(crate) passed: bool,
     pub(crate) state: State,
+    /// What is used now, in the rule's measure.
     pub(super) level: u64,
-    /// By how much it did not fit, in the measure of the level; 0 if it passed.
-    pub(super) excess: u64,
+    /// What the rule needs beside the level to say when more is free.
+    pub(super) rest: u64,
+}
+
+/// What a quota has left after a cost that was to be spent at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) remaining: u64,
+    pub(crate) reset_after_us: u64,
+    /// Until one unit more remains, or until the cost that did not fit would.
+    pub(crate) available_after_us: u64,
 }
 
 /// The integers of a rule, for stores that decide in another language.

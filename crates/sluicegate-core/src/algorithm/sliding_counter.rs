@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Numbers, Shape};
+use super::shape::{Left, Numbers, Shape, SpentNow};
 use super::{Checked, NEVER, Slot, Spent, State};
 use crate::error::ConfigError;
 
@@ -97,22 +97,24 @@ impl SlidingCounter {
         COUNT_MAX.min((super::EXACT / self.period).saturating_mul(2)).max(self.limit)
     }
 
+    #[inline]
     fn window(&self, state: State, now_us: u64) -> Window {
-        let index = now_us / self.period_us;
-        let start = |index: u64| index.saturating_mul(self.period_us.get());
         if state.until_us <= now_us {
-            return Window { start_us: start(index), previous: 0, current: 0, closed: false };
+            let start_us = now_us.saturating_sub(now_us % self.period_us);
+            return Window { start_us, previous: 0, current: 0, closed: false };
         }
         let (previous, current) = ((state.count() >> COUNT_BITS) & COUNT_MAX, state.count() & COUNT_MAX);
         let closed = state.is_closed();
-        let stored = (state.until_us / self.period_us).saturating_sub(2);
-        if index > stored {
-            Window { start_us: start(index), previous: current, current: 0, closed }
+        // A state is at rest two whole periods after its window began.
+        let next_us = state.until_us.saturating_sub(self.period_us.get());
+        if now_us >= next_us {
+            Window { start_us: next_us, previous: current, current: 0, closed }
         } else {
-            Window { start_us: start(stored), previous, current, closed }
+            Window { start_us: next_us.saturating_sub(self.period_us.get()), previous, current, closed }
         }
     }
 
+    #[inline]
     fn state(&self, window: &Window) -> State {
         // While a window ahead was given out, the ones before it, whose counts are gone, stay over.
         if window.previous | window.current == 0 && !window.closed {
@@ -130,11 +132,16 @@ impl SlidingCounter {
     }
 
     /// What is still counted of `previous` units when `elapsed` of this window is over.
+    #[inline]
     fn share(&self, previous: u64, elapsed: u64) -> u64 {
+        if previous == 0 {
+            return 0;
+        }
         previous.saturating_mul(self.period.get().saturating_sub(elapsed)) / self.period
     }
 
     /// How far into a window the share of `previous` has fallen to `target`; the whole period if not before its end.
+    #[inline]
     fn falls_to(&self, previous: u64, target: u64) -> u64 {
         let Some(units) = NonZeroU64::new(previous).filter(|units| units.get() > target) else { return 0 };
         // share <= target while previous * (period - elapsed) < (target + 1) * period.
@@ -142,8 +149,11 @@ impl SlidingCounter {
         self.period.get().saturating_sub(left.saturating_sub(1))
     }
 
+    #[inline]
     fn elapsed(&self, window: &Window, now_us: u64) -> u64 {
-        now_us.saturating_sub(window.start_us) / self.unit_us
+        let us = now_us.saturating_sub(window.start_us);
+        // Almost every quota counts in microseconds; a branch is cheaper than a division.
+        if self.unit_us.get() == 1 { us } else { us / self.unit_us }
     }
 
     /// The moment `elapsed` units into the window that begins at `start_us`.
@@ -241,6 +251,37 @@ impl Shape for SlidingCounter {
     }
 
     /// Spends at once up to the ceiling; says how many units took effect.
+    // A call, so that the way of buckets, which has these beside it, stays short.
+    #[inline(never)]
+    fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
+        let window = self.window(state, now_us);
+        let room = self.limit.checked_sub(cost)?;
+        if Self::is_over(&window, now_us) {
+            return None;
+        }
+        let counted = self.counted(&window, now_us);
+        Some(if counted <= room {
+            let level = counted.saturating_add(cost);
+            let current = window.current.saturating_add(cost);
+            let state = self.state(&Window { current, closed: false, ..window });
+            SpentNow { passed: true, state, level, rest: level.saturating_sub(1) }
+        } else {
+            SpentNow { passed: false, state, level: counted, rest: room }
+        })
+    }
+
+    // A call, so that the way of buckets, which has these beside it, stays short.
+    #[inline(never)]
+    fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
+        let window = self.window(spent.state, now_us);
+        let wait_us = |target| self.sinks_to(&window, now_us, target).saturating_sub(now_us);
+        Left {
+            remaining: self.limit.saturating_sub(spent.level),
+            reset_after_us: wait_us(0),
+            available_after_us: if spent.level == 0 { 0 } else { wait_us(spent.rest) },
+        }
+    }
+
     fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).current));
         (self.spend(state, now_us, now_us, added), added)

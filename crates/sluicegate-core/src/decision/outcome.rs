@@ -39,14 +39,21 @@ pub(crate) fn outcome(status: &QuotaStatus) -> Outcome {
 
 /// The place of the tightest quota, which speaks for a decision.
 pub(super) fn deciding(outcome: Outcome, quotas: &[QuotaStatus]) -> u8 {
-    let strictness = |status: &QuotaStatus| match outcome {
-        Outcome::Allowed => (true, status.remaining(), u64::MAX - status.reset_after_us),
+    let is_before = |one: &QuotaStatus, other: &QuotaStatus| match outcome {
+        Outcome::Allowed => (one.remaining(), other.reset_after_us) < (other.remaining(), one.reset_after_us),
         // Whatever refuses longest, of a suspended key, too: it says when the request could pass.
         Outcome::Denied | Outcome::Suspended => {
-            (status.passed(), u64::MAX - status.available_after_us, status.remaining())
+            (one.passed(), other.available_after_us, one.remaining())
+                < (other.passed(), one.available_after_us, other.remaining())
         }
-        Outcome::Impossible => (!status.is_impossible(), status.capacity(), 0),
+        Outcome::Impossible => {
+            (other.is_impossible(), one.capacity()) < (one.is_impossible(), other.capacity())
+        }
     };
-    let deciding = (0_u8..).zip(quotas).min_by_key(|(_, status)| strictness(status));
-    deciding.map_or(0, |(index, _)| index)
+    let tightest = (0_u8..).zip(quotas).reduce(
+        |tightest, next| {
+            if is_before(next.1, tightest.1) { next } else { tightest }
+        },
+    );
+    tightest.map_or(0, |(index, _)| index)
 }

@@ -96,10 +96,15 @@ macro_rules! keys {
 
 keys! {
     // As `decode` has it: longer text is never the fast path.
-    [] [u8]: |bytes, ask| if bytes.len() < 0x80 {
-        ask(KeyRef::part(Tag::Bytes, bytes))
-    } else {
-        ask(KeyRef::part(Tag::Bytes, bytes).to_key().as_ref())
+    [] [u8]: |bytes, ask| {
+        let long;
+        // One call, so that it is inlined.
+        ask(if bytes.len() < 0x80 {
+            KeyRef::part(Tag::Bytes, bytes)
+        } else {
+            long = KeyRef::part(Tag::Bytes, bytes).to_key();
+            long.as_ref()
+        })
     };
     [const N: usize] [u8; N]: |bytes, ask| bytes.as_slice().with_key(ask);
     [] Vec<u8>: |bytes, ask| bytes.as_slice().with_key(ask);
@@ -107,9 +112,18 @@ keys! {
     [] String: |text, ask| text.as_bytes().with_key(ask);
     [] Cow<'_, str>: |text, ask| text.as_bytes().with_key(ask);
     // As the address stands; an IPv4-mapped one is the IPv4 address that it maps.
-    [] IpAddr: |address, ask| match address.to_canonical() {
-        IpAddr::V4(v4) => ask(KeyRef::part(Tag::Ipv4, &v4.octets())),
-        IpAddr::V6(v6) => ask(KeyRef::part(Tag::Ipv6, &v6.octets())),
+    [] IpAddr: |address, ask| {
+        let (four, sixteen);
+        ask(match address.to_canonical() {
+            IpAddr::V4(v4) => {
+                four = v4.octets();
+                KeyRef::part(Tag::Ipv4, &four)
+            }
+            IpAddr::V6(v6) => {
+                sixteen = v6.octets();
+                KeyRef::part(Tag::Ipv6, &sixteen)
+            }
+        })
     };
     [] Ipv4Addr: |address, ask| IpAddr::V4(*address).with_key(ask);
     [] Ipv6Addr: |address, ask| IpAddr::V6(*address).with_key(ask);

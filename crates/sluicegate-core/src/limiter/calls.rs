@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::decide::spending_mode;
 use super::handle::RateLimiter;
 use crate::key::AsKey;
 use crate::receipt::Receipt;
@@ -61,8 +60,7 @@ impl RateLimiter {
     #[inline]
     pub fn check_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.with_opened(|opened| {
-            let mode = spending_mode(opened.policy().on_exceeded());
-            key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, mode)]))
+            key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, opened.spends())]))
         })
     }
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::handle::RateLimiter;
 use crate::clock::{Clock, SystemClock};
 use crate::decision::DecidedBy;
-use crate::policy::{OnExceeded, Policy, PolicyMode};
+use crate::policy::{Policy, PolicyMode};
 use crate::store::{Ask, DecisionFuture, Mode, Store, assumed, in_outage};
 use crate::suspension::{self, suspends};
 
@@ -17,24 +17,32 @@ impl RateLimiter {
     /// Asks the store, of which all asks are.
     #[inline]
     pub(super) fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        // One look at the policies for all that is rare.
-        if asks.iter().any(|ask| is_off(ask) || suspends(ask)) {
-            return self.decide_specially(asks);
-        }
-        // A decision is large, and even to look at it costs a copy of it: a tenth of a decision in memory.
-        if self.0.always_answers {
+        // One look for all that is rare. A decision is large, and even to look at an answer costs a copy of it: a tenth of a
+        // decision in memory.
+        if self.0.always_answers && asks.iter().all(|ask| ask.policy().is_plain()) {
             return self.0.store.decide(asks);
         }
-        or_by_policy(self.0.store.decide(asks), asks)
+        self.decide_with_care(asks)
     }
 
-    /// Decides where a policy is off, or suspends keys.
-    #[cold]
-    fn decide_specially(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        match asks.iter().any(is_off) {
-            true => self.decide_without_off(asks),
-            false => suspension::decide(&self.0.store, asks, decide_plainly),
+    /// Decides where a policy is off, or suspends keys, and where there may be no answer.
+    #[inline(never)]
+    fn decide_with_care(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        match () {
+            () if asks.iter().any(is_off) => self.decide_without_off(asks),
+            () if asks.iter().any(suspends) => suspension::decide(&self.0.store, asks, decide_plainly),
+            () => decide_plainly(&*self.0.store, asks),
         }
+    }
+
+    /// Decides each ask on its own. All are about one policy, in one mode.
+    pub(super) fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
+        let Some(first) = asks.first() else { return };
+        if !first.policy().is_plain() {
+            return asks.iter().for_each(|ask| answer(self.decide(std::slice::from_ref(ask))));
+        }
+        let first = std::slice::from_ref(first);
+        self.0.store.decide_each(asks, &mut |decided| answer(or_by_policy(decided, first)));
     }
 
     /// Decides without those that are off: they spend nothing, and beside others they have no numbers.
@@ -72,12 +80,4 @@ fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
     answer.map(move |result| {
         result.or_else(|error| in_outage(policies.iter().map(|(policy, mode)| (&**policy, *mode)), error))
     })
-}
-
-#[inline]
-pub(super) fn spending_mode(on_exceeded: OnExceeded) -> Mode {
-    match on_exceeded {
-        OnExceeded::Deny => Mode::Spend,
-        OnExceeded::Wait { longest } => Mode::Reserve { longest },
-    }
 }

@@ -3,6 +3,7 @@
 //! | call | spends | answers |
 //! |---|---|---|
 //! | [`check`](RateLimiter::check) | one unit, if allowed | now |
+//! | [`check_many`](RateLimiter::check_many) | as many checks, of a key each | now |
 //! | [`peek`](RateLimiter::peek) | nothing | now |
 //! | `acquire` (feature `tokio`) | some units | when it is the caller's turn, or at once that this is too far away |
 //! | [`reserve`](RateLimiter::reserve) | some units, or a turn in the future | now, with the delay to be kept |
@@ -37,6 +38,7 @@ mod calls;
 mod decide;
 mod handle;
 mod handles;
+mod many;
 mod open;
 mod overrides;
 mod pinned;

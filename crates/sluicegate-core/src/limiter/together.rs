@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::decide::spending_mode;
 use super::handle::RateLimiter;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::receipt::Receipt;
-use crate::store::{Ask, DecisionFuture, Mode};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
 
 /// What has become of a request that was let through: for [`RateLimiter::change_all`].
 #[derive(Debug)]
@@ -65,14 +64,22 @@ impl RateLimiter {
         let Some(first @ (limiter, key, cost, mode)) = asks.next() else {
             return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
         };
-        let Some(second) = asks.next() else {
-            // Almost always it is one limiter; it needs no lists.
+        // Almost always it is one limiter, or two; they need no lists.
+        let Some(second @ (other, other_key, other_cost, other_mode)) = asks.next() else {
+            return limiter.with_opened(|opened| limiter.decide(&[ask(opened, key, cost, mode)]));
+        };
+        let Some(third) = asks.next() else {
+            if !Arc::ptr_eq(limiter.store(), other.store()) {
+                return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
+            }
             return limiter.with_opened(|opened| {
-                let mode = mode.unwrap_or_else(|| spending_mode(opened.policy().on_exceeded()));
-                limiter.decide(&[Ask::new(opened, key.as_ref(), cost, mode)])
+                other.with_opened(|other_opened| {
+                    let second = ask(other_opened, other_key, other_cost, other_mode);
+                    limiter.decide(&[ask(opened, key, cost, mode), second])
+                })
             });
         };
-        let asks: SmallVec<[_; 4]> = [first, second]
+        let asks: SmallVec<[_; 4]> = [first, second, third]
             .into_iter()
             .chain(asks)
             .map(|(limiter, key, cost, mode)| (limiter, limiter.opened(), key, cost, mode))
@@ -83,11 +90,7 @@ impl RateLimiter {
         };
         let asks: SmallVec<[Ask<'_>; 4]> = asks
             .iter()
-            .map(|(_, opened, key, cost, mode)| {
-                let opened = opened.as_opened();
-                let mode = mode.unwrap_or_else(|| spending_mode(opened.policy().on_exceeded()));
-                Ask::new(opened, key.as_ref(), *cost, mode)
-            })
+            .map(|(_, opened, key, cost, mode)| ask(opened.as_opened(), key, *cost, *mode))
             .collect();
         first.decide(&asks)
     }
@@ -161,6 +164,12 @@ impl RateLimiter {
             Err(error) => DecisionFuture::ready(Err(error)),
         }
     }
+}
+
+/// In this mode, or as the policy spends.
+#[inline]
+fn ask<'a>(opened: &'a PreparedPolicy, key: &'a Key, cost: u64, mode: Option<Mode>) -> Ask<'a> {
+    Ask::new(opened, key.as_ref(), cost, mode.unwrap_or_else(|| opened.spends()))
 }
 
 /// The first of them, if all are on one store.

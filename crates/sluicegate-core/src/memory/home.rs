@@ -76,6 +76,12 @@ impl Home {
         }
     }
 
+    /// Whether it keeps states, and nothing beside them.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self, Self::Narrow(_) | Self::Wide(_))
+    }
+
     /// The set or shard of a key.
     #[inline]
     pub(super) fn index_of(&self, hash: u64) -> usize {
@@ -121,22 +127,16 @@ pub(super) enum Copied {
 impl Place<'_> {
     /// What the table keeps of a key; that of a key at rest if this is a log.
     pub(super) fn kept(&self, hash: u64) -> Kept {
-        tables!(self, Place, set => set.get(set.find(hash)), Place::Log(_) => Kept::default())
+        self.look(hash).1
     }
 
-    /// Where the table has a key; nowhere if this is a log.
+    /// Where the table has a key, and what it keeps of it; nowhere if this is a log.
     #[inline]
-    pub(super) fn find(&self, hash: u64) -> Option<usize> {
-        tables!(self, Place, set => set.find(hash), Place::Log(_) => None)
+    pub(super) fn look(&self, hash: u64) -> (Option<usize>, Kept) {
+        tables!(self, Place, set => set.look(hash), Place::Log(_) => (None, Kept::default()))
     }
 
-    /// What the table keeps of a key that `find` found.
-    #[inline]
-    pub(super) fn get(&self, slot: Option<usize>) -> Kept {
-        tables!(self, Place, set => set.get(slot), Place::Log(_) => Kept::default())
-    }
-
-    /// Stores what is known of a key where `find` found it.
+    /// Stores what is known of a key where `look` found it.
     #[inline]
     pub(super) fn put_at(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
         tables!(self, Place, set => set.put(slot, hash, kept, rule, now_us), Place::Log(_) => {});

@@ -147,6 +147,10 @@ impl Store for Inner {
         }
     }
 
+    fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
+        self.decide_many(asks, answer);
+    }
+
     fn always_answers(&self) -> bool {
         true
     }

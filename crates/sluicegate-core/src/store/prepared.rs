@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::policy::Policy;
+use crate::policy::{OnExceeded, Policy, PolicyMode};
+use crate::store::Mode;
 
 /// A policy that a store has prepared; only that store can decide it.
 ///
@@ -20,6 +21,9 @@ pub struct PreparedPolicy {
     policy: Arc<Policy>,
     prepared: Arc<dyn Any + Send + Sync>,
     suspension: Option<Arc<SuspensionBuckets>>,
+    /// How its policy spends.
+    spends: Mode,
+    is_plain: bool,
 }
 
 /// The buckets that say which keys of a policy are suspended, as the policy's own store has prepared them.
@@ -35,12 +39,29 @@ pub(crate) struct SuspensionBuckets {
 impl PreparedPolicy {
     /// A policy with what the store prepared for it.
     pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: Arc<T>) -> Self {
-        Self { policy, prepared, suspension: None }
+        let spends = match policy.on_exceeded() {
+            OnExceeded::Deny => Mode::Spend,
+            OnExceeded::Wait { longest } => Mode::Reserve { longest },
+        };
+        let is_plain = policy.mode() != PolicyMode::Off;
+        Self { policy, prepared, suspension: None, spends, is_plain }
     }
 
     /// The same, with the buckets of its suspension.
     pub(crate) fn with_suspension(self, buckets: SuspensionBuckets) -> Self {
-        Self { suspension: Some(Arc::new(buckets)), ..self }
+        Self { suspension: Some(Arc::new(buckets)), is_plain: false, ..self }
+    }
+
+    /// Whether its store alone decides: it is not off, and suspends no keys. Kept here, so that a decision looks at no policy.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// The mode in which a request spends from it: at once, or in its turn if the policy waits.
+    #[inline]
+    pub(crate) fn spends(&self) -> Mode {
+        self.spends
     }
 
     /// The buckets of its suspension, if it has one.

@@ -3,21 +3,24 @@
 //! | way | for | lists |
 //! |---|---|---|
 //! | `single` | one ask of one quota in one table: almost all decisions | none |
-//! | `few` | up to four quotas of different buckets that spend or look | arrays |
-//! | `general` | everything else: logs, turns, reports, accounts of several, replaced policies | small vectors |
+//! | `log` | one ask of one quota in one log | none |
+//! | `few` | two to four quotas of different buckets that spend or look | arrays |
+//! | `general` | everything else: turns, reports, several with logs or accounts, replaced policies | small vectors |
 //!
-//! The short ways are the general one without its lists: they begin, notice what they cannot do,
+//! `many` decides a batch of asks by the way of each. The short ways are the general one without its lists: they begin, notice what they cannot do,
 //! and hand over before they have changed anything. A test drives the same random asks through both
 //! and compares all numbers.
 
 mod few;
 mod general;
+mod log;
+mod many;
 mod single;
 #[cfg(test)]
 mod tests;
 mod waits;
 
-use super::bucket::Buckets;
+use super::bucket::{Bucket, Buckets};
 use super::home::Home;
 use super::store::Inner;
 use crate::error::{StoreError, StoreErrorKind};
@@ -27,27 +30,28 @@ impl Inner {
     #[inline]
     pub(super) fn decide_now(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         // Almost every decision is one key in one bucket in one table; it needs no lists.
-        if let [ask] = asks {
-            let buckets = match buckets_of(ask) {
-                Ok(buckets) => buckets,
-                Err(error) => return DecisionFuture::ready(Err(error)),
+        if let [ask] = asks
+            && let Some(bucket) = alone(ask)
+        {
+            return match &bucket.home {
+                Home::Narrow(table) => self.decide_single(table, bucket, ask),
+                Home::Wide(table) => self.decide_single(table, bucket, ask),
+                Home::NarrowKept(table) => self.decide_single(table, bucket, ask),
+                Home::WideKept(table) => self.decide_single(table, bucket, ask),
+                Home::Logs(logs) => self.decide_log(logs, bucket, ask),
             };
-            if let [bucket] = &*buckets.each
-                && !buckets.has_older()
-                && ask.mode().asks()
-                && ask.mode() != Mode::Take
-            {
-                match &bucket.home {
-                    Home::Narrow(table) => return self.decide_single(table, bucket, ask),
-                    Home::Wide(table) => return self.decide_single(table, bucket, ask),
-                    Home::NarrowKept(table) => return self.decide_single(table, bucket, ask),
-                    Home::WideKept(table) => return self.decide_single(table, bucket, ask),
-                    Home::Logs(_) => {}
-                }
-            }
         }
         self.decide_few(asks)
     }
+}
+
+/// The bucket of an ask that is a question about one bucket and no other.
+#[inline]
+fn alone<'a>(ask: &Ask<'a>) -> Option<&'a Bucket> {
+    let buckets = buckets_of(ask).ok()?;
+    let [bucket] = &*buckets.each else { return None };
+    let is_question = ask.mode().asks() && ask.mode() != Mode::Take;
+    (is_question && !buckets.has_older()).then_some(bucket)
 }
 
 fn buckets_of<'a>(ask: &Ask<'a>) -> Result<&'a Buckets, StoreError> {

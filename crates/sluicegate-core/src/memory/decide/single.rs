@@ -25,20 +25,30 @@ impl Inner {
         bucket: &Bucket,
         ask: &Ask<'_>,
     ) -> DecisionFuture {
-        let in_general = || DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
         let hash = self.ground.hash(bucket.salt, ask.key());
-        let index = table.set_of(hash);
         // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
         let is_level = const { state_words::<WORDS, ACCOUNTS>() == 1 };
-        let before_us = if is_level { self.ground.clock.now_us() } else { 0 };
-        let mut set = table.lock(index);
+        let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
+        self.decide_found(table, bucket, (ask, hash), before_us)
+    }
+
+    /// Decides a key whose hash is known, as of this moment or of one under the lock.
+    #[inline]
+    pub(super) fn decide_found<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
+        &self,
+        table: &Table<SLOTS, WORDS, ACCOUNTS>,
+        bucket: &Bucket,
+        (ask, hash): (&Ask<'_>, u64),
+        before_us: Option<u64>,
+    ) -> DecisionFuture {
+        let in_general = || DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
+        let mut set = table.lock(table.set_of(hash));
         if bucket.holds.any() {
             drop(set);
             return in_general();
         }
-        let now_us = if is_level { before_us } else { self.ground.clock.now_us() };
-        let found = set.find(hash);
-        let before = set.get(found);
+        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
+        let (found, before) = set.look(hash);
         let state = before.state;
         let (rule, mode, cost) = (&bucket.rule, ask.mode(), ask.cost());
         let kept = |state| Kept {
@@ -92,13 +102,13 @@ pub(super) fn status_after(
     now_us: u64,
     cost: u64,
 ) -> QuotaStatus {
-    let (remaining, available_after_us) = rule.after(spent, now_us);
+    let left = rule.after(spent, now_us);
     let status = QuotaStatus::at_rest(place, rule.capacity())
-        .with_remaining(remaining)
-        .with_reset_after_us(spent.state.until_us.saturating_sub(now_us));
+        .with_remaining(left.remaining)
+        .with_reset_after_us(left.reset_after_us);
     if spent.passed {
-        status.with_more_after_us(available_after_us).spending(cost)
+        status.with_more_after_us(left.available_after_us).spending(cost)
     } else {
-        status.refused_for_us(available_after_us)
+        status.refused_for_us(left.available_after_us)
     }
 }

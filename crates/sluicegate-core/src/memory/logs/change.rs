@@ -4,6 +4,7 @@
 //! in a microsecond takes one, whatever its size; under a resolution, units of one part of the period.
 
 use super::shard::{Entered, Entry, Log, NIL, Shard, narrow};
+use crate::algorithm::Left;
 
 impl Shard {
     /// Enters `cost` as admitted at `at_us`, after what the key inherits, and says where.
@@ -21,11 +22,20 @@ impl Shard {
     }
 
     pub(super) fn enter(&mut self, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Entered {
+        let log = self.current(hash, now_us);
+        self.enter_in(log, (hash, cost), now_us, at_us).1
+    }
+
+    /// The same, in the key's log if it has one; and says where the log is then.
+    fn enter_in(
+        &mut self,
+        log: Option<usize>,
+        (hash, cost): (u64, u64),
+        now_us: u64,
+        at_us: u64,
+    ) -> (usize, Entered) {
         let cost = narrow(cost);
-        let log = match self.current(hash, now_us) {
-            Some(log) => log,
-            None => self.open(hash, now_us),
-        };
+        let mut log = log.unwrap_or_else(|| self.open(hash, now_us));
         let Log { tail, birth, .. } = self.logs[log];
         // Neither a clock that is a little behind another thread's nor a turn given out ahead may unsort the log; an entry
         // that is moved up counts a little longer for it.
@@ -37,9 +47,41 @@ impl Shard {
                 self.entries[tail as usize].cost = entry.cost.saturating_add(cost);
                 self.logs[log].sum += u64::from(entry.cost.saturating_add(cost) - entry.cost);
             }
-            _ => self.append(hash, at_us, cost, now_us),
+            _ => log = self.append(log, at_us, cost, now_us),
         }
-        Entered { at_us, birth }
+        (log, Entered { at_us, birth })
+    }
+
+    /// Spends at once or not at all, and says whether it did and what is left, from one look at the log. `None` where that
+    /// is not enough: for a cost of nothing or one that can never fit, in debt, and where keys inherit.
+    pub(in crate::memory) fn spend_now(&mut self, hash: u64, now_us: u64, cost: u64) -> Option<(bool, Left)> {
+        let limit = self.rule.limit();
+        if cost == 0 || cost > limit || !self.left.is_empty() {
+            return None;
+        }
+        let known = self.current(hash, now_us);
+        let (head, sum) = known.map_or((NIL, 0), |log| (self.logs[log].head, self.logs[log].sum));
+        let room = limit.checked_sub(sum)?;
+        if let Some(log) = known.filter(|_| cost > room) {
+            let opens_us = self.rule.slot(self.chain(head), sum, now_us, cost).opens_us;
+            return Some((false, self.left_in(log, now_us, opens_us)));
+        }
+        let (log, _) = self.enter_in(known, (hash, cost), now_us, now_us);
+        // Some units are back when the oldest entry is over, and one is enough.
+        let oldest = self.entries.get(self.logs[log].head as usize);
+        let more_us = oldest.map_or(now_us, |entry| self.over_us(entry.at_us));
+        let left = self.left_in(log, now_us, more_us);
+        self.tidy(now_us);
+        Some((true, left))
+    }
+
+    fn left_in(&self, log: usize, now_us: u64, available_us: u64) -> Left {
+        let log = &self.logs[log];
+        Left {
+            remaining: self.rule.limit().saturating_sub(log.sum),
+            reset_after_us: self.until_us(log).saturating_sub(now_us),
+            available_after_us: available_us.saturating_sub(now_us),
+        }
     }
 
     /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on; if that is not known, from

@@ -65,12 +65,14 @@ impl Shard {
         self.logs.len() - 1
     }
 
-    pub(super) fn append(&mut self, hash: u64, at_us: u64, cost: u32, now_us: u64) {
+    /// Adds an entry to a log, and says where the log is then.
+    pub(super) fn append(&mut self, mut log: usize, at_us: u64, cost: u32, now_us: u64) -> usize {
         while self.free_entry == NIL && self.entries.len() >= self.most_entries {
+            let hash = self.logs[log].hash;
             self.make_room(Some(hash), now_us);
+            // Others that made room may have moved it.
+            log = self.index.get(&hash).map_or(log, |log| *log as usize);
         }
-        // Others that made room may have moved it.
-        let Some(&log) = self.index.get(&hash) else { return };
         let entry = Entry { at_us, cost, next: NIL };
         let place = match self.entries.get_mut(self.free_entry as usize) {
             Some(free) => {
@@ -84,13 +86,14 @@ impl Shard {
                 link(self.entries.len() - 1)
             }
         };
-        let log = &mut self.logs[log as usize];
-        match self.entries.get_mut(log.tail as usize) {
+        let own = &mut self.logs[log];
+        match self.entries.get_mut(own.tail as usize) {
             Some(previous) => previous.next = place,
-            None => log.head = place,
+            None => own.head = place,
         }
-        log.tail = place;
-        log.sum += u64::from(cost);
+        own.tail = place;
+        own.sum += u64::from(cost);
+        log
     }
 
     pub(super) fn free_entry(&mut self, entry: u32) {

@@ -28,6 +28,13 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         self.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
     }
 
+    /// Where a hash is, and what is known of it.
+    #[inline]
+    pub(in crate::memory) fn look(&self, hash: u64) -> (Option<usize>, Kept) {
+        let slot = self.find(hash);
+        (slot, self.get(slot))
+    }
+
     /// What is in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
     #[inline]
     pub(in crate::memory) fn get(&self, slot: Option<usize>) -> Kept {

@@ -77,6 +77,13 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, 
         (((hash & u64::from(u32::MAX)) * self.sets.len() as u64) >> 32) as usize
     }
 
+    /// Has the line of a hash come in from memory, without waiting for it.
+    #[inline]
+    pub(super) fn touch(&self, hash: u64) {
+        // A look that must not be left out.
+        _ = std::hint::black_box(self.sets[self.set_of(hash)].locked.load(Ordering::Relaxed));
+    }
+
     /// Locks a set until the guard is dropped. Whoever locks several locks them in the order of their indices.
     #[inline]
     pub(super) fn lock(&self, index: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS> {

@@ -1,6 +1,7 @@
 //! The verbs of a limiter beyond a check: handles, replacing, giving back.
 
 mod handles;
+mod many;
 mod modes;
 mod outages;
 mod overrides;
