@@ -210,7 +210,8 @@ impl Load {
         let handler = service_fn(|_: Request<()>| async {
             Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
         });
-        let request = Request::get("/").header("x-api-key", name).body(()).unwrap();
+        let mut request = Request::get("/").header("x-api-key", name).body(()).unwrap();
+        Decided::ask_for(request.extensions_mut());
         let response = self.layer.clone().layer(handler).oneshot(request).await.unwrap();
         if let Err(problem) = check_fields(&response) {
             self.misled.lock().unwrap().push(problem);

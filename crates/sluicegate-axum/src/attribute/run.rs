@@ -74,7 +74,7 @@ impl<A: Send + 'static, X> Limited<A, X> {
         };
         let (mut parts, body) = request.into_parts();
         match made.limits.decide(&parts).await {
-            Ok(admitted) => {
+            Ok(mut admitted) => {
                 admitted.enter(&mut parts.extensions);
                 Ok(admitted.leave(serve(Request::from_parts(parts, body), extract, handler).await))
             }

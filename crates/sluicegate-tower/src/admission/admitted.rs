@@ -10,7 +10,7 @@ use crate::admission::meter::Meter;
 use crate::admission::restate::restate;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
-use crate::respond::decided::Decided;
+use crate::respond::decided::{Announced, Decided};
 use crate::respond::headers::Already;
 use crate::respond::refusal::Unserved;
 use crate::respond::shown::Shown;
@@ -33,9 +33,10 @@ impl Admitted {
         self.0.as_ref()?.decided.as_ref()
     }
 
-    /// Shows handlers what was decided, in the extensions of their request.
-    pub fn enter(&self, extensions: &mut Extensions) {
-        if let Some(marked) = &self.0 {
+    /// Shows handlers what was decided, in the extensions of their request, and tells layers further in that theirs is read
+    /// from the response.
+    pub fn enter(&mut self, extensions: &mut Extensions) {
+        if let Some(marked) = &mut self.0 {
             marked.enter(extensions);
         }
     }
@@ -61,6 +62,8 @@ pub(crate) struct Marked {
     pub(crate) trials: Vec<Arc<Trial>>,
     /// What the request has spent, if that may change while it is served.
     pub(crate) meter: Option<Meter>,
+    /// Whether a layer further out reads from the response what is decided here.
+    pub(crate) is_read: bool,
 }
 
 impl Marked {
@@ -72,16 +75,20 @@ impl Marked {
             decided: None,
             trials: Vec::new(),
             meter: Some(Meter::default()),
+            is_read: false,
         }
     }
 
-    pub(crate) fn enter(&self, extensions: &mut Extensions) {
+    pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
         if let Some(meter) = &self.meter {
             meter.enter(extensions);
         }
-        if let Some(decided) = self.decided.as_ref().filter(|_| self.limits.settings().extensions) {
-            extensions.insert(decided.clone());
-        }
+        let Some(decided) = &self.decided else { return };
+        self.is_read = match self.limits.settings().extensions {
+            // What a handler sees is an announcement, too.
+            true => extensions.insert(decided.clone()).is_some() || extensions.get::<Announced>().is_some(),
+            false => extensions.insert(Announced).is_some() || extensions.get::<Decided>().is_some(),
+        };
     }
 
     pub(crate) fn leave<B>(mut self: Box<Self>, mut response: Response<B>) -> Response<B> {
@@ -114,10 +121,13 @@ impl Marked {
         let already = if inner.is_some() { Already::Both } else { Already::Theirs };
         let seen = Shown::of(&shown);
         self.limits.write(response, seen, seen.wait, already);
-        // For layers further out: what all of them know together, or what was there before.
-        let left = if self.limits.settings().extensions { Some(shown) } else { inner };
-        if let Some(decided) = left {
-            response.extensions_mut().insert(decided);
+        // An allocation, so only where it is read; a refusal by a layer further in is told in any case.
+        if self.is_read || !shown.is_allowed() {
+            // For layers further out: what all of them know together, or what was there before.
+            let left = if self.limits.settings().extensions { Some(shown) } else { inner };
+            if let Some(decided) = left {
+                response.extensions_mut().insert(decided);
+            }
         }
     }
 

@@ -281,7 +281,7 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Leaves the extensions of requests and responses alone, which saves their allocation. Handlers then do not see
+    /// Keeps the decision out of the extensions of requests and responses, which saves allocations. Handlers then do not see
     /// the decision; and a layer around this one knows nothing of it: it takes the fields for those of the service, and
     /// keeps what it spent when this one refuses.
     pub fn without_extensions(mut self) -> Self {

@@ -78,7 +78,7 @@ pub(crate) struct Settings {
     pub(crate) style: Style,
     /// Finds the seconds that are added to the wait of a refusal.
     pub(crate) spread: Option<Spread>,
-    /// Whether requests and responses carry the decision in their extensions.
+    /// Whether requests carry the decision in their extensions, and responses where it is read.
     pub(crate) extensions: bool,
     /// Whether requests carry a [`Meter`](crate::Meter).
     pub(crate) meters: bool,

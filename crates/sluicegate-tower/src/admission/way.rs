@@ -241,7 +241,7 @@ impl Way {
         let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
         let decision = decided.as_mut().map(|decided| &mut decided.decision);
         let meter = limits.settings().meters.then(|| Meter::of_request(limits, &asks, decision, &trials));
-        Some(Box::new(Marked { limits: limits.clone(), asks, decided, trials, meter }))
+        Some(Box::new(Marked { limits: limits.clone(), asks, decided, trials, meter, is_read: false }))
     }
 
     /// Asks each policy that is only tried out on its own, as if it stood behind the others.

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use http::Extensions;
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Decision, Policy};
@@ -10,7 +11,8 @@ use sluicegate_core::{Decision, Policy};
 /// What a layer decided about a request, and the policies that it decided by.
 ///
 /// Handlers find it in the extensions of their request, where it is that of the innermost layer; with the feature `axum` it
-/// is an extractor. A response carries that of all layers together, for layers of ours further out and for middleware.
+/// is an extractor. A response carries that of all layers together: a refusal always, and any other where somebody further
+/// out reads it, a layer of ours or middleware that has [asked for it](Self::ask_for).
 /// It is a [`Decision`], and names the policies and quotas that the numbers are of:
 ///
 /// ```
@@ -38,6 +40,35 @@ impl Decided {
         Self { decision, policies }
     }
 
+    /// Asks the layers that a request with these extensions comes through to leave what they decide in the extensions of its
+    /// response, for middleware around them that reads it there. Without that only refusals carry it.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::key::HeaderKey;
+    /// use sluicegate_tower::limits::Limits;
+    /// use sluicegate_tower::rate_limit::Decided;
+    /// use sluicegate_tower::Limit;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let per_key = Policy::gcra("per-key", "5/min").on(&MemoryStore::new())?;
+    /// let limits = Limits::new(Limit::new(per_key).key(HeaderKey::new("x-api-key")?));
+    ///
+    /// let mut request = Request::get("/").header("x-api-key", "k1").body(())?;
+    /// Decided::ask_for(request.extensions_mut());
+    /// let mut admitted = limits.decide(&request).await?;
+    /// admitted.enter(request.extensions_mut());
+    /// let response = admitted.leave(Response::new("hello"));
+    /// assert_eq!(response.extensions().get::<Decided>().map(|decided| decided.remaining()), Some(4));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ask_for(extensions: &mut Extensions) {
+        extensions.insert(Announced);
+    }
+
     /// The policy that decided.
     pub fn policy(&self) -> Option<&Policy> {
         self.policy_of(self.deciding())
@@ -60,6 +91,10 @@ impl Decided {
         Self::new(decision, self.policies.iter().chain(&*inner.policies).cloned().collect())
     }
 }
+
+/// In the extensions of a request: somebody around it reads from the response what layers further in decide.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced;
 
 /// As other extractors are what they extract.
 impl Deref for Decided {

@@ -50,7 +50,7 @@ async fn a_response_gives_back_what_its_limit_gives_back() {
     let login = on(&store, Policy::sliding_log("login", "5/min"));
     let limits = Limits::new(by_header(login.clone()).refund_if(|head| head.status.is_success()));
     for (status, left) in [(StatusCode::OK, 5), (StatusCode::UNAUTHORIZED, 4)] {
-        let admitted = limits.decide(&from("ada")).await.unwrap();
+        let mut admitted = limits.decide(&from("ada")).await.unwrap();
         let mut request = from("ada");
         admitted.enter(request.extensions_mut());
         assert!(request.extensions().get::<sluicegate_tower::rate_limit::Decided>().is_some());

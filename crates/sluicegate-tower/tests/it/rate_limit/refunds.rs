@@ -11,7 +11,7 @@ use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{
-    Body, answer, assert_no_duplicates, by_header, described, fields, layer, number, on, send, store,
+    Body, answer, assert_no_duplicates, by_header, described, fields, layer, number, on, reading, send, store,
 };
 
 /// Answers with the status that the path names.
@@ -54,7 +54,7 @@ async fn what_is_given_back_shows_at_once_in_fields_and_extensions() {
     let (store, _) = store();
     let limit = failures(on(&store, Policy::gcra("api", "10/min"))).cost(4).unwrap();
     let service = RateLimitLayer::new(limit).layer(echo());
-    let response = send(&service, asking_for(200)).await;
+    let response = send(&service, reading(asking_for(200))).await;
     assert_eq!(
         fields(&response),
         [

@@ -14,7 +14,8 @@ use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service};
 
 use crate::support::{
-    Body, Handler, assert_no_duplicates, by_header, described, fields, from, layer, number, on, send, store,
+    Body, Handler, assert_no_duplicates, by_header, described, fields, from, layer, number, on, reading,
+    send, store,
 };
 
 #[tokio::test]
@@ -45,7 +46,7 @@ async fn three_layers_look_like_one() {
     let (store, _) = store();
     let service = layer(&store, "b", "100/min").layer(layer(&store, "c", "3/min").layer(Handler::default()));
     let service = layer(&store, "a", "10/min").layer(service);
-    let response = send(&service, from("ada")).await;
+    let response = send(&service, reading(from("ada"))).await;
     assert_eq!(
         fields(&response),
         [
@@ -66,13 +67,45 @@ async fn handlers_see_the_innermost_decision_and_clients_of_the_stack_the_merged
     let handler = Handler::default();
     let service = layer(&store, "inner", "20/min").layer(handler.clone());
     let service = layer(&store, "outer", "10/min").layer(service);
-    let response = send(&service, from("ada")).await;
+    let response = send(&service, reading(from("ada"))).await;
     let seen = handler.last_seen().expect("the request carried a decision");
     assert_eq!((seen.remaining(), seen.policy().map(Policy::name)), (19, Some("inner")));
     let merged: &Decided = response.extensions().get().expect("the response carries a decision");
     assert_eq!((merged.outcome(), merged.quotas().len(), merged.remaining()), (Outcome::Allowed, 2, 9));
     let labels = merged.quotas().iter().map(|standing| merged.quota_of(standing).unwrap().label());
     assert_eq!(labels.collect::<Vec<_>>(), ["outer", "inner"]);
+}
+
+/// Each allowed response had it, although almost nobody reads it.
+#[tokio::test]
+async fn an_allowed_response_carries_the_decision_only_where_somebody_reads_it_and_a_refusal_always() {
+    let (store, _) = store();
+    let handler = Handler::default();
+    let service = layer(&store, "inner", "3/min").layer(handler.clone());
+    let of = |response: &Response<Body>| response.extensions().get::<Decided>().map(|told| told.remaining());
+    assert_eq!(of(&send(&service, from("ada")).await), None);
+    assert_eq!(of(&send(&service, reading(from("ada"))).await), Some(1));
+    // A layer around it has read the decision, and shows it in its fields.
+    let service = layer(&store, "outer", "4/min").layer(service);
+    let response = send(&service, from("ada")).await;
+    assert_eq!((number(&response, "x-ratelimit-remaining"), of(&response)), (Some(0), None));
+    let refused = send(&service, from("ada")).await;
+    assert_eq!((refused.status(), of(&refused)), (StatusCode::TOO_MANY_REQUESTS, Some(0)));
+}
+
+/// It knew nothing of the layer inside once that one left its decision only where it was announced.
+#[tokio::test]
+async fn a_layer_without_extensions_reads_what_one_further_in_decides() {
+    let (store, _) = store();
+    let inner = layer(&store, "inner", "3/min").layer(Handler::default());
+    let outer = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("outer", "9/min"))));
+    let service = outer.without_extensions().build().unwrap().layer(inner);
+    let response = send(&service, from("ada")).await;
+    assert_no_duplicates(&response);
+    assert_eq!(number(&response, "x-ratelimit-remaining"), Some(2));
+    let names: Vec<_> =
+        described(&response, "ratelimit").unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["outer", "inner"]);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
-use crate::support::{Body, Handler, by_header, described, from, number, on, problem, send, store};
+use crate::support::{Body, Handler, by_header, described, from, number, on, problem, reading, send, store};
 
 #[derive(Clone, Debug)]
 struct AnyLimit {
@@ -124,9 +124,9 @@ async fn waiting_as_told_is_enough(limits: Vec<AnyLimit>, gaps_ms: Vec<u64>) -> 
     let service = layer.layer(Handler::default());
     for gap in gaps_ms {
         clock.advance(Duration::from_millis(gap));
-        if let Some(wait) = says_one_thing(send(&service, from("ada")).await).await? {
+        if let Some(wait) = says_one_thing(send(&service, reading(from("ada"))).await).await? {
             clock.advance(Duration::from_secs(wait));
-            let again = says_one_thing(send(&service, from("ada")).await).await?;
+            let again = says_one_thing(send(&service, reading(from("ada"))).await).await?;
             prop_assert_eq!(again, None, "refused again after waiting {} s", wait);
         }
     }

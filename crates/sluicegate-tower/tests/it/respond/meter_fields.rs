@@ -14,7 +14,9 @@ use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::Layer;
 
 use crate::rate_limit::meter::metered;
-use crate::support::{Body, Paused, by_header, described, fields, from, layer, number, on, send, store};
+use crate::support::{
+    Body, Paused, by_header, described, fields, from, layer, number, on, reading, send, store,
+};
 
 fn per_minute(name: &str) -> RateLimiter {
     on(&store().0, Policy::fixed_window(name, "1000/min"))
@@ -26,7 +28,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let layer = RateLimitLayer::builder(limit.cost(10).unwrap()).meter().build().unwrap();
-    send(&layer.layer(metered(use_it)), from("ada")).await
+    send(&layer.layer(metered(use_it)), reading(from("ada"))).await
 }
 
 fn remaining(response: &Response<Body>) -> u64 {
@@ -143,7 +145,7 @@ async fn a_policy_in_shadow_is_in_no_field_whatever_is_charged() {
     let limit = by_header(on(&store, Policy::fixed_window("tokens", "1000/min")));
     let layer = RateLimitLayer::builder(tried).and(limit).meter().build().unwrap();
     let handler = metered(|meter| async move { drop(meter.settle(400).await.unwrap()) });
-    let response = send(&layer.layer(handler), from("ada")).await;
+    let response = send(&layer.layer(handler), reading(from("ada"))).await;
     assert_eq!(remaining(&response), 600);
     assert_eq!(described(&response, "ratelimit").unwrap().len(), 1);
 }
@@ -172,7 +174,7 @@ async fn a_request_that_waited_says_so_after_it_was_settled() {
     limiter.check("ada").await.unwrap();
     let layer = RateLimitLayer::builder(by_header(limiter)).meter().build().unwrap();
     let service = layer.layer(metered(|meter| async move { drop(meter.settle(0).await.unwrap()) }));
-    let response = send(&service, from("ada")).await;
+    let response = send(&service, reading(from("ada"))).await;
     let decision: &Decided = response.extensions().get().unwrap();
     assert!(decision.is_allowed() && decision.delay() == Duration::from_millis(500));
     assert_eq!(number(&response, "x-ratelimit-remaining"), Some(1));
@@ -190,7 +192,7 @@ async fn the_moment_of_a_reset_is_reckoned_from_the_charge_and_not_from_the_requ
         clock.advance(Duration::from_secs(4));
         async move { drop(meter.of("tokens").charge(10).await.unwrap()) }
     });
-    let response = send(&layer.build().unwrap().layer(handler), from("ada")).await;
+    let response = send(&layer.build().unwrap().layer(handler), reading(from("ada"))).await;
     // 20 were spent in all, of which 4 have drained.
     assert_eq!(number(&response, "x-ratelimit-reset"), Some(now + 20));
     let decided: &Decided = response.extensions().get().unwrap();
@@ -215,7 +217,7 @@ async fn the_moment_of_a_reset_counts_the_wait_for_a_turn_once() {
     let mut resets = Vec::new();
     let start = tokio::time::Instant::now();
     for _ in 0..2 {
-        let response = send(&service, from("ada")).await;
+        let response = send(&service, reading(from("ada"))).await;
         let decided: &Decided = response.extensions().get().unwrap();
         resets.push((decided.delay().as_secs(), number(&response, "x-ratelimit-reset").unwrap()));
     }

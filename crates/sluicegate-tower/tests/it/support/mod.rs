@@ -45,6 +45,12 @@ pub(crate) fn from(key: &'static str) -> Request<()> {
     Request::get("/").header("x-key", key).body(()).expect("a good request")
 }
 
+/// A request whose response is asked for what was decided, as middleware around layers does.
+pub(crate) fn reading(mut request: Request<()>) -> Request<()> {
+    sluicegate_tower::rate_limit::Decided::ask_for(request.extensions_mut());
+    request
+}
+
 /// A request that says nothing about itself.
 pub(crate) fn anonymous() -> Request<()> {
     Request::new(())
