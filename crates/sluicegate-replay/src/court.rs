@@ -1,5 +1,6 @@
 //! Who decides again what a service has decided: limiters on a store of their own, on the clock of the log.
 
+use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use http::response;
@@ -35,7 +36,14 @@ pub(crate) type Verdicts = SmallVec<[Verdict; 4]>;
 pub(crate) struct Court {
     clock: ManualClock,
     store: MemoryStore,
-    limiters: Vec<RateLimiter>,
+    limiters: Vec<Row>,
+}
+
+/// A policy whose table takes memory from its first request on.
+struct Row {
+    policy: Policy,
+    keeps_accounts: Cell<bool>,
+    limiter: OnceCell<RateLimiter>,
 }
 
 /// How many keys each policy has room for, unless it says a number. They are in memory only once they are used.
@@ -58,14 +66,31 @@ impl Court {
         let longest = policies.iter().filter_map(|policy| entries(policy)).max().unwrap_or(0);
         let entries = longest.saturating_mul(16).clamp(1 << 18, 1 << 31);
         let store = MemoryStore::builder().keys(keys).log_entries(entries).clock(clock.clone()).build()?;
-        let limiters = policies.into_iter().map(|policy| RateLimiter::new(&store, policy.clone()));
-        let limiters = limiters.collect::<Result<_, _>>()?;
+        // Whether the store can keep them shows in a small one with the same logs.
+        let small = MemoryStore::builder().keys(1).log_entries(entries).build()?;
+        let row = |policy: &Policy| {
+            RateLimiter::new(&small, policy.clone())?;
+            Ok(Row { policy: policy.clone(), keeps_accounts: Cell::new(false), limiter: OnceCell::new() })
+        };
+        let limiters = policies.into_iter().map(row).collect::<Result<_, ConfigError>>()?;
         Ok(Self { clock, store, limiters })
     }
 
     /// Keeps what is given back exact under this row.
-    pub(crate) fn keep_accounts(&self, row: usize) -> Result<(), ConfigError> {
-        self.limiters[row].keep_accounts()
+    pub(crate) fn keep_accounts(&self, row: usize) {
+        self.limiters[row].keeps_accounts.set(true);
+    }
+
+    fn limiter(&self, row: usize) -> &RateLimiter {
+        let Row { policy, keeps_accounts, limiter } = &self.limiters[row];
+        limiter.get_or_init(|| {
+            let limiter =
+                RateLimiter::new(&self.store, policy.clone()).expect("a store like this one could keep it");
+            if keeps_accounts.get() {
+                limiter.keep_accounts().expect("memory keeps accounts of whatever it keeps");
+            }
+            limiter
+        })
     }
 
     /// Keys that the stores had no room for, and so forgot before they were at rest.
@@ -79,7 +104,7 @@ impl Court {
 
     /// Decides one ask on its own, at the moment that was set; the wait if it is refused.
     pub(crate) fn check(&self, row: usize, key: &Key, cost: u64) -> Verdict {
-        match self.limiters[row].check_cost(key, cost).now() {
+        match self.limiter(row).check_cost(key, cost).now() {
             Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
             _ => Verdict::Room,
         }
@@ -88,7 +113,7 @@ impl Court {
     /// Forgets what a key has spent.
     pub(crate) fn reset(&self, row: usize, key: &Key) {
         // Memory answers at once, and has nothing to say about it.
-        _ = self.limiters[row].reset(key).now();
+        _ = self.limiter(row).reset(key).now();
     }
 
     /// Decides a request as a service does: the policies that are enforced together, then each that is only tried out. What
@@ -103,7 +128,7 @@ impl Court {
         verdicts.clear();
         self.set(now_us);
         if let [ask] = asks {
-            let answer = self.limiters[ask.row].check_cost(&ask.key, ask.cost).now();
+            let answer = self.limiter(ask.row).check_cost(&ask.key, ask.cost).now();
             let Ok(Ok(decision)) = answer else { return verdicts.push(Verdict::Room) };
             verdicts.push(if decision.is_allowed() { Verdict::Room } else { rejected(&decision, 0) });
             return self.give_back(decision, [ask], given_back);
@@ -115,7 +140,7 @@ impl Court {
         if !enforced.is_empty() {
             let checks = enforced.iter().map(|place| {
                 let ask = &asks[*place];
-                (&self.limiters[ask.row], &ask.key, ask.cost)
+                (self.limiter(ask.row), &ask.key, ask.cost)
             });
             if let Ok(Ok(decision)) = RateLimiter::check_all(checks).now() {
                 passes = decision.is_allowed();
@@ -126,7 +151,7 @@ impl Court {
             }
         }
         for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| !ask.is_enforced && passes) {
-            if let Ok(Ok(decision)) = self.limiters[ask.row].check_cost(&ask.key, ask.cost).now() {
+            if let Ok(Ok(decision)) = self.limiter(ask.row).check_cost(&ask.key, ask.cost).now() {
                 verdicts[place] = rejected(&decision, 0);
                 self.give_back(decision, [ask], &given_back);
             }
@@ -146,7 +171,7 @@ impl Court {
             let receipt: Option<Receipt> = decision.take_receipt(index);
             if let Some(mut receipt) = receipt {
                 let change = Change::Refund(&mut receipt, ask.cost);
-                _ = RateLimiter::change_all([(&self.limiters[ask.row], &ask.key, change)]).now();
+                _ = RateLimiter::change_all([(self.limiter(ask.row), &ask.key, change)]).now();
             }
         }
     }
