@@ -91,6 +91,23 @@ impl StatusPageBuilder {
     /// A look-up then asks the extractors of those limits, with their trusted proxies, tiers and conditions, so that nobody has to
     /// know of what a key is made up. Limits that are replaced in the layer are replaced here. Without any, keys are looked up by
     /// policy and text.
+    ///
+    /// ```
+    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_status::StatusPage;
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let store = Observed::named("by-request", MemoryStore::new())?;
+    /// let login = RateLimitLayer::new(Policy::gcra("login", "5/min").on(&store)?);
+    /// let search = RateLimitLayer::new(Policy::gcra("search", "10/s").on(&store)?);
+    /// let page = StatusPage::new(&store)
+    ///     .limits("login", login.limits_handle())
+    ///     .limits("search", search.limits_handle())
+    ///     .unguarded_and_read_only()
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
     pub fn limits(mut self, name: impl Into<String>, limits: LimitsHandle) -> Self {
         self.scope.limits.push((name.into(), limits));
         self

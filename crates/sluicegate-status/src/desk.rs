@@ -33,14 +33,21 @@ use crate::scope::Scope;
 
 /// All that a page knows.
 pub(crate) struct Desk {
+    /// Which stores and limits it is about.
     pub(crate) scope: Scope,
+    /// Who may see it.
     pub(crate) guard: Guard,
     /// There is one if there is a guard.
     pub(crate) secret: Option<Secret>,
+    /// From where forms may come that no browser vouches for.
     pub(crate) origins: Vec<Origin>,
+    /// Under which names it answers.
     pub(crate) hosts: Hosts,
+    /// How this instance is called.
     pub(crate) instance: String,
+    /// By which forms grow old.
     pub(crate) clock: Box<dyn Clock>,
+    /// What the application says.
     pub(crate) notices: Notices,
 }
 
@@ -52,6 +59,7 @@ enum Done {
 }
 
 impl Desk {
+    /// Answers a request, whatever it is: a page never fails, so that a router in front has nothing to do about it.
     pub(crate) async fn serve<B: Body>(&self, request: Request<B>) -> Response<String> {
         let (head, body) = request.into_parts();
         if !self.hosts.admit((&head).into()) {
@@ -80,6 +88,7 @@ impl Desk {
         }
     }
 
+    /// What is known now, as those may see it who are let in.
     fn document(&self) -> Document {
         let keys = match (&self.guard, &self.secret) {
             (Guard::Who(_), Some(secret)) => Keys::Shown(secret),
@@ -88,6 +97,7 @@ impl Desk {
         gather(&self.instance, (&self.scope, &self.notices), keys)
     }
 
+    /// The document as data. Its token is in a header, since a document is stored and shown, and a token should not be.
     fn json(&self, visitor: &Visitor) -> Response<String> {
         let mut response = answer::json(StatusCode::OK, &self.document());
         let token = self.token(visitor).and_then(|token| HeaderValue::try_from(token).ok());
@@ -95,6 +105,7 @@ impl Desk {
         response
     }
 
+    /// The document as HTML, with what came of a form above it.
     fn page(
         &self,
         uri: &Uri,
@@ -127,6 +138,7 @@ impl Desk {
         self.clock.now_us() / 1_000_000
     }
 
+    /// What forms that are loaded now carry; none for those who may not act.
     fn token(&self, visitor: &Visitor) -> Option<String> {
         let (Visitor::Operator(name), Some(secret)) = (visitor, &self.secret) else { return None };
         Some(secret.token(self.now_seconds(), name))
@@ -162,6 +174,7 @@ impl Desk {
         }
     }
 
+    /// Does it, if all holds that has to. Nothing is changed by a request that gets an error, unless the store did not answer.
     async fn done<B: Body>(
         &self,
         (head, place): (&Parts, Place),

@@ -28,16 +28,21 @@ const LONGEST: usize = 16_384;
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Input {
+    /// What is to be done. A path says it as well, and then it stands there only.
     #[serde(rename = "do")]
     pub(crate) verb: Option<String>,
+    /// That of the page which the form was on. Programs send it in a header.
     pub(crate) token: Option<String>,
+    /// By its name: what is changed, or whose key is meant.
     pub(crate) policy: Option<String>,
+    /// Its text, as somebody has typed it: it may be a secret.
     pub(crate) key: Option<String>,
     #[serde(rename = "as")]
     pub(crate) key_as: KeyAs,
     /// A key that the page has named without showing it.
     #[serde(rename = "ref")]
     pub(crate) reference: Option<String>,
+    /// A key that the extractors find.
     pub(crate) request: Option<Pretended>,
     /// The quotas that a policy is to have, with commas between them.
     pub(crate) quota: Option<String>,
@@ -68,7 +73,9 @@ pub(crate) enum KeyAs {
     /// An address, if it reads as one, and text otherwise.
     #[default]
     Any,
+    /// Text, whatever it reads as.
     Text,
+    /// A whole number, which is another key than its digits are.
     Number,
 }
 
@@ -78,9 +85,13 @@ pub(crate) enum KeyAs {
 pub(crate) struct Pretended {
     /// The name of the limits that it meets.
     pub(crate) limits: Option<String>,
+    /// `GET`, unless it is said.
     pub(crate) method: Option<String>,
+    /// `/`, unless it is said.
     pub(crate) path: Option<String>,
+    /// From which address it comes. Without one it has no peer, as behind a server that forgot to hand it on.
     pub(crate) peer: Option<String>,
+    /// A field may be there more than once, in lines.
     pub(crate) headers: HeaderLines,
 }
 
@@ -116,7 +127,9 @@ impl HeaderLines {
 /// In which of its two shapes a client speaks, and is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Face {
+    /// A form, answered by the page.
     Page,
+    /// JSON, answered by JSON.
     Json,
 }
 
@@ -135,7 +148,9 @@ impl Face {
 /// Why nothing could be read. It shows nothing of what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
+    /// More than any form is long.
     TooLong,
+    /// Not of its type, with a field that is not known, or cut off on its way.
     Broken,
 }
 

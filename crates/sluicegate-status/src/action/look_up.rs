@@ -24,6 +24,7 @@ use crate::scope::Scope;
 pub(crate) struct LookedUp {
     /// What would be decided now.
     pub(crate) would_be: String,
+    /// Each limit of the request, or the one policy whose key was named.
     pub(crate) limits: Vec<Standing>,
 }
 
@@ -57,8 +58,11 @@ pub(crate) struct Standing {
 /// Where a key stands in one quota.
 #[derive(Debug, Serialize)]
 pub(crate) struct QuotaStanding {
+    /// As people write it: `5/min`.
     pub(crate) label: String,
+    /// What may be spent at once from rest.
     pub(crate) capacity: u64,
+    /// What may be spent now; rounded down.
     pub(crate) remaining: u64,
     /// Until all of it is back.
     pub(crate) reset_seconds: u64,
@@ -72,9 +76,11 @@ pub(crate) struct QuotaStanding {
 /// The refusals of a key that count, and its suspensions that are remembered.
 #[derive(Debug, Serialize)]
 pub(crate) struct StrikesStanding {
+    /// Those that count now; a suspension takes them all away.
     pub(crate) counted: u64,
     /// As many suspend it.
     pub(crate) of: u64,
+    /// Each makes the next one twice as long.
     pub(crate) suspensions: u64,
 }
 

@@ -18,7 +18,9 @@ use crate::scope::Scope;
 
 /// A change that was made, in a sentence.
 pub(crate) struct Changed {
+    /// Those that were changed, for an answer that shows them.
     pub(crate) policies: Vec<String>,
+    /// The sentence.
     pub(crate) notice: String,
 }
 

@@ -23,7 +23,9 @@ pub(crate) struct Document {
 /// A text that the application has put here.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NoticeShown {
+    /// Its subject, such as the name of a file.
     pub(crate) about: String,
+    /// When it was put first.
     pub(crate) since: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
@@ -106,7 +108,9 @@ pub(crate) struct QuotaShown {
 /// What an operator has made of a policy, for a time.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OverrideShown {
+    /// The operator.
     pub(crate) by: String,
+    /// When it ends by itself.
     pub(crate) until: String,
     /// Whoever replaces or withdraws it names this.
     pub(crate) version: u64,
@@ -114,6 +118,7 @@ pub(crate) struct OverrideShown {
     pub(crate) shared: bool,
     /// The quotas that are back when it ends.
     pub(crate) own_quotas: Vec<String>,
+    /// The mode that is back then.
     pub(crate) own_mode: String,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// `9,120`
+/// `9,120`: a comma for each thousand, as the page is in English.
 pub(super) fn count(number: impl Display) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() * 4 / 3);

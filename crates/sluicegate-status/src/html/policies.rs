@@ -88,7 +88,8 @@ fn overridden(over: &OverrideShown) -> Markup {
     }
 }
 
-/// A form that opens without a script.
+/// A form that opens without a script. A field that is left empty leaves the policy as it is, so that a quota can be changed without
+/// saying the mode again.
 fn change(policy: &PolicyStatus, token: &str) -> Markup {
     let PolicyStatus { name, over, .. } = policy;
     let quotas: Vec<&str> = policy.quotas.iter().map(|quota| &*quota.text).collect();
