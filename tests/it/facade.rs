@@ -19,7 +19,7 @@ const NAMES: [(&str, usize); 23] = [
     ("limiter", 10),
     ("limits", 28),
     ("memory", 3),
-    ("observed", 18),
+    ("observed", 19),
     ("outgoing", 3),
     ("policy", 14),
     ("rate_limit", 7),
