@@ -125,7 +125,7 @@ pub(crate) fn app(rules: &Rules, upstream: Upstream) -> Router {
 fn rules() -> Result<(Rules, PathBuf), Box<dyn Error>> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway/rules.yaml");
     let path = std::env::var_os("RULES").map_or(beside, PathBuf::from);
-    let rules = Rules::open(&MemoryStore::new(), &path, Variables::environment())
+    let rules = Rules::open(MemoryStore::new(), &path, Variables::environment())
         .map_err(|error| error.to_string())?;
     rules.follow();
     #[cfg(unix)]

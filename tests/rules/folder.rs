@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate::Store;
@@ -42,10 +43,7 @@ impl Folder {
     }
 
     /// The rules of the file, in force on this store.
-    pub(crate) fn open<'a, S>(&self, store: &'a S) -> Rules
-    where
-        &'a S: Into<std::sync::Arc<dyn Store>>,
-    {
+    pub(crate) fn open(&self, store: impl Into<Arc<dyn Store>>) -> Rules {
         Rules::open(store, self.file(), Variables::none()).unwrap_or_else(|error| panic!("{error}"))
     }
 }

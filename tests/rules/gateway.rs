@@ -228,7 +228,7 @@ async fn the_limits_are_those_of_the_file_beside_the_example() {
 #[tokio::test]
 async fn a_file_that_changes_takes_effect_while_the_gateway_runs() {
     let folder = Folder::with(GENEROUS);
-    let rules = folder.open(&MemoryStore::new());
+    let rules = folder.open(MemoryStore::new());
     rules.follow();
     let gateway = gateway(&rules, serve(upstream()).await, LONG).await;
     let mut client = Client::connect(gateway).await;

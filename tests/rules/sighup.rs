@@ -30,7 +30,7 @@ rules:
 async fn serve_until_the_parent_is_gone() {
     tracing_subscriber::fmt().with_ansi(false).init();
     let path = std::env::var_os(RULES).expect("the parent says which");
-    let rules = Rules::open(&MemoryStore::new(), path, Variables::none()).expect("they are good");
+    let rules = Rules::open(MemoryStore::new(), path, Variables::none()).expect("they are good");
     rules.reload_on_sighup().expect("the signal is free");
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("some port is free");
     println!("at {}", listener.local_addr().unwrap());

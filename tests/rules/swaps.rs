@@ -32,7 +32,7 @@ struct Followed {
 impl Followed {
     fn new() -> Self {
         let folder = Folder::with(&good(1));
-        let rules = folder.open(&MemoryStore::new());
+        let rules = folder.open(MemoryStore::new());
         let (tell, news) = channel();
         rules.listen(move |news| {
             // The test may be over.
