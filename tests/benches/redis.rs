@@ -56,6 +56,11 @@ fn main() -> ExitCode {
             1,
         );
     }
+    // One call, which looks at the key's suspension as well: at most twice the CPU time of Redis that the row without takes.
+    let suspending = Policy::gcra("suspending", Quota::new(1_000_000, Duration::from_secs(60)));
+    let suspending = suspending.suspend(100, "10min", "30min").on(&bed.store).expect("the quota is possible");
+    let work = "GCRA that suspends keys, nobody suspended, 64 at a time";
+    bed.compare(&mut bench, work, Aim::None, 64, &suspending, 1);
     let together = bed.limiter("together", Algorithm::Gcra);
     let work = "GCRA, 16 keys in one call, 1 at a time";
     bed.compare(&mut bench, work, Aim::RatioAtLeast(2.0), 1, &together, 16);

@@ -21,7 +21,7 @@ use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError};
 use crate::key::{Key, KeyRef};
 use crate::policy::{Policy, PolicyMode};
-use crate::store::{Ask, DecisionFuture, Event, Listener, Mode, QuotaStatus, StoreStatus, Subject};
+use crate::store::{Ask, DecisionFuture, Event, Listener, Mode, QuotaStatus, Store, StoreStatus, Subject};
 use crate::wrap::{Within, Wrap};
 
 /// An observed store, as limiters hold it.
@@ -75,7 +75,7 @@ impl Wrap for Front {
     }
 
     fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Watched, Inherit)>) -> Result<Watched, ConfigError> {
-        let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.name()));
+        let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.counted_as()));
         Watched::new(policy, meter)
     }
 
@@ -93,6 +93,15 @@ impl Wrap for Front {
     }
 
     fn observe(&self, event: &Event<'_>) {
+        if let Event::Suspended { subject, lasts, .. } = event
+            && let Some(policy) = subject.policy.filter(|_| !lasts.is_zero())
+        {
+            // Under the name that the policy is counted as, which none knows here if its limiter is on a store around this one.
+            let limiter = self.limiters().get(policy);
+            let counted_as =
+                limiter.map(|limiter| limiter.with_policy(|policy| policy.counted_as().to_owned()));
+            self.state.meters.known(counted_as.as_deref().unwrap_or(policy)).counts().suspended();
+        }
         self.state.event(event);
     }
 

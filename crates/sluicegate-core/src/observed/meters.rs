@@ -45,6 +45,11 @@ impl Meters {
         all.values().chain([&self.other]).cloned().collect()
     }
 
+    /// The counts of the policy of this name, or of all that have none of their own.
+    pub(super) fn known(&self, policy: &str) -> Arc<Meter> {
+        self.get(policy).unwrap_or_else(|| Arc::clone(&self.other))
+    }
+
     /// The counts of the policy of this name, if they are its own.
     pub(super) fn get(&self, policy: &str) -> Option<Arc<Meter>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()

@@ -27,6 +27,7 @@ pub enum MetricKind {
 }
 
 pub(super) const REQUESTS: &str = "rate_limit_requests_total";
+pub(super) const ROUTE_REQUESTS: &str = "rate_limit_route_requests_total";
 pub(super) const UNITS: &str = "rate_limit_units_total";
 pub(super) const NEAR: &str = "rate_limit_near_total";
 pub(super) const UNDECIDED: &str = "rate_limit_undecided_total";
@@ -56,6 +57,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | metric | kind | labels |
 /// |---|---|---|
 /// | `rate_limit_requests_total` | counter | `policy`, `result` ([`Answer`](super::Answer)), `decided_by` (`store`, `fallback`, `outage`), `mode` (`enforce`, `shadow`) |
+/// | `rate_limit_route_requests_total` | counter | `route` (the pattern that a request has matched), `result`; told by layers that count routes |
 /// | `rate_limit_units_total` | counter | `policy`, `kind` (`spent`, `refunded`, `charged`) |
 /// | `rate_limit_near_total` | counter | `policy` |
 /// | `rate_limit_undecided_total` | counter | `reason` ([`Undecided`](crate::store::Undecided)) |
@@ -75,7 +77,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 26] = {
+pub const METRICS: [Metric; 27] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -83,6 +85,12 @@ pub const METRICS: [Metric; 26] = {
             Counter,
             &["policy", "result", "decided_by", "mode"],
             "Decisions about requests, one for each policy that a request asked.",
+        ),
+        metric(
+            ROUTE_REQUESTS,
+            Counter,
+            &["route", "result"],
+            "Requests that limits decided on, by the route that they have matched.",
         ),
         metric(UNITS, Counter, &["policy", "kind"], "Units that were spent, refunded and charged."),
         metric(NEAR, Counter, &["policy"], "Requests that were allowed when less than a fifth was left."),

@@ -36,6 +36,7 @@ mod offenders;
 mod past;
 mod rates;
 mod refresh;
+mod routes;
 mod seen;
 mod snapshot;
 mod state;
@@ -195,7 +196,8 @@ impl Observed {
 
     /// What is known now. It sums counts and walks tables, so it is for a page that is read now and then.
     ///
-    /// Policies beyond the first 256 names are counted together, and are not among its policies.
+    /// Policies beyond the first 256 names, and those that are [counted as](crate::policy::PolicyBuilder::counted_as) one, are
+    /// counted together, and are not among its policies.
     pub fn snapshot(&self) -> Snapshot {
         let State { meters, past, clock, since_us, .. } = &*self.0.state;
         let now_us = clock.now_us();

@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub uptime: Duration,
     /// The stores.
     pub stores: Vec<StoreSnapshot>,
-    /// The policies that are open, by name.
+    /// The policies that are open and have counts of their own, by name.
     pub policies: Vec<PolicySnapshot>,
     /// What has happened lately, the youngest last; at most 100 events.
     pub events: Vec<PastEvent>,

@@ -18,6 +18,7 @@ use super::metrics::{
 };
 use super::names::Name;
 use super::past::Past;
+use super::routes::Routes;
 use super::snapshot::{StoreErrors, StoreState};
 use super::timing::Timing;
 use super::told::{Told, series};
@@ -39,6 +40,7 @@ pub(super) struct State {
     timing: Timing,
     lately: Durations,
     pub(super) watched: WatchedKeys,
+    routes: Routes,
     pub(super) in_flight: Mutex<Vec<InFlight>>,
     undecided: [AtomicU64; Undecided::ALL.len()],
     faults: [AtomicU64; ForwardedFault::ALL.len()],
@@ -75,6 +77,7 @@ impl State {
             timing,
             lately: Durations::new(),
             watched: WatchedKeys::default(),
+            routes: Routes::default(),
             in_flight: Mutex::default(),
             undecided: Default::default(),
             faults: Default::default(),
@@ -162,6 +165,7 @@ impl State {
         told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
         drop(told);
         self.meters.all().iter().for_each(|meter| meter.tell());
+        self.routes.tell();
     }
 
     fn series(&self, total: usize) -> Key {
@@ -187,6 +191,7 @@ impl Listener for State {
             Event::Undecided(_, why) => {
                 self.undecided[*why as usize].fetch_add(1, Ordering::Relaxed);
             }
+            Event::Routed { route, outcome } => self.routes.count(*route, *outcome),
             Event::ForwardedFault(fault) => {
                 self.faults[*fault as usize].fetch_add(1, Ordering::Relaxed);
             }
@@ -194,11 +199,6 @@ impl Listener for State {
                 let is_refused = matches!(event, Event::PermitRefused(_));
                 if let Some(in_flight) = subject.policy {
                     self.meters.open(in_flight).permit(is_refused);
-                }
-            }
-            Event::Suspended { subject, lasts, .. } if !lasts.is_zero() => {
-                if let Some(policy) = subject.policy {
-                    self.meters.open(policy).counts().suspended();
                 }
             }
             _ => {}

@@ -36,6 +36,7 @@ pub struct PolicyBuilder {
     pub(super) algorithm: Algorithm,
     pub(super) quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>,
     pub(super) settings: Settings,
+    pub(super) counted_as: Option<String>,
     pub(super) suspension: Option<Draft>,
 }
 
@@ -105,7 +106,14 @@ impl Policy {
 
 impl PolicyBuilder {
     pub(super) fn new(name: String, algorithm: Algorithm, quota: Result<Quota, ConfigError>) -> Self {
-        Self { name, algorithm, quotas: vec![(None, quota)], settings: Settings::default(), suspension: None }
+        Self {
+            name,
+            algorithm,
+            quotas: vec![(None, quota)],
+            settings: Settings::default(),
+            counted_as: None,
+            suspension: None,
+        }
     }
 
     /// Adds a quota: all quotas must have room, and all are spent from, or none.
@@ -214,6 +222,23 @@ impl PolicyBuilder {
     /// bodies. For limits whose state is other people's traffic, such as one bucket for everybody.
     pub fn hidden(mut self) -> Self {
         self.settings.is_hidden = true;
+        self
+    }
+
+    /// Counts the policy under this name in metrics and logs, beside all others that say the same, and not under its own: for
+    /// policies that are made per customer or per request, of which there may be thousands. A name is one of a policy:
+    /// `[a-z0-9][a-z0-9._-]{0,63}`.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::new();
+    /// let of_tenant = |tenant: u32| Policy::gcra(format!("tenant-{tenant}"), "100/min").counted_as("tenants").on(&store);
+    /// assert_eq!(of_tenant(7)?.policy().counted_as(), "tenants");
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn counted_as(mut self, name: impl Into<String>) -> Self {
+        self.counted_as = Some(name.into());
         self
     }
 

@@ -11,6 +11,7 @@
 //! | whether it is enforced | [`mode`](PolicyBuilder::mode), [`shadow`](PolicyBuilder::shadow) | [`PolicyMode::Enforce`] |
 //! | when a key is refused outright | [`suspend`](PolicyBuilder::suspend), [`everywhere`](PolicyBuilder::everywhere) | never |
 //! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
+//! | what metrics call it | [`counted_as`](PolicyBuilder::counted_as) | its name |
 //! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
 //! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`keys`](PolicyBuilder::keys) | [`OnFull::Forget`] |
 //! | how exact refunds are, and how deep a debt | [`refunds`](PolicyBuilder::refunds), [`debt_up_to`](PolicyBuilder::debt_up_to) | a refund counts as of now; ten bursts |
@@ -94,6 +95,7 @@ pub struct Policy {
     algorithm: Algorithm,
     quotas: Vec<PolicyQuota>,
     settings: Settings,
+    counted_as: Option<String>,
     suspension: Option<Suspension>,
     is_of_suspension: bool,
 }
@@ -173,6 +175,11 @@ impl Policy {
     /// Whether it is kept from clients: enforced, and not in header fields or bodies.
     pub fn is_hidden(&self) -> bool {
         self.settings.is_hidden
+    }
+
+    /// The name that it is counted under: its own, or that of [all of its kind](PolicyBuilder::counted_as).
+    pub fn counted_as(&self) -> &str {
+        self.counted_as.as_deref().unwrap_or(&self.name)
     }
 
     /// Whether the store keeps account of what is given back, so that refunds are exact.

@@ -83,6 +83,7 @@ impl Policy {
             algorithm: self.algorithm,
             quotas,
             settings: self.settings,
+            counted_as: self.counted_as.clone(),
             suspension: self.suspension.as_ref().map(Into::into),
         }
     }

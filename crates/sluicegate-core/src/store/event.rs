@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 
 use super::Inherit;
+use crate::decision::Outcome;
 use crate::error::StoreError;
 use crate::key::KeyRef;
 use crate::policy::Policy;
@@ -26,6 +27,13 @@ use crate::policy::Policy;
 pub enum Event<'a> {
     /// A request was let through or refused without asking a store.
     Undecided(Subject<'a>, Undecided),
+    /// Limits have decided on a request of this route; told by layers that count routes.
+    Routed {
+        /// The pattern that the request has matched, such as `/users/{id}`; none if it has matched none.
+        route: Option<&'a str>,
+        /// What was decided, by all policies together.
+        outcome: Outcome,
+    },
     /// A request that waited for its turn has left.
     TurnGivenUp(Subject<'a>),
     /// A server has asked that calls to it pause for this long.

@@ -281,6 +281,18 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
+    /// Tells the store by which route of an axum router requests come that the layer decides on: an
+    /// [`Observed`](https://docs.rs/sluicegate/latest/sluicegate/observed/struct.Observed.html) one counts them as
+    /// `rate_limit_route_requests_total{route, result}`. The route is the pattern, such as `/users/{id}`, and never the path;
+    /// requests that have matched none count as `none`. The layer has to be on the router or on a route, not around the router.
+    /// Default: nothing is told of routes.
+    #[cfg(feature = "axum")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+    pub fn count_routes(mut self) -> Self {
+        self.settings.routes = true;
+        self
+    }
+
     /// Keeps the decision out of the extensions of requests and responses, which saves allocations. Handlers then do not see
     /// the decision; and a layer around this one knows nothing of it: it takes the fields for those of the service, and
     /// keeps what it spent when this one refuses.

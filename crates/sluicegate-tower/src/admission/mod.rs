@@ -7,6 +7,7 @@
 //! | `asks`, `asked`, `together` | what a request asks of which limiters, and what can be prepared of that |
 //! | `admitted`, `refused`, `restate` | the two ends, and what the response shows |
 //! | `meter` | what a request spends while it is served |
+//! | `routes` | counting by route |
 //! | `shadow`, `trial` | policies that are only tried out |
 //! | `explain` | the same way, looked at instead of walked |
 //! | `met` | what a request asks, for others to decide |
@@ -31,6 +32,7 @@ pub(crate) mod met;
 pub(crate) mod meter;
 pub(crate) mod refused;
 pub(crate) mod restate;
+pub(crate) mod routes;
 pub(crate) mod set;
 pub(crate) mod shadow;
 pub(crate) mod together;

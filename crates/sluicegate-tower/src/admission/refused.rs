@@ -6,6 +6,7 @@ use http::Response;
 
 use crate::admission::set::{Limits, Settings};
 use crate::key::RequestView;
+use crate::respond::decided::Decided;
 use crate::respond::headers::Already;
 use crate::respond::refusal::{Refusal, Respond};
 use crate::respond::spread;
@@ -29,6 +30,14 @@ impl Refused {
     /// Why, with the request that was decided on.
     pub fn refusal<'a>(&'a self, request: impl Into<RequestView<'a>>) -> Refusal<'a> {
         Refusal::new(self.stop.reason(), request.into())
+    }
+
+    /// What was decided, if it is refused because of that.
+    pub(crate) fn decided(&self) -> Option<&Decided> {
+        match &self.stop {
+            Stop::Decided(decided) => Some(decided),
+            _ => None,
+        }
     }
 
     /// The response, with the fields that every such response has.

@@ -82,11 +82,20 @@ pub(crate) struct Settings {
     pub(crate) extensions: bool,
     /// Whether requests carry a [`Meter`](crate::Meter).
     pub(crate) meters: bool,
+    /// Whether it is told by which route requests come.
+    pub(crate) routes: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { door: None, style: Style::default(), spread: None, extensions: true, meters: false }
+        Self {
+            door: None,
+            style: Style::default(),
+            spread: None,
+            extensions: true,
+            meters: false,
+            routes: false,
+        }
     }
 }
 
@@ -164,8 +173,8 @@ impl Limits {
     /// Whether anything has to be kept of a request until its response comes.
     #[inline]
     pub(crate) fn marks_responses(&self) -> bool {
-        let Settings { extensions, style, meters, .. } = &self.0.made.settings;
-        *extensions || style.shows() || *meters || self.0.made.refunds
+        let Settings { extensions, style, meters, routes, .. } = &self.0.made.settings;
+        *extensions || style.shows() || *meters || *routes || self.0.made.refunds
     }
 
     /// Writes into a response where the client stands.

@@ -28,8 +28,8 @@ pub struct Route;
 #[cfg(feature = "axum")]
 impl KeyExtractor for Route {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
-        match request.extensions.get::<axum::extract::MatchedPath>() {
-            Some(route) => Extraction::found(route.as_str()),
+        match request.route() {
+            Some(route) => Extraction::found(route),
             None => {
                 Extraction::missing("the request has no route: put the limit on the router, not around it")
             }

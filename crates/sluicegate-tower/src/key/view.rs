@@ -49,6 +49,15 @@ impl<'a> RequestView<'a> {
         self.uri.path()
     }
 
+    /// The route of an axum router that the request has matched, such as `/users/{id}`: none without axum.
+    #[inline]
+    pub fn route(self) -> Option<&'a str> {
+        #[cfg(feature = "axum")]
+        return self.extensions.get::<axum::extract::MatchedPath>().map(|route| route.as_str());
+        #[cfg(not(feature = "axum"))]
+        None
+    }
+
     /// A copy that can be kept, for code that wants [`Parts`]: it clones the header fields and the extensions.
     pub fn to_parts(self) -> Parts {
         let mut parts = Request::new(()).into_parts().0;

@@ -120,7 +120,8 @@ impl Limit {
     ///
     /// A policy's name belongs to its quotas. One with the name of an open one and other quotas replaces it for all keys,
     /// and what was spent counts: a plan that grows in the database grows here with the next request. Two customers
-    /// whose quotas differ need two names.
+    /// whose quotas differ need two names. In metrics each is a name of its own, up to 256, unless the policies say that they are
+    /// [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -134,7 +135,7 @@ impl Limit {
     /// }
     ///
     /// let limit = Limit::by(&MemoryStore::new(), |request| match request.extensions.get::<Plan>() {
-    ///     Some(plan) => Policy::gcra(&*plan.name, format!("{}/min", plan.per_minute)).keys(1_000),
+    ///     Some(plan) => Policy::gcra(&*plan.name, format!("{}/min", plan.per_minute)).keys(1_000).counted_as("plans"),
     ///     None => Policy::gcra("visitors", "10/min"),
     /// });
     /// # let _ = limit;

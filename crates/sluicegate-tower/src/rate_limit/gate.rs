@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::way::Waiting;
+use crate::admission::way::{End, Waiting};
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::rate_limit::layer::RateLimitLayer;
 use crate::respond::refusal::Respond;
@@ -24,9 +24,12 @@ where
 
     #[inline]
     fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
-        match self.limits().begin(request.into(), place) {
-            Ok(Ok(marked)) => Step::Go(Admitted::new(marked)),
-            Ok(Err(refused)) => Step::Refuse(Ok(refused.respond(request, self.respond()))),
+        let limits = self.limits();
+        match limits.begin(request.into(), place) {
+            Ok(end) => {
+                limits.count_route(request.into(), &end);
+                self.ends(end, request)
+            }
             Err(waiting) => Step::Wait(waiting),
         }
     }
@@ -38,9 +41,9 @@ where
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
-        wait.poll(cx, request.into(), place).map(|end| match end {
-            Ok(marked) => Step::Go(Admitted::new(marked)),
-            Err(refused) => Step::Refuse(Ok(refused.respond(request, self.respond()))),
+        wait.poll(cx, request.into(), place).map(|end| {
+            self.limits().count_route(request.into(), &end);
+            self.ends(end, request)
         })
     }
 
@@ -56,5 +59,19 @@ where
 
     fn failed(error: E) -> E {
         error
+    }
+}
+
+impl<R> RateLimitLayer<R> {
+    /// The last step of a request that the limits have decided on.
+    #[inline]
+    fn ends<B, ResB, E>(&self, end: End, request: &Request<B>) -> Next<Self, Request<B>, Response<ResB>, E>
+    where
+        R: Respond<ResB>,
+    {
+        match end {
+            Ok(marked) => Step::Go(Admitted::new(marked)),
+            Err(refused) => Step::Refuse(Ok(refused.respond(request, self.respond()))),
+        }
     }
 }

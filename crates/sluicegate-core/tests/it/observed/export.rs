@@ -1,9 +1,12 @@
 //! What a recorder of the `metrics` facade is told: everything once, whenever it came.
 
+use std::sync::Arc;
+
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::observed::{METRICS, Observed};
-use sluicegate_core::{Key, MemoryStore, Policy, RateLimiter};
+use sluicegate_core::store::Event;
+use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter, Store};
 
 use super::counts::observed;
 use crate::support::{answer, secs, store};
@@ -146,6 +149,56 @@ async fn ten_thousand_hostile_policies_and_keys_make_no_more_series_than_closed_
     assert!(!told.contains("script"), "no key is a label");
 }
 
+#[tokio::test]
+async fn policies_that_are_made_per_customer_are_one_series_under_the_name_that_they_are_counted_as() {
+    let (store, _) = observed("tenants");
+    let tenant = |number: u32| {
+        let policy = Policy::gcra(format!("tenant-{number}"), "1/h").keys(1).suspend(2, "1h", "1h");
+        policy.counted_as("tenants").on(&store).expect("it fits")
+    };
+    let tenants: Vec<_> = (0..300).map(tenant).collect();
+    for limiter in &tenants {
+        for _ in 0..4 {
+            _ = answer(limiter.check("ada"));
+        }
+    }
+    let told = scrape(&recorder(), &[&store]).await;
+    let requests = |result| {
+        format!(
+            r#"rate_limit_requests_total{{policy="tenants",result="{result}",decided_by="store",mode="enforce"}}"#
+        )
+    };
+    let counts = ["allowed", "rejected", "suspended"].map(|result| value(&told, &requests(result)));
+    assert_eq!(counts, [Some(300.0), Some(600.0), Some(300.0)], "{told}");
+    assert_eq!(value(&told, r#"rate_limit_suspensions_total{policy="tenants"}"#), Some(300.0));
+    assert!(!told.contains("tenant-") && store.snapshot().policies.is_empty(), "{told}");
+
+    let wrong =
+        Policy::gcra("tenant-1", "1/h").counted_as("All tenants").build().expect_err("capitals, a blank");
+    assert_eq!(wrong.kind(), ConfigErrorKind::Name);
+    let said = wrong.to_string();
+    assert!(said.contains("\"All tenants\"") && said.contains("counted as"), "{said}");
+}
+
+#[tokio::test]
+async fn routes_beyond_the_first_256_count_together() {
+    let (store, _) = observed("routes");
+    let as_store: Arc<dyn Store> = (&store).into();
+    for number in 0..1_000 {
+        let route = format!("/route-{number}");
+        as_store.notice(&Event::Routed { route: Some(&route), outcome: Outcome::Denied });
+    }
+    as_store.notice(&Event::Routed { route: Some("/route-0"), outcome: Outcome::Suspended });
+    let told = scrape(&recorder(), &[&store]).await;
+    let requests = |route, result| {
+        value(&told, &format!(r#"rate_limit_route_requests_total{{route="{route}",result="{result}"}}"#))
+    };
+    let first = ["allowed", "rejected", "suspended"].map(|result| requests("/route-0", result));
+    assert_eq!(first, [Some(0.0), Some(1.0), Some(1.0)], "{told}");
+    assert_eq!((requests("/route-255", "rejected"), requests("/route-256", "rejected")), (Some(1.0), None));
+    assert_eq!(requests("other", "rejected"), Some(744.0));
+}
+
 /// The list is what dashboards and alerts are checked against.
 #[tokio::test]
 async fn what_is_told_is_what_is_listed_with_these_labels() {
@@ -186,6 +239,8 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
     let missing: Vec<_> =
         METRICS.iter().map(|metric| metric.name).filter(|name| !seen.contains(name)).collect();
     let expected = [
+        // Of layers that count routes.
+        "rate_limit_route_requests_total",
         "rate_limit_undecided_total",
         "rate_limit_suspensions_total",
         "rate_limit_breaker_state",

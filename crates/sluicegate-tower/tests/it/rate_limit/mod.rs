@@ -13,6 +13,7 @@ mod queue;
 pub(crate) mod readiness;
 mod refunds;
 pub(crate) mod reloads;
+mod routes;
 mod settling;
 mod shadow;
 mod stacked;
