@@ -126,7 +126,7 @@ impl State {
     }
 
     /// Puts a connection that has passed its probe into use. From here on requests find it.
-    pub(crate) fn publish(&self, connection: Arc<dyn Connection>, generation: u64) {
+    pub(super) fn publish(&self, connection: Arc<dyn Connection>, generation: u64) {
         self.live.store(Some(Arc::new(Live {
             connection,
             generation,
@@ -142,20 +142,20 @@ impl State {
     }
 
     /// What is left of a cluster is used as long as it answers.
-    pub(crate) fn drop_if_silent(&self) {
+    pub(super) fn drop_if_silent(&self) {
         if self.live.load().as_ref().is_some_and(|live| !live.answered.swap(false, Ordering::Relaxed)) {
             self.live.store(None);
         }
     }
 
     /// Nobody waits any longer: an attempt has ended, or there will be none for a while.
-    pub(crate) fn settle(&self) {
+    pub(super) fn settle(&self) {
         self.mending.store(false, Ordering::Release);
         self.settled.notify_waiters();
     }
 
     /// Waits until this connection, or a later one, was found to be broken.
-    pub(crate) async fn until_broken(&self, generation: u64) {
+    pub(super) async fn until_broken(&self, generation: u64) {
         while self.broken.load(Ordering::Relaxed) < generation {
             self.lost.notified().await;
         }

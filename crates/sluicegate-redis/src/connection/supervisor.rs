@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pauses between attempts double from 50 ms to 1 s, and half of each is chance, so that a fleet
 /// does not come back in step. After a connection that has lived for a second, the next attempt
 /// begins at once.
-pub(crate) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
+pub(super) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
     let probe = Arc::new(probe);
     let mut generation = 0;
     let mut pause = Duration::ZERO;

@@ -48,7 +48,7 @@ where
 }
 
 /// The keys of one, with costs from a closure.
-pub(crate) struct WithCost<K, C> {
+pub(super) struct WithCost<K, C> {
     pub(crate) key: Arc<K>,
     pub(crate) cost: C,
 }

@@ -77,7 +77,7 @@ where
     }
 
     #[inline]
-    pub(crate) fn calling(inner: S::Future, pass: L::Pass) -> Self {
+    pub(super) fn calling(inner: S::Future, pass: L::Pass) -> Self {
         Self { state: State::Calling { inner, pass: Some(pass) } }
     }
 

@@ -32,7 +32,7 @@ const MAX_FIELD: usize = 16 * 1024;
 ///
 /// What cannot be read is not guessed: a client that is wrong about a limit either hammers or
 /// starves.
-pub(crate) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration) -> Option<Duration> {
+pub(super) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let now = headers.get(DATE).and_then(date).unwrap_or(now);
     let refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     // It goes before the other fields, whatever they say.

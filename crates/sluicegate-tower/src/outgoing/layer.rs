@@ -81,7 +81,7 @@ pub struct OutgoingLayer<W = HttpWire> {
 
 /// What all services of a layer share.
 pub(crate) struct Shared<W> {
-    pub(crate) wire: Arc<W>,
+    pub(super) wire: Arc<W>,
     pub(crate) limiter: Option<RateLimiter>,
     pub(crate) longest: Duration,
     pub(crate) queue: Queue,
@@ -212,7 +212,7 @@ impl<W> Shared<W> {
     }
 
     /// Takes note of what a response says.
-    pub(crate) fn heed<Req, Res>(&self, key: &Key, response: &Res)
+    pub(super) fn heed<Req, Res>(&self, key: &Key, response: &Res)
     where
         W: Wire<Req, Res>,
     {

@@ -45,7 +45,7 @@ impl<B, ResB> Wire<Request<B>, Response<ResB>> for HttpWire {
 }
 
 /// Two closures that read requests and responses.
-pub(crate) struct WireFn<K, H> {
+pub(super) struct WireFn<K, H> {
     pub(crate) key: K,
     pub(crate) head: H,
 }

@@ -9,7 +9,7 @@ use crate::key::RequestView;
 
 /// Whether the client would rather have text than JSON: plain text or HTML, whichever it likes better. A browser names HTML
 /// and takes all else for less. A client that says nothing, and one that likes both the same, gets JSON.
-pub(crate) fn wants_text(request: RequestView<'_>) -> bool {
+pub(super) fn wants_text(request: RequestView<'_>) -> bool {
     let mut lines = request.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok()).peekable();
     if lines.peek().is_none() {
         return false;

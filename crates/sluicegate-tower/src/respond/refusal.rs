@@ -207,7 +207,7 @@ impl fmt::Display for Refusal<'_> {
     }
 }
 
-pub(crate) fn write_number(text: &mut impl fmt::Write, number: u64) -> fmt::Result {
+pub(super) fn write_number(text: &mut impl fmt::Write, number: u64) -> fmt::Result {
     text.write_str(itoa::Buffer::new().format(number.min(MOST)))
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Shown<'a> {
 }
 
 /// Where a quota stands, and the quota.
-pub(crate) type Described<'a> = (&'a QuotaStatus, &'a PolicyQuota);
+pub(super) type Described<'a> = (&'a QuotaStatus, &'a PolicyQuota);
 
 impl<'a> Shown<'a> {
     #[inline]
@@ -47,7 +47,7 @@ impl<'a> Shown<'a> {
     }
 
     /// The names of the quotas that refused.
-    pub(crate) fn violated(self) -> impl Iterator<Item = &'a str> {
+    pub(super) fn violated(self) -> impl Iterator<Item = &'a str> {
         let is_refused = self.decided.outcome() != Outcome::Allowed;
         let refused = self.quotas().filter(move |(status, _)| is_refused && !status.passed());
         refused.map(|(_, quota)| quota.label())

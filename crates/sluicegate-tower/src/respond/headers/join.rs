@@ -12,7 +12,7 @@ use crate::respond::headers::{RATELIMIT, RATELIMIT_POLICY};
 
 /// The lines of `RateLimit-Policy` and `RateLimit` that a response has.
 #[derive(Debug, Default)]
-pub(crate) struct Lines([String; 2]);
+pub(super) struct Lines([String; 2]);
 
 /// The quotas that a response names already.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Theirs<'a> {
 
 /// Where a quota of theirs stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
+pub(super) struct Left {
     pub(crate) limit: Option<u64>,
     pub(crate) remaining: u64,
     pub(crate) available_after: Option<u64>,
@@ -48,7 +48,7 @@ impl Lines {
 impl Theirs<'_> {
     /// Where their quota of this name stands, if that leaves less than ours of the same name: `remaining` units, and
     /// more of them after `available_after` seconds. Then theirs is the one that is told, in every field.
-    pub(crate) fn tighter(&self, label: &str, remaining: u64, available_after: u64) -> Option<Left> {
+    pub(super) fn tighter(&self, label: &str, remaining: u64, available_after: u64) -> Option<Left> {
         let named = self.standings.iter().filter(|member| member.is_called(label));
         let left = named.filter_map(|member| Some((member.number("r")?, Reverse(member.number("t")))));
         let (least, Reverse(after)) = left.min()?;
@@ -86,7 +86,7 @@ impl Theirs<'_> {
 }
 
 /// Lets scripts of other origins read those of these fields that the response has, besides what they may read already.
-pub(crate) fn expose(headers: &mut HeaderMap, names: &[HeaderName]) {
+pub(super) fn expose(headers: &mut HeaderMap, names: &[HeaderName]) {
     let lines = headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter();
     let mut line = one_line(lines.filter(|line| line.to_str().is_ok())).unwrap_or_default();
     for name in names.iter().filter(|name| headers.contains_key(*name)) {

@@ -96,7 +96,7 @@ impl Line {
 ///
 /// With `longest`, the seconds of `Retry-After`, no `t` is beyond it: a quota that still has room would keep a client away
 /// for longer than it has to wait.
-pub(crate) fn standings_line<'a>(
+pub(super) fn standings_line<'a>(
     standings: impl Iterator<Item = (&'a QuotaStatus, &'a PolicyQuota)> + Clone,
     longest: Option<u64>,
 ) -> Option<HeaderValue> {
@@ -127,7 +127,7 @@ pub(crate) fn tightest<'a>(
 }
 
 /// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.
-pub(crate) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Clone) -> Option<HeaderValue> {
+pub(super) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Clone) -> Option<HeaderValue> {
     let mut line = Line::default();
     for (index, quota) in quotas.clone().enumerate() {
         let label = quota.label();

@@ -14,7 +14,7 @@ pub(crate) struct Prepared {
     /// One per ask.
     pub(crate) policies: Arc<[Arc<Policy>]>,
     /// `RateLimit-Policy` of all of them; `None` if all are hidden.
-    pub(crate) policy_line: Option<HeaderValue>,
+    pub(super) policy_line: Option<HeaderValue>,
     /// `X-RateLimit-Limit` of each quota of each policy.
     pub(crate) limits: Box<[Box<[HeaderValue]>]>,
 }

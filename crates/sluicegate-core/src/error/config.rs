@@ -1,0 +1,167 @@
+//! What cannot work as it was written: [`ConfigError`].
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A quota, policy, store or layer that cannot work as it was written.
+///
+/// Its message names the offending value and says what would be accepted. For programs it says the same as data: the
+/// [kind](Self::kind) of the mistake, the [policy](Self::policy) and [quota](Self::quota) that it is in, and where it
+/// stands in a [text](Self::span).
+///
+/// ```
+/// use sluicegate_core::Policy;
+/// use sluicegate_core::error::ConfigErrorKind;
+///
+/// let error = Policy::gcra("login", "5/min").and("20/fortnight").build().unwrap_err();
+/// assert_eq!(error.kind(), ConfigErrorKind::Unreadable);
+/// assert_eq!((error.policy(), error.quota()), (Some("login"), Some(1)));
+/// assert_eq!(error.span().map(|span| &"20/fortnight"[span]), Some("fortnight"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ConfigError {
+    kind: ConfigErrorKind,
+    problem: Cow<'static, str>,
+    policy: Option<Box<str>>,
+    quota: Option<usize>,
+    span: Option<Range<usize>>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// What kind of mistake a [`ConfigError`] is about.
+///
+/// Match on it to answer a mistake in a program, such as an editor of rules; show the message to
+/// people. Kinds are added as mistakes are, so a match needs an arm for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigErrorKind {
+    /// A text that is no quota, no span of time, or no word of an option.
+    Unreadable,
+    /// A limit, period or burst that is zero or out of range.
+    Quota,
+    /// A burst under an algorithm that has none.
+    Burst,
+    /// A quota that cannot be kept in exact integers.
+    Inexact,
+    /// A name that cannot be used in headers, logs and keys.
+    Name,
+    /// Two quotas of one policy that headers could not tell apart.
+    SameLabel,
+    /// More quotas than one request can be checked against.
+    TooManyQuotas,
+    /// Several quotas in a policy that is a queue.
+    QueueOfSeveral,
+    /// Another setting of a policy that is out of range.
+    Policy,
+    /// The name is already in use on this store for something else.
+    NameTaken,
+    /// A policy that was to replace one of another name.
+    OtherName,
+    /// A policy that was to replace one of another store.
+    OtherStore,
+    /// A policy that this store cannot keep, although others can.
+    Unsupported,
+    /// An override that changes nothing, ends before it begins or too late, or is by an operator without a name.
+    Override,
+    /// A store that cannot be built with these settings.
+    Store,
+    /// A middleware whose parts do not fit together.
+    Layer,
+}
+
+impl ConfigError {
+    /// Makes an error with a message that names the value and what would be accepted.
+    ///
+    /// ```
+    /// use sluicegate_core::ConfigError;
+    /// use sluicegate_core::error::ConfigErrorKind;
+    ///
+    /// let error = ConfigError::new(ConfigErrorKind::Store, "a pool of 0 connections: use at least 1").in_policy("login");
+    /// assert_eq!(error.to_string(), "policy \"login\": a pool of 0 connections: use at least 1");
+    /// assert_eq!(error.problem(), "a pool of 0 connections: use at least 1");
+    /// ```
+    pub fn new(kind: ConfigErrorKind, problem: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, problem: problem.into(), policy: None, quota: None, span: None, source: None }
+    }
+
+    /// The same, in the policy of this name, which the message then begins with.
+    #[must_use]
+    pub fn in_policy(mut self, name: &str) -> Self {
+        self.policy = Some(name.into());
+        self
+    }
+
+    /// The same, in the quota at this place of its policy.
+    #[must_use]
+    pub fn in_quota(mut self, index: usize) -> Self {
+        self.quota = Some(index);
+        self
+    }
+
+    /// The same, at these bytes of the text that was read.
+    #[must_use]
+    pub fn at(mut self, span: Range<usize>) -> Self {
+        self.span = Some(span);
+        self
+    }
+
+    /// The same, with the error that it comes from, which [`source`](Error::source) returns and the message leaves out.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into().into());
+        self
+    }
+
+    /// What kind of mistake this is.
+    pub fn kind(&self) -> ConfigErrorKind {
+        self.kind
+    }
+
+    /// The message, without the policy that it is in.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// The name of the policy that it is in.
+    pub fn policy(&self) -> Option<&str> {
+        self.policy.as_deref()
+    }
+
+    /// The place of the quota that it is in, among those of its policy.
+    pub fn quota(&self) -> Option<usize> {
+        self.quota
+    }
+
+    /// The bytes that it is about, of a text that was read.
+    pub fn span(&self) -> Option<Range<usize>> {
+        self.span.clone()
+    }
+}
+
+/// Two errors are equal if they say the same about the same place, whatever they come from.
+impl PartialEq for ConfigError {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |error: &Self| (error.kind, error.quota, error.span.clone());
+        place(self) == place(other) && self.problem == other.problem && self.policy == other.policy
+    }
+}
+
+impl Eq for ConfigError {}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(policy) = &self.policy {
+            write!(f, "policy {policy:?}: ")?;
+        }
+        f.write_str(&self.problem)
+    }
+}
+
+impl Error for ConfigError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}

@@ -1,0 +1,136 @@
+//! Why a store did not answer: [`StoreError`].
+
+use std::error::Error;
+use std::fmt;
+
+/// A store could not answer. A denial is a [`Decision`](crate::Decision), not an error.
+///
+/// | kind | may succeed later | may have spent |
+/// |---|---|---|
+/// | [`Timeout`](StoreErrorKind::Timeout) | yes | yes |
+/// | [`Unavailable`](StoreErrorKind::Unavailable) | yes | yes, unless nothing was sent |
+/// | [`Protocol`](StoreErrorKind::Protocol) | yes | yes |
+/// | the others: mistakes in the program | no | no |
+///
+/// ```
+/// use sluicegate_core::StoreError;
+/// use sluicegate_core::error::StoreErrorKind;
+///
+/// let lost = StoreError::new(StoreErrorKind::Unavailable);
+/// assert!(lost.may_succeed_later() && lost.may_have_spent());
+/// let never_sent = lost.unsent();
+/// assert!(never_sent.may_succeed_later() && !never_sent.may_have_spent());
+/// ```
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    part: usize,
+    is_unsent: bool,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// Why a store could not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// It did not answer within its deadline; whether it has spent is unknown.
+    Timeout,
+    /// It cannot be reached, so that nothing was spent; or the connection broke before an answer came, and that is unknown.
+    Unavailable,
+    /// Its reply could not be understood.
+    Protocol,
+    /// An ask named a policy that was opened on another store; a mistake in the program, never worth a retry.
+    ForeignPolicy,
+    /// A call without asks; a mistake in the program, never worth a retry.
+    NothingAsked,
+    /// The store does not know the [mode](crate::store::Mode) of an ask: it is older than the rest of the program, never worth a
+    /// retry.
+    UnknownMode,
+    /// One call named more asks or quotas than [`MAX_QUOTAS`](crate::policy::MAX_QUOTAS); never worth a retry.
+    TooManyQuotas,
+    /// A key was to be suspended or released under a policy that suspends no key; a mistake in the program, never worth a retry.
+    NoSuspension,
+}
+
+impl StoreError {
+    /// An error without a deeper cause.
+    pub fn new(kind: StoreErrorKind) -> Self {
+        Self { kind, part: 0, is_unsent: false, source: None }
+    }
+
+    /// An error with its cause, which [`source`](Error::source) returns.
+    ///
+    /// ```
+    /// use std::error::Error;
+    /// use sluicegate_core::StoreError;
+    /// use sluicegate_core::error::StoreErrorKind;
+    ///
+    /// let error = StoreError::with_source(StoreErrorKind::Unavailable, "connection refused");
+    /// let chain = format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
+    /// assert_eq!(chain, "the store cannot be reached: connection refused");
+    /// ```
+    pub fn with_source(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, part: 0, is_unsent: false, source: Some(source.into()) }
+    }
+
+    /// The error of one part of a store whose parts fail on their own; see [`Store::parts`](crate::Store::parts).
+    #[must_use]
+    pub fn in_part(mut self, part: usize) -> Self {
+        self.part = part;
+        self
+    }
+
+    /// The same error, of a call of which nothing was sent: it has certainly spent nothing. For authors of stores.
+    #[must_use]
+    pub fn unsent(mut self) -> Self {
+        self.is_unsent = true;
+        self
+    }
+
+    /// Which part of the store failed; 0 if it is a store in one piece.
+    pub fn part(&self) -> usize {
+        self.part
+    }
+
+    /// Why the store could not answer.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether the same call may succeed later without a change to the program. It is another question whether it is safe to
+    /// repeat it: see [`may_have_spent`](Self::may_have_spent).
+    pub fn may_succeed_later(&self) -> bool {
+        matches!(self.kind, StoreErrorKind::Timeout | StoreErrorKind::Unavailable | StoreErrorKind::Protocol)
+    }
+
+    /// Whether the call may have spent what it asked for, so that the same call may spend it twice: when an answer did not
+    /// come, or cannot be read. Not when nothing was sent, and when the call itself was a mistake.
+    pub fn may_have_spent(&self) -> bool {
+        self.may_succeed_later() && !self.is_unsent
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            StoreErrorKind::Timeout => "the store did not answer in time",
+            StoreErrorKind::Unavailable => "the store cannot be reached",
+            StoreErrorKind::Protocol => "the store answered something unexpected",
+            StoreErrorKind::ForeignPolicy => "the policy was opened on another store",
+            StoreErrorKind::NothingAsked => "the store was asked nothing",
+            StoreErrorKind::NoSuspension => {
+                "the policy suspends no key: it has no suspension, or is not enforced"
+            }
+            StoreErrorKind::UnknownMode => {
+                "the store does not know the mode of an ask: use one that is as new as the core"
+            }
+            StoreErrorKind::TooManyQuotas => "more than 16 quotas were asked for in one call",
+        })
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
