@@ -132,7 +132,7 @@ fn members_that_are_certain_are_checked_before_the_first_request() {
 #[derive(Clone, Debug)]
 enum Tree {
     Limit,
-    Group(u8, Vec<Tree>),
+    Group(u8, Vec<Self>),
 }
 
 fn tree() -> impl Strategy<Value = Tree> {
