@@ -88,6 +88,16 @@ fn policy(
         problems.error(quota.place, "a policy has at least one quota, as 5/min");
         return None;
     };
+    // Of several each by itself, so that all that is wrong with them is told at once.
+    let before = problems.count();
+    for quota in quotas.iter().filter(|_| !others.is_empty()) {
+        if let Err(error) = Policy::builder("one", algorithm, &*quota.value).build() {
+            wrong(quota, &error, problems);
+        }
+    }
+    if problems.count() > before {
+        return None;
+    }
     let mut builder = Policy::builder(name, algorithm, &*first.value);
     for quota in others {
         builder = builder.and(&*quota.value);

@@ -5,6 +5,7 @@ use sluicegate_tower::ClientIp;
 use crate::at::At;
 use crate::compile::number;
 use crate::error::Problems;
+use crate::read::short;
 use crate::schema::Clients;
 
 pub(super) fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Option<ClientIp> {
@@ -35,6 +36,11 @@ pub(super) fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Opti
         }
     };
     if let Some(header) = &given.header {
+        if header.value.parse::<http::HeaderName>().is_err() {
+            let text = format!("{:?} is not the name of a header field", short(&header.value));
+            problems.error(header.place, text);
+            return None;
+        }
         client = match &*header.value.to_ascii_lowercase() {
             "forwarded" => client.map(ClientIp::forwarded),
             "x-forwarded-for" => client,
