@@ -9,6 +9,8 @@ use sluicegate_core::MemoryStore;
 use sluicegate_rules::{Rules, RulesFile, Variables};
 use sluicegate_tower::key::PeerAddr;
 
+use crate::explain_json;
+
 /// A request that is only thought of.
 #[derive(Args)]
 pub(crate) struct Request {
@@ -25,6 +27,9 @@ pub(crate) struct Request {
     /// The address of the peer of the connection.
     #[arg(long, value_name = "IP")]
     peer: Option<IpAddr>,
+    /// Print JSON, of a shape that says its version.
+    #[arg(long)]
+    json: bool,
 }
 
 fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
@@ -49,5 +54,8 @@ pub(crate) fn run(asked: &Request) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| format!("no runtime can be started: {error}"))?;
     let explained = runtime.block_on(rules.explain(&request));
-    Ok(format!("{explained}\n"))
+    Ok(match asked.json {
+        true => format!("{:#}\n", explain_json::document(&explained)),
+        false => format!("{explained}\n"),
+    })
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod explain_json;
 mod replay;
 
 use std::io::{self, Write as _};

@@ -44,15 +44,78 @@ fn explain_names_every_rule_and_says_why_it_applies_or_not() {
 }
 
 #[test]
+fn explain_says_which_condition_failed_and_which_rule_of_a_group_applies() {
+    let look = |method| {
+        printed(&run(&["explain", "--rules", "rules.yaml", method, "/login", "--peer", "203.0.113.9"]))
+    };
+    let text = look("GET");
+    assert!(text.contains("\n  login: not asked: method is GET, the rule wants POST\n"), "{text}");
+    let text = look("POST");
+    assert!(text.contains("\n  rest: not asked: of group endpoint, rule login applies\n"), "{text}");
+}
+
+#[test]
+fn explain_as_json_has_a_shape_with_a_version() {
+    let arguments = ["explain", "--rules", "rules.yaml", "GET", "/", "--peer", "203.0.113.9", "--json"];
+    let output = run(&arguments);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!((&document["version"], &document["outcome"]), (&1.into(), &"allowed".into()));
+    let rules = document["rules"].as_array().expect("it is a list");
+    let names: Vec<_> = rules.iter().map(|rule| (rule["name"].as_str(), rule["applies"].as_bool())).collect();
+    assert_eq!(names, [(Some("all"), Some(true)), (Some("login"), Some(false)), (Some("rest"), Some(true))]);
+    let shadow = &rules[2]["limits"][1]["asks"];
+    assert_eq!(
+        shadow,
+        &serde_json::json!({
+            "policy": "rest", "quotas": "rest: 60/min (gcra)", "mode": "shadow", "tier": null, "key": "203.0.113.9", "cost": 1,
+            "stands": [{ "capacity": 60, "remaining": 60, "room_after_ms": 0 }],
+        })
+    );
+}
+
+#[test]
+fn exit_status_is_0_for_good_rules_1_for_wrong_ones_and_2_for_usage() {
+    for (arguments, status) in [
+        (&["explain", "--rules", "rules.yaml", "GET", "/"][..], 0),
+        (&["explain", "--rules", "wrong.yaml", "GET", "/"], 1),
+        (&["explain", "--rules", "no.yaml", "GET", "/"], 1),
+        (&["explain", "--rules", "rules.yaml", "GET"], 2),
+        (&["explain", "--rules", "rules.yaml", "GET", "/", "--peer", "nobody"], 2),
+        (&["check", "rules.yaml"], 0),
+        (&["check", "wrong.yaml"], 1),
+        (&["forget"], 2),
+    ] {
+        assert_eq!(run(arguments).status.code(), Some(status), "{arguments:?}");
+    }
+}
+
+#[test]
 fn help_fits_a_terminal_and_completions_complete() {
     for arguments in [&["--help"][..], &["help", "check"], &["help", "explain"], &["help", "replay"]] {
         let help = printed(&run(arguments));
         assert!(help.starts_with("0\n") && help.lines().all(|line| line.chars().count() <= 80), "{help}");
     }
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(printed(&run(&["completions", shell])).contains("explain"));
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = printed(&run(&["completions", shell]));
+        for word in ["check", "explain", "replay", "schema", "completions", "peer", "json", "against"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
     }
     assert!(printed(&run(&["schema"])).contains("json-schema.org"));
+}
+
+/// What bash would offer for the last word.
+#[test]
+fn completions_complete() {
+    let script = "source <(\"$0\" completions bash); COMP_WORDS=(sluicegate \"$@\"); COMP_CWORD=$#; \
+        _sluicegate sluicegate \"${@: -1}\" \"${COMP_WORDS[$#-1]}\"; echo \"${COMPREPLY[@]}\"";
+    for (words, expected) in
+        [(&["ex"][..], "explain"), (&["explain", "--js"], "--json"), (&["check", "--ag"], "--against")]
+    {
+        let mut command = Command::new("bash");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_sluicegate")]).args(words);
+        assert_eq!(printed(&command.output().expect("bash runs")), format!("0\n{expected}\n"), "{words:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Rules files as users write them: what they limit, and what is said of their mistakes.
 
+mod agreement;
 mod catalogue;
 mod choice;
 mod limits;

@@ -1,0 +1,91 @@
+//! An explanation as JSON, for programs: `sluicegate explain --json`.
+//!
+//! ```json
+//! { "version": 1,
+//!   "outcome": "refused", "status": 429, "retry_after_ms": 12000, "why": "...",
+//!   "rules": [
+//!     { "section": "rules", "name": "login", "group": "endpoint", "applies": true, "why_not": null,
+//!       "limits": [
+//!         { "asks": { "policy": "login", "quotas": "login: 5/min (gcra)", "mode": "enforce", "tier": null,
+//!             "key": "203.0.113.9", "cost": 1,
+//!             "stands": [ { "capacity": 5, "remaining": 0, "room_after_ms": 12000 } ] } },
+//!         { "why_not": "the request costs nothing" } ] } ] }
+//! ```
+//!
+//! `outcome` is `exempt`, `unlimited`, `uncounted`, `allowed`, `delayed` (with `wait_ms`) or `refused`. Times are whole milliseconds,
+//! rounded up. A later version may add fields; one that changes a field has another number.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use sluicegate_rules::{Explained, RuleExplained};
+use sluicegate_tower::limits::{LimitExplained, WouldBe};
+
+/// The version of the shape.
+const VERSION: u64 = 1;
+
+pub(crate) fn document(explained: &Explained) -> Value {
+    let mut document = outcome(&explained.outcome);
+    document.insert("version".to_owned(), VERSION.into());
+    document.insert("rules".to_owned(), explained.rules.iter().map(rule).collect());
+    document.into()
+}
+
+fn outcome(outcome: &WouldBe) -> Map<String, Value> {
+    let value = match outcome {
+        WouldBe::Exempt => json!({ "outcome": "exempt" }),
+        WouldBe::Unlimited => json!({ "outcome": "unlimited" }),
+        WouldBe::Uncounted => json!({ "outcome": "uncounted" }),
+        WouldBe::Delayed(wait) => json!({ "outcome": "delayed", "wait_ms": millis(*wait) }),
+        WouldBe::Refused { status, retry_after, why } => json!({
+            "outcome": "refused",
+            "status": status.as_u16(),
+            "retry_after_ms": retry_after.map(millis),
+            "why": why,
+        }),
+        _ => json!({ "outcome": "allowed" }),
+    };
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn rule(rule: &RuleExplained) -> Value {
+    let RuleExplained { section, name, group, why_not, limits, .. } = rule;
+    json!({
+        "section": section.to_string(),
+        "name": name,
+        "group": group,
+        "applies": why_not.is_none(),
+        "why_not": why_not,
+        "limits": limits.iter().map(limit).collect::<Vec<_>>(),
+    })
+}
+
+fn limit(limit: &LimitExplained) -> Value {
+    let asks = match &limit.asks {
+        Ok(asks) => asks,
+        Err(why) => return json!({ "why_not": why }),
+    };
+    let stands = asks.quotas.iter().map(|status| {
+        json!({
+            "capacity": status.capacity(),
+            "remaining": status.remaining(),
+            "room_after_ms": millis(status.available_after()),
+        })
+    });
+    json!({ "asks": {
+        "policy": asks.policy.name(),
+        "quotas": asks.policy.to_string(),
+        "mode": asks.policy.mode().to_string(),
+        "tier": asks.tier,
+        "key": asks.key.shown().to_string(),
+        "cost": asks.cost,
+        "stands": stands.collect::<Vec<_>>(),
+    } })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
