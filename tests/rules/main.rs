@@ -5,6 +5,7 @@
 mod fleet;
 mod folder;
 mod gateway;
+mod load;
 mod page;
 mod sighup;
 #[path = "../it/support.rs"]

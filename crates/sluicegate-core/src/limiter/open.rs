@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use super::handle::{Handle, RateLimiter};
 use super::handles::{find, insert};
@@ -278,6 +279,23 @@ fn put<T>(
     Ok((limiters, done))
 }
 
+/// How often a name without a handle is asked for again, a millisecond apart.
+const TRIES: usize = 1_000;
+
+/// Opens a policy whose name has no handle. Another thread may be dropping the last one: it has let go of the handle, and lets
+/// go of the name when it has freed a table or two.
+fn open_free(store: &dyn Store, policy: &Policy) -> Result<PreparedPolicy, ConfigError> {
+    for _ in 1..TRIES {
+        match suspension::open(store, policy.clone(), None) {
+            Err(error) if error.kind() == ConfigErrorKind::NameTaken => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened,
+        }
+    }
+    suspension::open(store, policy.clone(), None)
+}
+
 /// Opens a policy whose name has no handle. Calls that are under way may still hold the name, for what an override has made of
 /// the policy when it had one.
 fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Result<Step<'a>, ConfigError> {
@@ -285,7 +303,7 @@ fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Res
         let handle = Handle::new(Arc::clone(store), first, own, is_ruled);
         Step::Open(RateLimiter(Arc::new(handle), None))
     };
-    let taken = match suspension::open(&**store, policy.clone(), None) {
+    let taken = match open_free(&**store, &policy) {
         Ok(first) => {
             let own = Arc::clone(first.policy());
             return Ok(opened(first, own));

@@ -196,7 +196,8 @@ fn check(before: &Explained, after: &Explained, answer: &Answer) {
         expected.clear();
     }
     let mut seen = answer.left.clone();
-    (seen.sort(), expected.sort());
+    seen.sort();
+    expected.sort();
     assert_eq!(seen, expected);
     // Key, tier and cost are those that were spent from and by.
     assert_eq!(asks(before).len(), asks(after).len());

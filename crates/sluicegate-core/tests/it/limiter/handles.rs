@@ -140,3 +140,20 @@ fn no_charge_reaches_further_than_ten_bursts() {
         assert!(answer(limiter.check("k")).is_allowed(), "{algorithm}");
     }
 }
+
+/// Seen: a rules file whose policy left and came back was refused while the last limiter of before was being dropped.
+#[test]
+fn a_name_can_be_put_again_while_another_thread_drops_the_last_limiter_of_it() {
+    // To drop a large table takes a while.
+    let store = MemoryStore::builder().keys(200_000).build().expect("there is room");
+    let (give, taken) = std::sync::mpsc::sync_channel::<RateLimiter>(1);
+    let dropping = std::thread::spawn(move || taken.into_iter().for_each(drop));
+    for round in 1..=100 {
+        let policy = Policy::gcra("p", Quota::per_minute(round)).and("5/s").build().expect("it is valid");
+        let put = RateLimiter::replace_all_with(&store, [policy], Inherit::Spent, |put| Ok(put.to_vec()));
+        let limiters = put.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        limiters.into_iter().for_each(|limiter| give.send(limiter).expect("it goes on"));
+    }
+    drop(give);
+    dropping.join().expect("dropping does not fail");
+}
