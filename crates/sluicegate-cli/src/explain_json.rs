@@ -9,9 +9,12 @@
 //!         { "asks": { "policy": "login", "quotas": "login: 5/min (gcra)", "mode": "enforce", "tier": null,
 //!             "key": "203.0.113.9", "cost": 1,
 //!             "stands": [ { "capacity": 5, "remaining": 0, "room_after_ms": 12000 } ] } },
-//!         { "why_not": "the request costs nothing" } ] } ] }
+//!         { "why_not": "the request costs nothing" } ],
+//!       "in_flight": { "name": "logins", "permits": 2, "wait_ms": 10000,
+//!         "asks": { "key": "203.0.113.9", "remaining": 2 } } } ] }
 //! ```
 //!
+//! `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
 //! `outcome` is `exempt`, `unlimited`, `uncounted`, `allowed`, `delayed` (with `wait_ms`) or `refused`. Times are whole milliseconds,
 //! rounded up. A later version may add fields; one that changes a field has another number.
 
@@ -19,6 +22,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use sluicegate_rules::{Explained, RuleExplained};
+use sluicegate_tower::in_flight::InFlightExplained;
 use sluicegate_tower::limits::{LimitExplained, WouldBe};
 
 /// The version of the shape.
@@ -52,7 +56,7 @@ fn outcome(outcome: &WouldBe) -> Map<String, Value> {
 }
 
 fn rule(rule: &RuleExplained) -> Value {
-    let RuleExplained { section, name, group, why_not, limits, .. } = rule;
+    let RuleExplained { section, name, group, why_not, limits, in_flight, .. } = rule;
     json!({
         "section": section.to_string(),
         "name": name,
@@ -60,7 +64,17 @@ fn rule(rule: &RuleExplained) -> Value {
         "applies": why_not.is_none(),
         "why_not": why_not,
         "limits": limits.iter().map(limit).collect::<Vec<_>>(),
+        "in_flight": in_flight.as_ref().map(permit),
     })
+}
+
+fn permit(permit: &InFlightExplained) -> Value {
+    let InFlightExplained { name, permits, longest_wait, asks, .. } = permit;
+    let (what, of) = match asks {
+        Ok(asks) => ("asks", json!({ "key": asks.key.shown().to_string(), "remaining": asks.remaining })),
+        Err(why) => ("why_not", json!(why)),
+    };
+    json!({ "name": name, "permits": permits, "wait_ms": longest_wait.map(millis), what: of })
 }
 
 fn limit(limit: &LimitExplained) -> Value {

@@ -74,6 +74,27 @@ fn explain_as_json_has_a_shape_with_a_version() {
 }
 
 #[test]
+fn explain_says_which_permit_a_request_needs_and_under_which_key() {
+    let look =
+        |more: &[&str]| run(&[&["explain", "--rules", "permits.yaml", "GET", "/report"], more].concat());
+    let text = printed(&look(&["--peer", "203.0.113.9"]));
+    let line = "  report: takes a permit of reports for 203.0.113.9; 2 of 2 left, waits up to 10s\n";
+    assert!(text.ends_with(line), "{text}");
+    let permit = |more: &[&str]| -> serde_json::Value {
+        let mut document: serde_json::Value = serde_json::from_slice(&look(more).stdout).expect("it is JSON");
+        document["rules"][0]["in_flight"].take()
+    };
+    assert_eq!(
+        permit(&["--peer", "203.0.113.9", "--json"]),
+        serde_json::json!({
+            "name": "reports", "permits": 2, "wait_ms": 10_000, "asks": { "key": "203.0.113.9", "remaining": 2 },
+        })
+    );
+    let refused = permit(&["--json"]);
+    assert!(refused["why_not"].as_str().is_some_and(|why| why.contains("refused with 401")), "{refused}");
+}
+
+#[test]
 fn exit_status_is_0_for_good_rules_1_for_wrong_ones_and_2_for_usage() {
     for (arguments, status) in [
         (&["explain", "--rules", "rules.yaml", "GET", "/"][..], 0),

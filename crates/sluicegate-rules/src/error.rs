@@ -118,6 +118,11 @@ impl<'a> Problems<'a> {
         self.found.len() + self.more
     }
 
+    /// How many errors there are so far.
+    pub(crate) fn errors(&self) -> usize {
+        self.found.iter().filter(|problem| problem.is_error).count() + self.more
+    }
+
     pub(crate) fn has_errors(&self) -> bool {
         self.found.iter().any(|problem| problem.is_error)
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
+use sluicegate_tower::in_flight::{InFlightExplained, InFlightLimit};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{LimitExplained, Select, WouldBe};
 
@@ -13,6 +14,34 @@ use crate::rules::Rules;
 /// [`Rules::explain`].
 ///
 /// `Display` writes one line for what would be decided and one or more for each rule.
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_rules::{Rules, RulesFile, Variables};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let file = RulesFile::parse("rules.yaml", "
+/// version: 1
+/// policies: { reports: { quota: 10/h } }
+/// in_flight:
+///   at-once: { permits: 2, on_exceeded: wait 10s }
+/// exempt:
+///   - { name: health, only_if: { path: /health } }
+/// rules:
+///   - { name: report, only_if: { path: /report }, limit: reports, key: everybody, in_flight: at-once }
+/// ", &Variables::none())?;
+/// let rules = Rules::new(&MemoryStore::new(), file)?;
+///
+/// let explained = rules.explain(&Request::get("/report").body(())?).await.to_string();
+/// let lines: Vec<&str> = explained.lines().collect();
+/// assert_eq!(lines[..2], ["passes", "  exempt health: does not apply: path /report does not match /health"]);
+/// assert!(lines[2].starts_with("  report: asks 1 of reports: 10/h (gcra)"));
+/// assert!(lines[3].starts_with("  report: takes a permit of at-once") && lines[3].ends_with("2 of 2 left, waits up to 10s"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained {
@@ -36,6 +65,9 @@ pub struct RuleExplained {
     pub why_not: Option<String>,
     /// What it asks: one for each of its limits. Empty if it does not apply, and for a rule under `deny` or `exempt`.
     pub limits: Vec<LimitExplained>,
+    /// The permit that the request needs, if the rule names one of `in_flight`. It is asked for before the limits are, and
+    /// [`outcome`](Explained::outcome) does not tell of it: a request without one is refused with 429.
+    pub in_flight: Option<InFlightExplained>,
 }
 
 /// A section of a file with rules.
@@ -57,13 +89,15 @@ pub(crate) struct Explainer {
     choice: Arc<Choice>,
     /// How many limits each rule has.
     sizes: Vec<usize>,
+    /// What each rule says of requests under way at once.
+    in_flight: Vec<Option<InFlightLimit>>,
 }
 
 impl Explainer {
-    pub(crate) fn of(compiled: &Compiled) -> Self {
+    pub(crate) fn of(compiled: &Compiled, in_flight: Vec<Option<InFlightLimit>>) -> Self {
         let Compiled { deny, exempt, choice, .. } = compiled;
         let (deny, exempt, choice) = (Arc::clone(deny), Arc::clone(exempt), Arc::clone(choice));
-        Self { deny, exempt, choice, sizes: compiled.sizes().collect() }
+        Self { deny, exempt, choice, sizes: compiled.sizes().collect(), in_flight }
     }
 }
 
@@ -107,7 +141,7 @@ impl Rules {
             (self.limits(), Arc::clone(&in_force.explainer))
         };
         let explanation = limits.explain(request).await;
-        let Explainer { deny, exempt, choice, sizes } = &*explainer;
+        let Explainer { deny, exempt, choice, sizes, in_flight } = &*explainer;
         let is_denied = deny.first(request).is_some();
         let mut rules = doors(Section::Deny, deny, request, None);
         let never = match (is_denied, has_dots(request.path())) {
@@ -126,8 +160,12 @@ impl Rules {
             let limits: Vec<_> = asked.by_ref().take(*size).collect();
             let why_not = passes_by.map(str::to_owned).or_else(|| choice.why_not(request, place));
             let limits = if why_not.is_some() { Vec::new() } else { limits };
+            let in_flight = match in_flight.get(place) {
+                Some(Some(limit)) => limit.explain(request).await,
+                _ => None,
+            };
             let (name, group) = (name.to_owned(), group.map(str::to_owned));
-            rules.push(RuleExplained { section: Section::Rules, name, group, why_not, limits });
+            rules.push(RuleExplained { section: Section::Rules, name, group, why_not, limits, in_flight });
         }
         Explained { outcome: explanation.outcome, rules }
     }
@@ -145,6 +183,7 @@ fn doors(
         group: None,
         why_not: doors.why_not(request, place).or_else(|| never.map(str::to_owned)),
         limits: Vec::new(),
+        in_flight: None,
     });
     all.collect()
 }
@@ -158,12 +197,13 @@ impl fmt::Display for Explained {
 
 impl fmt::Display for RuleExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { section, name, why_not, limits, .. } = self;
+        let Self { section, name, why_not, limits, in_flight, .. } = self;
         match (section, why_not) {
             (Section::Rules, Some(why)) => write!(f, "  {name}: not asked: {why}"),
             (Section::Rules, None) => {
                 let mut lines = limits.iter().enumerate();
-                lines.try_for_each(|(at, limit)| write!(f, "{}  {limit}", if at > 0 { "\n" } else { "" }))
+                lines.try_for_each(|(at, limit)| write!(f, "{}  {limit}", if at > 0 { "\n" } else { "" }))?;
+                in_flight.as_ref().map_or(Ok(()), |permit| write!(f, "\n  {name}: {permit}"))
             }
             (section, Some(why)) => write!(f, "  {section} {name}: does not apply: {why}"),
             (section, None) => write!(f, "  {section} {name}: applies"),

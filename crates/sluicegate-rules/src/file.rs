@@ -13,6 +13,29 @@ use crate::read;
 use crate::variables::Variables;
 
 /// A rules file that was read and found good. It changes nothing until it is put in force by [`Rules`](crate::Rules).
+///
+/// To read it connects to nothing and counts nothing, so that tools can look at files for other machines. Its policies are put
+/// together on a store of their own, without the room that they ask for: what shows only then is told as well.
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let text = "
+/// version: 1
+/// store: { redis: \"redis://redis.internal\" }
+/// clients: { proxies: 10.0.0.1/8 }
+/// policies:
+///   api: { quota: 100/min, keys: 10_000_000 }
+///   unused: { quota: 1/s }
+/// rules:
+///   - { name: all, limit: api, key: client }
+/// ";
+/// let file = RulesFile::parse("rules.yaml", text, &Variables::none())?;
+/// let warnings: Vec<_> = file.warnings().iter().map(|warning| warning.text()).collect();
+/// assert!(warnings[0].contains("it is taken as 10.0.0.0/8"));
+/// assert!(warnings[1].starts_with("policy \"unused\" limits nothing"));
+/// # Ok::<(), sluicegate_rules::RulesError>(())
+/// ```
 pub struct RulesFile {
     pub(crate) name: String,
     pub(crate) compiled: Compiled,
@@ -116,7 +139,9 @@ fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
     let before = problems.count();
     let tried = MemoryStore::builder().keys(1).build().and_then(|store| {
         let store: Arc<dyn Store> = (&store).into();
-        let open = RateLimiter::open_all(Arc::clone(&store), compiled.policies.clone())?;
+        // However much room they ask for: nobody is counted here.
+        let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_keys(1)).collect();
+        let open = RateLimiter::open_all(Arc::clone(&store), policies)?;
         compiled.check(&store, &open, problems);
         if problems.count() == before { compiled.limits(&store, &open).map(drop) } else { Ok(()) }
     });

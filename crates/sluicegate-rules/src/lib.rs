@@ -25,6 +25,81 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # How a request is decided
+//! 1. A rule under `deny` that matches refuses it, wherever the other rules stand.
+//! 2. A rule under `exempt` that matches lets it pass by all limits.
+//! 3. Of `rules`, every one that matches applies; of those with the same `group` only the first. A request spends from all of their
+//!    limits, or from none. Where a rule names one of `in_flight`, its permit is taken before anything is spent.
+//!
+//! # Which requests a rule is about
+//! All that `only_if` says must hold; of a list one entry is enough.
+//!
+//! | word | holds if |
+//! |---|---|
+//! | `path` | the path matches, as axum writes it: `/users/{id}`, `/assets/{*file}`. It is brought into its normal form before: `//login` and `/%6cogin` are `/login` |
+//! | `method`, `host` | it is one of these; a host is written without its port |
+//! | `header`, `query` | each field or parameter that is named has this value |
+//! | `client` | the address of the client is in one of these networks |
+//! | `tier` | the request is in one of these tiers: `{ plan: [free, pro] }`, by the name under `tiers` |
+//! | `not` | the condition in it does not hold |
+//!
+//! A request that says no tier, or one that is not listed, is in the default tier, for a condition as for a limit. A key with quotas of
+//! its own (`overrides`) stays in the tier that its plan says.
+//!
+//! ```
+//! use http::Request;
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! policies:
+//!   free: { quota: 100/min }
+//!   pro: { quota: 1000/min }
+//!   export: { quota: 1/h }
+//! tiers:
+//!   plan: { by: header(x-plan), tiers: { free: free, pro: pro }, default_tier: free }
+//! rules:
+//!   - { name: export, only_if: { path: /export, tier: { plan: free } }, limit: export, key: header(x-user) }
+//!   - { name: all, limit: plan, key: header(x-user) }
+//! ", &Variables::none())?;
+//! let limits = Rules::new(&MemoryStore::new(), file)?.limits();
+//!
+//! let export = |plan| Request::get("/export").header("x-user", "ada").header("x-plan", plan).body(());
+//! assert!(limits.decide(&export("free")?).await.is_ok());
+//! assert!(limits.decide(&export("free")?).await.is_err(), "one an hour");
+//! assert!(limits.decide(&export("pro")?).await.is_ok(), "only the plan limits it");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Whose bucket it is
+//! `key` names where the key of a request is read; of a list the first that the request has counts. Keys that clients choose freely,
+//! `header(name)` and `api_key(header)`, are worth a warning unless a rule for all requests goes by the address: a client that
+//! invents keys has a new bucket with each. `jwt(claim)` is verified, and an `api_key` that is not listed counts as missing.
+//!
+//! # What is wrong with a file
+//! Of the shape the first mistake is told, with the nearest word that is known; of the values all are told at once. `sluicegate check`
+//! prints them, and what is worth a second look. A file is also checked against its store: a sliding log of more than 2,000
+//! entries is an error where `store` names a Redis. No value under `jwt`, `store` and `api_keys` is shown.
+//!
+//! ```
+//! use sluicegate_rules::{RulesFile, Variables};
+//!
+//! let text = "version: 1
+//! policies:
+//!   login: { quota: 5/fortnight, on_outage: no }
+//! rules:
+//!   - { name: login, limit: logins, key: client }
+//! ";
+//! let error = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_err();
+//! let places: Vec<_> = error.problems().iter().map(|problem| (problem.line(), problem.column())).collect();
+//! assert_eq!(places, [(Some(3), Some(21)), (Some(3), Some(43)), (Some(5), Some(27))]);
+//! assert!(error.problems()[2].text().ends_with("did you mean \"login\"?"));
+//! ```
+//!
 //! # While the service runs
 //! [`Rules::open`] keeps where the file is. [`follow`](Rules::follow) reads it again when it changes,
 //! [`reload_on_sighup`](Rules::reload_on_sighup) when the process gets that signal, and [`reload`](Rules::reload) when code says

@@ -69,7 +69,10 @@ fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> St
         other => {
             // Without the place, which is told before.
             let message = other.to_string();
-            let message = message.split(" at line ").next().unwrap_or_default();
+            let message = match message.split(" at line ").next().unwrap_or_default() {
+                "expected mapping start" => "names with their values are expected here, as { name: value }",
+                message => message,
+            };
             let brace = place.and_then(|place| text.lines().nth(place.line.saturating_sub(1)));
             match brace.is_some_and(has_bare_brace) {
                 true => format!("{message}; put quotes around a value with braces, as \"/users/{{id}}\""),

@@ -140,7 +140,7 @@ impl Rules {
             store: file.compiled.store.clone(),
             in_flight: HashMap::new(),
             code: HashMap::new(),
-            explainer: Arc::new(Explainer::of(&file.compiled)),
+            explainer: Arc::new(Explainer::of(&file.compiled, Vec::new())),
             read: None,
             error: None,
         };
@@ -238,10 +238,10 @@ impl InForce {
         }
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.policies.clone_from(policies);
-        self.explainer = Arc::new(Explainer::of(&file.compiled));
         let in_flight = file.compiled.in_flight(&mut self.in_flight);
         let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
-        Ok((limits, in_flight))
+        self.explainer = Arc::new(Explainer::of(&file.compiled, in_flight.clone()));
+        Ok((limits, in_flight.into_iter().flatten().collect()))
     }
 }
 

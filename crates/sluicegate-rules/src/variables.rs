@@ -6,6 +6,26 @@ use regex::Regex;
 
 /// What `${NAME}` in a value stands for. Variables are put in after the file was parsed, so that none of them can change its
 /// shape.
+///
+/// A service gives those of its [environment](Self::environment), and one that is missing stops it. A tool that looks at the
+/// same file on another machine puts [placeholders](Self::or_placeholders) for them.
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let text = "
+/// version: 1
+/// store:
+///   redis: ${REDIS_URL}
+/// policies: { api: { quota: 100/min } }
+/// rules: [{ name: all, limit: api, key: client }]
+/// ";
+/// let parse = |variables: &Variables| RulesFile::parse("rules.yaml", text, variables);
+/// let error = parse(&Variables::none()).unwrap_err().to_string();
+/// assert!(error.contains("the environment variable \"REDIS_URL\" is not set"));
+/// assert!(parse(&Variables::none().or_placeholders()).is_ok());
+/// assert!(parse(&[("REDIS_URL", "redis://127.0.0.1")].into_iter().collect()).is_ok());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     known: Known,

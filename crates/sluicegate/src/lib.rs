@@ -150,7 +150,8 @@ pub mod in_flight {
     };
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::in_flight::{
-        HeldPermit, InFlightHandle, InFlightLayer, InFlightLimit, PermitBody,
+        HeldPermit, InFlightExplained, InFlightHandle, InFlightLayer, InFlightLimit, PermitBody,
+        PermitExplained,
     };
 }
 

@@ -236,6 +236,23 @@ impl Policy {
         Self { settings: Settings { gives_back: true, ..self.settings }, ..self.clone() }
     }
 
+    /// The same policy with room for another number of keys, on a store of fixed size; see [`keys`](PolicyBuilder::keys). At least
+    /// one, at most 2^31.
+    ///
+    /// ```
+    /// use sluicegate_core::Policy;
+    ///
+    /// // Whether it can be opened is soon tried.
+    /// let api = Policy::gcra("api", "100/min").keys(100_000_000).build()?;
+    /// assert_eq!(api.with_keys(1).keys(), Some(1));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn with_keys(&self, keys: usize) -> Self {
+        let keys = Some(keys.clamp(1, assemble::MOST_KEYS));
+        Self { settings: Settings { keys, ..self.settings }, ..self.clone() }
+    }
+
     /// Whether both decide alike; what one of them remembers for refunds aside.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self == other || self.with_refunds() == other.with_refunds()

@@ -82,10 +82,32 @@ impl Target {
 }
 
 fn info(url: &str) -> Result<ConnectionInfo, String> {
-    let info = url.into_connection_info().map_err(|error| error.to_string())?;
+    let info = url.into_connection_info().map_err(|_| mistake(url).to_owned())?;
     match info.redis_settings().db() {
         ..0 => Err("its database is below 0".to_owned()),
         _ => Ok(info.set_tcp_settings(tcp())),
+    }
+}
+
+/// What is wrong with a URL of one server that cannot be read. The client's own words would be about its code.
+fn mistake(url: &str) -> &'static str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (_, host, database) = split(rest);
+    let (name, port) = match has_port(host) {
+        true => host.rsplit_once(':').unwrap_or((host, "")),
+        false => (host, "6379"),
+    };
+    if name.is_empty() {
+        "it names no host"
+    } else if port.parse::<u16>().is_err() {
+        "its port is not a number up to 65535"
+    } else if !database.is_empty() && database.parse::<i64>().is_err() {
+        "its database is not a number"
+    } else if name.contains([':', '@', ' ']) && !name.starts_with('[') {
+        "its host cannot be read"
+    } else {
+        "it cannot be read: characters of the password other than letters and digits are written as %40"
     }
 }
 
@@ -225,5 +247,23 @@ mod tests {
         }
         assert!(Target::check("rediss://ada:hunter2@localhost").is_ok(), "it is a URL without TLS, too");
         assert!(message("http://localhost").contains("http"), "what is not secret is shown");
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_read_is_told_in_words_of_its_own() {
+        for (url, says) in [
+            ("redis://", "it names no host"),
+            ("redis://:6379", "it names no host"),
+            ("redis+cluster://a,", "it names no host"),
+            ("redis://host:99999", "its port is not a number up to 65535"),
+            ("redis://ada:hunter2@host:port/1", "its port is not a number up to 65535"),
+            ("redis+sentinel://a:99999/mymaster", "its port is not a number up to 65535"),
+            ("redis://host/one", "its database is not a number"),
+            ("redis+sentinel://a/mymaster/one", "its database is not a number"),
+            ("redis://ho st", "cannot be read"),
+        ] {
+            let error = Target::check(url).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains("hunter2"), "{url}: {error}");
+        }
     }
 }

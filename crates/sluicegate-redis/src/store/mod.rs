@@ -17,6 +17,7 @@ use crate::ask::KeyAsk;
 use crate::call::Caller;
 use crate::connection::part_of;
 use crate::cross_slot;
+use crate::encode;
 use crate::key::{self, Tags};
 use crate::prepared::Prepared;
 use crate::server::Target;
@@ -120,6 +121,23 @@ impl RedisStore {
     /// When [`connect`](Self::connect) could not read it. Nothing of the URL is shown, for a file that names it may be printed.
     pub fn check_url(url: &str) -> Result<(), ConfigError> {
         Target::check(url)
+    }
+
+    /// Says whether a Redis can keep a policy, and connects to nothing: for tools that look at a configuration.
+    ///
+    /// ```
+    /// use sluicegate_core::Policy;
+    /// use sluicegate_redis::RedisStore;
+    ///
+    /// let long = Policy::sliding_log("long", "5000/d").build()?;
+    /// assert!(RedisStore::check_policy(&long).is_err(), "a log of 5,000 entries is too long to be written with every decision");
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As opening the policy on a Redis would fail, whichever it is.
+    pub fn check_policy(policy: &Policy) -> Result<(), ConfigError> {
+        encode::rules(policy).map(drop)
     }
 
     /// Begins a store with other settings.

@@ -1,19 +1,21 @@
 //! Which rules of a file apply to a request: [`Choice`], for the layer and for explanations alike.
 //!
 //! A thousand rules are not asked one after the other. Each is found by one of its conditions, the one that the fewest other
-//! rules share: by its path in a tree, or by a host, a header field, a parameter or a method in a table. Then all of its conditions
-//! are looked at. A rule without any of these is looked at for each request.
+//! rules share: by its path in a tree, or by a host, a header field, a parameter, a method or a tier in a table. Then all of its
+//! conditions are looked at. A rule without any of these is looked at for each request.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Select, Selected};
 use smallvec::SmallVec;
 
-use super::condition::{Asking, Matcher};
+use super::condition::{Asking, InTiers, Matcher};
 use super::paths::PathTree;
+use super::plan::Plan;
 
 /// Rules in their order, each with its conditions.
 pub(crate) struct Choice {
@@ -37,6 +39,8 @@ struct Finder {
     headers: Vec<(HeaderName, HashMap<HeaderValue, Vec<usize>>)>,
     query: HashMap<(String, String), Vec<usize>>,
     methods: HashMap<Method, Vec<usize>>,
+    /// By the place of the tier.
+    tiers: Vec<(Arc<Plan>, Vec<Vec<usize>>)>,
     /// Those that are looked at for each request.
     others: Vec<usize>,
 }
@@ -49,6 +53,7 @@ enum By<'a> {
     Header(&'a (HeaderName, HeaderValue)),
     Query(&'a (String, String)),
     Method,
+    Tiers(&'a InTiers),
 }
 
 type Places = SmallVec<[usize; 8]>;
@@ -146,6 +151,14 @@ impl Finder {
                 Some(By::Method) => {
                     matcher.methods.iter().for_each(|method| add(&mut finder.methods, method.clone(), place));
                 }
+                Some(By::Tiers(InTiers { plan, wanted })) => {
+                    let known = finder.tiers.iter().position(|(known, _)| known.place == plan.place);
+                    let at = known.unwrap_or_else(|| {
+                        finder.tiers.push((Arc::clone(plan), vec![Vec::new(); plan.tiers.len()]));
+                        finder.tiers.len() - 1
+                    });
+                    wanted.iter().for_each(|tier| finder.tiers[at].1[*tier].push(place));
+                }
             }
         }
         finder
@@ -168,6 +181,9 @@ impl Finder {
         if !self.methods.is_empty() {
             take(self.methods.get(asking.request.method));
         }
+        for (plan, places) in &self.tiers {
+            take(places.get(asking.tier(plan)));
+        }
         found.sort_unstable();
         found.dedup();
         found
@@ -189,6 +205,8 @@ enum Value {
     Header(HeaderName, HeaderValue),
     Query(String, String),
     Method(Method),
+    /// The places of a plan and of a tier.
+    Tier(usize, usize),
 }
 
 impl Rarest {
@@ -221,6 +239,10 @@ fn ways(matcher: &Matcher) -> Vec<By<'_>> {
     ways.extend((!matcher.hosts.is_empty()).then_some(By::Host));
     ways.extend(matcher.headers.iter().map(By::Header));
     ways.extend(matcher.query.iter().map(By::Query));
+    // To read a tier may be to verify a token: not for requests that another condition rules out.
+    if ways.is_empty() {
+        ways.extend(matcher.tiers.iter().map(By::Tiers));
+    }
     ways
 }
 
@@ -231,5 +253,8 @@ fn values(matcher: &Matcher, by: By<'_>) -> Vec<Value> {
         By::Header((name, value)) => vec![Value::Header(name.clone(), value.clone())],
         By::Query((name, value)) => vec![Value::Query(name.clone(), value.clone())],
         By::Method => matcher.methods.iter().cloned().map(Value::Method).collect(),
+        By::Tiers(InTiers { plan, wanted }) => {
+            wanted.iter().map(|tier| Value::Tier(plan.place, *tier)).collect()
+        }
     }
 }

@@ -1,20 +1,24 @@
 //! Which requests a rule is about: `only_if`.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method, header};
-use sluicegate_core::ConfigError;
-use sluicegate_tower::key::{Networks, RequestView};
+use sluicegate_tower::key::RequestView;
 use sluicegate_tower::{KeyExtractor, PeerIp};
+use smallvec::SmallVec;
 
 use super::keys::Keys;
+use super::networks;
 use super::paths::{Pattern, form_decoded, normal};
+use super::plan::Plan;
+use super::tiers::AllTiers;
 use crate::at::At;
 use crate::error::Problems;
-use crate::read::short;
-use crate::schema::{Condition, Fields};
+use crate::read::{instead_of, short};
+use crate::schema::{Condition, Fields, OneOrMany};
 
 /// What must hold of a request; all of it must.
 #[derive(Default)]
@@ -26,7 +30,14 @@ pub(super) struct Matcher {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) query: Vec<(String, String)>,
     client: Option<Client>,
+    pub(super) tiers: Vec<InTiers>,
     not: Option<Box<Self>>,
+}
+
+/// Tiers of a plan, one of which a request is to be in.
+pub(super) struct InTiers {
+    pub(super) plan: Arc<Plan>,
+    pub(super) wanted: Vec<usize>,
 }
 
 /// Networks that a client is to be in.
@@ -36,10 +47,12 @@ struct Client {
     shown: String,
 }
 
-/// A request, and its path in the normal form.
+/// A request, its path in the normal form, and its tiers as far as somebody has asked for them.
 pub(super) struct Asking<'a> {
     pub(super) request: RequestView<'a>,
     pub(super) path: Cow<'a, str>,
+    /// Places of plans and of tiers: to read one may be to verify a token, and many rules ask for it.
+    tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
 }
 
 /// The condition that does not hold, and of which value. Values of header fields and of the query are not shown: they may be secrets.
@@ -50,12 +63,26 @@ pub(super) enum Mismatch<'a> {
     Header(&'a HeaderName, bool),
     Query(&'a str, bool),
     Client(Option<String>, &'a str),
+    Tier(&'a Plan, usize, &'a [usize]),
     Not,
 }
 
 impl<'a> Asking<'a> {
     pub(super) fn of(request: RequestView<'a>) -> Self {
-        Self { request, path: normal(request.path()) }
+        Self { request, path: normal(request.path()), tiers: RefCell::default() }
+    }
+
+    /// The place of the tier that the request is in.
+    pub(super) fn tier(&self, plan: &Plan) -> usize {
+        let known = self.tiers.borrow().iter().find(|(known, _)| *known == plan.place).copied();
+        known.map_or_else(
+            || {
+                let tier = plan.tier(self.request);
+                self.tiers.borrow_mut().push((plan.place, tier));
+                tier
+            },
+            |(_, tier)| tier,
+        )
     }
 
     /// The host that the request names, without its port and in lower case.
@@ -77,7 +104,11 @@ impl<'a> Asking<'a> {
 }
 
 impl Matcher {
-    pub(super) fn of(condition: &Condition, keys: &Keys, problems: &mut Problems<'_>) -> Self {
+    pub(super) fn of(
+        condition: &Condition,
+        (keys, tiers): (&Keys, &AllTiers),
+        problems: &mut Problems<'_>,
+    ) -> Self {
         refuse_empty(condition, problems);
         let texts = |list: &Option<At<_>>| list.as_ref().map(At::all).unwrap_or_default();
         let paths = condition.path.as_ref().map(At::all);
@@ -91,25 +122,29 @@ impl Matcher {
         let query = query.iter().map(|(name, value)| (name.value.clone(), value.value.clone())).collect();
         let client = texts(&condition.client);
         let client = if client.is_empty() { None } else { within(&client, keys, problems) };
-        let not = condition.not.as_ref().map(|not| Box::new(Self::of(&not.value, keys, problems)));
-        Self { paths, methods, hosts, headers, query, client, not }
+        let named = condition.tier.as_ref().map_or(&[][..], |named| &named.value.0);
+        let in_tiers =
+            named.iter().filter_map(|(plan, wanted)| in_tiers(plan, wanted, tiers, problems)).collect();
+        let not = condition.not.as_ref().map(|not| Box::new(Self::of(&not.value, (keys, tiers), problems)));
+        Self { paths, methods, hosts, headers, query, client, tiers: in_tiers, not }
     }
 
     /// Whether it says nothing, so that it holds of every request.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { paths, methods, hosts, headers, query, client, not } = self;
+        let Self { paths, methods, hosts, headers, query, client, tiers, not } = self;
         paths.is_none()
             && methods.is_empty()
             && hosts.is_empty()
             && headers.is_empty()
             && query.is_empty()
             && client.is_none()
+            && tiers.is_empty()
             && not.is_none()
     }
 
     /// The first condition that does not hold.
     pub(super) fn mismatch<'a>(&'a self, asking: &'a Asking<'_>) -> Option<Mismatch<'a>> {
-        let Asking { request, path } = asking;
+        let Asking { request, path, .. } = asking;
         if !self.methods.is_empty() && !self.methods.contains(request.method) {
             return Some(Mismatch::Method(request.method, &self.methods));
         }
@@ -136,6 +171,12 @@ impl Matcher {
             let key = client.key.extract(*request).now().ok().and_then(Result::ok);
             return Some(Mismatch::Client(key.map(|key| key.shown().to_string()), &client.shown));
         }
+        for InTiers { plan, wanted } in &self.tiers {
+            let tier = asking.tier(plan);
+            if !wanted.contains(&tier) {
+                return Some(Mismatch::Tier(plan, tier, wanted));
+            }
+        }
         self.not.as_ref().filter(|not| not.mismatch(asking).is_none()).map(|_| Mismatch::Not)
     }
 }
@@ -154,6 +195,10 @@ impl fmt::Display for Mismatch<'_> {
             Self::Query(name, there) => write!(f, "query parameter {} {}", short(name), is_there(*there)),
             Self::Client(None, networks) => write!(f, "client is not known, the rule wants {networks}"),
             Self::Client(Some(client), networks) => write!(f, "client {client} is not in {networks}"),
+            Self::Tier(plan, tier, wanted) => {
+                let wanted: Vec<_> = wanted.iter().map(|tier| &plan.tiers[*tier]).collect();
+                write!(f, "tier of {} is {}, the rule wants {}", plan.name, plan.tiers[*tier], any(&wanted))
+            }
             Self::Not => f.write_str("all of its \"not\" holds"),
         }
     }
@@ -173,8 +218,9 @@ fn pattern(path: &At<String>, problems: &mut Problems<'_>) -> Option<Pattern> {
 /// A list of nothing would hold for no request, or for each.
 fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
     let lists = [&condition.path, &condition.method, &condition.host, &condition.client];
-    for list in lists.into_iter().flatten().filter(|list| list.all().iter().all(|text| text.value.is_empty()))
-    {
+    let tiers = condition.tier.iter().flat_map(|tiers| tiers.value.0.iter().map(|(_, list)| list));
+    let lists = lists.into_iter().flatten().chain(tiers);
+    for list in lists.filter(|list| list.all().iter().all(|text| text.value.is_empty())) {
         problems.error(list.place, "an empty list says nothing: leave the word out, or write what is meant");
     }
     for fields in [&condition.header, &condition.query].into_iter().flatten() {
@@ -183,6 +229,38 @@ fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
                 .error(fields.place, "no field is named here: leave the word out, or write what is meant");
         }
     }
+    if let Some(tiers) = condition.tier.as_ref().filter(|tiers| tiers.value.0.is_empty()) {
+        problems.error(tiers.place, "no tiers are named here: write them by their name, as { plan: free }");
+    }
+}
+
+/// The tiers that are named of one plan.
+fn in_tiers(
+    name: &At<String>,
+    wanted: &At<OneOrMany>,
+    tiers: &AllTiers,
+    problems: &mut Problems<'_>,
+) -> Option<InTiers> {
+    let Some(set) = tiers.get(&name.value) else {
+        let mut names: Vec<_> = tiers.keys().map(|name| &**name).collect();
+        names.sort_unstable();
+        let instead = instead_of(&name.value, &names);
+        problems.error(name.place, format!("there are no tiers {:?}{instead}", short(&name.value)));
+        return None;
+    };
+    let plan = &set.as_ref()?.plan;
+    let mut place = |tier: &At<String>| {
+        let found = plan.tiers.iter().position(|known| *known == tier.value);
+        if found.is_none() {
+            let names: Vec<_> = plan.tiers.iter().map(|tier| &**tier).collect();
+            let instead = instead_of(&tier.value, &names);
+            let text = format!("{:?} is not a tier of {:?}{instead}", short(&tier.value), plan.name);
+            problems.error(tier.place, text);
+        }
+        found
+    };
+    let wanted = wanted.all().iter().filter_map(&mut place).collect();
+    Some(InTiers { plan: Arc::clone(plan), wanted })
 }
 
 fn host(host: &At<String>, problems: &mut Problems<'_>) -> Option<String> {
@@ -224,25 +302,21 @@ fn headers(fields: &At<Fields>, problems: &mut Problems<'_>) -> Vec<(HeaderName,
 }
 
 fn within(networks: &[At<String>], keys: &Keys, problems: &mut Problems<'_>) -> Option<Client> {
-    let mut wrong = false;
-    for network in networks {
-        if let Err(error) = Networks::new([&network.value]) {
-            problems.error(network.place, error.problem());
-            wrong = true;
-        }
+    let within = networks::of(networks, problems)?;
+    if let Some(everything) = within.everything() {
+        let kind = if everything.contains(':') { "IPv6" } else { "IPv4" };
+        let text =
+            format!("every {kind} address is in {everything}: leave this out if all clients are meant");
+        problems.warning(networks.first()?.place, text);
     }
-    let all: Result<Networks, ConfigError> = Networks::new(networks.iter().map(|network| &network.value));
-    let networks_read = all.ok().filter(|_| !wrong)?;
     let shown = any(&networks.iter().map(|network| &network.value).collect::<Vec<_>>());
     Some(match keys.client() {
         Some(client) => {
-            Client { is_within: Box::new(client.within(networks_read)), key: Arc::new(client.clone()), shown }
+            Client { is_within: Box::new(client.within(within)), key: Arc::new(client.clone()), shown }
         }
-        None => Client {
-            is_within: Box::new(PeerIp::new().within(networks_read)),
-            key: Arc::new(PeerIp::new()),
-            shown,
-        },
+        None => {
+            Client { is_within: Box::new(PeerIp::new().within(within)), key: Arc::new(PeerIp::new()), shown }
+        }
     })
 }
 

@@ -85,11 +85,11 @@ fn number_of(name: &At<String>, entry: &InFlightEntry, problems: &mut Problems<'
 }
 
 impl Compiled {
-    /// What is under way at once, in the order of the rules. What is `open` by the name of a number goes on counting.
+    /// What each rule says of requests under way at once. What is `open` by the name of a number goes on counting.
     pub(crate) fn in_flight(
         &self,
         open: &mut HashMap<String, InFlight>,
-    ) -> Result<Vec<InFlightLimit>, ConfigError> {
+    ) -> Result<Vec<Option<InFlightLimit>>, ConfigError> {
         let numbers = self.rules.iter().filter_map(|rule| rule.in_flight.as_ref());
         let mut now = HashMap::new();
         for number in numbers {
@@ -102,7 +102,7 @@ impl Compiled {
         }
         *open = now;
         let rules = self.rules.iter().enumerate();
-        let limits = rules.filter_map(|(index, rule)| {
+        let limits = rules.map(|(index, rule)| {
             let number = rule.in_flight.as_ref()?;
             let mut limit = InFlightLimit::new(open.get(&number.name)?.clone()).key(Arc::clone(&rule.key));
             if let Some(longest) = number.longest {

@@ -20,7 +20,7 @@ use super::paths::has_dots;
 use super::policies::Policies;
 use super::rule::{Budget, Rule, Units, parts, status, statuses, units};
 use super::store::NamedStore;
-use super::tiers::TierSet;
+use super::tiers::AllTiers;
 use crate::at::{At, Place};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
@@ -46,7 +46,7 @@ pub(crate) struct Compiled {
 pub(super) fn of(
     file: &File,
     policies: &Policies,
-    tiers: HashMap<String, Option<TierSet>>,
+    tiers: AllTiers,
     (keys, store, in_flight): (&Keys, Option<NamedStore>, &Numbers),
     problems: &mut Problems<'_>,
 ) -> Option<Compiled> {
@@ -55,6 +55,7 @@ pub(super) fn of(
         tiers: &tiers,
         keys,
         in_flight,
+        store: store.as_ref(),
         opened: Vec::new(),
         places: HashMap::new(),
         unverified: Vec::new(),
@@ -111,9 +112,10 @@ fn unique<'a>(names: impl Iterator<Item = &'a At<String>>, problems: &mut Proble
 
 struct Reader<'a> {
     policies: &'a Policies,
-    tiers: &'a HashMap<String, Option<TierSet>>,
+    tiers: &'a AllTiers,
     keys: &'a Keys,
     in_flight: &'a Numbers,
+    store: Option<&'a NamedStore>,
     opened: Vec<Policy>,
     /// Where each of them is, by its name.
     places: HashMap<String, usize>,
@@ -137,7 +139,7 @@ impl Reader<'_> {
             problems
                 .error(condition.place, "this condition says nothing: leave it out, or write what is meant");
         }
-        Matcher::of(&condition.value, self.keys, problems)
+        Matcher::of(&condition.value, (self.keys, self.tiers), problems)
     }
 
     fn rule(&mut self, rule: &At<RuleEntry>, problems: &mut Problems<'_>) -> Option<Rule> {
@@ -231,6 +233,10 @@ impl Reader<'_> {
         let known = self.places.get(policy.name()).and_then(|place| self.opened.get(*place));
         match known {
             None => {
+                if let Some(Err(error)) = self.store.map(|store| store.can_keep(&policy)) {
+                    let text = format!("{error}; a resolution is written algorithm: sliding-log-in-20");
+                    problems.error(place, text);
+                }
                 self.places.insert(policy.name().to_owned(), self.opened.len());
                 self.opened.push(policy);
             }

@@ -76,6 +76,9 @@ impl Policies {
     }
 }
 
+/// The most keys that a policy can have room for.
+const MOST_KEYS: u64 = 1 << 31;
+
 fn policy(
     (name, place): (&str, Place),
     given: &PolicyEntry,
@@ -103,7 +106,7 @@ fn policy(
         builder = builder.and(&*quota.value);
     }
     let keys = given.keys.as_ref();
-    if let Some(keys) = keys.and_then(|keys| number(keys, "a number of keys", 1..=1 << 32, problems)) {
+    if let Some(keys) = keys.and_then(|keys| number(keys, "a number of keys", 1..=MOST_KEYS, problems)) {
         builder = builder.keys(usize::try_from(keys).unwrap_or(usize::MAX));
     }
     let builder = options(builder, given, problems);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::policy::TimeSpan;
-use sluicegate_core::{ConfigError, MemoryStore, Store};
+use sluicegate_core::{ConfigError, MemoryStore, Policy, Store};
 
 use crate::at::At;
 use crate::error::Problems;
@@ -55,6 +55,14 @@ impl NamedStore {
         }
     }
 
+    /// Whether this store can keep a policy, as far as that is known before it is open.
+    pub(super) fn can_keep(&self, policy: &Policy) -> Result<(), ConfigError> {
+        match self {
+            Self::Memory { .. } => Ok(()),
+            Self::Redis { .. } => can_keep(policy),
+        }
+    }
+
     /// Opens it; Redis is connected in the background of a tokio runtime.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, ConfigError> {
         match self {
@@ -88,6 +96,17 @@ fn check(url: &At<String>, problems: &mut Problems<'_>) {
     if let Err(error) = sluicegate_redis::RedisStore::check_url(&url.value) {
         problems.error(url.place, error.problem());
     }
+}
+
+#[cfg(feature = "redis")]
+fn can_keep(policy: &Policy) -> Result<(), ConfigError> {
+    sluicegate_redis::RedisStore::check_policy(policy)
+}
+
+/// Only a program with Redis knows what one can keep.
+#[cfg(not(feature = "redis"))]
+fn can_keep(_: &Policy) -> Result<(), ConfigError> {
+    Ok(())
 }
 
 /// Only a program with Redis knows its URLs.

@@ -1,16 +1,16 @@
-//! The tiers of a file, and how a request's tier is read.
+//! The tiers of a file: limits of several sizes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use http::HeaderName;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use sluicegate_tower::Limit;
-use sluicegate_tower::key::{BearerJwt, RequestView};
+use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::Tiers;
 
-use super::keys::{ApiKeys, Keys, Namer, call};
+use super::keys::{Keys, Namer};
 use super::overrides::{self, Override};
+use super::plan::{By, Plan};
 use super::policies::Policies;
 use crate::at::At;
 use crate::error::Problems;
@@ -21,42 +21,31 @@ use crate::schema::{File, Named, TiersEntry};
 #[derive(Clone)]
 pub(super) struct TierSet {
     pub(super) tiers: Vec<(String, Option<Policy>)>,
-    default_tier: String,
-    by: Vec<By>,
+    pub(super) plan: Arc<Plan>,
     /// Keys with quotas of their own.
     overrides: Arc<HashMap<String, Override>>,
     /// By what name an operator calls the key of a request, where that matters.
     namer: Option<Namer>,
 }
 
-/// Where the tier of a request is read.
-#[derive(Clone)]
-enum By {
-    Claim(Arc<BearerJwt>, String),
-    ApiKey(ApiKeys),
-    Header(HeaderName),
-}
+/// The tiers of a file by name; nothing where something is wrong with them, which is told already.
+pub(super) type AllTiers = HashMap<String, Option<TierSet>>;
 
-pub(super) fn all(
-    file: &File,
-    policies: &Policies,
-    keys: &Keys,
-    problems: &mut Problems<'_>,
-) -> HashMap<String, Option<TierSet>> {
+pub(super) fn all(file: &File, policies: &Policies, keys: &Keys, problems: &mut Problems<'_>) -> AllTiers {
     let mut all = HashMap::new();
-    for (name, entry) in &file.tiers.0 {
+    for (place, (name, entry)) in file.tiers.0.iter().enumerate() {
         if policies.has(&name.value) {
             let text = format!("{:?} is a policy already: policies and tiers share their names", name.value);
             problems.error(name.place, text);
         }
-        let set = tier_set(name, entry, (policies, keys), problems);
+        let set = tier_set((place, name), entry, (policies, keys), problems);
         all.insert(name.value.clone(), set);
     }
     all
 }
 
 fn tier_set(
-    name: &At<String>,
+    (place, name): (usize, &At<String>),
     entry: &At<TiersEntry>,
     (policies, keys): (&Policies, &Keys),
     problems: &mut Problems<'_>,
@@ -81,22 +70,20 @@ fn tier_set(
     if given.0.iter().all(|(_, policy)| policy.value == "unlimited") {
         problems.error(entry.place, "tiers without a policy limit nothing: name one for a tier");
     }
-    if !given.0.iter().any(|(tier, _)| tier.value == default_tier.value) {
+    let default_place = given.0.iter().position(|(tier, _)| tier.value == default_tier.value);
+    if default_place.is_none() {
         let names: Vec<_> = given.0.iter().map(|(tier, _)| &*tier.value).collect();
         let text = format!("{:?} is not among the tiers: {}", short(&default_tier.value), names.join(", "));
         problems.error(default_tier.place, text);
     }
     let by = by.all();
-    let by: Vec<By> = by.iter().filter_map(|word| source(word, keys, problems)).collect();
+    let by: Vec<By> = by.iter().filter_map(|word| By::of(word, keys, problems)).collect();
     warn_of_unknown(&by, given, (name, default_tier), problems);
     let overrides = overrides::of(name, overrides, (given, default_tier), policies, problems);
-    (problems.count() == before).then(|| TierSet {
-        tiers,
-        default_tier: default_tier.value.clone(),
-        by,
-        overrides: Arc::new(overrides),
-        namer: None,
-    })
+    let default_tier = default_place.filter(|_| problems.count() == before)?;
+    let names = tiers.iter().map(|(tier, _)| tier.clone()).collect();
+    let plan = Plan { place, name: name.value.clone(), tiers: names, default_tier, by };
+    Some(TierSet { tiers, plan: Arc::new(plan), overrides: Arc::new(overrides), namer: None })
 }
 
 /// A tier that the file of API keys gives and nobody knows is the default one.
@@ -119,42 +106,6 @@ fn warn_of_unknown(
             default_tier.value
         );
         problems.warning(name.place, text);
-    }
-}
-
-fn source(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<By> {
-    let found = match call(&word.value) {
-        Some(("header", name)) => match name.parse() {
-            Ok(name) => Ok(By::Header(name)),
-            Err(_) => Err(format!("{:?} is not the name of a header field", short(name))),
-        },
-        Some(("jwt", claim)) => match keys.verifier().map(|jwt| jwt.map(|jwt| jwt.claim("sub"))) {
-            Ok(Some(Ok(jwt))) => Ok(By::Claim(Arc::new(jwt), claim.to_owned())),
-            Ok(Some(Err(error))) => Err(error.problem().to_owned()),
-            // It is told where the section stands.
-            Ok(None) => return None,
-            Err(missing) => Err(missing.to_owned()),
-        },
-        None if word.value == "api_key" => match keys.listed() {
-            Ok(listed) => return listed.cloned().map(By::ApiKey),
-            Err(missing) => Err(missing.to_owned()),
-        },
-        _ => Err(format!(
-            "{:?} does not say where a tier is read: use jwt(claim), api_key or header(name)",
-            short(&word.value)
-        )),
-    };
-    found.map_err(|text| problems.error(word.place, text)).ok()
-}
-
-impl By {
-    /// The tier, if the request says one.
-    fn find(&self, request: RequestView<'_>) -> Option<String> {
-        match self {
-            Self::ApiKey(keys) => keys.tier(request).map(|tier| tier.to_string()),
-            Self::Header(name) => request.headers.get(name)?.to_str().ok().map(str::to_owned),
-            Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
-        }
     }
 }
 
@@ -192,8 +143,7 @@ impl TierSet {
             return Some(own.tier.clone());
         }
         // Nobody may choose the tier of a single key.
-        let said = self.by.iter().find_map(|by| by.find(request))?;
-        self.tiers.iter().any(|(tier, _)| *tier == said).then_some(said)
+        self.plan.said(request).map(|tier| self.plan.tiers[tier].clone())
     }
 
     /// The limit, now that its policies are open.
@@ -215,7 +165,8 @@ impl TierSet {
             }
         }
         let this = self.clone();
-        Ok(Limit::tiered_async(tiers.default_tier(&self.default_tier).build()?, move |request| {
+        let default_tier = &self.plan.tiers[self.plan.default_tier];
+        Ok(Limit::tiered_async(tiers.default_tier(default_tier).build()?, move |request| {
             std::future::ready(this.tier(request))
         }))
     }

@@ -210,6 +210,10 @@ pub(crate) struct Condition {
     /// A network in which the address of the client must be, or a list.
     #[serde(default, deserialize_with = "said")]
     pub(crate) client: Option<At<OneOrMany>>,
+    /// The tier that the request must be in, or a list, for a name under `tiers`: `{ plan: [free, pro] }`. A request that says no
+    /// tier, or one that is not listed, is in the default one.
+    #[serde(default, deserialize_with = "said")]
+    pub(crate) tier: Option<At<Named<At<OneOrMany>>>>,
     /// A condition that must not hold.
     #[serde(default, deserialize_with = "said")]
     pub(crate) not: Option<At<Box<Self>>>,
@@ -218,9 +222,10 @@ pub(crate) struct Condition {
 impl Condition {
     /// Whether it would hold for every request.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { path, method, host, header, query, client, not } = self;
+        let Self { path, method, host, header, query, client, tier, not } = self;
         [path, method, host, client].iter().all(|list| list.is_none())
             && [header, query].iter().all(|fields| fields.is_none())
+            && tier.is_none()
             && not.is_none()
     }
 }

@@ -18,8 +18,9 @@ pub(super) fn number(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn algorithm(_: &mut SchemaGenerator) -> Schema {
     let names: Vec<String> = Algorithm::ALL.iter().map(ToString::to_string).collect();
-    // One of them has a number behind its name.
-    json_schema!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": r"^leaky-bucket-queue-above-[0-9]+$|\$\{" }] })
+    // Two of them have a number behind their name.
+    let with_number = r"^(leaky-bucket-queue-above|sliding-log-in)-[0-9]+$|\$\{";
+    json_schema!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": with_number }] })
 }
 
 pub(super) fn mode(_: &mut SchemaGenerator) -> Schema {

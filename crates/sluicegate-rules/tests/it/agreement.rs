@@ -57,6 +57,9 @@ fn file(random: &mut Random) -> String {
             only_if.push("header: { x-beta: \"1\" }".to_owned());
         }
         if chance(random, 2) {
+            only_if.push(format!("tier: {{ plan: {} }}", one(random, &["free", "pro", "[pro, big]"])));
+        }
+        if chance(random, 2) {
             only_if.push("not: { query: { v: \"2\" } }".to_owned());
         }
         let only_if = match only_if.is_empty() {

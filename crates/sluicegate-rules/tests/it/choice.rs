@@ -31,6 +31,8 @@ version: 1
 policies:
   a: { quota: 10/min, keys: 1 }
   b: { quota: 10/min, keys: 1 }
+tiers:
+  plan: { by: header(x-plan), tiers: { free: a, pro: b, big: unlimited }, default_tier: free }
 deny:
   - { name: banned, only_if: { client: [192.0.2.0/24, 2001:db8::/32] } }
 exempt:
@@ -42,6 +44,7 @@ rules:
   - { name: header, only_if: { header: { x-secret: s3cret } }, limit: a, share: 1/2, key: everybody }
   - { name: query, only_if: { query: { v: \"2\" } }, limit: a, share: 1/2, key: everybody }
   - { name: other, only_if: { not: { path: \"/x/{id}\" } }, limit: a, share: 1/2, key: everybody }
+  - { name: tier, only_if: { tier: { plan: [pro, big] } }, limit: a, share: 1/2, key: everybody }
   - { name: first, group: g, only_if: { path: \"/x/{id}\" }, limit: [a, b], key: everybody }
   - { name: rest, group: g, limit: b, key: everybody }
 ";
@@ -75,6 +78,7 @@ fn each_rule_that_does_not_apply_says_which_condition_failed_and_on_what_value()
             ("header", "header x-secret is not what the rule wants"),
             ("query", "query parameter v is not what the rule wants"),
             ("other", "all of its \"not\" holds"),
+            ("tier", "tier of plan is free, the rule wants pro or big"),
             ("first", ""),
             ("rest", "of group g, rule first applies"),
         ]
@@ -111,6 +115,8 @@ struct Only {
     headers: Vec<(usize, usize)>,
     query: Vec<(usize, usize)>,
     client: Option<u8>,
+    /// By the first field `x-a`: `a`, and for all else the default `b`.
+    tier: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -166,6 +172,7 @@ impl Only {
         words.extend(fields("header", &self.headers));
         words.extend(fields("query", &self.query));
         words.extend(self.client.map(|net| format!("client: [10.0.{net}.0/24]")));
+        words.extend(self.tier.map(|tier| format!("tier: {{ plan: {} }}", WORDS[tier])));
         format!("{{ {} }}", words.join(", "))
     }
 
@@ -195,6 +202,7 @@ impl Only {
             && has(&self.headers, &asked.headers)
             && has(&self.query, &asked.query)
             && self.client.is_none_or(|net| net == asked.peer)
+            && self.tier.is_none_or(|tier| tier == asked.tier())
     }
 }
 
@@ -212,14 +220,16 @@ fn only() -> impl Strategy<Value = Only> {
         pair(),
         pair(),
         prop::option::weighted(0.2, 0..3_u8),
+        prop::option::weighted(0.3, 0..2_usize),
     )
-        .prop_map(|(paths, methods, hosts, headers, query, client)| Only {
+        .prop_map(|(paths, methods, hosts, headers, query, client, tier)| Only {
             paths,
             methods,
             hosts,
             headers,
             query,
             client,
+            tier,
         })
 }
 
@@ -244,6 +254,11 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 impl Asked {
+    fn tier(&self) -> usize {
+        let said = self.headers.iter().find(|(name, _)| *name == 0).map(|(_, value)| *value);
+        said.filter(|said| *said < 2).unwrap_or(1)
+    }
+
     fn request(&self) -> Request<()> {
         let query: Vec<_> =
             self.query.iter().map(|(name, value)| format!("x-{}={}", WORDS[*name], WORDS[*value])).collect();
@@ -269,7 +284,7 @@ proptest! {
         given in prop::collection::vec((only(), prop::option::weighted(0.3, only()), prop::option::of(0..2_usize)), 1..14),
         requests in prop::collection::vec(asked(), 8),
     ) {
-        let mut text = "version: 1\npolicies:\n  a: { quota: 100/min, keys: 1 }\nrules:\n".to_owned();
+        let mut text = "version: 1\npolicies:\n  a: { quota: 100/min, keys: 1 }\ntiers:\n  plan: { by: header(x-a), tiers: { a: a, b: unlimited }, default_tier: b }\nrules:\n".to_owned();
         for (at, (only, not, group)) in given.iter().enumerate() {
             let not = not.as_ref().filter(|not| !not.is_empty());
             let inner = only.text();

@@ -9,3 +9,5 @@ mod news;
 mod reload;
 mod schema;
 mod sections;
+mod support;
+mod tiers;

@@ -248,3 +248,35 @@ fn a_policy_that_limits_nothing_and_a_key_that_clients_choose_are_worth_a_warnin
     );
     assert_eq!(warnings.len(), 2);
 }
+
+#[test]
+fn networks_that_are_written_as_others_or_rule_nobody_out_are_worth_a_warning() {
+    let text = "version: 1\nclients: { proxies: [10.0.0.1/8, \"2001:db8::1/32\"] }\npolicies:\n  a: { quota: 5/min }\ndeny:\n  - { name: six, only_if: { client: [\"::/0\"] } }\n  - { name: one, only_if: { client: [192.0.2.0/24, 192.0.2.1, \"::ffff:192.0.2.1\"] } }\nrules:\n  - { name: all, limit: a, key: client }\n";
+    let file =
+        RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_or_else(|error| panic!("{error}"));
+    let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
+    let starts = [
+        "rules.yaml:2:22: warning: \"10.0.0.1/8\" has bits behind its prefix: it is taken as 10.0.0.0/8",
+        "rules.yaml:2:34: warning: \"2001:db8::1/32\" has bits behind its prefix: it is taken as 2001:db8::/32",
+        "rules.yaml:6:38: warning: every IPv6 address is in ::/0: leave this out if all clients are meant",
+    ];
+    assert_eq!(warnings.len(), starts.len(), "{warnings:?}");
+    for (warning, start) in warnings.iter().zip(starts) {
+        assert!(warning.starts_with(start), "{warning}");
+    }
+}
+
+#[test]
+fn proxies_that_hold_everybody_are_refused_also_in_parts() {
+    for proxies in ["0.0.0.0/0", "\"::/0\"", "\"::ffff:0:0/96\"", "[0.0.0.0/1, 128.0.0.0/1]"] {
+        let text = format!(
+            "version: 1\nclients: {{ proxies: {proxies} }}\npolicies:\n  a: {{ quota: 5/min }}\n{RULES}"
+        );
+        let errors = errors(&text);
+        assert!(errors.starts_with("rules.yaml:2:2"), "{errors}");
+        assert!(
+            errors.contains("would let every client choose its address: name the networks of the proxies;"),
+            "{errors}"
+        );
+    }
+}

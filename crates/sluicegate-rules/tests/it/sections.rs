@@ -1,44 +1,11 @@
-//! The sections about keys, tiers, denials and the store: what they do to requests.
-
-use std::path::PathBuf;
+//! The sections about denials, requests under way and the store: what they do to requests.
 
 use http::{Request, StatusCode};
-use sluicegate_core::clock::ManualClock;
 use sluicegate_core::{MemoryStore, Policy};
 use sluicegate_rules::{Rules, RulesFile, Variables};
 use sluicegate_tower::limits::WouldBe;
 
-const ADA: &str = "DIGEST";
-
-fn parse(text: &str) -> RulesFile {
-    RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn rules(text: &str) -> Rules {
-    let store = MemoryStore::builder().clock(ManualClock::new()).build().expect("the settings are possible");
-    Rules::new(&store, parse(text)).expect("memory keeps all")
-}
-
-fn request(path: &str, headers: &[(&str, &str)]) -> Request<()> {
-    let mut request = Request::get(path);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    request.body(()).expect("it is a request")
-}
-
-/// How many of a hundred requests pass.
-async fn passed(rules: &Rules, headers: &[(&str, &str)]) -> usize {
-    let mut passed = 0;
-    for _ in 0..100 {
-        passed += usize::from(rules.limits().decide(&request("/", headers)).await.is_ok());
-    }
-    passed
-}
-
-fn error(result: Result<impl std::fmt::Debug, sluicegate_rules::RulesError>) -> String {
-    result.expect_err("it is wrong").to_string()
-}
+use crate::support::{Folder, error, parse, passed, request, rules};
 
 #[tokio::test]
 async fn a_denial_has_its_status_and_the_first_that_matches_counts() {
@@ -66,123 +33,6 @@ rules: [{ name: all, limit: a, key: everybody }]
         );
     }
     assert_eq!(passed(&rules, &[]).await, 1);
-}
-
-const KEYS: &str = "
-version: 1
-api_keys: { header: x-api-key, file: tests/it/api-keys.yaml }
-policies:
-  free: { quota: 2/min }
-  pro: { quota: 5/min }
-tiers:
-  plan: { by: api_key, tiers: { free: free, pro: pro, enterprise: unlimited }, default_tier: free }
-rules:
-  - { name: all, limit: plan, key: [api_key, header(x-address)] }
-";
-
-#[tokio::test]
-async fn a_listed_api_key_has_its_tier_and_one_that_is_not_counts_as_missing() {
-    let rules = rules(KEYS);
-    assert_eq!(passed(&rules, &[("x-api-key", "k-ada")]).await, 5);
-    assert_eq!(passed(&rules, &[("x-api-key", "k-bob")]).await, 100);
-    // Inventing keys buys nothing: all of them are in the bucket of the address.
-    assert_eq!(passed(&rules, &[("x-api-key", "k-1"), ("x-address", "here")]).await, 2);
-    assert_eq!(passed(&rules, &[("x-api-key", "k-2"), ("x-address", "here")]).await, 0);
-    let explained = rules.limits().explain(&request("/", &[("x-api-key", "k-ada")])).await.to_string();
-    assert!(!explained.contains("k-ada"), "{explained}");
-}
-
-#[tokio::test]
-async fn a_key_with_quotas_of_its_own_is_known_by_claim_field_address_or_digest() {
-    let overrides = format!("overrides: {{ acme: 7/min, \"{ADA}\": 9/min, Ada@x.org: [8/min, 50/h] }}")
-        .replace(ADA, ada_digest().as_str());
-    let text = KEYS.replace("default_tier: free }", &format!("default_tier: free, {overrides} }}"));
-    let rules = rules(&text);
-    assert_eq!(passed(&rules, &[("x-address", "acme")]).await, 7);
-    assert_eq!(passed(&rules, &[("x-address", "Ada@x.org")]).await, 8);
-    assert_eq!(passed(&rules, &[("x-api-key", "k-ada"), ("x-address", "acme")]).await, 9);
-    assert_eq!(passed(&rules, &[("x-address", "other")]).await, 2);
-    // The name that a client says of itself is no key of its own.
-    assert_eq!(passed(&rules, &[("x-api-key", "acme"), ("x-address", "third")]).await, 2);
-    // It can be changed at run time, and what was spent counts.
-    let changes = rules.replace(parse(&text.replace("7/min", "10/min"))).expect("memory keeps it");
-    assert!(
-        changes.to_string().starts_with("changed plan.acme 7/min -> 10/min, what was spent"),
-        "{changes}"
-    );
-    assert_eq!(passed(&rules, &[("x-address", "acme")]).await, 3);
-}
-
-fn ada_digest() -> String {
-    let file = std::fs::read_to_string("tests/it/api-keys.yaml").expect("it is there");
-    let line = file.lines().find(|line| line.ends_with(": pro")).expect("it lists her");
-    line.trim_end_matches(": pro").to_owned()
-}
-
-#[tokio::test]
-async fn nobody_chooses_the_tier_of_a_single_key_and_a_share_is_one_of_its_quotas_too() {
-    let rules = rules(
-        "
-version: 1
-policies: { free: { quota: 10/min } }
-tiers:
-  plan: { by: header(x-plan), tiers: { free: free }, default_tier: free, overrides: { acme: 50/min } }
-rules:
-  - { name: part, limit: plan, share: 1/5, key: header(x-user) }
-",
-    );
-    assert_eq!(passed(&rules, &[("x-user", "acme")]).await, 10);
-    assert_eq!(passed(&rules, &[("x-user", "eve"), ("x-plan", "key acme")]).await, 2);
-    assert_eq!(passed(&rules, &[("x-user", "bob"), ("x-plan", "acme")]).await, 2);
-}
-
-#[test]
-fn what_is_wrong_with_the_file_of_api_keys_is_told_without_what_is_in_it() {
-    let folder = Folder::new();
-    let digest = ada_digest();
-    for (keys, expected) in [
-        ("hunter2: pro\n".to_owned(), ":1:1: error: this is not the sha256 of a key"),
-        (format!("{digest}: pro\n{digest}: free\n"), ":2:1: error: a key is there twice"),
-        (format!("{digest}: pro\n{}: free\n", digest.to_uppercase()), ":2:1: error: a key is there twice"),
-        (format!("{digest}: [hunter2]\n"), "error: this is no line of an API key"),
-        ("hunter2\n".to_owned(), "error: this is no line of an API key"),
-        (String::new(), "error: "),
-    ] {
-        std::fs::write(folder.0.join("api-keys.yaml"), &keys).expect("it can be written");
-        std::fs::write(folder.0.join("rules.yaml"), KEYS.replace("tests/it/", ""))
-            .expect("it can be written");
-        let error = error(RulesFile::read(folder.0.join("rules.yaml"), &Variables::none()));
-        assert!(error.contains(expected), "{keys}: {error}");
-        assert!(!error.contains("hunter2") && !error.contains(&digest), "{error}");
-        assert!(error.lines().all(|line| !line.starts_with(' ')), "{error}");
-    }
-    std::fs::remove_file(folder.0.join("api-keys.yaml")).expect("it is there");
-    let missing = error(RulesFile::read(folder.0.join("rules.yaml"), &Variables::none()));
-    assert!(missing.contains("rules.yaml:3:38: error: the file of API keys: it cannot be read"), "{missing}");
-}
-
-#[tokio::test]
-async fn another_file_of_api_keys_takes_effect_with_a_reload() {
-    let folder = Folder::new();
-    let keys = folder.0.join("api-keys.yaml");
-    std::fs::copy("tests/it/api-keys.yaml", &keys).expect("it can be written");
-    std::fs::write(folder.0.join("rules.yaml"), KEYS.replace("tests/it/", "")).expect("it can be written");
-    let store = MemoryStore::builder().clock(ManualClock::new()).build().expect("the settings are possible");
-    let rules = Rules::open(&store, folder.0.join("rules.yaml"), Variables::none()).expect("it is good");
-    assert_eq!(passed(&rules, &[("x-api-key", "k-ada")]).await, 5);
-    std::fs::write(&keys, format!("{}: enterprise\n", ada_digest())).expect("it can be written");
-    assert!(rules.reload().expect("it is good").is_some());
-    assert_eq!(passed(&rules, &[("x-api-key", "k-ada")]).await, 100);
-}
-
-#[test]
-fn a_tier_of_the_file_of_api_keys_that_nobody_knows_is_worth_a_warning() {
-    let file = parse(&KEYS.replace("enterprise: unlimited", "gold: unlimited"));
-    let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
-    assert!(
-        warnings[0].starts_with("rules.yaml:8:3: warning: the file of API keys names tier \"enterprise\""),
-        "{warnings:?}"
-    );
 }
 
 const AT_ONCE: &str = "
@@ -229,6 +79,34 @@ async fn a_rule_bounds_how_much_of_a_key_is_under_way_and_waits_as_it_says() {
     assert_eq!(began.elapsed().as_secs(), 10);
     drop(held);
     assert_eq!(send(&rules, "/report", "ada").await.status(), 200);
+}
+
+#[tokio::test]
+async fn an_explanation_says_which_permit_a_request_needs_and_under_which_key() {
+    let rules = rules(&AT_ONCE.replace("in_flight: uploads", "on_missing_key: 401, in_flight: uploads"));
+    let look = async |path: &str, user: &[(&str, &str)]| rules.explain(&request(path, user)).await;
+    let held = send(&rules, "/report", "ada").await;
+    let report = look("/report", &[("x-user", "ada")]).await;
+    let rule = report.rules.iter().find(|rule| rule.name == "report").expect("it is there");
+    let key = rule.limits[0].asks.as_ref().expect("it applies").key.shown();
+    let line = format!("\n  report: takes a permit of reports for {key}; 1 of 2 left, waits up to 10s");
+    let report = report.to_string();
+    assert!(report.contains(&line) && !report.contains("permit of uploads"), "{report}");
+    let line = format!("\n  upload: takes a permit of uploads for {key}; 1 of 1 left");
+    let upload = look("/x", &[("x-user", "ada")]).await.to_string();
+    assert!(upload.ends_with(&line) && !upload.contains("permit of reports"), "{upload}");
+    let nobody = look("/x", &[]).await.to_string();
+    let refused = "\n  upload: takes no permit of uploads: it is refused with 401, because";
+    assert!(nobody.contains(refused), "{nobody}");
+    for user in ["eve", "probe"] {
+        let passed_by = look("/x", &[("x-user", user)]).await.to_string();
+        assert!(!passed_by.contains("permit"), "{passed_by}");
+    }
+    // It says so of the file that is in force.
+    drop(held);
+    rules.replace(parse(&AT_ONCE.replace("permits: 1", "permits: 3"))).expect("memory keeps it");
+    let upload = look("/x", &[("x-user", "ada")]).await.to_string();
+    assert!(upload.ends_with("; 3 of 3 left"), "{upload}");
 }
 
 #[tokio::test]
@@ -367,6 +245,36 @@ fn no_value_of_the_store_is_shown() {
 }
 
 #[cfg(feature = "redis")]
+#[test]
+fn a_log_that_is_too_long_for_the_redis_of_the_file_is_told_before_a_service_starts() {
+    let log = |algorithm: &str| {
+        on("{ redis: redis://127.0.0.1:1 }")
+            .replace("quota: 5/min", &format!("algorithm: {algorithm}, quota: 2001/d"))
+    };
+    let long = error(RulesFile::parse("rules.yaml", &log("sliding-log"), &Variables::none()));
+    assert!(
+        long.starts_with(
+            "rules.yaml:6:25: error: policy \"a\": a sliding log on Redis has at most 2000 entries, not 2001"
+        ),
+        "{long}"
+    );
+    assert!(long.contains("; a resolution is written algorithm: sliding-log-in-20\n"), "{long}");
+    parse(&log("sliding-log-in-20"));
+    parse(&log("sliding-log").replace("limit: a,", "limit: a, share: 1/2,"));
+    // Without that store it is as long as the store of the program allows.
+    parse(&PLAIN.replace("quota: 5/min", "algorithm: sliding-log, quota: 2001/d"));
+}
+
+#[test]
+fn a_policy_with_room_for_many_keys_is_checked_without_making_the_room() {
+    // 48 GB.
+    parse(&PLAIN.replace("quota: 5/min", "quota: 5/min, keys: 2_000_000_000"));
+    let many = PLAIN.replace("quota: 5/min", "quota: 5/min, keys: 4000000000");
+    let many = error(RulesFile::parse("rules.yaml", &many, &Variables::none()));
+    assert!(many.starts_with("rules.yaml:3:28: error: \"4000000000\" is not a number of keys: use a whole number from 1 to 2147483648"), "{many}");
+}
+
+#[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_redis_is_opened_with_a_fallback_and_the_service_starts_while_it_is_away() {
     let folder = Folder::new();
@@ -384,25 +292,4 @@ fn a_program_without_redis_says_so_when_the_store_is_opened() {
     let file = parse(&on("{ redis: redis://127.0.0.1:1 }"));
     let error = file.open_store().err().expect("there is no Redis in it").to_string();
     assert!(error.contains("enable the feature `redis`"), "{error}");
-}
-
-/// A folder that is gone with its test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("sluicegate-sections-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -38,12 +38,14 @@
 //! - For many short requests, where a rate says what is meant.
 
 mod body;
+mod explain;
 mod gate;
 mod handle;
 mod layer;
 mod limit;
 
 pub use self::body::{HeldPermit, PermitBody};
+pub use self::explain::{InFlightExplained, PermitExplained};
 pub use self::handle::InFlightHandle;
 pub use self::layer::InFlightLayer;
 pub use self::limit::InFlightLimit;

@@ -1,9 +1,10 @@
 //! How the address of a client is found: the section `clients`.
 
 use sluicegate_tower::ClientIp;
+use sluicegate_tower::key::Networks;
 
 use crate::at::At;
-use crate::compile::number;
+use crate::compile::{networks, number};
 use crate::error::Problems;
 use crate::read::short;
 use crate::schema::Clients;
@@ -12,17 +13,22 @@ pub(super) fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Opti
     let given = &section.value;
     let mut client = match (&given.proxies, &given.hops) {
         (Some(proxies), None) => {
-            let networks = proxies.all();
-            let before = problems.count();
-            for network in &networks {
-                if let Err(error) = ClientIp::behind([&network.value]) {
-                    problems.error(network.place, error.problem());
+            let all = proxies.all();
+            let before = problems.errors();
+            let together = networks::of(&all, problems);
+            for network in &all {
+                if let Some(everything) =
+                    Networks::new([&network.value]).ok().and_then(|one| one.everything())
+                {
+                    problems.error(network.place, everybody(everything));
                 }
             }
-            if problems.count() > before {
+            let together = together.filter(|_| problems.errors() == before)?;
+            if let Some(everything) = together.everything() {
+                problems.error(proxies.place, everybody(everything));
                 return None;
             }
-            ClientIp::behind(networks.iter().map(|network| &network.value))
+            ClientIp::behind(all.iter().map(|network| &network.value))
         }
         (None, Some(hops)) => ClientIp::hops(
             usize::try_from(number(hops, "a number of proxies", 1..=32, problems)?).unwrap_or(32),
@@ -52,4 +58,10 @@ pub(super) fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Opti
         client = client.and_then(|client| client.ipv6_prefix(u8::try_from(bits).unwrap_or(128)));
     }
     client.map_err(|error| problems.error(section.place, error.problem())).ok()
+}
+
+fn everybody(network: &str) -> String {
+    format!(
+        "{network} would let every client choose its address: name the networks of the proxies; if nobody reaches the service past them, their number does as well, as hops: 1"
+    )
 }

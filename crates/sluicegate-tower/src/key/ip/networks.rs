@@ -68,8 +68,16 @@ impl Networks {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// The network that holds all addresses of a family, if there is one.
-    pub(super) fn everything(&self) -> Option<&'static str> {
+    /// The network that holds all addresses of a family, if there is one: `0.0.0.0/0` or `::/0`.
+    ///
+    /// ```
+    /// use sluicegate_tower::key::Networks;
+    ///
+    /// assert_eq!(Networks::new(["0.0.0.0/1", "128.0.0.0/1"])?.everything(), Some("0.0.0.0/0"));
+    /// assert_eq!(Networks::new(["10.0.0.0/8"])?.everything(), None);
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn everything(&self) -> Option<&'static str> {
         match (&*self.v4, &*self.v6) {
             ([(0, u32::MAX)], _) => Some("0.0.0.0/0"),
             (_, [(0, u128::MAX)]) => Some("::/0"),

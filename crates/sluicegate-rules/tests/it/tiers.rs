@@ -1,0 +1,265 @@
+//! Keys, tiers, and rules for some of them.
+
+use sluicegate_core::MemoryStore;
+use sluicegate_core::clock::ManualClock;
+use sluicegate_rules::{Rules, RulesFile, Variables};
+use sluicegate_tower::key::PeerAddr;
+
+use crate::support::{Folder, error, parse, passed, request, rules};
+
+const ADA: &str = "DIGEST";
+
+const KEYS: &str = "
+version: 1
+api_keys: { header: x-api-key, file: tests/it/api-keys.yaml }
+policies:
+  free: { quota: 2/min }
+  pro: { quota: 5/min }
+tiers:
+  plan: { by: api_key, tiers: { free: free, pro: pro, enterprise: unlimited }, default_tier: free }
+rules:
+  - { name: all, limit: plan, key: [api_key, header(x-address)] }
+";
+
+#[tokio::test]
+async fn a_listed_api_key_has_its_tier_and_one_that_is_not_counts_as_missing() {
+    let rules = rules(KEYS);
+    assert_eq!(passed(&rules, &[("x-api-key", "k-ada")]).await, 5);
+    assert_eq!(passed(&rules, &[("x-api-key", "k-bob")]).await, 100);
+    // Inventing keys buys nothing: all of them are in the bucket of the address.
+    assert_eq!(passed(&rules, &[("x-api-key", "k-1"), ("x-address", "here")]).await, 2);
+    assert_eq!(passed(&rules, &[("x-api-key", "k-2"), ("x-address", "here")]).await, 0);
+    let explained = rules.limits().explain(&request("/", &[("x-api-key", "k-ada")])).await.to_string();
+    assert!(!explained.contains("k-ada"), "{explained}");
+}
+
+#[tokio::test]
+async fn a_key_with_quotas_of_its_own_is_known_by_header_field_or_digest() {
+    let overrides = format!("overrides: {{ acme: 7/min, \"{ADA}\": 9/min, Ada@x.org: [8/min, 50/h] }}")
+        .replace(ADA, ada_digest().as_str());
+    let text = KEYS.replace("default_tier: free }", &format!("default_tier: free, {overrides} }}"));
+    let rules = rules(&text);
+    assert_eq!(passed(&rules, &[("x-address", "acme")]).await, 7);
+    assert_eq!(passed(&rules, &[("x-address", "Ada@x.org")]).await, 8);
+    assert_eq!(passed(&rules, &[("x-api-key", "k-ada"), ("x-address", "acme")]).await, 9);
+    assert_eq!(passed(&rules, &[("x-address", "other")]).await, 2);
+    // The name that a client says of itself is no key of its own.
+    assert_eq!(passed(&rules, &[("x-api-key", "acme"), ("x-address", "third")]).await, 2);
+    // It can be changed at run time, and what was spent counts.
+    let changes = rules.replace(parse(&text.replace("7/min", "10/min"))).expect("memory keeps it");
+    assert!(
+        changes.to_string().starts_with("changed plan.acme 7/min -> 10/min, what was spent"),
+        "{changes}"
+    );
+    assert_eq!(passed(&rules, &[("x-address", "acme")]).await, 3);
+}
+
+fn ada_digest() -> String {
+    let file = std::fs::read_to_string("tests/it/api-keys.yaml").expect("it is there");
+    let line = file.lines().find(|line| line.ends_with(": pro")).expect("it lists her");
+    line.trim_end_matches(": pro").to_owned()
+}
+
+#[tokio::test]
+async fn nobody_chooses_the_tier_of_a_single_key_and_a_share_is_one_of_its_quotas_too() {
+    let rules = rules(
+        "
+version: 1
+policies: { free: { quota: 10/min } }
+tiers:
+  plan: { by: header(x-plan), tiers: { free: free }, default_tier: free, overrides: { acme: 50/min } }
+rules:
+  - { name: part, limit: plan, share: 1/5, key: header(x-user) }
+",
+    );
+    assert_eq!(passed(&rules, &[("x-user", "acme")]).await, 10);
+    assert_eq!(passed(&rules, &[("x-user", "eve"), ("x-plan", "key acme")]).await, 2);
+    assert_eq!(passed(&rules, &[("x-user", "bob"), ("x-plan", "acme")]).await, 2);
+}
+
+#[test]
+fn what_is_wrong_with_the_file_of_api_keys_is_told_without_what_is_in_it() {
+    let folder = Folder::new();
+    let digest = ada_digest();
+    for (keys, expected) in [
+        ("hunter2: pro\n".to_owned(), ":1:1: error: this is not the sha256 of a key"),
+        (format!("{digest}: pro\n{digest}: free\n"), ":2:1: error: a key is there twice"),
+        (format!("{digest}: pro\n{}: free\n", digest.to_uppercase()), ":2:1: error: a key is there twice"),
+        (format!("{digest}: [hunter2]\n"), "error: this is no line of an API key"),
+        ("hunter2\n".to_owned(), "error: this is no line of an API key"),
+        (String::new(), "error: "),
+    ] {
+        std::fs::write(folder.0.join("api-keys.yaml"), &keys).expect("it can be written");
+        std::fs::write(folder.0.join("rules.yaml"), KEYS.replace("tests/it/", ""))
+            .expect("it can be written");
+        let error = error(RulesFile::read(folder.0.join("rules.yaml"), &Variables::none()));
+        assert!(error.contains(expected), "{keys}: {error}");
+        assert!(!error.contains("hunter2") && !error.contains(&digest), "{error}");
+        assert!(error.lines().all(|line| !line.starts_with(' ')), "{error}");
+    }
+    std::fs::remove_file(folder.0.join("api-keys.yaml")).expect("it is there");
+    let missing = error(RulesFile::read(folder.0.join("rules.yaml"), &Variables::none()));
+    assert!(missing.contains("rules.yaml:3:38: error: the file of API keys: it cannot be read"), "{missing}");
+}
+
+#[tokio::test]
+async fn another_file_of_api_keys_takes_effect_with_a_reload() {
+    let folder = Folder::new();
+    let keys = folder.0.join("api-keys.yaml");
+    std::fs::copy("tests/it/api-keys.yaml", &keys).expect("it can be written");
+    std::fs::write(folder.0.join("rules.yaml"), KEYS.replace("tests/it/", "")).expect("it can be written");
+    let store = MemoryStore::builder().clock(ManualClock::new()).build().expect("the settings are possible");
+    let rules = Rules::open(&store, folder.0.join("rules.yaml"), Variables::none()).expect("it is good");
+    assert_eq!(passed(&rules, &[("x-api-key", "k-ada")]).await, 5);
+    std::fs::write(&keys, format!("{}: enterprise\n", ada_digest())).expect("it can be written");
+    assert!(rules.reload().expect("it is good").is_some());
+    assert_eq!(passed(&rules, &[("x-api-key", "k-ada")]).await, 100);
+}
+
+#[test]
+fn a_tier_of_the_file_of_api_keys_that_nobody_knows_is_worth_a_warning() {
+    let file = parse(&KEYS.replace("enterprise: unlimited", "gold: unlimited"));
+    let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
+    assert!(
+        warnings[0].starts_with("rules.yaml:8:3: warning: the file of API keys names tier \"enterprise\""),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_key_with_quotas_of_its_own_is_known_by_claim_or_address() {
+    let rules = rules(
+        "
+version: 1
+jwt: { hs256: 0123456789abcdef0123456789abcdef }
+policies: { free: { quota: 2/min } }
+tiers:
+  plan: { by: jwt(plan), tiers: { free: free }, default_tier: free, overrides: { acme: 7/min, 192.0.2.7: 5/min } }
+rules:
+  - { name: all, limit: plan, key: [jwt(sub), peer] }
+",
+    );
+    let token = |subject| format!("Bearer {}", token(subject, "free"));
+    assert_eq!(passed(&rules, &[("authorization", &token("acme"))]).await, 7);
+    assert_eq!(passed(&rules, &[("authorization", &token("other"))]).await, 2);
+    for (peer, quota) in [([192, 0, 2, 7], 5), ([192, 0, 2, 8], 2)] {
+        let mut asked = request("/", &[]);
+        asked.extensions_mut().insert(PeerAddr((peer, 1).into()));
+        let mut passed = 0;
+        for _ in 0..10 {
+            passed += usize::from(rules.limits().decide(&asked).await.is_ok());
+        }
+        assert_eq!(passed, quota, "{peer:?}");
+    }
+}
+
+/// A token of this subject on this plan.
+fn token(subject: &str, plan: &str) -> String {
+    let claims = serde_json::json!({ "sub": subject, "plan": plan, "exp": 4_000_000_000_u64 });
+    let secret = jsonwebtoken::EncodingKey::from_secret(b"0123456789abcdef0123456789abcdef");
+    jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &secret).expect("it can be signed")
+}
+
+const BY_TIER: &str = "
+version: 1
+jwt: { hs256: 0123456789abcdef0123456789abcdef }
+policies:
+  free: { quota: 50/min }
+  pro: { quota: 60/min }
+  search: { quota: 3/min }
+  export: { quota: 4/min }
+tiers:
+  plan: { by: [jwt(plan), header(x-plan)], tiers: { free: free, pro: pro, big: unlimited }, default_tier: free, overrides: { acme: 70/min } }
+  size: { by: header(x-size), tiers: { s: free, l: pro }, default_tier: s }
+deny:
+  - { name: small, only_if: { path: /large, tier: { size: s } }, status: 402 }
+exempt:
+  - { name: paid, only_if: { path: /paid, tier: { plan: [pro, big], size: l } } }
+rules:
+  - { name: search, only_if: { tier: { plan: free } }, limit: search, key: everybody }
+  - { name: export, only_if: { path: /export, not: { tier: { plan: big } } }, limit: export, key: everybody }
+  - { name: all, limit: plan, key: [jwt(sub), header(x-user)] }
+";
+
+/// How many of a hundred requests for this path pass.
+async fn passed_for(rules: &Rules, path: &str, headers: &[(&str, &str)]) -> usize {
+    let mut passed = 0;
+    for _ in 0..100 {
+        passed += usize::from(rules.limits().decide(&request(path, headers)).await.is_ok());
+    }
+    passed
+}
+
+#[tokio::test]
+async fn a_rule_for_a_tier_applies_to_its_requests_and_to_those_without_one_if_it_is_the_default() {
+    let on = || rules(BY_TIER);
+    assert_eq!(passed(&on(), &[("x-plan", "free")]).await, 3);
+    assert_eq!(passed(&on(), &[("x-plan", "none of these")]).await, 3);
+    assert_eq!(passed(&on(), &[]).await, 3);
+    assert_eq!(passed(&on(), &[("x-plan", "pro")]).await, 60);
+    assert_eq!(passed(&on(), &[("x-plan", "big")]).await, 100);
+    // A verified claim comes before what a client says of itself.
+    let pro = format!("Bearer {}", token("ada", "pro"));
+    assert_eq!(passed(&on(), &[("authorization", &pro), ("x-plan", "free")]).await, 60);
+    // A key with quotas of its own is of the tier that its plan says, and cannot be named as one.
+    assert_eq!(passed(&on(), &[("x-user", "acme")]).await, 3);
+    assert_eq!(passed(&on(), &[("x-user", "acme"), ("x-plan", "pro")]).await, 70);
+    assert_eq!(passed(&on(), &[("x-user", "eve"), ("x-plan", "key acme")]).await, 3);
+}
+
+#[tokio::test]
+async fn a_tier_is_a_condition_of_denials_exemptions_and_of_what_must_not_hold() {
+    let on = || rules(BY_TIER);
+    assert_eq!(passed_for(&on(), "/export", &[("x-plan", "pro")]).await, 4);
+    assert_eq!(passed_for(&on(), "/export", &[("x-plan", "big")]).await, 100);
+    assert_eq!(passed_for(&on(), "/paid", &[("x-plan", "pro"), ("x-size", "l")]).await, 100);
+    assert_eq!(passed_for(&on(), "/paid", &[("x-plan", "pro")]).await, 60, "all that is said must hold");
+    assert_eq!(passed_for(&on(), "/large", &[("x-plan", "big")]).await, 0);
+    assert_eq!(passed_for(&on(), "/large", &[("x-plan", "big"), ("x-size", "l")]).await, 100);
+    let explained = on().explain(&request("/export", &[("x-plan", "pro")])).await.to_string();
+    for line in [
+        "deny small: does not apply: path /export does not match /large",
+        "  search: not asked: tier of plan is pro, the rule wants free\n",
+    ] {
+        assert!(explained.contains(line), "{explained}");
+    }
+    let explained = on().explain(&request("/large", &[("x-size", "l")])).await.to_string();
+    assert!(
+        explained.contains("deny small: does not apply: tier of size is l, the rule wants s"),
+        "{explained}"
+    );
+}
+
+#[tokio::test]
+async fn tiers_of_a_condition_change_with_a_reload() {
+    let rules = rules(BY_TIER);
+    assert_eq!(passed(&rules, &[("x-plan", "pro")]).await, 60);
+    rules
+        .replace(parse(
+            &BY_TIER.replace("tier: { plan: free } }, limit: search", "tier: { plan: pro } }, limit: search"),
+        ))
+        .expect("memory keeps it");
+    assert_eq!(passed(&rules, &[("x-plan", "big")]).await, 100);
+    let explained = rules.explain(&request("/", &[("x-plan", "pro")])).await;
+    assert!(
+        explained.rules.iter().any(|rule| rule.name == "search" && rule.why_not.is_none()),
+        "{explained}"
+    );
+}
+
+#[test]
+fn a_tier_that_is_not_there_is_told_with_the_nearest_one() {
+    for (tier, expected) in [
+        ("{ plan: fre }", "\"fre\" is not a tier of \"plan\": did you mean \"free\"?"),
+        ("{ plan: [free, gold] }", "\"gold\" is not a tier of \"plan\": there are free, pro, big"),
+        ("{ plam: free }", "there are no tiers \"plam\": did you mean \"plan\"?"),
+        ("{ other: free }", "there are no tiers \"other\": there are plan, size"),
+        ("{ plan: [] }", "an empty list says nothing"),
+        ("{}", "no tiers are named here: write them by their name, as { plan: free }"),
+        ("free", "names with their values are expected here, as { name: value }"),
+    ] {
+        let text = BY_TIER.replacen("tier: { plan: free }", &format!("tier: {tier}"), 1);
+        let error = error(RulesFile::parse("rules.yaml", &text, &Variables::none()));
+        assert!(error.starts_with("rules.yaml:17:") && error.contains(expected), "{tier}: {error}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Which permit a request needs, and whose: [`InFlightExplained`].
+
+use std::fmt;
+use std::time::Duration;
+
+use sluicegate_core::Key;
+
+use crate::in_flight::InFlightLimit;
+use crate::key::RequestView;
+use crate::key::missing::Keyed;
+
+/// The permit that a request needs by one limit; made by [`InFlightLimit::explain`].
+///
+/// A request needs one permit of the same name and key, however many limits ask for it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InFlightExplained {
+    /// The name of the [`InFlight`](sluicegate_core::in_flight::InFlight).
+    pub name: String,
+    /// How many permits each key has.
+    pub permits: u64,
+    /// How long the request waits for one at most; not at all if nothing is said.
+    pub longest_wait: Option<Duration>,
+    /// Whose permit it is, or why it needs none or is refused without one.
+    pub asks: Result<PermitExplained, String>,
+}
+
+/// Whose permit a request needs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PermitExplained {
+    /// The key. [`shown`](Key::shown) shows as much of it as operators may see.
+    pub key: Key,
+    /// How many permits of this key nobody holds.
+    pub remaining: u64,
+}
+
+impl InFlightLimit {
+    /// Says which permit a request needs and takes none; nothing if this limit does not apply to it. The key is looked up as for
+    /// a permit, and what is logged once about a missing one may be logged here.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use sluicegate_core::in_flight::InFlight;
+    /// use sluicegate_tower::in_flight::InFlightLimit;
+    /// use sluicegate_tower::key::HeaderKey;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let reports = InFlight::new("reports", 2)?;
+    /// let limit = InFlightLimit::new(reports.clone()).key(HeaderKey::new("x-tenant")?);
+    /// let request = Request::get("/report").header("x-tenant", "t1").body(())?;
+    /// let explained = limit.explain(&request).await.ok_or("it applies to all requests")?;
+    /// assert_eq!((explained.permits, explained.asks?.remaining), (2, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Dropping it undoes nothing, because nothing is done.
+    pub async fn explain<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<InFlightExplained> {
+        let request = request.into();
+        if !self.applies_to(request) {
+            return None;
+        }
+        let found = self.key.extract(request).await;
+        let asks = match self.when_missing.read(found, || self.in_flight.name().to_owned()) {
+            Keyed::Key(key) => Ok(PermitExplained { remaining: self.in_flight.remaining(&key), key }),
+            Keyed::Skipped(missing) => Err(format!("it needs none, because {missing}")),
+            Keyed::Rejected(missing, status) => {
+                Err(format!("it is refused with {}, because {missing}", status.as_u16()))
+            }
+        };
+        let (name, permits) = (self.in_flight.name().to_owned(), self.in_flight.permits());
+        Some(InFlightExplained { name, permits, longest_wait: self.longest, asks })
+    }
+}
+
+/// `takes a permit of reports for "ada"; 1 of 2 left, waits up to 10s`
+impl fmt::Display for InFlightExplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, permits, longest_wait, asks } = self;
+        let PermitExplained { key, remaining } = match asks {
+            Ok(asks) => asks,
+            Err(why) => return write!(f, "takes no permit of {name}: {why}"),
+        };
+        write!(f, "takes a permit of {name} for {}; {remaining} of {permits} left", key.shown())?;
+        longest_wait.map_or(Ok(()), |longest| write!(f, ", waits up to {longest:?}"))
+    }
+}
