@@ -152,8 +152,10 @@ impl Decision {
     ///
     /// Of several quotas and policies, the least that was spent of any.
     pub fn granted(&self) -> Option<u64> {
-        let spent = self.quotas.iter().map(QuotaStatus::spent).min().unwrap_or(0);
-        self.is_counted().then_some(if self.is_allowed() { spent } else { 0 })
+        if !self.is_allowed() {
+            return Some(0);
+        }
+        self.is_counted().then(|| self.quotas.iter().map(QuotaStatus::spent).min().unwrap_or(0))
     }
 
     /// What was decided.

@@ -131,6 +131,11 @@ impl InFlight {
         &self.0.name
     }
 
+    /// Whether both count the same requests: one is a clone of the other.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// How many permits each key has.
     pub fn permits(&self) -> u64 {
         self.0.permits.load(Ordering::Relaxed)

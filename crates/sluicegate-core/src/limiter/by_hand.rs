@@ -61,6 +61,9 @@ impl RateLimiter {
     ///
     /// # Errors
     /// When the store gave no answer.
+    ///
+    /// # Cancel safety
+    /// It only looks.
     pub async fn strikes(&self, key: impl AsKey) -> Result<Option<Strikes>, StoreError> {
         let (policy, key) = (self.with_opened(Clone::clone), key.with_key(|key| key.to_key()));
         strikes(self.store(), &policy, &key, decide_plainly).await

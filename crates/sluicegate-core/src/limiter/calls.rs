@@ -64,8 +64,8 @@ impl RateLimiter {
         })
     }
 
-    /// Spends as many units as there are, up to `most`, and says by [`Decision::granted`](crate::Decision::granted) how many
-    /// that were. It is refused only if there is not one; it never waits.
+    /// Spends as many units as there are, up to `most`; [`Decision::granted`](crate::Decision::granted) says how many it spent. It
+    /// is refused if there is not one, and where it would have to wait, as behind others in a queue.
     ///
     /// For a batch that is cut to the room that there is: rows to send, pages to fetch, bytes to read.
     ///
@@ -78,6 +78,12 @@ impl RateLimiter {
     /// assert!((20..25).contains(&take(80)?.granted().unwrap_or(80))); // what is left
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    /// As [`check`](Self::check): the units are spent when this is called.
     pub fn check_up_to(&self, key: impl AsKey, most: u64) -> DecisionFuture {
         self.ask(key, most, Mode::Take)
     }

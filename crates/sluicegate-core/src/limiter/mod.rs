@@ -3,6 +3,7 @@
 //! | call | spends | answers |
 //! |---|---|---|
 //! | [`check`](RateLimiter::check) | one unit, if allowed | now |
+//! | [`check_up_to`](RateLimiter::check_up_to) | as much of a cost as there is | now |
 //! | [`check_many`](RateLimiter::check_many) | as many checks, of a key each | now |
 //! | [`peek`](RateLimiter::peek) | nothing | now |
 //! | `acquire` (feature `tokio`) | some units | when it is the caller's turn, or at once that this is too far away |

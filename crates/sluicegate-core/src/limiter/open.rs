@@ -91,8 +91,9 @@ impl RateLimiter {
     /// `build` gets the limiters, in the order of the policies, when all that can fail has been done; if it fails, nothing has
     /// changed. These limiters are pinned: they decide by the policies that are put here, and go on to do so when a later call
     /// of this kind replaces those. So requests that began under the old rules are decided by the old policies, and requests under
-    /// the new rules by the new ones, whatever the moment; a key that is asked for under both spends from both. Overrides, and
-    /// replacements by [`replace`](Self::replace), pinned limiters follow as all others do.
+    /// the new rules by the new ones, whatever the moment; a key that is asked for under both spends from both, unless it was to
+    /// start afresh. Pinned limiters follow overrides, and replacements by [`replace`](Self::replace), until a later call of this
+    /// kind replaces what they are pinned to; from then on they stay as they are.
     ///
     /// ```
     /// use sluicegate_core::limiter::Inherit;
@@ -113,6 +114,9 @@ impl RateLimiter {
     ///
     /// # Errors
     /// As [`replace_all`](Self::replace_all), and the error of `build`.
+    ///
+    /// # Blocking
+    /// A name whose last limiter is being dropped by another thread is waited for, up to a tenth of a second.
     ///
     /// # Deadlocks
     /// `build` must neither open nor replace policies on this store: it would wait for itself.
@@ -280,7 +284,7 @@ fn put<T>(
 }
 
 /// How often a name without a handle is asked for again, a millisecond apart.
-const TRIES: usize = 1_000;
+const TRIES: usize = 100;
 
 /// Opens a policy whose name has no handle. Another thread may be dropping the last one: it has let go of the handle, and lets
 /// go of the name when it has freed a table or two.

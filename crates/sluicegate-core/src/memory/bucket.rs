@@ -147,9 +147,9 @@ impl Buckets {
             return;
         }
         let back = Arc::new(Replacement { heirs, how: Inherit::Spent, replaced_us: now_us });
-        let older = self.older.load();
-        let older = std::iter::once(&back).chain(alive(&older, now_us)).take(GENERATIONS).cloned();
-        self.older.store(Arc::new(older.collect()));
+        self.older.rcu(|older| {
+            std::iter::once(&back).chain(alive(older, now_us)).take(GENERATIONS).cloned().collect::<Vec<_>>()
+        });
         self.has_older.store(true, Ordering::Relaxed);
     }
 
@@ -177,10 +177,15 @@ impl Buckets {
         if count == older.len() {
             return older;
         }
-        let alive = Arc::new(older[..count].to_vec());
-        self.older.store(Arc::clone(&alive));
-        self.has_older.store(count > 0, Ordering::Relaxed);
-        alive
+        // What another thread adds meanwhile stays: of that list those that are over are left out once more.
+        self.older.rcu(|older| alive(older, now_us).to_vec());
+        if count == 0 {
+            self.has_older.store(false, Ordering::Relaxed);
+            // It may have come just before that.
+            let is_empty = self.older.load().is_empty();
+            self.has_older.store(!is_empty, Ordering::Relaxed);
+        }
+        Arc::new(older[..count].to_vec())
     }
 
     /// Its buckets, and those of other policies that are still needed. Lets go of the others.

@@ -57,6 +57,10 @@ impl Durations {
         let before = self.minute.load(Ordering::Relaxed);
         let [even, odd] = &self.minutes;
         let (now, other) = if minute.is_multiple_of(2) { (even, odd) } else { (odd, even) };
+        if minute + 1 == before {
+            // Another thread has turned since this one looked at the clock.
+            return now;
+        }
         // One of all threads that see it turns.
         if minute != before && self.minute.swap(minute, Ordering::Relaxed) != minute {
             clear(now);
@@ -123,6 +127,17 @@ mod tests {
         assert!(durations.percentile(99, 7).unwrap() < Duration::from_micros(113));
         durations.record(Duration::from_secs(1), 7);
         assert!(durations.percentile(99, 7).unwrap() > Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_thread_that_is_late_at_a_border_of_minutes_wipes_nothing() {
+        let durations = Durations::new();
+        for now_us in [MINUTE_US, MINUTE_US - 1] {
+            durations.record(Duration::from_secs(1), now_us);
+        }
+        assert!(durations.percentile(1, MINUTE_US).is_some());
+        let counts = durations.minutes.iter().flatten().map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts.sum::<u32>(), 2);
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl Observed {
     /// No request waits for that task. What does not fit is dropped and counted: by [`Events::dropped`], in
     /// [`StoreSnapshot::events_dropped`], and as `rate_limit_events_dropped_total`. `take` runs in the middle of a request and
     /// copies what it needs; it leaves out by `None` what nobody waits for, so that a flood of decisions drives out no suspension.
+    /// It is called as long as the store lives, also when nobody takes events any more: ask for one queue, not for one per page.
     ///
     /// ```
     /// use std::time::Duration;

@@ -41,6 +41,10 @@ impl PolicyBuilder {
             );
             return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS - 1));
         }
+        if self.quotas.is_empty() {
+            let problem = "a policy without a quota: give it one, as 5/min".to_owned();
+            return Err(self.error(ConfigErrorKind::Policy, problem));
+        }
         if self.quotas.len() > MAX_QUOTAS {
             let problem = format!("a policy of {} quotas: at most {MAX_QUOTAS} fit", self.quotas.len());
             return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS));

@@ -68,7 +68,7 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// When they cannot be kept exactly.
+    /// When there is none, and as [`build`](crate::policy::PolicyBuilder::build).
     pub fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, ConfigError> {
         let are_as_many = quotas.len() == self.quotas.len();
         let id = |index: usize| self.quotas.get(index).filter(|_| are_as_many)?.id.clone();

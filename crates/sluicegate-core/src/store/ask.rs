@@ -144,7 +144,7 @@ impl<'a> Ask<'a> {
 /// | mode | is | may be refused | changes the key |
 /// |---|---|---|---|
 /// | [`Spend`](Self::Spend), [`Reserve`](Self::Reserve) | a question | yes | if it passes |
-/// | [`Take`](Self::Take) | a question | if there is not one unit | if it passes |
+/// | [`Take`](Self::Take) | a question | if not one unit fits now | if it passes |
 /// | [`Peek`](Self::Peek) | a question | yes | never |
 /// | [`Charge`](Self::Charge), [`Refund`](Self::Refund), [`Reset`](Self::Reset) | a report | no | always |
 /// | [`Depart`](Self::Depart) | a report | no | what was held is spent |

@@ -341,7 +341,9 @@ impl Waiting {
         request: RequestView<'_>,
         place: &mut Place,
     ) -> Poll<End> {
-        self.way.poll(cx, (&self.limits, request), place)
+        let end = ready!(self.way.poll(cx, (&self.limits, request), place));
+        self.limits.count_route(request, &end);
+        Poll::Ready(end)
     }
 }
 

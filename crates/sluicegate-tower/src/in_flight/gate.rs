@@ -69,9 +69,9 @@ impl Way {
     /// A request that has a permit of the same number for the same key already does not wait for itself.
     fn has(&self, key: &Key) -> bool {
         let limit = &self.limits[self.next];
-        self.keys.iter().any(|(other, held)| {
-            held == key && self.limits[*other].in_flight.name() == limit.in_flight.name()
-        })
+        self.keys
+            .iter()
+            .any(|(other, held)| held == key && self.limits[*other].in_flight.is(&limit.in_flight))
     }
 }
 

@@ -92,6 +92,9 @@ impl InFlightLayer {
 impl<R> InFlightLayer<R> {
     /// Adds a limit behind those that are there. A request that several count has a permit of each; it takes them in this
     /// order, and one that it does not get gives the others back.
+    ///
+    /// As with all settings of a layer, it has limits of its own from then on: a handle that it was made of swaps those of other
+    /// layers, and [`limits_handle`](Self::limits_handle) is its new one.
     #[must_use]
     pub fn and(self, limit: impl Into<InFlightLimit>) -> Self {
         let mut limits = self.limits().to_vec();

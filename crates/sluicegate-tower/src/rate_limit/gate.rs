@@ -41,10 +41,7 @@ where
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
-        wait.poll(cx, request.into(), place).map(|end| {
-            self.limits().count_route(request.into(), &end);
-            self.ends(end, request)
-        })
+        wait.poll(cx, request.into(), place).map(|end| self.ends(end, request))
     }
 
     #[inline]

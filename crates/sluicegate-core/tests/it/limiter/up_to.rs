@@ -100,6 +100,18 @@ async fn in_an_outage_the_share_is_what_there_is_and_just_that_is_owed() {
 }
 
 #[test]
+fn who_is_refused_in_an_outage_was_granted_nothing_and_who_passes_uncounted_has_all_of_it() {
+    for (on_outage, is_allowed, granted) in [(OnOutage::Deny, false, Some(0)), (OnOutage::Allow, true, None)]
+    {
+        let scene = Scene::new(|builder| builder);
+        let limiter = scene.limiter(on_outage);
+        scene.mood(FAILS);
+        let decision = now(limiter.check_up_to("ada", 500));
+        assert_eq!((decision.is_allowed(), decision.granted()), (is_allowed, granted), "{on_outage}");
+    }
+}
+
+#[test]
 fn a_store_that_was_asked_keeps_its_fallback_warm_by_what_it_granted() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);

@@ -260,6 +260,13 @@ fn the_largest_costs_saturate() {
 }
 
 #[test]
+fn a_policy_keeps_at_least_one_quota() {
+    let login = Policy::gcra("login", "5/min").build().expect("it is valid");
+    let error = login.with_quotas(&[]).expect_err("there is none");
+    assert_eq!(error.to_string(), "policy \"login\": a policy without a quota: give it one, as 5/min");
+}
+
+#[test]
 fn a_queue_of_several_quotas_is_refused() {
     let queue =
         Policy::leaky_queue("upload", "2/s").and("90/min").build().expect_err("it would have two spacings");

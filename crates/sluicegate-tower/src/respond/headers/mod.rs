@@ -44,7 +44,7 @@ const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderFields {
-    /// Both families. The default.
+    /// `X-RateLimit-*`, `RateLimit-Policy` and `RateLimit`. The default.
     All,
     /// Only `X-RateLimit-*`.
     Legacy,
@@ -54,7 +54,7 @@ pub enum HeaderFields {
     /// `5/min` is, each of its units is several tokens, as in Spring's own settings: a rate of 1, a capacity of 60, and 12 tokens
     /// are requested for each unit. `Requested-Tokens` is for one unit, whatever a request costs.
     Spring,
-    /// Neither.
+    /// None of them.
     None,
 }
 

@@ -55,6 +55,17 @@ fn field<'a, B>(response: &'a Response<B>, name: &str) -> &'a str {
 }
 
 #[tokio::test]
+async fn two_numbers_of_one_name_are_both_enforced() {
+    let [wide, narrow] = [20, 1].map(|permits| InFlight::new("api", permits).unwrap());
+    let limits = InFlightLayer::new(InFlightLimit::new(wide).key(by_header()))
+        .and(InFlightLimit::new(narrow.clone()).key(by_header()));
+    let service = limits.layer(service_fn(hello));
+    let held = send(&service, "ada").await;
+    assert_eq!(held.status(), StatusCode::OK);
+    assert_eq!(send(&service, "ada").await.status(), StatusCode::TOO_MANY_REQUESTS, "{narrow:?}");
+}
+
+#[tokio::test]
 async fn one_too_many_is_refused_and_told_so() {
     let uploads = InFlight::new("uploads", 2).unwrap();
     let service = InFlightLayer::new(uploads.clone()).key(by_header()).layer(service_fn(hello));
