@@ -64,6 +64,13 @@ impl Upstream {
 
     /// Passes a request on, and its answer back: heads at once, bodies as they come, both ways.
     async fn forward(&self, peer: SocketAddr, mut request: Request) -> Response {
+        if !is_plain(request.uri().path()) {
+            return (
+                StatusCode::BAD_REQUEST,
+                "this gateway passes on plain paths only: no '.' or '..', no '//', no '%2F'\n",
+            )
+                .into_response();
+        }
         let path = request.uri().path_and_query().cloned();
         let uri = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone());
         let Some(Ok(uri)) = path.map(|path| uri.path_and_query(path).build()) else {
@@ -103,6 +110,17 @@ impl Upstream {
     }
 }
 
+/// Whether no upstream reads the path as another one than the rules have matched: it has no segment `.` or `..`, no empty one,
+/// and nothing stands in it as `%..` that need not, nor a slash or a backslash.
+fn is_plain(path: &str) -> bool {
+    let is_dots = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
+    let disguises = path.split('%').skip(1).any(|after| {
+        let byte = after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        byte.is_none_or(|byte| byte.is_ascii_alphanumeric() || b"-._~/\\".contains(&byte))
+    });
+    !disguises && !path.contains("//") && !path.contains('\\') && !path.split('/').any(is_dots)
+}
+
 /// Those that are always of one connection, and those that `Connection` names.
 fn leave_out_what_is_of_one_connection(headers: &mut HeaderMap) {
     let lines = headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok());
@@ -139,7 +157,7 @@ fn guide(address: SocketAddr, upstream: &str, rules: &Path) -> String {
 Sluicegate gateway on http://{address}, in front of {upstream}, with the limits in
 {}
 
-Without a server behind it, requests get 502, and their units back. With one, such as
+Without a server behind it, requests get 502, and the limit of each client has its unit back. With one, such as
 
   python3 -m http.server 8080
 

@@ -121,7 +121,7 @@ All of them are counted by a policy in shadow, 60 a minute. Try:
 
 With WEBHOOK=http://127.0.0.1:9000/ in its environment it posts each suspension there as JSON. Try:
 
-  for i in $(seq 30); do curl -s -o /dev/null -w '%{{http_code}}\n' -X POST http://{address}/login; done | uniq -c
+  for i in $(seq 30); do curl -s -o /dev/null -w '%{{http_code}}\\n' -X POST http://{address}/login; done | uniq -c
 
 Ctrl-C ends it."
     )

@@ -225,6 +225,40 @@ async fn the_limits_are_those_of_the_file_beside_the_example() {
     assert_eq!(client.get("/health").await.status(), StatusCode::OK);
 }
 
+/// An upstream that resolves or decodes them would serve what the rules deny, or a login that no rule has counted.
+#[tokio::test]
+async fn no_path_in_disguise_gets_past_the_rules() {
+    let text = include_str!("../../examples/gateway/rules.yaml");
+    let gateway = before_upstream(text, LONG).await;
+    let mut client = Client::connect(gateway).await;
+    for path in ["/internal", "/internal/", "/internal/x", "/internal/x?y=/../"] {
+        assert_eq!(client.get(path).await.status(), StatusCode::FORBIDDEN, "{path}");
+    }
+    let disguised = [
+        "/x/../internal/x",
+        "/./internal/x",
+        "/%2e/internal/x",
+        "/x/%2E%2e/internal/x",
+        "/x/.%2e/internal/x",
+        "/x/..;a=b/internal/x",
+        "/x/..",
+        "/internal%2fx",
+        "/internal%2Fx",
+        "/x%5c..%5cinternal",
+        "/%69nternal/x",
+        "//internal/x",
+        "/%/x",
+    ];
+    for path in disguised {
+        let status = client.get(path).await.status();
+        assert!([StatusCode::BAD_REQUEST, StatusCode::FORBIDDEN].contains(&status), "{path}: {status}");
+    }
+    assert_eq!(client.post("/x/../login").await.status(), StatusCode::BAD_REQUEST);
+    for path in ["/a.b/..c/.well-known/x", "/?next=/../%2F", "/100%25"] {
+        assert_eq!(client.get(path).await.status(), StatusCode::OK, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_changes_takes_effect_while_the_gateway_runs() {
     let folder = Folder::with(GENEROUS);

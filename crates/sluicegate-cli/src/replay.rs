@@ -1,7 +1,7 @@
 //! `sluicegate replay`.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// How many of the keys with the most rejections are listed.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// List keys by number.
+    /// List keys, and lines that are not understood, by number.
     #[arg(long)]
     hide_keys: bool,
     /// How requests of one second came, where the log has whole seconds.
@@ -95,6 +95,10 @@ pub(crate) fn run(asked: &Arguments) -> Result<Replayed, String> {
 fn replay(asked: &Arguments) -> Result<Replay, String> {
     let file = RulesFile::read(&asked.rules, &Variables::environment().or_placeholders());
     let file = file.map_err(|error| error.to_string())?;
+    for warning in file.warnings() {
+        // Nobody reads it where standard error is closed.
+        _ = writeln!(io::stderr(), "{warning}");
+    }
     let prepared = || {
         let how = match asked.within_second {
             How::Spread => WithinSecond::Spread,

@@ -207,3 +207,22 @@ fn l12_replay_without_a_terminal_shows_no_progress() {
     let said = replay(&LOG.repeat(1_000), &[]);
     assert!(!said.contains(['\r', '\u{1b}']), "{said:?}");
 }
+
+#[test]
+fn replay_tells_what_is_worth_a_second_look_on_standard_error() {
+    let output = run(&["replay", "--rules", "warned.yaml", "--json", "/dev/null"]);
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(out.starts_with('{') && !out.contains("warning"), "{out}");
+    assert!(err.contains("warned.yaml:4:3: warning: policy \"spare\" limits nothing"), "{err}");
+}
+
+#[test]
+fn replay_of_a_log_that_it_does_not_understand_fails() {
+    let said = replay(LOG, &["--format", "json"]);
+    assert!(
+        said.starts_with("1\nstandard input: none of 1 lines is understood in the format json"),
+        "{said}"
+    );
+    let hidden = replay(LOG, &["--format", "json", "--hide-keys"]);
+    assert!(hidden.starts_with("1\n") && !hidden.contains("192.0.2.7"), "{hidden}");
+}

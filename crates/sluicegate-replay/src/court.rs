@@ -1,4 +1,4 @@
-//! Who decides again what a service has decided: limiters on a store of their own, on the clock of the log.
+//! Decides again, as a service has decided: limiters on a store of their own, on the clock of the log.
 
 use std::cell::{Cell, OnceCell};
 use std::time::Duration;
@@ -9,6 +9,8 @@ use sluicegate_core::limiter::{Change, Receipt};
 use sluicegate_core::{ConfigError, Decision, Key, MemoryStore, Policy, RateLimiter};
 use sluicegate_tower::limits::Limits;
 use smallvec::SmallVec;
+
+use crate::trial;
 
 /// What one request asks of the limiter in one row.
 #[derive(Debug)]
@@ -69,7 +71,10 @@ impl Court {
         // Whether the store can keep them shows in a small one with the same logs.
         let small = MemoryStore::builder().keys(1).log_entries(entries).build()?;
         let row = |policy: &Policy| {
-            RateLimiter::new(&small, policy.clone())?;
+            // The table of its own number of keys is made once a request asks for it.
+            let tried =
+                trial::copy(policy, policy.name(), policy.algorithm(), &trial::quotas(policy), Some(1))?;
+            RateLimiter::new(&small, tried)?;
             Ok(Row { policy: policy.clone(), keeps_accounts: Cell::new(false), limiter: OnceCell::new() })
         };
         let limiters = policies.into_iter().map(row).collect::<Result<_, ConfigError>>()?;
@@ -102,10 +107,17 @@ impl Court {
         self.clock.set(Duration::from_micros(now_us));
     }
 
-    /// Decides one ask on its own, at the moment that was set; the wait if it is refused.
-    pub(crate) fn check(&self, row: usize, key: &Key, cost: u64) -> Verdict {
+    /// Decides one ask on its own, at the moment that was set, and gives back at once if its response does; the wait if it is
+    /// refused.
+    pub(crate) fn check(&self, row: usize, key: &Key, cost: u64, gives_back: bool) -> Verdict {
         match self.limiter(row).check_cost(key, cost).now() {
             Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
+            Ok(Ok(mut decision)) => {
+                if gives_back {
+                    self.give_back(&mut decision, 0, row, key, cost);
+                }
+                Verdict::Room
+            }
             _ => Verdict::Room,
         }
     }
@@ -128,10 +140,7 @@ impl Court {
         verdicts.clear();
         self.set(now_us);
         if let [ask] = asks {
-            let answer = self.limiter(ask.row).check_cost(&ask.key, ask.cost).now();
-            let Ok(Ok(decision)) = answer else { return verdicts.push(Verdict::Room) };
-            verdicts.push(if decision.is_allowed() { Verdict::Room } else { rejected(&decision, 0) });
-            return self.give_back(decision, [ask], given_back);
+            return verdicts.push(self.check(ask.row, &ask.key, ask.cost, given_back(ask.row)));
         }
         verdicts.resize(asks.len(), Verdict::NotAsked);
         let enforced: SmallVec<[usize; 8]> =
@@ -142,37 +151,28 @@ impl Court {
                 let ask = &asks[*place];
                 (self.limiter(ask.row), &ask.key, ask.cost)
             });
-            if let Ok(Ok(decision)) = RateLimiter::check_all(checks).now() {
+            if let Ok(Ok(mut decision)) = RateLimiter::check_all(checks).now() {
                 passes = decision.is_allowed();
                 for (index, place) in enforced.iter().enumerate() {
-                    verdicts[*place] = rejected(&decision, index);
+                    let ask = &asks[*place];
+                    verdicts[*place] = if passes { Verdict::Room } else { rejected(&decision, index) };
+                    if passes && given_back(ask.row) {
+                        self.give_back(&mut decision, index, ask.row, &ask.key, ask.cost);
+                    }
                 }
-                self.give_back(decision, enforced.iter().map(|place| &asks[*place]), &given_back);
             }
         }
         for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| !ask.is_enforced && passes) {
-            if let Ok(Ok(decision)) = self.limiter(ask.row).check_cost(&ask.key, ask.cost).now() {
-                verdicts[place] = rejected(&decision, 0);
-                self.give_back(decision, [ask], &given_back);
-            }
+            verdicts[place] = self.check(ask.row, &ask.key, ask.cost, given_back(ask.row));
         }
     }
 
-    fn give_back<'a>(
-        &self,
-        mut decision: Decision,
-        asks: impl IntoIterator<Item = &'a Ask>,
-        given_back: impl Fn(usize) -> bool,
-    ) {
-        if !decision.is_allowed() {
-            return;
-        }
-        for (index, ask) in asks.into_iter().enumerate().filter(|(_, ask)| given_back(ask.row)) {
-            let receipt: Option<Receipt> = decision.take_receipt(index);
-            if let Some(mut receipt) = receipt {
-                let change = Change::Refund(&mut receipt, ask.cost);
-                _ = RateLimiter::change_all([(self.limiter(ask.row), &ask.key, change)]).now();
-            }
+    /// Gives back all that the ask in this place of a decision has spent.
+    fn give_back(&self, decision: &mut Decision, place: usize, row: usize, key: &Key, cost: u64) {
+        let receipt: Option<Receipt> = decision.take_receipt(place);
+        if let Some(mut receipt) = receipt {
+            let change = Change::Refund(&mut receipt, cost);
+            _ = RateLimiter::change_all([(self.limiter(row), key, change)]).now();
         }
     }
 }

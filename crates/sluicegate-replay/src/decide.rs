@@ -1,7 +1,7 @@
 //! The log's requests in their order, decided again and counted.
 
 use sluicegate_core::algorithm::{Anchor, Refill};
-use sluicegate_core::{Algorithm, Key, Policy};
+use sluicegate_core::{Algorithm, Key, Policy, Quota};
 use sluicegate_tower::limits::Limits;
 
 use crate::court::{Ask, Court, Verdict, Verdicts, gives_back};
@@ -12,6 +12,7 @@ use crate::read::{Asked, Named};
 use crate::record::{Event, Record};
 use crate::replay::{Settings, WithinSecond};
 use crate::suggest::suggest;
+use crate::trial;
 
 /// Algorithms that are compared.
 const COMPARED: [Algorithm; 6] = [
@@ -23,11 +24,18 @@ const COMPARED: [Algorithm; 6] = [
     Algorithm::TokenBucket(Refill::Interval),
 ];
 
+/// Why a row has no suggestion.
+const TOO_LARGE: &str =
+    "the log is too large to keep what a limit is looked for in: use --only, --since and --until";
+const NONE_IS_ENOUGH: &str = "no limit that the policy can have rejects as little";
+
 /// Memory for what `--suggest` keeps.
 const RECORD_BYTES: usize = 256 << 20;
 
 pub(crate) struct Decider {
     limits: Limits,
+    /// The place of the limit of each row.
+    limit_of: Vec<usize>,
     rows: Vec<Tally>,
     court: Court,
     /// With whole seconds taken the other way.
@@ -68,8 +76,10 @@ impl Decider {
             Ok(court)
         };
         let compared = if settings.compares { &COMPARED[..] } else { &[] };
-        let alone =
-            compared.iter().map(|algorithm| Alone::new(*algorithm, &rows)).collect::<Result<_, _>>()?;
+        let alone = compared
+            .iter()
+            .map(|algorithm| Alone::new(*algorithm, &rows, &limits))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             court: court()?,
             other: Some(court()?),
@@ -80,6 +90,7 @@ impl Decider {
             verdicts: Verdicts::new(),
             others: Verdicts::new(),
             span: None,
+            limit_of: rows.iter().map(|row| row.limit).collect(),
             limits,
             rows,
         })
@@ -102,16 +113,16 @@ impl Decider {
         if asks.is_empty() {
             return;
         }
-        let (limits, rows) = (&self.limits, &self.rows);
-        let given_back = |row: usize| gives_back(limits, rows[row].limit, *status);
+        let (limits, limit_of) = (&self.limits, &self.limit_of);
+        let given_back = |row: usize| gives_back(limits, limit_of[row], *status);
         self.court.decide(at_us, asks, given_back, &mut self.verdicts);
         if let Some(other) = self.other.as_ref().filter(|_| self.has_whole) {
             other.decide(other_us, asks, given_back, &mut self.others);
         }
         for alone in &mut self.alone {
-            alone.decide(at_us, asks);
+            alone.decide(at_us, asks, given_back);
         }
-        let request = self.record.as_mut().map(|record| record.request(*status));
+        let request = self.record.as_mut().map(|record| record.request());
         for (place, ask) in asks.iter().enumerate() {
             let row = &mut self.rows[ask.row];
             if matches!(self.others.get(place), Some(Verdict::Rejected(_))) {
@@ -123,7 +134,8 @@ impl Decider {
             let key = row.count(&ask.key, at_us, self.verdicts[place]);
             if let (Some(record), Some(request)) = (&mut self.record, request) {
                 let cost = u32::try_from(ask.cost).unwrap_or(u32::MAX);
-                record.keep(ask.row, Event { key, cost, request, at_us }, &ask.key, &row.per_key);
+                let gives_back = given_back(ask.row);
+                record.keep(ask.row, Event { key, cost, request, gives_back, at_us }, &ask.key);
             }
         }
         self.others.clear();
@@ -138,7 +150,6 @@ impl Decider {
     pub(crate) fn finish(mut self, settings: &Settings) -> Vec<RuleFigures> {
         let record = self.record.take();
         let tallies = std::mem::take(&mut self.rows);
-        let limits: Vec<usize> = tallies.iter().map(|tally| tally.limit).collect();
         let figures = |tally: Tally| {
             tally.figures(settings.top, settings.hides_keys, self.other.is_some() && self.has_whole)
         };
@@ -147,21 +158,14 @@ impl Decider {
             rule.compared = self.alone.iter().map(|alone| alone.compared(place)).collect();
         }
         if let (Some(record), Some(share)) = (record, settings.suggests) {
-            suggest_all(record, share, &mut rules, |row, status| {
-                gives_back(&self.limits, limits[row], status)
-            });
+            suggest_all(record, share, &mut rules);
         }
         rules
     }
 }
 
 /// Finds a limit for each row by itself, and replays all of them together.
-fn suggest_all(
-    mut record: Record,
-    share: crate::share::Share,
-    rules: &mut [RuleFigures],
-    gives_back: impl Fn(usize, Option<u16>) -> bool,
-) {
+fn suggest_all(mut record: Record, share: crate::share::Share, rules: &mut [RuleFigures]) {
     // As they were asked, before they are put together by key.
     let mut asked: Vec<(u32, usize, Event)> = Vec::new();
     if record.is_whole {
@@ -171,9 +175,12 @@ fn suggest_all(
         asked.sort_by_key(|(request, row, _)| (*request, *row));
     }
     for (rule, kept) in rules.iter_mut().zip(&mut record.rows) {
-        if rule.asked > 0 {
+        if kept.is_lost {
+            rule.no_suggestion = Some(TOO_LARGE);
+        } else if rule.asked > 0 {
             kept.by_key();
             rule.suggestion = suggest(&rule.policy, kept, share);
+            rule.no_suggestion = rule.suggestion.is_none().then_some(NONE_IS_ENOUGH);
         }
     }
     if !record.is_whole {
@@ -186,6 +193,8 @@ fn suggest_all(
     let policies: Vec<Policy> = policies.collect();
     // Rows of one policy may be told different limits; they share no bucket then, so there is nothing to replay together.
     let Ok(court) = Court::new(&policies) else { return };
+    let gives_back = |row: usize| record.rows[row].events.iter().any(|event| event.gives_back);
+    (0..rules.len()).filter(|row| gives_back(*row)).for_each(|row| court.keep_accounts(row));
     let mut rejected = vec![0_u64; rules.len()];
     let mut verdicts = Verdicts::new();
     for request in asked.chunk_by(|one, next| one.0 == next.0) {
@@ -198,8 +207,8 @@ fn suggest_all(
                 is_enforced: rules[*row].policy.mode() == sluicegate_core::policy::PolicyMode::Enforce,
             })
             .collect();
-        let status = record.statuses.get(request[0].0 as usize).copied().filter(|status| *status > 0);
-        court.decide(request[0].2.at_us, &asks, |row| gives_back(row, status), &mut verdicts);
+        let given_back = |row| request.iter().any(|(_, asked, event)| *asked == row && event.gives_back);
+        court.decide(request[0].2.at_us, &asks, given_back, &mut verdicts);
         for (ask, verdict) in asks.iter().zip(&verdicts) {
             rejected[ask.row] += u64::from(matches!(verdict, Verdict::Rejected(_)));
         }
@@ -212,9 +221,9 @@ fn suggest_all(
 }
 
 impl Alone {
-    fn new(algorithm: Algorithm, rows: &[Tally]) -> Result<Self, ReplayError> {
+    fn new(algorithm: Algorithm, all: &[Tally], limits: &Limits) -> Result<Self, ReplayError> {
         let mut policies: Vec<Policy> = Vec::new();
-        let rows = rows.iter().enumerate().map(|(number, row)| {
+        let rows = all.iter().enumerate().map(|(number, row)| {
             let (policy, drops_burst) = under(algorithm, number, &row.policy);
             let place = policy.map(|policy| {
                 policies.push(policy);
@@ -222,17 +231,20 @@ impl Alone {
             });
             AloneRow { place, drops_burst, rejected: 0 }
         });
-        let rows = rows.collect();
+        let rows: Vec<AloneRow> = rows.collect();
         let court = Court::new(&policies).map_err(ReplayError::limits)?;
+        for (row, _) in rows.iter().zip(all).filter(|(_, tally)| limits.may_give_back(tally.limit)) {
+            row.place.iter().for_each(|place| court.keep_accounts(*place));
+        }
         Ok(Self { algorithm, court, rows })
     }
 
-    fn decide(&mut self, at_us: u64, asks: &[Ask]) {
+    fn decide(&mut self, at_us: u64, asks: &[Ask], given_back: impl Fn(usize) -> bool) {
         self.court.set(at_us);
         for ask in asks {
             let row = &mut self.rows[ask.row];
             if let Ok(place) = &row.place {
-                let verdict = self.court.check(*place, &ask.key, ask.cost);
+                let verdict = self.court.check(*place, &ask.key, ask.cost, given_back(ask.row));
                 row.rejected += u64::from(matches!(verdict, Verdict::Rejected(_)));
             }
         }
@@ -248,28 +260,17 @@ impl Alone {
     }
 }
 
-/// The quotas of a policy under another algorithm, without their burst if that knows none.
+/// The policy under another algorithm, without bursts if that knows none.
 fn under(algorithm: Algorithm, number: usize, policy: &Policy) -> (Result<Policy, String>, bool) {
     let name = format!("row-{number}");
-    let build = |keeps_burst: bool| {
-        let quotas = policy.quotas().iter().map(|quota| {
-            let quota = quota.quota();
-            let plain = sluicegate_core::Quota::new(quota.limit(), quota.period());
-            if keeps_burst && quota.burst_size() != quota.limit() {
-                plain.burst(quota.burst_size())
-            } else {
-                plain
-            }
-        });
-        let mut quotas = quotas;
-        let first = quotas.next().ok_or_else(|| "it has no quota".to_owned())?;
-        let builder =
-            quotas.fold(Policy::builder(&*name, algorithm, first), |builder, next| builder.and(next));
-        builder.build().map_err(|error| error.to_string())
+    let quotas = trial::quotas(policy);
+    let build = |quotas: &[Quota]| {
+        trial::copy(policy, &name, algorithm, quotas, None).map_err(|error| error.to_string())
     };
-    let has_burst = policy.quotas().iter().any(|quota| quota.quota().burst_size() != quota.quota().limit());
-    match build(true) {
-        Err(_) if has_burst => (build(false), true),
+    let plain: Vec<Quota> = quotas.iter().map(|quota| Quota::new(quota.limit(), quota.period())).collect();
+    let has_burst = quotas.iter().any(|quota| quota.burst_size() != quota.limit());
+    match build(&quotas) {
+        Err(_) if has_burst => (build(&plain), true),
         built => (built, false),
     }
 }

@@ -16,8 +16,9 @@ impl ReplayError {
         Self { message: message.into(), source: None }
     }
 
-    pub(crate) fn reading(error: io::Error) -> Self {
-        Self { message: "the log cannot be read".to_owned(), source: Some(error.into()) }
+    /// The log of this name cannot be read behind this line of it.
+    pub(crate) fn reading(log: &str, line: u64, error: io::Error) -> Self {
+        Self { message: format!("{log}: it cannot be read behind line {line}"), source: Some(error.into()) }
     }
 
     pub(crate) fn limits(error: impl Error + Send + Sync + 'static) -> Self {

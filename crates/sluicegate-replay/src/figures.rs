@@ -45,6 +45,8 @@ pub struct RuleFigures {
     pub compared: Vec<Compared>,
     /// The limit to set, if that was asked for.
     pub suggestion: Option<Suggestion>,
+    /// Why there is none, although that was asked for.
+    pub no_suggestion: Option<&'static str>,
 }
 
 /// The minute in which most requests were rejected.
@@ -231,6 +233,7 @@ impl Tally {
             minutes: self.minutes,
             compared: Vec::new(),
             suggestion: None,
+            no_suggestion: None,
             name: self.name,
             policy: self.policy,
         }

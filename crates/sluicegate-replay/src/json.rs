@@ -93,6 +93,7 @@ fn rule(rule: &RuleFigures) -> Value {
             "step": found.step,
             "rejected_together": found.together,
         })),
+        "no_suggestion": rule.no_suggestion,
     })
 }
 

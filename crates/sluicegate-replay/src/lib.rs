@@ -1,4 +1,5 @@
-//! What rate limits would have done: an access log is replayed against the rules that a service runs, on the log's own clock.
+//! Replays an access log against the rules that a service runs, on the log's own clock: it says which requests the limits would
+//! have rejected.
 //!
 //! ```
 //! use sluicegate_replay::{Replay, Share};
@@ -34,6 +35,8 @@
 //! | clients | do not react: a request that is rejected here was followed by the same requests as then |
 //! | statuses | a rule with `refund_if` gives back at once; a line that says 429 counts as asked, and gives nothing back |
 //! | keys | a rule whose key the log does not say is left out, and the outcome says how often |
+//! | waits | a request that waits its turn has room, and its cost counts from its turn on |
+//! | twice | a request that asks one policy twice is left out: the service answers it with 500 |
 //!
 //! # When not to use it
 //! A replay says what limits would have done to the traffic of then. Clients that are refused come again, sooner or
@@ -57,6 +60,7 @@ mod request;
 mod share;
 mod suggest;
 mod table;
+mod trial;
 
 pub use self::error::ReplayError;
 pub use self::figures::{Compared, Distribution, Minute, Offender, RuleFigures, Worst};

@@ -35,14 +35,22 @@ impl Batch {
 
 /// Reads logs one after the other, each as gzip if it begins as that does.
 pub(crate) struct Batches {
-    /// The next one is the last.
-    logs: Vec<Box<dyn Read + Send>>,
-    current: Option<Box<dyn BufRead + Send>>,
+    /// Each with its name; the next one is the last.
+    logs: Vec<(String, Box<dyn Read + Send>)>,
+    current: Option<Current>,
+    lines: u64,
+}
+
+/// The log that is read.
+struct Current {
+    name: String,
+    log: Box<dyn BufRead + Send>,
+    /// How many of its lines were read.
     lines: u64,
 }
 
 impl Batches {
-    pub(crate) fn new(mut logs: Vec<Box<dyn Read + Send>>) -> Self {
+    pub(crate) fn new(mut logs: Vec<(String, Box<dyn Read + Send>)>) -> Self {
         logs.reverse();
         Self { logs, current: None, lines: 0 }
     }
@@ -52,13 +60,15 @@ impl Batches {
         let mut batch = Batch { first: self.lines + 1, ..Batch::default() };
         while batch.bytes.len() < BATCH {
             if self.current.is_none() {
-                let Some(log) = self.logs.pop() else { break };
-                self.current = Some(open(log).map_err(ReplayError::reading)?);
+                let Some((name, log)) = self.logs.pop() else { break };
+                let log = open(log).map_err(|error| ReplayError::reading(&name, 0, error))?;
+                self.current = Some(Current { name, log, lines: 0 });
             }
-            let Some(log) = &mut self.current else { break };
-            match line(log, &mut batch.bytes).map_err(ReplayError::reading)? {
+            let Some(Current { name, log, lines }) = &mut self.current else { break };
+            match line(log, &mut batch.bytes).map_err(|error| ReplayError::reading(name, *lines, error))? {
                 None => self.current = None,
                 Some(is_whole) => {
+                    *lines += 1;
                     batch.ends.push((batch.bytes.len(), is_whole));
                     self.lines += 1;
                 }
@@ -109,7 +119,7 @@ mod tests {
     use super::*;
 
     fn all(log: Vec<u8>) -> Vec<(u64, usize, bool)> {
-        let mut batches = Batches::new(vec![Box::new(Cursor::new(log))]);
+        let mut batches = Batches::new(vec![("log".to_owned(), Box::new(Cursor::new(log)))]);
         let mut all = Vec::new();
         while let Some(batch) = batches.next().unwrap() {
             let lines = batch.lines().map(|(number, line)| match line {
@@ -148,7 +158,8 @@ mod tests {
 
     #[test]
     fn logs_are_read_one_after_the_other_and_lines_numbered_through() {
-        let logs = ["a\nb", "", "c\n"].map(|log| Box::new(Cursor::new(log)) as Box<dyn Read + Send>);
+        let logs = ["a\nb", "", "c\n"];
+        let logs = logs.map(|log| ("log".to_owned(), Box::new(Cursor::new(log)) as Box<dyn Read + Send>));
         let mut batches = Batches::new(logs.into());
         let batch = batches.next().unwrap().unwrap();
         let lines: Vec<_> = batch.lines().collect();

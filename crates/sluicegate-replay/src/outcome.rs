@@ -40,8 +40,8 @@ pub struct LineCounts {
     pub read: u64,
     /// Lines that could not be understood.
     pub not_understood: u64,
-    /// The first of these: the number of the line, why, and how it begins.
-    pub shown: Vec<(u64, &'static str, String)>,
+    /// The first of these: the number of the line, why, and how it begins; `None` where keys are hidden, for a line may hold one.
+    pub shown: Vec<(u64, &'static str, Option<String>)>,
     /// Lines that came more than ten seconds of log time too late: they count as of the earliest moment that was still open.
     pub late: u64,
     /// Lines before or after the time that was asked for.

@@ -46,13 +46,14 @@ pub(crate) fn take_apart(
             }
         }
         drop(from_readers);
-        let counts = running.into_iter().filter_map(|reader| reader.join().ok());
-        let counts = counts.reduce(Counts::and).unwrap_or_default();
-        match reading.join() {
-            Ok(read) => read.map(|()| counts),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let counts = running.into_iter().map(ended).reduce(Counts::and).unwrap_or_default();
+        ended(reading).map(|()| counts)
     })
+}
+
+/// What a thread has come to. If it panics, so does the replay: its figures would lack what that thread had taken.
+fn ended<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn read(mut reader: Reader, batches: &Receiver<Batch>, asked: &SyncSender<Vec<Timed<Asked>>>) -> Counts {
@@ -62,4 +63,34 @@ fn read(mut reader: Reader, batches: &Receiver<Batch>, asked: &SyncSender<Vec<Ti
         }
     }
     reader.counts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use sluicegate_core::{MemoryStore, Policy};
+    use sluicegate_tower::Limit;
+    use sluicegate_tower::key::HeaderKey;
+    use sluicegate_tower::limits::Limits;
+
+    use super::*;
+    use crate::read::{Rows, Span};
+
+    /// The figures were once those of the other threads.
+    #[test]
+    fn a_reader_that_panics_ends_the_replay() {
+        let limiter = Policy::gcra("p", "1/s").on(&MemoryStore::new()).unwrap();
+        let limit = Limit::new(limiter).key(HeaderKey::new("x-api-key").unwrap());
+        let limits = Limits::new(limit.only_if(|_| panic!("a question that has no answer")));
+        let line = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n";
+        let mut batches = Batches::new(vec![("log".to_owned(), Box::new(Cursor::new(line)))]);
+        let first = batches.next().unwrap().expect("there is a line");
+        let reader =
+            || Reader::new("common".parse().unwrap(), Rows::of(limits.clone(), &[]).0, Span::default());
+        let readers = vec![reader(), reader()];
+        let run = AssertUnwindSafe(|| take_apart(first, batches, readers, |_| {}).map(|_| ()));
+        assert!(catch_unwind(run).is_err());
+    }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Rows {
     pub(crate) limits: Limits,
     /// Of each limit, in which row each of its limiters is; none if only other rules are replayed.
     rows: Arc<[Vec<(RateLimiter, usize)>]>,
+    /// All limiters, also those of other rules.
+    all: Arc<[RateLimiter]>,
 }
 
 /// A row that is to be counted: the rule, the place of its limit, and the limiter.
@@ -35,8 +37,14 @@ impl Rows {
     pub(crate) fn of(limits: Limits, only: &[String]) -> (Self, Vec<Named>) {
         let mut named: Vec<Named> = Vec::new();
         let mut rows = Vec::new();
+        let mut all: Vec<RateLimiter> = Vec::new();
         for (place, (name, limiters)) in limits.limiters().enumerate() {
             let mut own = Vec::new();
+            for limiter in limiters {
+                if !all.iter().any(|known| known.is(limiter)) {
+                    all.push(limiter.clone());
+                }
+            }
             if only.is_empty() || only.contains(&name) {
                 for limiter in limiters {
                     own.push((limiter.clone(), named.len()));
@@ -45,15 +53,20 @@ impl Rows {
             }
             rows.push(own);
         }
-        (Self { limits, rows: rows.into() }, named)
+        (Self { limits, rows: rows.into(), all: all.into() }, named)
     }
 
     fn row(&self, limit: usize, limiter: &RateLimiter) -> Option<usize> {
         self.rows[limit].iter().find(|(known, _)| known.is(limiter)).map(|(_, row)| *row)
     }
+
+    /// The place of a limiter among all.
+    fn place(&self, limiter: &RateLimiter) -> Option<usize> {
+        self.all.iter().position(|known| known.is(limiter))
+    }
 }
 
-/// Settings of what is read.
+/// Which lines are read, and how much of them is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Span {
     /// From when, in microseconds.
@@ -62,6 +75,8 @@ pub(crate) struct Span {
     pub(crate) until_us: Option<u64>,
     /// A later time cannot be true.
     pub(crate) latest_us: Option<u64>,
+    /// Whether lines that are not understood are told by their number alone.
+    pub(crate) hides_lines: bool,
 }
 
 /// Reads lines in one format.
@@ -82,8 +97,8 @@ pub(crate) struct Counts {
     pub(crate) exempt: u64,
     pub(crate) blocked: u64,
     pub(crate) not_understood: u64,
-    /// The first of these: the number, why, and the line.
-    pub(crate) shown: Vec<(u64, &'static str, String)>,
+    /// The first of these: the number, why, and the line unless lines are hidden.
+    pub(crate) shown: Vec<(u64, &'static str, Option<String>)>,
     /// Why a limit was not asked, and how often.
     pub(crate) left_out: HashMap<(usize, String), u64>,
 }
@@ -135,15 +150,15 @@ impl Reader {
         self.counts.not_understood += 1;
         if self.counts.shown.len() < SHOWN {
             // A log holds what clients write: none of it may reach a terminal as it is.
-            let shown = line.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
-            self.counts.shown.push((number, why, shown));
+            let shown = || line.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
+            self.counts.shown.push((number, why, (!self.span.hides_lines).then(shown)));
         }
     }
 
     fn asked(&mut self, line: &str) -> Result<Option<Timed<Asked>>, &'static str> {
         let entry = self.format.parse(line)?;
         let moment = entry.arrival()?;
-        let Span { since_us, until_us, latest_us } = self.span;
+        let Span { since_us, until_us, latest_us, .. } = self.span;
         if latest_us.is_some_and(|latest| moment.us > latest) {
             return Err("its time has not come yet");
         }
@@ -154,12 +169,21 @@ impl Reader {
             return Ok(None);
         }
         let mut asks = SmallVec::new();
+        let (mut enforced, mut asked_of) = (SmallVec::<[usize; 4]>::new(), SmallVec::<[usize; 4]>::new());
+        let mut asks_twice = false;
         let (rows, left_out) = (&self.rows, &mut self.counts.left_out);
         let mut leave_out = |limit: usize, why: &str| match left_out.get_mut(&(limit, why.to_owned())) {
             Some(count) => *count += 1,
             None => _ = left_out.insert((limit, why.to_owned()), 1),
         };
         let meeting = rows.limits.meet(request, |Met { limit, asks: met, .. }| {
+            if let Ok(met) = &met
+                && met.is_enforced
+            {
+                let place = rows.place(met.limiter);
+                asks_twice |= place.is_some_and(|place| enforced.contains(&place));
+                enforced.extend(place);
+            }
             if rows.rows[limit].is_empty() {
                 return;
             }
@@ -168,6 +192,7 @@ impl Reader {
                 Ok(met) if *met.key == Key::shared() => leave_out(limit, NO_KEY),
                 Ok(met) => {
                     let row = rows.row(limit, met.limiter);
+                    asked_of.extend(row.map(|_| limit));
                     asks.extend(row.map(|row| Ask {
                         row,
                         key: met.key.clone(),
@@ -185,9 +210,14 @@ impl Reader {
             Meeting::Limits => {}
             _ => leave_out(0, "what the limits ask for is not known at once"),
         }
+        if asks_twice {
+            asked_of.iter().for_each(|limit| leave_out(*limit, TWICE));
+            asks.clear();
+        }
         let asked = Asked { status: entry.status, asks };
         Ok(Some(Timed { at_us: moment.us, is_whole: moment.is_whole, what: asked }))
     }
 }
 
+const TWICE: &str = "the request asks one policy twice, which the service answers with 500";
 const NO_KEY: &str = "the log does not say the key";

@@ -1,10 +1,8 @@
 //! What is kept of a log to look for limits in: which key asked how much, and when.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sluicegate_core::Key;
-
-use crate::figures::PerKey;
 
 /// An ask of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +12,16 @@ pub(crate) struct Event {
     pub(crate) cost: u32,
     /// The number of the request.
     pub(crate) request: u32,
+    /// Whether its response gave back.
+    pub(crate) gives_back: bool,
     pub(crate) at_us: u64,
 }
 
 /// How many of the heaviest keys of a row are kept whole when there is no room for all.
 const HEAVIEST: usize = 10_000;
+
+/// With fewer keys that are drawn, a row says nothing certain of the others.
+const FEWEST_DRAWN: usize = 1_000;
 
 /// What is kept of one row.
 #[derive(Debug, Default)]
@@ -27,6 +30,8 @@ pub(crate) struct Kept {
     /// Of the keys that are not heavy, one in 2^level is kept.
     level: u32,
     heavy: HashSet<u32>,
+    /// There was no room for as many keys as a limit can be looked for in; nothing is kept.
+    pub(crate) is_lost: bool,
 }
 
 impl Kept {
@@ -39,23 +44,34 @@ impl Kept {
         self.level == 0 || mixed(key).trailing_zeros() >= self.level || self.heavy.contains(&key)
     }
 
-    /// Keeps half of the keys that are not heavy.
-    fn halve(&mut self, per_key: &[PerKey]) {
+    /// Keeps half of the keys that are not heavy, or nothing if too few would be left.
+    fn halve(&mut self) {
         if self.level == 0 {
-            let mut keys: Vec<u32> = (0..).zip(per_key).map(|(key, _)| key).collect();
-            if keys.len() > HEAVIEST {
-                let asked = |key: &u32| std::cmp::Reverse(per_key[*key as usize].asked);
-                keys.select_nth_unstable_by_key(HEAVIEST, asked);
-                keys.truncate(HEAVIEST);
-            }
-            self.heavy = keys.into_iter().collect();
+            self.heavy = heaviest(&self.events);
         }
         self.level += 1;
         let mut events = std::mem::take(&mut self.events);
         events.retain(|event| self.keeps(event.key));
-        events.shrink_to_fit();
-        self.events = events;
+        let drawn: HashSet<u32> = events.iter().map(|event| event.key).collect();
+        let drawn = drawn.iter().filter(|key| !self.heavy.contains(key)).count();
+        self.is_lost = drawn < FEWEST_DRAWN;
+        if !self.is_lost {
+            events.shrink_to_fit();
+            self.events = events;
+        }
     }
+}
+
+/// The keys with the most of these events.
+fn heaviest(events: &[Event]) -> HashSet<u32> {
+    let mut asked: HashMap<u32, u64> = HashMap::new();
+    events.iter().for_each(|event| *asked.entry(event.key).or_default() += 1);
+    let mut keys: Vec<(u32, u64)> = asked.into_iter().collect();
+    if keys.len() > HEAVIEST {
+        keys.select_nth_unstable_by_key(HEAVIEST, |(key, asked)| (std::cmp::Reverse(*asked), *key));
+        keys.truncate(HEAVIEST);
+    }
+    keys.into_iter().map(|(key, _)| key).collect()
 }
 
 /// Numbers of keys come in the order of their first request; what is drawn shall not depend on that.
@@ -72,8 +88,7 @@ pub(crate) struct Record {
     pub(crate) rows: Vec<Kept>,
     /// The keys of each row by number, to replay all rows together.
     pub(crate) keys: Vec<Vec<Key>>,
-    /// The status of each request; 0 if it is not known.
-    pub(crate) statuses: Vec<u16>,
+    requests: u32,
     /// How many events there is room for.
     most: usize,
     kept: usize,
@@ -86,7 +101,7 @@ impl Record {
         Self {
             rows: (0..rows).map(|_| Kept::default()).collect(),
             keys: vec![Vec::new(); rows],
-            statuses: Vec::new(),
+            requests: 0,
             most: bytes / size_of::<Event>(),
             kept: 0,
             is_whole: true,
@@ -94,31 +109,28 @@ impl Record {
     }
 
     /// The number of the next request.
-    pub(crate) fn request(&mut self, status: Option<u16>) -> u32 {
-        let request = u32::try_from(self.statuses.len()).unwrap_or(u32::MAX);
-        if self.is_whole {
-            self.statuses.push(status.unwrap_or(0));
-        }
-        request
+    pub(crate) fn request(&mut self) -> u32 {
+        self.requests = self.requests.saturating_add(1);
+        self.requests
     }
 
-    pub(crate) fn keep(&mut self, row: usize, event: Event, key: &Key, per_key: &[PerKey]) {
-        let kept = &mut self.rows[row];
+    pub(crate) fn keep(&mut self, row: usize, event: Event, key: &Key) {
         if self.is_whole && self.keys[row].len() <= event.key as usize {
             self.keys[row].push(key.clone());
         }
-        if !kept.keeps(event.key) {
+        let kept = &mut self.rows[row];
+        if kept.is_lost || !kept.keeps(event.key) {
             return;
         }
         kept.events.push(event);
         self.kept += 1;
-        // Heavy keys are kept whatever they need.
-        if self.kept > self.most && kept.level < 32 {
-            kept.halve(per_key);
+        while self.kept > self.most {
+            // The row that fills memory gives way, whichever one asks for more.
+            let Some(largest) = self.rows.iter_mut().max_by_key(|kept| kept.events.len()) else { return };
+            largest.halve();
             self.kept = self.rows.iter().map(|kept| kept.events.len()).sum();
             self.is_whole = false;
             self.keys = Vec::new();
-            self.statuses = Vec::new();
         }
     }
 }
@@ -127,22 +139,45 @@ impl Record {
 mod tests {
     use super::*;
 
+    /// Keeps these events of a row, in room for as many.
+    fn keep(record: &mut Record, row: usize, keys: impl Iterator<Item = u32>) {
+        for key in keys {
+            let event = Event { key, cost: 1, request: 0, gives_back: false, at_us: 0 };
+            record.keep(row, event, &Key::from(key));
+        }
+    }
+
+    fn with_room(rows: usize, events: usize) -> Record {
+        Record::new(rows, events * size_of::<Event>())
+    }
+
     #[test]
     fn heavy_keys_stay_whole_and_a_sample_of_the_others() {
         let keys = 200_000_u32;
-        let mut per_key = vec![PerKey::default(); keys as usize];
-        for (key, known) in per_key.iter_mut().enumerate() {
-            known.asked = if key < 100 { 50 } else { 1 };
-        }
-        let mut record = Record::new(1, 60_000 * size_of::<Event>());
-        for key in (0..100).cycle().take(5_000).chain(100..keys) {
-            let event = Event { key, cost: 1, request: 0, at_us: 0 };
-            record.keep(0, event, &Key::from(key), &per_key);
-        }
+        let mut record = with_room(1, 60_000);
+        keep(&mut record, 0, (0..100).cycle().take(5_000).chain(100..keys));
         let kept = &record.rows[0];
-        assert!(!record.is_whole && kept.events.len() <= 60_000);
+        assert!(!record.is_whole && !kept.is_lost && kept.events.len() <= 60_000);
         assert_eq!(kept.events.iter().filter(|event| event.key < 100).count(), 5_000);
         let estimate: u64 = kept.events.iter().map(|event| kept.weight(event.key)).sum();
         assert!(estimate.abs_diff(5_000 + u64::from(keys) - 100) < 10_000, "{estimate}");
+    }
+
+    #[test]
+    fn the_row_that_fills_memory_gives_way_and_not_the_one_that_asks_last() {
+        let mut record = with_room(2, 60_000);
+        keep(&mut record, 0, 0..59_990);
+        keep(&mut record, 1, (0..10).cycle().take(100));
+        assert!(record.rows[0].events.len() < 40_000 && !record.rows[0].is_lost);
+        assert_eq!((record.rows[1].events.len(), record.rows[1].level), (100, 0));
+    }
+
+    #[test]
+    fn a_row_of_heavy_keys_alone_is_lost_rather_than_kept_without_bound() {
+        let mut record = with_room(2, 60_000);
+        keep(&mut record, 1, 0..10);
+        keep(&mut record, 0, (0..500).cycle().take(70_000));
+        assert!(record.rows[0].is_lost && record.rows[0].events.is_empty());
+        assert_eq!((record.rows[1].is_lost, record.rows[1].events.len()), (false, 10));
     }
 }

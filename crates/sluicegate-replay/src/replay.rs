@@ -163,7 +163,7 @@ impl Replay {
         self
     }
 
-    /// Lists keys by number and not as they are.
+    /// Lists keys, and lines that are not understood, by number and not as they are.
     pub fn hide_keys(mut self) -> Self {
         self.settings.hides_keys = true;
         self
@@ -190,7 +190,7 @@ impl Replay {
     /// Replays logs, one after the other as if they were one: each its name and what it holds, plain or gzip.
     ///
     /// # Errors
-    /// When a log cannot be read, or its format cannot be guessed.
+    /// When a log cannot be read, when its format cannot be guessed, and when it has lines but none that is understood.
     ///
     /// # Panics
     /// When reading one panics.
@@ -198,8 +198,9 @@ impl Replay {
         &self,
         logs: impl IntoIterator<Item = (N, R)>,
     ) -> Result<Outcome, ReplayError> {
-        let (names, logs): (Vec<String>, Vec<Box<dyn Read + Send>>) =
-            logs.into_iter().map(|(name, log)| (name.into(), Box::new(log) as _)).unzip();
+        let logs: Vec<(String, Box<dyn Read + Send>)> =
+            logs.into_iter().map(|(name, log)| (name.into(), Box::new(log) as _)).collect();
+        let names: Vec<String> = logs.iter().map(|(name, _)| name.clone()).collect();
         let Self { limits, settings } = self;
         let (rows, named) = Rows::of(limits.clone(), &settings.only);
         let mut decider = Decider::new(limits.clone(), named, settings)?;
@@ -208,13 +209,17 @@ impl Replay {
         if let Some(first) = batches.next()? {
             let format = format.insert(match &settings.format {
                 Some(format) => format.clone(),
-                None => guess(&first)?,
+                None => guess(&first, settings.hides_keys)?,
             });
-            let reader = |_| Reader::new(format.clone(), rows.clone(), settings.span.clone());
+            let span = Span { hides_lines: settings.hides_keys, ..settings.span.clone() };
+            let reader = |_| Reader::new(format.clone(), rows.clone(), span.clone());
             let readers = (0..settings.threads.max(1)).map(reader).collect();
             counts = pool::take_apart(first, batches, readers, |asked| {
                 asked.into_iter().for_each(|timed| order.push(timed, |second| decider.second(second)));
             })?;
+        }
+        if counts.read > 0 && counts.not_understood == counts.read {
+            return Err(not_understood(&names, format.as_ref(), &counts));
         }
         order.finish(|second| decider.second(second));
         let rules: Vec<String> = limits.limiters().map(|(name, _)| name).collect();
@@ -224,15 +229,29 @@ impl Replay {
 }
 
 /// The format of the first lines.
-fn guess(batch: &Batch) -> Result<Format, ReplayError> {
+fn guess(batch: &Batch, hides_lines: bool) -> Result<Format, ReplayError> {
     let lines = batch.lines().take(GUESSED_FROM).filter_map(|(_, line)| line.ok());
     let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
     Format::guess(lines.iter().map(|line| &**line)).ok_or_else(|| {
+        let problem = "no line is in the format combined, common or json, so say --format";
         let first: String = lines.first().map(|line| line.chars().take(160).collect()).unwrap_or_default();
-        ReplayError::new(format!(
-            "no line is in the format combined, common or json, so say --format; the first one is {first:?}"
-        ))
+        ReplayError::new(match hides_lines {
+            true => problem.to_owned(),
+            false => format!("{problem}; the first one is {first:?}"),
+        })
     })
+}
+
+/// Of all lines, none was understood.
+fn not_understood(names: &[String], format: Option<&Format>, counts: &Counts) -> ReplayError {
+    let format = format.map(ToString::to_string).unwrap_or_default();
+    let mut problem =
+        format!("{}: none of {} lines is understood in the format {format}", names.join(", "), counts.read);
+    if let Some((number, why, line)) = counts.shown.first() {
+        let line = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
+        problem.push_str(&format!("; line {number}: {why}{line}"));
+    }
+    ReplayError::new(problem)
 }
 
 fn moment(text: &str) -> Result<u64, ReplayError> {

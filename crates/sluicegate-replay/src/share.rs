@@ -28,7 +28,7 @@ impl Share {
         self.of_keys
     }
 
-    /// Whether so many of all are at most this share.
+    /// Whether `part` of `all` is at most this share.
     pub fn covers(self, part: u64, all: u64) -> bool {
         u128::from(part) * u128::from(WHOLE) <= u128::from(self.billionths) * u128::from(all)
     }

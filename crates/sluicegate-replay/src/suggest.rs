@@ -11,6 +11,7 @@ use sluicegate_core::{Key, Policy, Quota};
 use crate::court::{Court, Verdict};
 use crate::record::{Event, Kept};
 use crate::share::Share;
+use crate::trial;
 
 /// The least limit above which no limit rejects more than a share, its policy alone.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub struct Suggestion {
 
 /// Up to this limit each one is looked at, and above it steps of one part in that many.
 const FINE: u64 = 512;
+/// Each key is decided by itself, and forgotten before the next one.
+const AT_ONCE: usize = 16;
 /// No higher limit is looked for.
 const HIGHEST: u64 = 1 << 40;
 
@@ -111,6 +114,7 @@ struct OfKey<'a> {
 struct Search<'a> {
     policy: &'a Policy,
     keys: Vec<OfKey<'a>>,
+    gives_back: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,18 +128,24 @@ impl<'a> Search<'a> {
     fn new(policy: &'a Policy, kept: &'a Kept) -> Self {
         let by_key = kept.events.chunk_by(|one, next| one.key == next.key);
         let keys = by_key.map(|events| OfKey { events, weight: kept.weight(events[0].key) }).collect();
-        Self { policy, keys }
+        let gives_back = kept.events.iter().any(|event| event.gives_back);
+        Self { policy, keys, gives_back }
     }
 
     /// How many requests of each of these keys a limit rejects.
     fn rejected(&self, limit: u64, keys: &[usize]) -> Option<Vec<u64>> {
         let policy = at(self.policy, limit)?;
-        let court = Court::with_room([&policy], 16).ok()?;
+        let (name, algorithm, quotas) = (policy.name(), policy.algorithm(), trial::quotas(&policy));
+        let tried = trial::copy(&policy, name, algorithm, &quotas, Some(AT_ONCE)).ok()?;
+        let court = Court::with_room([&tried], AT_ONCE).ok()?;
+        if self.gives_back {
+            court.keep_accounts(0);
+        }
         let rejected = |place: &usize| {
             let key = Key::from(*place as u64);
             let count = self.keys[*place].events.iter().filter(|event| {
                 court.set(event.at_us);
-                matches!(court.check(0, &key, event.cost.into()), Verdict::Rejected(_))
+                matches!(court.check(0, &key, event.cost.into(), event.gives_back), Verdict::Rejected(_))
             });
             let count = count.count() as u64;
             // The next key begins at an earlier time.
@@ -187,6 +197,11 @@ impl<'a> Search<'a> {
             variance += u128::from(weight * (weight - 1)) * u128::from(rejected) * u128::from(rejected);
         }
         counted.uncertainty = u64::try_from(variance.isqrt() * 196 / 100).unwrap_or(u64::MAX);
+        // If none of the keys that were drawn is rejected, up to three times as many may be as each stands for.
+        let weight = self.keys.iter().map(|key| key.weight).max().unwrap_or(1);
+        if weight > 1 {
+            counted.uncertainty = counted.uncertainty.max(3 * weight);
+        }
         Some(counted)
     }
 

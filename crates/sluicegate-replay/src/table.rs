@@ -72,7 +72,8 @@ impl Outcome {
             remarks.push(format!("{} requests left out of rule {}: {}", left.count, left.rule, left.reason));
         }
         for (number, why, line) in &lines.shown {
-            remarks.push(format!("line {number}: {why}: {line}"));
+            let line = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
+            remarks.push(format!("line {number}: {why}{line}"));
         }
         remarks
     }
@@ -121,6 +122,9 @@ fn details(f: &mut fmt::Formatter<'_>, rule: &RuleFigures) -> fmt::Result {
     if let Some(found) = &rule.suggestion {
         writeln!(f, "  suggestion: {}", suggestion(found))?;
     }
+    if let Some(why) = rule.no_suggestion {
+        writeln!(f, "  no suggestion: {why}")?;
+    }
     rule.top
         .iter()
         .try_for_each(|key| writeln!(f, "  {}: {} of {} rejected", key.key, key.rejected, key.asked))
@@ -130,10 +134,10 @@ pub(crate) fn suggestion(found: &crate::Suggestion) -> String {
     let about =
         if found.uncertainty > 0 { format!(" (give or take {})", found.uncertainty) } else { String::new() };
     let mut text = format!(
-        "{} rejects {}{about} of {} keys alone, for at most {}",
+        "{}: alone it rejects {}{about} of {} (at most {} asked for)",
         quotas(&found.policy),
-        found.rejected,
-        found.rejected_keys,
+        counted(found.rejected, "request"),
+        counted(found.rejected_keys, "key"),
         found.share
     );
     if let Some(together) = found.together {
@@ -143,6 +147,11 @@ pub(crate) fn suggestion(found: &crate::Suggestion) -> String {
         text.push_str(&format!("; limits were looked at in steps of {}", found.step));
     }
     text
+}
+
+/// A number of things, as one reads it.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 pub(crate) fn compared(compared: &crate::Compared) -> String {

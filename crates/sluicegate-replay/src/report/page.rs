@@ -7,7 +7,7 @@ use crate::figures::{MINUTE_US, Minute, RuleFigures};
 use crate::format::time::shown;
 use crate::json::{quota, quotas};
 use crate::outcome::Outcome;
-use crate::table::wait;
+use crate::table::{counted, wait};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -94,6 +94,7 @@ impl Outcome {
                 (chart::scale(&marks(rule)))
                 @if !rule.compared.is_empty() { (compared(rule)) }
                 @if let Some(found) = &rule.suggestion { (suggestion(found)) }
+                @if let Some(why) = rule.no_suggestion { p { "No suggestion: " (why) "." } }
                 @if !rule.top.is_empty() { (offenders(rule)) }
             }
         }
@@ -111,7 +112,7 @@ impl Outcome {
                                 tr {
                                     th.number { (number) }
                                     td data-label="Why" { (why) }
-                                    td data-label="It begins" { code { (line) } }
+                                    td data-label="It begins" { @match line { Some(line) => { code { (line) } }, None => "-" } }
                                 }
                             }
                         }
@@ -179,9 +180,9 @@ fn suggestion(found: &crate::Suggestion) -> Markup {
         div.found {
             h3 { "Suggestion for at most " (found.share) ": " (quotas(&found.policy)) }
             p {
-                "Alone it rejects " b { (found.rejected) }
+                "Alone it rejects " b { (counted(found.rejected, "request")) }
                 @if found.uncertainty > 0 { " (give or take " (found.uncertainty) ")" }
-                " requests of " b { (found.rejected_keys) } " keys; no higher limit rejects more than the share. "
+                " of " b { (counted(found.rejected_keys, "key")) } "; no higher limit rejects more than the share. "
                 @if let Some(together) = found.together { "Beside the other suggestions it rejects " b { (together) } ". " }
                 @if found.step > 1 { "Limits were looked at in steps of " (found.step) "." }
             }

@@ -253,3 +253,47 @@ fn threads_change_no_figure() {
         assert_eq!(outcome(threads), one);
     }
 }
+
+/// What a rule gives back, and what waits its turn, is so in all figures: a comparison once counted neither.
+#[test]
+fn comparisons_and_suggestions_give_back_and_wait_as_the_rule_does() {
+    let rules = |limit: u64, options: &str, rule: &str| {
+        format!(
+            "version: 1\npolicies: {{ p: {{ quota: {limit}/min{options} }} }}\nrules: [{{ name: r, limit: p, key: client{rule} }}]\n"
+        )
+    };
+    let log: String = (0..300)
+        .map(|place| {
+            let line = line(place / 5, &format!("192.0.2.{}", place % 3), "/");
+            if place % 4 == 0 { line } else { line.replace(" 200 ", " 503 ") }
+        })
+        .collect();
+    let (waits, refunds) = (", on_exceeded: wait 10s", ", refund_if: 5xx");
+    let plain = run(&of_rules(&rules(6, "", "")), &log).rules[0].rejected;
+    for (options, rule) in [("", refunds), (waits, ""), (waits, refunds)] {
+        let share = "10%".parse().unwrap();
+        let outcome = run(&of_rules(&rules(6, options, rule)).compare().suggest(share), &log);
+        let row = &outcome.rules[0];
+        assert!(row.rejected < plain, "{options}{rule}: {} and {plain}", row.rejected);
+        assert_eq!(row.compared[0].rejected, Ok(row.rejected), "{options}{rule}");
+        let found = row.suggestion.as_ref().expect("there is one");
+        assert_eq!(found.together, Some(found.rejected), "{options}{rule}");
+        let at = |limit| run(&of_rules(&rules(limit, options, rule)), &log).rules[0].rejected;
+        assert_eq!(at(found.limit), found.rejected, "{options}{rule}");
+        assert!(at(found.limit - 1) > 30 && found.rejected <= 30, "{options}{rule}");
+    }
+}
+
+/// The service answers such a request with 500, and it was once counted as if there had been room.
+#[test]
+fn a_request_that_asks_one_policy_twice_is_left_out_and_the_reason_told() {
+    let rules = "version: 1\npolicies: { p: { quota: 1/min } }\nrules:\n  - { name: login, only_if: { path: /login }, limit: p, key: client }\n  - { name: search, only_if: { path: [/search, /login] }, limit: p, key: client }\n";
+    let log = [line(0, "192.0.2.1", "/login").repeat(3), line(1, "192.0.2.1", "/search").repeat(2)].concat();
+    let outcome = run(&of_rules(rules), &log);
+    assert_eq!(counts(&outcome), [("login", 0, 0), ("search", 2, 1)]);
+    let left: Vec<_> = outcome.left_out.iter().map(|left| (&*left.rule, left.count)).collect();
+    assert_eq!(left, [("login", 3), ("search", 3)]);
+    assert!(outcome.to_string().contains("asks one policy twice, which the service answers with 500"));
+    let only = run(&of_rules(rules).only("search").unwrap(), &log);
+    assert_eq!(counts(&only), [("search", 2, 1)], "also where the other rule is not replayed");
+}
