@@ -10,8 +10,6 @@ use sluicegate_core::{ConfigError, Decision, Key, MemoryStore, Policy, RateLimit
 use sluicegate_tower::limits::Limits;
 use smallvec::SmallVec;
 
-use crate::trial;
-
 /// What one request asks of the limiter in one row.
 #[derive(Debug)]
 pub(crate) struct Ask {
@@ -72,9 +70,7 @@ impl Court {
         let small = MemoryStore::builder().keys(1).log_entries(entries).build()?;
         let row = |policy: &Policy| {
             // The table of its own number of keys is made once a request asks for it.
-            let tried =
-                trial::copy(policy, policy.name(), policy.algorithm(), &trial::quotas(policy), Some(1))?;
-            RateLimiter::new(&small, tried)?;
+            RateLimiter::new(&small, policy.with_keys(1))?;
             Ok(Row { policy: policy.clone(), keeps_accounts: Cell::new(false), limiter: OnceCell::new() })
         };
         let limiters = policies.into_iter().map(row).collect::<Result<_, ConfigError>>()?;

@@ -264,9 +264,8 @@ impl Alone {
 fn under(algorithm: Algorithm, number: usize, policy: &Policy) -> (Result<Policy, String>, bool) {
     let name = format!("row-{number}");
     let quotas = trial::quotas(policy);
-    let build = |quotas: &[Quota]| {
-        trial::copy(policy, &name, algorithm, quotas, None).map_err(|error| error.to_string())
-    };
+    let build =
+        |quotas: &[Quota]| trial::copy(policy, &name, algorithm, quotas).map_err(|error| error.to_string());
     let plain: Vec<Quota> = quotas.iter().map(|quota| Quota::new(quota.limit(), quota.period())).collect();
     let has_burst = quotas.iter().any(|quota| quota.burst_size() != quota.limit());
     match build(&quotas) {

@@ -11,7 +11,6 @@ use sluicegate_core::{Key, Policy, Quota};
 use crate::court::{Court, Verdict};
 use crate::record::{Event, Kept};
 use crate::share::Share;
-use crate::trial;
 
 /// The least limit above which no limit rejects more than a share, its policy alone.
 #[derive(Clone, Debug)]
@@ -135,9 +134,7 @@ impl<'a> Search<'a> {
     /// How many requests of each of these keys a limit rejects.
     fn rejected(&self, limit: u64, keys: &[usize]) -> Option<Vec<u64>> {
         let policy = at(self.policy, limit)?;
-        let (name, algorithm, quotas) = (policy.name(), policy.algorithm(), trial::quotas(&policy));
-        let tried = trial::copy(&policy, name, algorithm, &quotas, Some(AT_ONCE)).ok()?;
-        let court = Court::with_room([&tried], AT_ONCE).ok()?;
+        let court = Court::with_room([&policy.with_keys(AT_ONCE)], AT_ONCE).ok()?;
         if self.gives_back {
             court.keep_accounts(0);
         }

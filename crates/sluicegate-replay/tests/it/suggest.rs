@@ -108,3 +108,14 @@ fn suggestions_are_replayed_beside_each_other() {
         assert!(found.together.is_some_and(|together| together <= found.rejected), "{found:?}");
     }
 }
+
+#[test]
+fn where_there_is_no_suggestion_table_object_and_page_say_why() {
+    let mut outcome = run(&of_policy("{ quota: 5/min }").suggest("1%".parse().unwrap()), ACCESS_LOG);
+    assert!(outcome.rules[0].suggestion.take().is_some() && outcome.rules[0].no_suggestion.is_none());
+    outcome.rules[0].no_suggestion = Some("the log is too large");
+    assert!(outcome.to_string().contains("\n  no suggestion: the log is too large\n"));
+    let object: serde_json::Value = serde_json::from_str(&outcome.to_json()).unwrap();
+    assert_eq!(object["rules"][0]["no_suggestion"], "the log is too large");
+    assert!(outcome.to_html().contains("No suggestion: the log is too large."));
+}
