@@ -81,7 +81,7 @@ mod tests {
     /// The figures were once those of the other threads.
     #[test]
     fn a_reader_that_panics_ends_the_replay() {
-        let limiter = Policy::gcra("p", "1/s").on(&MemoryStore::new()).unwrap();
+        let limiter = Policy::gcra("p", "1/s").on(MemoryStore::new()).unwrap();
         let limit = Limit::new(limiter).key(HeaderKey::new("x-api-key").unwrap());
         let limits = Limits::new(limit.only_if(|_| panic!("a question that has no answer")));
         let line = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n";
