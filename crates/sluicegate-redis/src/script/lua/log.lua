@@ -7,7 +7,9 @@ local MOVED = 256 -- the most entries behind a refund that are written again
 
 -- Units of one part of the period are one entry, of the time of the last: without a resolution, of one microsecond.
 function log.rule(limit, period, ceiling, part)
-  return { capacity = limit, most = 2 * limit, period = period, ceiling = ceiling, refill = period, per_unit = 1, part = part }
+  -- Of what passes under other texts, all is counted where that takes no more room: it lapses within a period.
+  local most = part > 1 and NEVER or 2 * limit
+  return { capacity = limit, most = most, period = period, ceiling = ceiling, refill = period, per_unit = 1, part = part }
 end
 
 local function entry(s, index)
