@@ -163,3 +163,31 @@ async fn random_pairs_of_rules_admit_no_more_than_the_larger_burst_and_rate_and_
         }
     }
 }
+
+/// Once a tool that looked at a key by rules that were not in force left them in its value, where they counted for as long as a
+/// whole burst takes.
+#[tokio::test]
+async fn a_peek_of_an_onlooker_writes_nothing() {
+    let clock = ManualClock::new();
+    clock.set(START);
+    let service = instance("onlooker", &clock).await;
+    let settings = patient("onlooker").clock(clock.clone()).onlooker();
+    let onlooker = connected(settings, &standalone().url()).await;
+    for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
+        let name = format!("p-{index}");
+        let limiter = on(&service, Policy::builder(name.clone(), algorithm, "10/min"));
+        let other = on(&onlooker, Policy::builder(name.clone(), algorithm, "30/min"));
+        limiter.check_cost("ada", 4).await.unwrap();
+        let value = || standalone().run::<Vec<u8>>(&format!("DUMP {}", service.key_name(&name, "ada")));
+        let before = value();
+        for _ in 0..3 {
+            let seen = other.peek("ada").await.unwrap();
+            assert!(seen.remaining() < 30, "{algorithm:?}: what was spent counts");
+            assert_eq!(value(), before, "{algorithm:?}");
+            clock.advance(Duration::from_secs(1));
+        }
+        // Its other verbs do as those of any instance.
+        other.check("ada").await.unwrap();
+        assert_ne!(value(), before, "{algorithm:?}");
+    }
+}

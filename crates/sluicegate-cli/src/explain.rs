@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use sluicegate_core::MemoryStore;
-use sluicegate_rules::{Rules, RulesFile, Variables};
+use sluicegate_rules::{Explained, Rules, RulesFile, Variables};
 use sluicegate_tower::key::PeerAddr;
 
 use crate::explain_json;
@@ -27,6 +28,9 @@ pub(crate) struct Request {
     /// The address of the peer of the connection.
     #[arg(long, value_name = "IP")]
     peer: Option<IpAddr>,
+    /// Ask the Redis of the rules file where each quota stands; nothing is spent.
+    #[arg(long)]
+    store: bool,
     /// Print JSON, of a shape that says its version.
     #[arg(long)]
     json: bool,
@@ -42,8 +46,6 @@ fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 pub(crate) fn run(asked: &Request) -> Result<String, String> {
     let variables = Variables::environment().or_placeholders();
     let file = RulesFile::read(&asked.rules, &variables).map_err(|error| error.to_string())?;
-    // Nothing is connected to.
-    let rules = Rules::new(MemoryStore::new(), file.without_store()).map_err(|error| error.to_string())?;
     let mut request = http::Request::new(());
     *request.method_mut() = asked.method.clone();
     *request.uri_mut() = asked.url.clone();
@@ -51,11 +53,38 @@ pub(crate) fn run(asked: &Request) -> Result<String, String> {
     if let Some(peer) = asked.peer {
         request.extensions_mut().insert(PeerAddr(SocketAddr::new(peer, 0)));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime can be started: {error}"))?;
-    let explained = runtime.block_on(rules.explain(&request));
+    let explained = runtime.block_on(explain(file, &request, asked.store))?;
+    if asked.store && !is_answered(&explained) {
+        return Err(format!("{}: error: its store gave no answer in time", asked.rules.display()));
+    }
     Ok(match asked.json {
         true => format!("{:#}\n", explain_json::document(&explained)),
         false => format!("{explained}\n"),
     })
+}
+
+/// By the store of the file, or as if nothing had been spent; then nothing is connected to.
+async fn explain(
+    file: RulesFile,
+    request: &http::Request<()>,
+    asks_store: bool,
+) -> Result<Explained, String> {
+    let store = match asks_store {
+        true => file.connected_store(CONNECTS_WITHIN).await,
+        false => Ok((&MemoryStore::new()).into()),
+    };
+    let rules = store.and_then(|store| Rules::new(store, file.without_store()));
+    Ok(rules.map_err(|error| error.to_string())?.explain(request).await)
+}
+
+/// Long enough for TLS to another continent.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
+
+/// A limit that got no answer stands nowhere.
+fn is_answered(explained: &Explained) -> bool {
+    let mut asks =
+        explained.rules.iter().flat_map(|rule| &rule.limits).filter_map(|limit| limit.asks.as_ref().ok());
+    asks.all(|asks| !asks.quotas.is_empty())
 }

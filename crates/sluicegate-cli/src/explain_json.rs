@@ -8,7 +8,7 @@
 //!       "limits": [
 //!         { "asks": { "policy": "login", "quotas": "login: 5/min (gcra)", "mode": "enforce", "tier": null,
 //!             "key": "203.0.113.9", "cost": 1,
-//!             "stands": [ { "capacity": 5, "remaining": 0, "room_after_ms": 12000 } ] } },
+//!             "stands": [ { "capacity": 5, "remaining": 0, "room_after_ms": 12000, "reset_after_ms": 60000 } ] } },
 //!         { "why_not": "the request costs nothing" } ],
 //!       "in_flight": { "name": "logins", "permits": 2, "wait_ms": 10000,
 //!         "asks": { "key": "203.0.113.9", "remaining": 2 } } } ] }
@@ -87,6 +87,7 @@ fn limit(limit: &LimitExplained) -> Value {
             "capacity": status.capacity(),
             "remaining": status.remaining(),
             "room_after_ms": millis(status.available_after()),
+            "reset_after_ms": millis(status.reset_after()),
         })
     });
     json!({ "asks": {

@@ -37,7 +37,8 @@ enum Command {
         #[arg(long, value_name = "OLD")]
         against: Option<PathBuf>,
     },
-    /// Say which limits a request meets, and why, as if nothing had been spent.
+    /// Say which limits a request meets, and why; as if nothing had been spent,
+    /// unless --store is given.
     Explain(explain::Request),
     Replay(Box<replay::Arguments>),
     /// Print the JSON Schema of rules files.

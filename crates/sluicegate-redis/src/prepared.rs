@@ -22,6 +22,8 @@ pub(crate) struct Prepared {
     /// What was spent before this moment, in microseconds, is forgotten; 0 if everybody was never reset.
     pub(crate) since_us: u64,
     pub(crate) gives_back: bool,
+    /// Whether its peeks write nothing.
+    pub(crate) is_onlooker: bool,
 }
 
 impl Prepared {
@@ -44,6 +46,11 @@ impl Prepared {
             },
             since_us,
             gives_back: policy.gives_back(),
+            is_onlooker: false,
         })
+    }
+
+    pub(crate) fn of_onlooker(self, is_onlooker: bool) -> Self {
+        Self { is_onlooker, ..self }
     }
 }

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluicegate_core::{MemoryStore, RateLimiter, Store};
 
 use crate::changes::Changes;
-use crate::compile::{Compiled, compile};
+use crate::compile::{Compiled, NamedStore, compile};
 use crate::error::{Problem, Problems, RulesError};
 use crate::read;
 use crate::variables::Variables;
@@ -112,13 +113,31 @@ impl RulesFile {
     /// # Errors
     /// When the file names none; for a Redis, without the feature `redis`, and without a tokio runtime.
     pub fn open_store(&self) -> Result<Arc<dyn Store>, RulesError> {
-        let Some(store) = &self.compiled.store else {
-            return Err(RulesError::of_file(
+        self.named_store()?.open().map_err(|error| RulesError::of_file(&self.name, error.problem()))
+    }
+
+    /// Connects to the store that the file names under `store`, for tools that ask it: without the breaker and the fallback that a
+    /// service has around it, so that an answer is the store's own, and so that a peek writes nothing, not even when a policy of the
+    /// file is not in force yet. Each decision has the deadline of the file.
+    ///
+    /// # Errors
+    /// When the file names no store or one in memory, which only its own process can ask; when there is no connection to Redis
+    /// `within` this time; without the feature `redis`, and without a tokio runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the connection.
+    pub async fn connected_store(&self, within: Duration) -> Result<Arc<dyn Store>, RulesError> {
+        let connected = self.named_store()?.connected(within).await;
+        connected.map_err(|problem| RulesError::of_file(&self.name, &problem))
+    }
+
+    fn named_store(&self) -> Result<&NamedStore, RulesError> {
+        self.compiled.store.as_ref().ok_or_else(|| {
+            RulesError::of_file(
                 &self.name,
                 "it names no store: add the section \"store\", as store: { redis: ${REDIS_URL} }, or give one in code",
-            ));
-        };
-        store.open().map_err(|error| RulesError::of_file(&self.name, error.problem()))
+            )
+        })
     }
 
     /// The same file as if it named no store: for tools, and for programs that have opened [it](Self::open_store) themselves.

@@ -97,7 +97,13 @@ const PLACEHOLDER: &str = "<the environment variable ";
 
 /// Whether a variable is meant here whose value is not known, so that nothing can be said of it.
 pub(crate) fn is_placeholder(value: &str) -> bool {
-    value.contains(PLACEHOLDER)
+    unset(value).is_some()
+}
+
+/// The variable that is meant here, if its value is not known.
+pub(crate) fn unset(value: &str) -> Option<&str> {
+    let (_, named) = value.split_once(PLACEHOLDER)?;
+    named.split(' ').next()
 }
 
 /// These, and no others.

@@ -45,6 +45,8 @@ pub(crate) struct State {
     mending: AtomicBool,
     /// There is a connection, or that attempt has failed.
     settled: Notify,
+    /// What came of the last attempt to connect, if it failed.
+    problem: ArcSwapOption<String>,
 }
 
 /// A connection, and what calls have learned about it.
@@ -67,6 +69,7 @@ impl State {
             lost: Notify::new(),
             mending: AtomicBool::new(false),
             settled: Notify::new(),
+            problem: ArcSwapOption::empty(),
         }
     }
 
@@ -139,6 +142,17 @@ impl State {
         } else {
             self.settle();
         }
+    }
+
+    /// An attempt to connect has failed.
+    pub(super) fn failed(&self, problem: &str) {
+        self.problem.store(Some(Arc::new(problem.to_owned())));
+        self.settle();
+    }
+
+    /// Why there is no connection, as far as that is known.
+    pub(crate) fn problem(&self) -> Option<Arc<String>> {
+        self.problem.load_full()
     }
 
     /// What is left of a cluster is used as long as it answers.

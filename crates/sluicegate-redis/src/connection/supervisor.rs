@@ -73,7 +73,7 @@ pub(super) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
             Err(problem) => problem,
         };
         state.drop_if_silent();
-        state.settle();
+        state.failed(&problem);
         log.failed(problem);
         pause = longer(pause);
         sleep(jittered(pause)).await;

@@ -11,6 +11,7 @@ use sluicegate_core::store::Mode;
 use crate::ask::{CrossSlot, KeyAsk};
 use crate::connection::ScriptName;
 use crate::encode::{micros, push};
+use crate::prepared::Prepared;
 
 /// The rules of `sluicegate_core::algorithm` in Lua: one constant text, so that Redis caches it once. The long way is a
 /// function within the loop of the short one, which costs a call nothing that does not need it.
@@ -97,7 +98,8 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text
     // What is marked, or comes with its turn, takes the long way.
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
-    let way = ask.prepared.way + if ask.prepared.gives_back { 8 } else { 0 };
+    let Prepared { way, gives_back, is_onlooker, .. } = *ask.prepared;
+    let way = way + 8 * u8::from(gives_back) + 16 * u8::from(is_onlooker);
     orders.extend_from_slice(&[mode, u8::from(is_last), text, way]);
     let extra = extra(ask);
     orders.extend_from_slice(&u16::try_from(extra.len()).unwrap_or(u16::MAX).to_le_bytes());

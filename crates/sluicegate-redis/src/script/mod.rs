@@ -11,7 +11,8 @@
 //!            u8   mode: 0 spend, 1 peek, 2 reserve, 3 charge, 4 refund, 5 reset, 6 return, 7 depart; +8 for the long way
 //!            u8   1 if it is the last ask of its request
 //!            u8   place of the policy's text in ARGV
-//!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given back
+//!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given
+//!                 back; +16 if its peeks write nothing
 //!            u16  bytes of the extra part
 //!            f64  since when: what was spent before is forgotten; 0 for always
 //!            f64  cost, per quota

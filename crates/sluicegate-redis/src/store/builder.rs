@@ -30,6 +30,7 @@ use crate::tls::Tls;
 /// | [`secret`](Self::secret) | none | keys are addresses or names, and others can read Redis |
 /// | [`deadline`](Self::deadline) | 50 ms | Redis is far away, or requests are worth a longer wait |
 /// | [`clock`](Self::clock) | the server's | in tests |
+/// | [`onlooker`](Self::onlooker) | no | a tool looks at the keys of services |
 /// | `tls_ca` (feature `tls`) | the system's CAs | the servers' certificates are of a private CA |
 ///
 /// All instances of a service need the same prefix and secret, because both are part of the keys'
@@ -59,6 +60,7 @@ pub struct RedisStoreBuilder {
     secret: Vec<u8>,
     deadline: Duration,
     clock: Option<Box<dyn Clock>>,
+    is_onlooker: bool,
     tls: Tls,
 }
 
@@ -69,6 +71,7 @@ impl RedisStoreBuilder {
             secret: Vec::new(),
             deadline: Duration::from_millis(50),
             clock: None,
+            is_onlooker: false,
             tls: Tls::default(),
         }
     }
@@ -110,6 +113,14 @@ impl RedisStoreBuilder {
     /// minute longer in Redis than they have to, because the server expires them by its own.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Box::new(clock));
+        self
+    }
+
+    /// Lets peeks write nothing at all: for tools that look at the keys of services, perhaps by policies that are not in force.
+    /// Default: a peek by another policy than before is the moment from which a key is counted under that one, too, as it is for
+    /// any instance of a fleet that is rolled out.
+    pub fn onlooker(mut self) -> Self {
+        self.is_onlooker = true;
         self
     }
 
@@ -168,7 +179,7 @@ impl RedisStoreBuilder {
 
     fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
         let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
-        let Self { prefix, secret, deadline, clock, tls: _ } = self;
+        let Self { prefix, secret, deadline, clock, is_onlooker, tls: _ } = self;
         let plain =
             |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
@@ -199,6 +210,7 @@ impl RedisStoreBuilder {
             caller,
             shared,
             is_cluster,
+            is_onlooker,
             tags,
             prefix,
             open: Registry::default(),

@@ -67,6 +67,7 @@ struct Inner {
     caller: Arc<Caller>,
     shared: SharedKey,
     is_cluster: bool,
+    is_onlooker: bool,
     tags: Tags,
     prefix: String,
     open: Registry<Arc<Prepared>>,
@@ -148,7 +149,7 @@ impl RedisStore {
     /// Waits until there is a connection that can run the script: for services that refuse to start without.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`] when there is none `within` this time.
+    /// [`StoreErrorKind::Unavailable`] when there is none `within` this time; its source says what the last attempt failed at.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: the store goes on connecting in the background.
@@ -158,7 +159,10 @@ impl RedisStore {
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
         let up = tokio::time::timeout(within, self.0.caller.connection.state().up()).await;
         up.map_err(|_| {
-            StoreError::with_source(StoreErrorKind::Unavailable, "there is no connection to Redis").unsent()
+            let problem = self.0.caller.connection.state().problem();
+            let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
+            let problem = format!("there is no connection to Redis{problem}");
+            StoreError::with_source(StoreErrorKind::Unavailable, problem).unsent()
         })
     }
 
@@ -228,7 +232,8 @@ impl Store for Inner {
             _ => old.map_or(0, |old| old.since_us),
         };
         self.open.open(policy, replaced, |policy| {
-            Prepared::new(&self.prefix, policy, inherit.unwrap_or_default(), since_us).map(Arc::new)
+            let prepared = Prepared::new(&self.prefix, policy, inherit.unwrap_or_default(), since_us)?;
+            Ok(Arc::new(prepared.of_onlooker(self.is_onlooker)))
         })
     }
 

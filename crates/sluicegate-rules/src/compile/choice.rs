@@ -170,7 +170,7 @@ impl Finder {
         self.paths.find(&asking.path, |places| found.extend_from_slice(places));
         let mut take = |places: Option<&Vec<usize>>| found.extend(places.into_iter().flatten().copied());
         if !self.hosts.is_empty() {
-            take(asking.host().and_then(|host| self.hosts.get(&*host)));
+            take(asking.host().and_then(|host| self.hosts.get(host)));
         }
         for (name, values) in &self.headers {
             asking.request.headers.get_all(name).iter().for_each(|value| take(values.get(value)));

@@ -1,7 +1,7 @@
 //! Which requests a rule is about: `only_if`.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ pub(super) struct Asking<'a> {
     pub(super) path: Cow<'a, str>,
     /// Places of plans and of tiers: to read one may be to verify a token, and many rules ask for it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
+    /// Looked for once, however many rules ask for it.
+    host: OnceCell<Option<Cow<'a, str>>>,
 }
 
 /// The condition that does not hold, and of which value. Values of header fields and of the query are not shown: they may be secrets.
@@ -69,7 +71,7 @@ pub(super) enum Mismatch<'a> {
 
 impl<'a> Asking<'a> {
     pub(super) fn of(request: RequestView<'a>) -> Self {
-        Self { request, path: normal(request.path()), tiers: RefCell::default() }
+        Self { request, path: normal(request.path()), tiers: RefCell::default(), host: OnceCell::new() }
     }
 
     /// The place of the tier that the request is in.
@@ -86,11 +88,14 @@ impl<'a> Asking<'a> {
     }
 
     /// The host that the request names, without its port and in lower case.
-    pub(super) fn host(&self) -> Option<Cow<'a, str>> {
-        let host = host_of(self.request)?;
-        let host = host.strip_suffix('.').unwrap_or(host);
-        let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
-        Some(if has_capitals { host.to_ascii_lowercase().into() } else { host.into() })
+    pub(super) fn host(&self) -> Option<&str> {
+        let host = self.host.get_or_init(|| {
+            let host = host_of(self.request)?;
+            let host = host.strip_suffix('.').unwrap_or(host);
+            let has_capitals = host.bytes().any(|byte| byte.is_ascii_uppercase());
+            Some(if has_capitals { host.to_ascii_lowercase().into() } else { host.into() })
+        });
+        host.as_deref()
     }
 
     /// The parameters of the query, however they are encoded.
@@ -153,7 +158,7 @@ impl Matcher {
         }
         if !self.hosts.is_empty() {
             let host = asking.host();
-            if !host.is_some_and(|host| self.hosts.iter().any(|known| *known == host)) {
+            if !host.is_some_and(|host| self.hosts.iter().any(|known| known == host)) {
                 return Some(Mismatch::Host(host_of(*request), &self.hosts));
             }
         }

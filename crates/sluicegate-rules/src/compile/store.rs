@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::{ConfigError, MemoryStore, Policy, Store};
+#[cfg(feature = "redis")]
+use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 
 use crate::at::At;
 use crate::error::Problems;
 use crate::schema::StoreEntry;
-use crate::variables::is_placeholder;
+use crate::variables::{is_placeholder, unset};
 
 /// A store that a file names. Nothing of it is open or connected yet.
 #[derive(Clone, PartialEq, Eq)]
@@ -70,30 +72,80 @@ impl NamedStore {
             Self::Redis { url, deadline, replicas } => redis(url, *deadline, *replicas),
         }
     }
+
+    /// Connects to it alone, `within` this time.
+    ///
+    /// # Errors
+    /// Says why nobody can ask it from here.
+    pub(crate) async fn connected(&self, within: Duration) -> Result<Arc<dyn Store>, String> {
+        match self {
+            Self::Memory { .. } => {
+                Err("its store is in the memory of the service, and no other process can ask it".to_owned())
+            }
+            Self::Redis { url, deadline, .. } => match unset(url) {
+                Some(name) => {
+                    Err(format!("its store needs the environment variable {name}, which is not set here"))
+                }
+                None => connected_redis(url, *deadline, within).await,
+            },
+        }
+    }
 }
 
 #[cfg(feature = "redis")]
 fn redis(url: &str, deadline: Option<Duration>, replicas: u64) -> Result<Arc<dyn Store>, ConfigError> {
-    let mut builder = sluicegate_redis::RedisStore::builder();
-    if let Some(deadline) = deadline {
-        builder = builder.deadline(deadline);
-    }
-    let redis = builder.connect(url)?;
+    let redis = connecting_redis(url, deadline, RedisStore::builder())?;
     let store = sluicegate_core::Resilient::builder(&redis).replicas(replicas).build()?;
     Ok((&store).into())
 }
 
+#[cfg(feature = "redis")]
+async fn connected_redis(
+    url: &str,
+    deadline: Option<Duration>,
+    within: Duration,
+) -> Result<Arc<dyn Store>, String> {
+    let onlooker = RedisStore::builder().onlooker();
+    let redis = connecting_redis(url, deadline, onlooker).map_err(|error| error.problem().to_owned())?;
+    match redis.connected(within).await {
+        Ok(()) => Ok(redis.into()),
+        Err(error) => Err(match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        }),
+    }
+}
+
+#[cfg(feature = "redis")]
+fn connecting_redis(
+    url: &str,
+    deadline: Option<Duration>,
+    builder: RedisStoreBuilder,
+) -> Result<RedisStore, ConfigError> {
+    match deadline {
+        Some(deadline) => builder.deadline(deadline),
+        None => builder,
+    }
+    .connect(url)
+}
+
+#[cfg(not(feature = "redis"))]
+const NO_REDIS: &str = "the file names a Redis, and this program has none: enable the feature `redis` of sluicegate, or of sluicegate-rules";
+
 #[cfg(not(feature = "redis"))]
 fn redis(_: &str, _: Option<Duration>, _: u64) -> Result<Arc<dyn Store>, ConfigError> {
-    Err(ConfigError::new(
-        sluicegate_core::error::ConfigErrorKind::Store,
-        "the file names a Redis, and this program has none: enable the feature `redis` of sluicegate, or of sluicegate-rules",
-    ))
+    Err(ConfigError::new(sluicegate_core::error::ConfigErrorKind::Store, NO_REDIS))
+}
+
+#[cfg(not(feature = "redis"))]
+#[expect(clippy::unused_async, reason = "with Redis, it waits for the connection")]
+async fn connected_redis(_: &str, _: Option<Duration>, _: Duration) -> Result<Arc<dyn Store>, String> {
+    Err(NO_REDIS.to_owned())
 }
 
 #[cfg(feature = "redis")]
 fn check(url: &At<String>, problems: &mut Problems<'_>) {
-    if let Err(error) = sluicegate_redis::RedisStore::check_url(&url.value) {
+    if let Err(error) = RedisStore::check_url(&url.value) {
         problems.error(url.place, error.problem());
     }
 }

@@ -9,5 +9,6 @@ mod news;
 mod reload;
 mod schema;
 mod sections;
+mod size;
 mod support;
 mod tiers;

@@ -328,7 +328,7 @@ impl fmt::Display for WouldBe {
             Self::Unlimited => f.write_str("passes: no limit applies"),
             Self::Uncounted => f.write_str("passes uncounted: the store gives no answer"),
             Self::Allowed => f.write_str("passes"),
-            Self::Delayed(wait) => write!(f, "waits {wait:?}, and then passes"),
+            Self::Delayed(wait) => write!(f, "waits {:?}, and then passes", shown(*wait)),
             Self::Refused { status, retry_after, why } => {
                 write!(f, "is refused with {}: {why}", status.as_u16())?;
                 retry_after.map_or(Ok(()), |wait| write!(f, "; could pass after {wait:?}"))
@@ -337,7 +337,7 @@ impl fmt::Display for WouldBe {
     }
 }
 
-/// `login: asks 1 of 5/min (sliding-log) for Key(..): 2 of 5 left`
+/// `login: asks 1 of 5/min (sliding-log) for Key(..): 2 of 5 left, all back after 36s`
 impl fmt::Display for LimitExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.name)?;
@@ -353,9 +353,18 @@ impl fmt::Display for LimitExplained {
         for status in quotas {
             write!(f, "; {} of {} left", status.remaining(), status.capacity())?;
             if !status.passed() {
-                write!(f, ", room after {:?}", status.available_after())?;
+                write!(f, ", room after {:?}", shown(status.available_after()))?;
+            }
+            if !status.reset_after().is_zero() {
+                write!(f, ", all back after {:?}", shown(status.reset_after()))?;
             }
         }
         Ok(())
     }
+}
+
+/// In whole milliseconds, rounded up: the microseconds of a server's clock tell a reader nothing.
+fn shown(time: Duration) -> Duration {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }

@@ -33,7 +33,8 @@ local function ask_at(key, at, values)
   if ask.mode > TAKE then error('sluicegate: unknown mode ' .. ask.mode) end
   -- It is a spend of what there is.
   if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
-  ask.group, ask.accounts = own(ask.value, text, since, way % 8), way >= 8
+  ask.group, ask.accounts = own(ask.value, text, since, way % 8), way % 16 >= 8
+  if ask.mode ~= PEEK or way < 16 then ask.value.is_asked = true end
   ask.is_own = ask.group.text == text
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE
   at = at + 14

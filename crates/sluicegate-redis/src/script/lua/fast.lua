@@ -193,7 +193,7 @@ while key <= count do
         elseif granted and mode ~= PEEK then
           if till <= now then
             birth, given = now, 0
-          elseif birth > now and way < 8 then
+          elseif birth > now and way % 16 < 8 then
             -- The clock went back a little; without an account, what was spent before the birth was never spent.
             birth = now
           end

@@ -118,7 +118,7 @@ return function(key, last, at)
     next_line = from + #ask.group
   end
   for _, value in pairs(values) do
-    if value.changed then
+    if value.changed and value.is_asked then
       forget(value)
       save(value)
     end

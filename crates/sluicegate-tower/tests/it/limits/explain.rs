@@ -80,10 +80,10 @@ async fn it_is_written_for_people() {
     );
     assert_eq!(
         lines[1],
-        "  free: asks 1 of free: 2/min, 100/h (gcra) for 192.0.2.7 \"GET\", tier free; 0 of 2 left, room after 30s; 98 of 100 left"
+        "  free: asks 1 of free: 2/min, 100/h (gcra) for 192.0.2.7 \"GET\", tier free; 0 of 2 left, room after 30s, all back after 60s; 98 of 100 left, all back after 72s"
     );
     let digest = lines[2].strip_prefix("  secret: asks 1 of secret: 5/min (gcra) for Key(").unwrap();
-    assert!(digest.ends_with("); 3 of 5 left"), "{text}");
+    assert!(digest.ends_with("); 3 of 5 left, all back after 24s"), "{text}");
     assert!(!text.contains("s3cret"), "{text}");
 }
 

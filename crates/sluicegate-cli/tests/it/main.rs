@@ -1,11 +1,17 @@
 //! The command as it is called.
 
+mod store;
+
 use std::process::{Command, Output};
 
-fn run(arguments: &[&str]) -> Output {
+fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
     command.env_clear().current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).args(arguments);
-    command.output().expect("the command runs")
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the command runs")
 }
 
 fn printed(output: &Output) -> String {
@@ -27,7 +33,7 @@ fn check_says_what_is_good_and_what_is_wrong() {
 fn check_says_what_a_reload_would_change() {
     assert_eq!(
         printed(&run(&["check", "rules.yaml", "--against", "old.yaml"])),
-        "0\nrules.yaml: good\nrules.yaml: changed login 3/min -> 5/min, what was spent counts; added all; removed gone\n"
+        "0\nrules.yaml: good\nrules.yaml: changed login 3/min -> 5/min, what was spent counts; added all; removed gone; kept rest\n"
     );
 }
 
@@ -68,7 +74,7 @@ fn explain_as_json_has_a_shape_with_a_version() {
         shadow,
         &serde_json::json!({
             "policy": "rest", "quotas": "rest: 60/min (gcra)", "mode": "shadow", "tier": null, "key": "203.0.113.9", "cost": 1,
-            "stands": [{ "capacity": 60, "remaining": 60, "room_after_ms": 0 }],
+            "stands": [{ "capacity": 60, "remaining": 60, "room_after_ms": 0, "reset_after_ms": 0 }],
         })
     );
 }
@@ -118,7 +124,9 @@ fn help_fits_a_terminal_and_completions_complete() {
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = printed(&run(&["completions", shell]));
-        for word in ["check", "explain", "replay", "schema", "completions", "peer", "json", "against"] {
+        for word in
+            ["check", "explain", "replay", "schema", "completions", "peer", "store", "json", "against"]
+        {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
@@ -153,9 +161,8 @@ const LOG: &str = r#"192.0.2.7 - - [17/May/2015:10:05:03 +0000] "POST /login HTT
 fn replay(log: &str, arguments: &[&str]) -> String {
     use std::io::Write as _;
     use std::process::Stdio;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
-    command.env_clear().current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"));
-    command.args(["replay", "--rules", "rules.yaml"]).args(arguments);
+    let mut command = command(&["replay", "--rules", "rules.yaml"]);
+    command.args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command runs");
     // A command that refuses its arguments reads nothing.
