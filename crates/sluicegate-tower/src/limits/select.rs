@@ -17,11 +17,12 @@ use crate::key::RequestView;
 /// ```
 /// use std::collections::HashMap;
 /// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::key::RequestView;
 /// use sluicegate_tower::limits::{Group, Limits};
 ///
 /// let store = MemoryStore::new();
 /// let places = HashMap::from([("/login", 0), ("/search", 1)]);
-/// let by_path = Group::select(move |request| places.get(request.path()).copied())
+/// let by_path = Group::select(move |request: RequestView<'_>| places.get(request.path()).copied())
 ///     .and(Policy::gcra("login", "5/min").on(&store)?)
 ///     .and(Policy::gcra("search", "100/min").on(&store)?);
 /// let limits = Limits::builder(by_path).build()?;
