@@ -84,7 +84,7 @@ impl Group {
     pub fn and(mut self, member: impl IntoGroup) -> Self {
         let mut member = member.into_group();
         let member = match member.members.pop() {
-            Some(only) if member.members.is_empty() && member.is_plain() => only,
+            Some(only) if member.members.is_empty() && member.is_as(&only) => only,
             last => {
                 member.members.extend(last);
                 Member::Group(member)
@@ -100,9 +100,14 @@ impl Group {
         self
     }
 
-    /// Whether it is nothing more than its members.
-    fn is_plain(&self) -> bool {
-        self.only_if.is_empty() && matches!(self.choose, By::Conditions(_))
+    /// Whether it is nothing more than its only member. Of a group in it that may not match, one of which all apply always does.
+    fn is_as(&self, only: &Member) -> bool {
+        let matches_alike = match self.choose {
+            By::Conditions(Choose::First) => true,
+            By::Conditions(Choose::All) => matches!(only, Member::Limit(_)),
+            By::Function(_) => false,
+        };
+        self.only_if.is_empty() && matches_alike
     }
 
     /// All limits in it, in their order.

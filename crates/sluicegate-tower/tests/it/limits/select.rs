@@ -191,6 +191,17 @@ impl Tree {
     }
 }
 
+/// Seen: a group of all, with nothing in it but a group of which nothing is chosen, did not count as the first that matches.
+#[tokio::test]
+async fn a_group_of_all_is_the_first_that_matches_whatever_is_chosen_in_it() {
+    let (store, _) = store();
+    let limit = |name: &str| by_header(on(&store, Policy::gcra(name, "10/min")));
+    let inner = Group::new(Choose::All).and(Group::select(listed).and(limit("a")));
+    let limits = limits(Group::new(Choose::First).and(inner).and(limit("b")));
+    let explained = limits.explain(&asking("")).await;
+    assert!(explained.limits.iter().all(|limit| limit.asks.is_err()), "{explained}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
