@@ -14,8 +14,32 @@ pub struct StoreStatus {
     #[cfg(feature = "resilient")]
     #[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
     pub resilient: Option<ResilientStatus>,
+    /// What it has leased of the store within, if it leases.
+    pub leases: Option<LeaseStatus>,
     /// How full its table in memory is, or that of its fallback, if it has one.
     pub memory: Option<MemoryStats>,
+}
+
+/// How a store is doing that decides by units that it has leased from the one within. Counts are since it was made.
+///
+/// For a gauge: `local` beside all decisions says how much of the traffic costs no call, and `lost` beside `granted` how much of
+/// what was leased was not used in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseStatus {
+    /// Keys of which units are held.
+    pub keys: usize,
+    /// Units that are held, and can be spent now: of a policy with several quotas, the fewest of any.
+    pub held: u64,
+    /// Requests that were decided without a call.
+    pub local: u64,
+    /// Units that the store within has leased.
+    pub granted: u64,
+    /// Units that were given back when the process closed.
+    pub returned: u64,
+    /// Units that were not spent in time, or were dropped: when a key was reset, a policy replaced, or an answer of the store
+    /// has not come, which may have leased what it was asked for.
+    pub lost: u64,
 }
 
 /// How full a [`MemoryStore`](crate::MemoryStore) is.

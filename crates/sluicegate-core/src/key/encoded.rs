@@ -229,6 +229,26 @@ impl<'a> KeyRef<'a> {
     }
 }
 
+/// Equal where the [`Key`]s are.
+impl PartialEq for KeyRef<'_> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for KeyRef<'_> {}
+
+/// Without an allocation, whatever the key: for stores that keep a table. A [`Key`] hashes otherwise; its
+/// [`as_ref`](Key::as_ref) hashes as this.
+impl Hash for KeyRef<'_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u8(self.tag);
+        state.write(self.bytes);
+    }
+}
+
 impl fmt::Debug for KeyRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_key().fmt(f)

@@ -115,3 +115,21 @@ fn only_names_and_addresses_are_shown() {
     assert_eq!(Key::from(IpAddr::from([192, 0, 2, 7])).shown(), "192.0.2.7");
     assert!(!Key::from("sk_live_51H").shown().contains("sk_live"));
 }
+
+#[test]
+fn a_borrowed_key_is_equal_to_and_hashes_as_the_one_that_is_kept() {
+    use std::hash::{BuildHasher, RandomState};
+
+    let hasher = RandomState::new();
+    let long = "a name that is longer than what fits into a key without an allocation".repeat(3);
+    for key in
+        [Key::from("ada"), Key::from(7), Key::from(("ada", 7)), Key::from(long.as_str()), Key::shared()]
+    {
+        let kept = Key::from_bytes(key.as_bytes());
+        assert!(kept.as_ref() == key.as_ref(), "their kinds do not count");
+        assert_eq!(hasher.hash_one(kept.as_ref()), hasher.hash_one(key.as_ref()));
+        assert!(key.as_ref() != Key::from("grace").as_ref());
+    }
+    long.as_str().with_key(|key| assert!(key == Key::from(long.as_str()).as_ref()));
+    "ada".with_key(|key| assert!(key == Key::from("ada").as_ref()));
+}

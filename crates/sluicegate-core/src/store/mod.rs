@@ -39,8 +39,8 @@ pub use self::future::DecisionFuture;
 pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
 pub(crate) use self::outage::{assumed, in_outage};
-pub use self::prepared::PreparedPolicy;
 pub(crate) use self::prepared::SuspensionBuckets;
+pub use self::prepared::{PreparedPolicy, WeakPolicy};
 pub use self::registry::Registry;
 pub(crate) use self::registry::name_taken;
 pub use self::shared::{Shared, SharedFuture, Write};
@@ -50,7 +50,7 @@ pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::ConfigError;
 use crate::policy::Policy;
 pub use crate::receipt::Trace;
-pub use crate::status::StoreStatus;
+pub use crate::status::{LeaseStatus, StoreStatus};
 
 /// Where state lives, and who decides.
 ///

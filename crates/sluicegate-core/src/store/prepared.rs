@@ -1,8 +1,8 @@
-//! A policy as a store has prepared it: [`PreparedPolicy`].
+//! A policy as a store has prepared it: [`PreparedPolicy`], and [`WeakPolicy`], which does not keep it open.
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{OnExceeded, Policy, PolicyMode};
@@ -39,6 +39,10 @@ pub(crate) struct SuspensionBuckets {
 impl PreparedPolicy {
     /// A policy with what the store prepared for it.
     pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: Arc<T>) -> Self {
+        Self::of(policy, prepared)
+    }
+
+    fn of(policy: Arc<Policy>, prepared: Arc<dyn Any + Send + Sync>) -> Self {
         let spends = match policy.on_exceeded() {
             OnExceeded::Deny => Mode::Spend,
             OnExceeded::Wait { longest } => Mode::Reserve { longest },
@@ -80,6 +84,28 @@ impl PreparedPolicy {
         self.has(&other.prepared)
     }
 
+    /// The same, without keeping it open: for what a store remembers of keys that nobody asks for.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sluicegate_core::{MemoryStore, Policy, Store};
+    ///
+    /// let store: Arc<dyn Store> = MemoryStore::new().into();
+    /// let login = store.open(Arc::new(Policy::gcra("login", "5/min").build()?), None)?;
+    /// let weak = login.downgrade();
+    /// assert!(weak.upgrade().is_some_and(|login| login.policy().name() == "login"));
+    /// drop(login);
+    /// assert!(weak.upgrade().is_none()); // the name is free again
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn downgrade(&self) -> WeakPolicy {
+        WeakPolicy {
+            policy: Arc::clone(&self.policy),
+            prepared: Arc::downgrade(&self.prepared),
+            suspension: self.suspension.as_ref().map(Arc::downgrade),
+        }
+    }
+
     /// The policy.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
@@ -99,6 +125,34 @@ impl PreparedPolicy {
     #[inline]
     pub fn prepared<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.prepared.downcast_ref()
+    }
+}
+
+/// A [`PreparedPolicy`] that does not keep its policy open: see [`PreparedPolicy::downgrade`].
+#[derive(Clone)]
+pub struct WeakPolicy {
+    policy: Arc<Policy>,
+    prepared: Weak<dyn Any + Send + Sync>,
+    suspension: Option<Weak<SuspensionBuckets>>,
+}
+
+impl WeakPolicy {
+    /// The policy as its store has prepared it; `None` if nobody has it open any more.
+    pub fn upgrade(&self) -> Option<PreparedPolicy> {
+        let prepared = self.prepared.upgrade()?;
+        let plain = PreparedPolicy::of(Arc::clone(&self.policy), prepared);
+        Some(match &self.suspension {
+            Some(buckets) => {
+                PreparedPolicy { suspension: Some(buckets.upgrade()?), is_plain: false, ..plain }
+            }
+            None => plain,
+        })
+    }
+}
+
+impl fmt::Debug for WeakPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakPolicy").field(&self.policy.name()).finish()
     }
 }
 
