@@ -1,8 +1,11 @@
 //! What a decision has spent, to be given back at most once: [`Receipt`].
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use crate::algorithm::State;
+use crate::policy::Policy;
 
 /// What one allowed ask has spent of its policy's quotas: the token by which it is given back.
 ///
@@ -37,6 +40,8 @@ pub struct Trace {
     pub after: State,
     /// Whether the cost is held for a turn, and not spent yet.
     pub held: bool,
+    /// Of a lease from a bucket that drains, the floor that its end has replaced: [`State::REST`] if there was none.
+    pub floor: Option<State>,
 }
 
 /// Who made a decision.
@@ -48,6 +53,11 @@ pub struct Trace {
 pub enum DecidedBy {
     /// The store that keeps the state.
     Store,
+    /// This process, with units that it has leased from that store: they were debited before, and the numbers are those that
+    /// it knows.
+    Lease,
+    /// This process, which has kept a refusal of the store until a retry could pass.
+    Cache,
     /// This process alone, with its share of the quotas, because the store could not be reached. Or
     /// the part of the store that keeps one of the keys could not, and the store decided the rest.
     Fallback,
@@ -99,6 +109,42 @@ impl Receipt {
         self.traces.iter().any(|trace| trace.held)
     }
 
+    /// For how long a unit of this [lease](crate::store::Mode::Lease) may be spent that `behind` others of the same lease
+    /// follow: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
+    ///
+    /// It counts from any moment before the call was sent. Units are spent in their order, so of a lease of `n` the first is
+    /// followed by `n - 1`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use sluicegate_core::store::{Ask, Mode, Store};
+    /// use sluicegate_core::{Key, MemoryStore, Policy};
+    ///
+    /// let store: Arc<dyn Store> = MemoryStore::new().into();
+    /// let policy = store.open(Arc::new(Policy::gcra("api", "10/s").build()?), None)?;
+    /// let key = Key::from("ada");
+    ///
+    /// // One unit for a request that is here, and up to four for those to come.
+    /// let spend = Ask::new(&policy, key.as_ref(), 1, Mode::Spend);
+    /// let lease = Ask::new(&policy, key.as_ref(), 4, Mode::Lease);
+    /// let mut decision = store.decide(&[spend, lease]).now().expect("memory answers at once")?;
+    /// assert_eq!((decision.quotas()[1].spent(), decision.quotas()[1].remaining()), (4, 5));
+    ///
+    /// // Five units drain in half a second, the one that was spent first.
+    /// let lease = decision.take_receipt(1).expect("it has got something");
+    /// let lasts = [3, 2, 1, 0].map(|behind| lease.lasts(policy.policy(), behind).as_millis());
+    /// assert_eq!(lasts, [100, 200, 300, 400]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lasts(&self, policy: &Policy, behind: u64) -> Duration {
+        let lasts = policy.quotas().iter().enumerate().map(|(quota, of)| {
+            let trace = self.traces.get(quota).filter(|_| of.rule().can_lease());
+            trace.map_or(0, |trace| of.rule().lease_lasts_us(trace.after, self.at_us, behind))
+        });
+        Duration::from_micros(lasts.min().unwrap_or(0))
+    }
+
     /// The same receipt, for a call that goes on; never for a second one.
     pub(crate) fn copied(&self) -> Self {
         Self { costs: self.costs.clone(), traces: self.traces.clone(), ..*self }
@@ -120,7 +166,8 @@ impl Receipt {
     #[must_use = "what is not kept cannot be given back"]
     pub fn split(&mut self, cost: u64) -> Option<Self> {
         let rest = self.costs.iter().map(|own| own.saturating_sub(cost));
-        let rest = Self { costs: rest.collect(), traces: self.traces.clone(), ..*self };
+        let mut rest = Self { costs: rest.collect(), traces: self.traces.clone(), ..*self };
+        rest.ends_no_lease();
         for own in &mut self.costs {
             *own = (*own).min(cost);
         }
@@ -131,6 +178,14 @@ impl Receipt {
     pub(crate) fn spend(&mut self, cost: u64) {
         for left in &mut self.costs {
             *left = left.saturating_sub(cost);
+        }
+        self.ends_no_lease();
+    }
+
+    /// A lease ends once: another part of it is given back as anything that was spent.
+    fn ends_no_lease(&mut self) {
+        for trace in &mut self.traces {
+            trace.floor = None;
         }
     }
 }

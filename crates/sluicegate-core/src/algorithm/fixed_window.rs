@@ -293,6 +293,10 @@ impl Shape for FixedWindow {
         })
     }
 
+    fn lease_lasts_us(&self, after: State, at_us: u64, _behind: u64) -> u64 {
+        self.after_borders(self.window(after, at_us).start_us, 1).saturating_sub(at_us)
+    }
+
     /// Units counted, with those of the windows that turns ahead have used up.
     fn outstanding(&self, state: State, now_us: u64) -> u64 {
         let window = self.window(state, now_us);

@@ -179,6 +179,14 @@ impl Shape for Gcra {
         self.undelayed != u64::MAX
     }
 
+    fn lease_lasts_us(&self, after: State, at_us: u64, behind: u64) -> u64 {
+        // Until the bucket has drained down to this unit and those behind it, rounded down to a time unit.
+        let parts = behind.saturating_add(1).saturating_mul(self.spacing.get());
+        let units = parts.saturating_add(after.aux).div_ceil(self.ticks.get());
+        let end_us = after.until_us.saturating_sub(units.saturating_mul(self.unit_us.get()));
+        end_us.saturating_sub(at_us)
+    }
+
     fn fits_one_word(&self) -> bool {
         self.ticks.get() <= 4_096
     }

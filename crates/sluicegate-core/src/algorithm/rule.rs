@@ -245,6 +245,23 @@ impl Rule {
         ask!(self, shape => shape.capacity())
     }
 
+    /// Whether units can be leased: spent now, for requests that have not come ([`Mode::Lease`](crate::store::Mode::Lease)).
+    /// Those of a sliding log cannot, whose entries are as old as the requests, nor those of a queue, which spaces them.
+    pub fn can_lease(&self) -> bool {
+        self.log().is_none() && !self.is_queue()
+    }
+
+    /// For how many microseconds after `at_us` a leased unit may be spent that `behind` others of its lease follow, where the
+    /// lease has left the bucket in the state `after`; of a rule that [can be leased](Self::can_lease).
+    ///
+    /// A bucket that drains lets `B + t * L / P` pass in any span of `t` as long as a unit is spent while all of it is still
+    /// in the bucket: then no unit leaves it before it was spent, and those that are in it at once are at most `B`. In a fixed
+    /// window and a sliding counter a unit counts the same wherever in its window it is spent, so that it lasts as long as
+    /// the window.
+    pub fn lease_lasts_us(&self, after: State, at_us: u64, behind: u64) -> u64 {
+        ask!(self, shape => shape.lease_lasts_us(after, at_us, behind))
+    }
+
     /// Whether what is let in waits its turn inside: a leaky bucket that shapes.
     #[inline]
     pub fn is_queue(&self) -> bool {

@@ -149,6 +149,11 @@ pub(super) trait Shape: Copy {
         false
     }
 
+    /// See [`Rule::lease_lasts_us`](super::Rule::lease_lasts_us).
+    fn lease_lasts_us(&self, _after: State, _at_us: u64, _behind: u64) -> u64 {
+        0
+    }
+
     /// See [`Rule::fits_one_word`](super::Rule::fits_one_word).
     fn fits_one_word(&self) -> bool {
         false

@@ -353,6 +353,11 @@ impl Shape for SlidingCounter {
         })
     }
 
+    fn lease_lasts_us(&self, after: State, at_us: u64, _behind: u64) -> u64 {
+        let end_us = self.window(after, at_us).start_us.saturating_add(self.period_us.get());
+        end_us.saturating_sub(at_us)
+    }
+
     /// Units counted, with those of the windows that turns ahead have used up.
     fn outstanding(&self, state: State, now_us: u64) -> u64 {
         let window = self.window(state, now_us);

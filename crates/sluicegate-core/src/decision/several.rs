@@ -98,7 +98,7 @@ impl Decision {
         let mut merged = Self::of(self.at_us, delay_us, self.quotas.iter().copied().chain(shifted));
         merged.receipts = 0;
         merged.has_come = self.has_come || inner.has_come;
-        merged.by = if self.by == DecidedBy::Store { inner.by } else { self.by };
+        merged.by = self.by.max(inner.by);
         merged
     }
 }

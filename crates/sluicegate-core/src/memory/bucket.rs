@@ -14,6 +14,7 @@ use super::ahead::Ahead;
 use super::ground::{Ground, Time};
 use super::holds::Holds;
 use super::home::Home;
+use super::leases::Floors;
 use super::table::Kept;
 use crate::algorithm::Rule;
 use crate::error::ConfigError;
@@ -46,6 +47,7 @@ pub(super) struct Bucket {
     pub(super) accounts: bool,
     on_full: OnFull,
     pub(super) holds: Holds,
+    pub(super) floors: Floors,
     pub(super) ahead: Ahead,
     births: AtomicU64,
     /// What was spent before this moment was never spent from this bucket, or drained by another rule; 0 if it has always
@@ -256,6 +258,7 @@ impl Bucket {
             accounts: policy.gives_back(),
             on_full: policy.on_full(),
             holds: Holds::new(keys),
+            floors: Floors::new(keys),
             ahead: Ahead::default(),
             births: AtomicU64::new(0),
             began_us,

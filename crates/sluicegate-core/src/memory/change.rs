@@ -62,11 +62,13 @@ impl Place<'_> {
             }
             Mode::Reset => {
                 bucket.holds.change(hash, |held| held.clear());
+                bucket.has_no_floor(hash);
                 bucket.was_reset(now_us);
                 self.reset(hash);
                 Effect::default()
             }
-            Mode::Peek => Effect::default(),
+            // What is leased is what the others leave.
+            Mode::Peek | Mode::Lease => Effect::default(),
         }
     }
 
@@ -103,14 +105,17 @@ impl Place<'_> {
     }
 
     /// Stores the state after a spend, and says what there is to know of it.
-    fn spent(&mut self, cell: &Cell<'_>, before: Kept, after: State, now_us: u64, at_us: u64) -> Trace {
+    pub(super) fn spent(
+        &mut self,
+        cell: &Cell<'_>,
+        before: Kept,
+        after: State,
+        now_us: u64,
+        at_us: u64,
+    ) -> Trace {
         let Cell { bucket, hash, .. } = *cell;
         let after = Kept { state: after, account: bucket.account_of(&before, now_us) };
         self.put(hash, after, &bucket.rule, now_us);
-        if !bucket.accounts && at_us <= now_us {
-            // Nobody will be told.
-            return Trace::default();
-        }
         trace(bucket, before.state, after, self.birth(hash), at_us)
     }
 
@@ -132,6 +137,9 @@ impl Place<'_> {
             // It is no longer known here.
             (None, _) if is_turn || trace.is_some_and(|trace| !trace.held) => {}
             (Some(trace), Place::Log(shard)) => shard.give_back(hash, entered(trace), cost, now_us),
+            (Some(trace), place) if trace.floor.is_some() => {
+                place.end_lease(cell, (receipt, trace), cost, now_us);
+            }
             (_, place) if bucket.ahead.may_depend(&bucket.rule, place.state(hash), now_us) => {}
             (Some(trace), place) if bucket.accounts => place.give_back(cell, receipt, trace, cost, now_us),
             (_, place) if !bucket.never_had(&ask) => {
@@ -147,29 +155,27 @@ impl Place<'_> {
         match self {
             Place::Log(shard) => shard.refund(hash, now_us, ago_us, cost),
             place => {
-                let mut kept = place.kept(hash);
-                let before = rule.level(kept.state, now_us);
-                kept.state = rule.refund(kept.state, now_us, ago_us.unwrap_or(0), cost);
-                let given = before.saturating_sub(rule.level(kept.state, now_us));
-                place.given(cell, kept, given, now_us);
+                let kept = place.kept(hash);
+                let after = rule.refund(kept.state, now_us, ago_us.unwrap_or(0), cost);
+                let given = rule.level(kept.state, now_us).saturating_sub(rule.level(after, now_us));
+                place.gives(cell, kept, after, given, now_us);
             }
         }
     }
 
     /// Gives back by the account: units drain in the order in which they came.
     fn give_back(&mut self, cell: &Cell<'_>, receipt: &Receipt, trace: &Trace, give: u64, now_us: u64) {
-        let mut kept = self.kept(cell.hash);
-        if trace.birth != self.named(cell.bucket, cell.hash) || kept.state.until_us <= now_us {
+        let kept = self.kept(cell.hash);
+        if trace.birth != named(cell.bucket, self.birth(cell.hash)) || kept.state.until_us <= now_us {
             return;
         }
         let mut spent = told(cell, receipt, trace);
         spent.given_since = kept.account.given().saturating_sub(trace.given);
         let (state, given) = cell.bucket.rule.give_back(kept.state, now_us, &spent, give);
-        kept.state = state;
-        self.given(cell, kept, given, now_us);
+        self.gives(cell, kept, state, given, now_us);
     }
 
-    fn given(&mut self, cell: &Cell<'_>, mut kept: Kept, given: u64, now_us: u64) {
+    pub(super) fn given(&mut self, cell: &Cell<'_>, mut kept: Kept, given: u64, now_us: u64) {
         if cell.bucket.accounts {
             let account = kept.account.plus(given).filter(|account| account.birth() != 0);
             kept.account = account.unwrap_or_else(|| cell.bucket.new_account());
@@ -206,7 +212,8 @@ impl Place<'_> {
     fn without_turn(&self, cell: &Cell<'_>, cost: u64, now_us: u64) -> Option<State> {
         let (receipt, trace, whole) = returned(cell)?;
         let is_whole = cost == whole || !cell.bucket.rule.is_level();
-        if receipt.at_us() <= now_us || !is_whole || trace.birth != self.named(cell.bucket, cell.hash) {
+        if receipt.at_us() <= now_us || !is_whole || trace.birth != named(cell.bucket, self.birth(cell.hash))
+        {
             return None;
         }
         let turn = Spent { cost, ..told(cell, receipt, trace) };
@@ -222,11 +229,6 @@ impl Place<'_> {
             self.spend(cell, now_us, now_us, units);
         }
     }
-
-    /// Which of all buckets of all keys this is, as far as that can be told.
-    fn named(&self, bucket: &Bucket, hash: u64) -> u64 {
-        name(bucket, self.birth(hash))
-    }
 }
 
 /// What there is to know of a spend from the bucket that is known by this birth.
@@ -235,14 +237,16 @@ pub(super) fn trace(bucket: &Bucket, before: State, after: Kept, birth: u64, at_
     Trace {
         found: bucket.rule.level(before, at_us),
         given: after.account.given(),
-        birth: name(bucket, birth),
+        birth: named(bucket, birth),
         before,
         after: after.state,
         held: false,
+        floor: None,
     }
 }
 
-fn name(bucket: &Bucket, birth: u64) -> u64 {
+/// Which of all buckets of all keys this is, as far as that can be told.
+pub(super) fn named(bucket: &Bucket, birth: u64) -> u64 {
     bucket.number << 32 | birth
 }
 
@@ -257,7 +261,7 @@ fn returned<'a>(cell: &Cell<'a>) -> Option<(&'a Receipt, &'a Trace, u64)> {
     Some((receipt, receipt.trace(cell.at.1)?, receipt.cost_of(cell.at.1)))
 }
 
-fn told(cell: &Cell<'_>, receipt: &Receipt, trace: &Trace) -> Spent {
+pub(super) fn told(cell: &Cell<'_>, receipt: &Receipt, trace: &Trace) -> Spent {
     let Trace { found, before, after, .. } = *trace;
     Spent { at_us: receipt.at_us(), cost: receipt.cost_of(cell.at.1), found, given_since: 0, before, after }
 }
@@ -267,7 +271,7 @@ fn entering(bucket: &Bucket, shard: &mut Shard, hash: u64, now_us: u64, at_us: u
     let Entered { at_us, birth } = shard.spend(hash, now_us, at_us, cost);
     bucket.reaches(now_us.saturating_add(shard.reset_after_us(hash, now_us)));
     let after = State::new(at_us, 0);
-    Effect { spent: cost, trace: Trace { birth: name(bucket, birth.into()), after, ..Trace::default() } }
+    Effect { spent: cost, trace: Trace { birth: named(bucket, birth.into()), after, ..Trace::default() } }
 }
 
 /// Where a log of this bucket has what the trace is about.

@@ -29,6 +29,7 @@ pub(super) struct Handover<'a> {
 struct Estate {
     left: Left,
     held: Held,
+    floor: State,
     /// Units that are counted, and held.
     spent: u64,
     /// Whether the key itself is not known there, and only inherits: that is not to be added again each time.
@@ -114,12 +115,14 @@ impl Place<'_> {
             }
         };
         let spent = spent.saturating_add(units(&held));
-        (spent > 0).then_some(Estate { left, held, spent, inherited })
+        let floor = cell.bucket.floors.of(cell.hash, now_us);
+        (spent > 0).then_some(Estate { left, held, floor, spent, inherited })
     }
 
     /// Forgets a key that was handed over.
     fn forget(&mut self, cell: &Cell<'_>, now_us: u64) {
         cell.bucket.holds.change(cell.hash, |held| held.clear());
+        cell.bucket.has_no_floor(cell.hash);
         match self {
             Place::Log(shard) => shard.reset(cell.hash),
             place => place.put(cell.hash, Kept::default(), &cell.bucket.rule, now_us),
@@ -185,6 +188,10 @@ impl Place<'_> {
                     known.state = rule.spend(known.state, now_us, hold.until_us.max(now_us), hold.units);
                 }
                 bucket.reaches(known.state.until_us);
+                // By another rule, nothing that was spent before is given back.
+                if from == rule {
+                    bucket.floors.raise(rule, hash, estate.floor, now_us);
+                }
                 place.put(hash, known, rule, now_us);
             }
         }

@@ -35,16 +35,18 @@
 //! | `change` | what an ask does to a state |
 //! | `bucket`, `handover` | a policy's quotas, and how keys go on when it is replaced |
 //! | `holds`, `ahead`, `account` | units held for waiting requests, turns that are out, what was given back |
+//! | `leases`, `beside` | units that instances have leased; maps for few keys |
 //!
 //! # Locking
 //! Sets and shards of one decision are locked together, each once, in the order of their buckets'
 //! numbers and then of their indices, and all are held until the states are written. What is held
-//! for waiting requests has a mutex per bucket, taken under the set's lock and never before it. The
+//! for waiting requests, and the floors of leases, have a mutex per bucket, taken under the set's lock and never before it. The
 //! clock is read under the locks wherever a state is not a level, so that the times in one state
 //! never go backwards.
 
 mod account;
 mod ahead;
+mod beside;
 mod bucket;
 mod builder;
 mod change;
@@ -53,6 +55,7 @@ mod ground;
 mod handover;
 mod holds;
 mod home;
+mod leases;
 mod logs;
 mod place;
 mod store;

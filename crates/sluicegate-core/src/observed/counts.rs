@@ -23,7 +23,8 @@ const REQUEST: usize = 5;
 const MODES: usize = 2;
 const ANSWERS: usize = Answer::ALL.len();
 /// In the order of [`of_whom`].
-const ALL_WHO_DECIDE: [DecidedBy; 3] = [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Outage];
+const ALL_WHO_DECIDE: [DecidedBy; 5] =
+    [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Lease, DecidedBy::Cache, DecidedBy::Outage];
 pub(super) const COUNTERS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
 
 /// What was counted of a policy, in all modes that it had.
@@ -46,6 +47,10 @@ impl Counts {
         if is_near {
             self.0.add([(NEAR_ITS_LIMIT, 1)]);
         }
+    }
+
+    pub(super) fn leased(&self, units: u64) {
+        self.0.add([(SPENT_UNITS, units)]);
     }
 
     pub(super) fn refunded(&self, units: u64) {
@@ -115,6 +120,8 @@ pub(super) fn series_of(policy: &str, counter: usize) -> Key {
             let by = match ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()] {
                 DecidedBy::Store => "store",
                 DecidedBy::Fallback => "fallback",
+                DecidedBy::Lease => "lease",
+                DecidedBy::Cache => "cache",
                 _ => "outage",
             };
             let mode = if of_whom < ALL_WHO_DECIDE.len() { "enforce" } else { "shadow" };
@@ -141,7 +148,9 @@ fn of_whom(by: DecidedBy) -> usize {
     match by {
         DecidedBy::Store => 0,
         DecidedBy::Fallback => 1,
+        DecidedBy::Lease => 2,
+        DecidedBy::Cache => 3,
         // Nobody has counted, as in an outage.
-        _ => 2,
+        _ => 4,
     }
 }

@@ -302,6 +302,8 @@ impl Asked<'_> {
         let Ok(decision) = result else { return };
         let counts = meter.counts();
         match self.mode {
+            // No request, but its units are spent, and come back as refunds.
+            Mode::Lease => counts.leased(Judgement::of(decision, self.place, self.mode).spent),
             Mode::Charge => counts.charged(Judgement::of(decision, self.place, self.mode).spent),
             Mode::Refund | Mode::Return if decision.is_allowed() => counts.refunded(self.cost),
             _ => {}

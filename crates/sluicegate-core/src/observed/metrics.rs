@@ -56,7 +56,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
-/// | `rate_limit_requests_total` | counter | `policy`, `result` ([`Answer`](super::Answer)), `decided_by` (`store`, `fallback`, `outage`), `mode` (`enforce`, `shadow`) |
+/// | `rate_limit_requests_total` | counter | `policy`, `result` ([`Answer`](super::Answer)), `decided_by` (`store`, `fallback`, `lease`, `cache`, `outage`), `mode` (`enforce`, `shadow`) |
 /// | `rate_limit_route_requests_total` | counter | `route` (the pattern that a request has matched), `result`; told by layers that count routes |
 /// | `rate_limit_units_total` | counter | `policy`, `kind` (`spent`, `refunded`, `charged`) |
 /// | `rate_limit_near_total` | counter | `policy` |

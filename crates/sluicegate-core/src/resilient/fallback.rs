@@ -122,7 +122,10 @@ impl Fallback {
                 // A suspension is a debt, and as long in every share.
                 Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
                 // As far as it fits: a share is smaller than what the store may let through here.
-                Mode::Spend | Mode::Reserve { .. } | Mode::Take | Mode::Charge => local.plainly(Mode::Spend),
+                // What is leased is spent by this process, whoever decides by then.
+                Mode::Spend | Mode::Reserve { .. } | Mode::Take | Mode::Lease | Mode::Charge => {
+                    local.plainly(Mode::Spend)
+                }
                 Mode::Refund if is_its(ask) => {
                     self.strike(ask);
                     local
@@ -155,7 +158,7 @@ pub(super) fn is_its(ask: &Ask<'_>) -> bool {
     ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
 }
 
-/// The spend that an ask for as much as there is came to; any other ask as it is.
+/// The spend that an ask for as much as there is, or for a lease, came to; any other ask as it is.
 fn taken<'a>(ask: Ask<'a>, place: usize, decision: &Decision) -> Ask<'a> {
     let own = decision.quotas().iter().filter(|status| status.policy_index() == place);
     ask.granted(own.map(QuotaStatus::spent).min().unwrap_or(0))
@@ -169,8 +172,13 @@ fn share(policy: &PreparedPolicy) -> Option<&PreparedPolicy> {
 /// The ask as one of the fallback, if its policy decides by itself.
 fn local<'a>(ask: &Ask<'a>) -> Option<Ask<'a>> {
     let local = ask.on(share(ask.policy())?);
-    // A receipt of the store is by another clock.
-    Some(if is_its(ask) { local } else { local.plainly(ask.mode()) })
+    Some(match ask.mode() {
+        // Units of a share are not leased: the store would never hear of them.
+        Mode::Lease => local.with_costs(&[0]),
+        // A receipt of the store is by another clock.
+        mode if !is_its(ask) => local.plainly(mode),
+        _ => local,
+    })
 }
 
 fn on_outage(ask: &Ask<'_>) -> OnOutage {

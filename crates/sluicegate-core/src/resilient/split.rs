@@ -80,7 +80,7 @@ impl Split {
             // Nothing but reports, which are not made of a request that is refused.
             return DecisionFuture::ready(Decision::joined(mine));
         }
-        let asks = theirs.iter().map(|ask| if goes_on { *ask } else { ask.in_mode(Mode::Peek) });
+        let asks = theirs.iter().map(|ask| if goes_on { *ask } else { ask.looking() });
         let answer = self.state.within_store(asks);
         let reports = theirs.iter().any(|ask| !ask.mode().asks());
         drop(theirs);

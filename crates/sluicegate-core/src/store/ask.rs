@@ -83,12 +83,22 @@ impl<'a> Ask<'a> {
         Self { mode, receipt: None, ..self }
     }
 
-    /// The spend that this ask for [as much as there is](Mode::Take) comes to, where a quota has this much left; any other ask
-    /// as it is.
+    /// The same ask, that only looks; of a lease, which is never refused, at nothing.
+    #[cfg(feature = "resilient")]
+    pub(crate) fn looking(self) -> Self {
+        match self.mode {
+            Mode::Lease => self.in_mode(Mode::Peek).with_costs(&[0]),
+            _ => self.in_mode(Mode::Peek),
+        }
+    }
+
+    /// The spend that this ask for [as much as there is](Mode::Take), or for a [lease](Mode::Lease), comes to, where a quota
+    /// has this much left; any other ask as it is.
     #[must_use]
     pub fn granted(self, remaining: u64) -> Self {
         match self.mode {
             Mode::Take => Self { mode: Mode::Spend, cost: self.cost.min(remaining.max(1)), ..self },
+            Mode::Lease => Self { mode: Mode::Spend, cost: self.cost.min(remaining), ..self },
             _ => self,
         }
     }
@@ -145,6 +155,7 @@ impl<'a> Ask<'a> {
 /// |---|---|---|---|
 /// | [`Spend`](Self::Spend), [`Reserve`](Self::Reserve) | a question | yes | if it passes |
 /// | [`Take`](Self::Take) | a question | if not one unit fits now | if it passes |
+/// | [`Lease`](Self::Lease) | a question | no: it may get nothing | if it gets something |
 /// | [`Peek`](Self::Peek) | a question | yes | never |
 /// | [`Charge`](Self::Charge), [`Refund`](Self::Refund), [`Reset`](Self::Reset) | a report | no | always |
 /// | [`Depart`](Self::Depart) | a report | no | what was held is spent |
@@ -164,6 +175,18 @@ pub enum Mode {
     Take,
     /// Say whether it would fit, and spend nothing.
     Peek,
+    /// Spend up to this much ahead of requests that have not come: what the other asks of the call leave, wherever they stand
+    /// among them, and the least that any quota of the policy has left. It passes if that is nothing, and spends nothing in a
+    /// call that is refused or that waits. The statuses say how much that was.
+    ///
+    /// Its receipt says for how long each unit may be spent ([`Receipt::lasts`]). Until the last of them is over, nothing that
+    /// is given back to a bucket that drains lowers it below the end of the lease, its *floor*. A lease is given back once,
+    /// by a [`Refund`](Self::Refund) with its receipt and the number of units that were not spent and may still be: none of
+    /// them may be spent then. That puts the floor back to where the lease found it, if it is still the end of this one.
+    ///
+    /// For an ask with one cost for all quotas, of rules that [can be leased](crate::algorithm::Rule::can_lease); of others it
+    /// gets nothing.
+    Lease,
     /// Spend it, if it fits now or its turn comes within `longest`; [`Decision::delay`](crate::Decision::delay) says when.
     ///
     /// Of several limits that are asked together, those that the turn does not wait for hold the cost until then: it counts
@@ -200,6 +223,7 @@ impl Mode {
             Self::Return => 6,
             Self::Depart => 7,
             Self::Take => 8,
+            Self::Lease => 9,
         }
     }
 
@@ -224,7 +248,7 @@ impl Mode {
         matches!(self, Self::Refund | Self::Return)
     }
 
-    /// Whether it spends only if there is room.
+    /// Whether it spends for the request itself, and only if there is room.
     #[inline]
     pub fn spends(self) -> bool {
         matches!(self, Self::Spend | Self::Reserve { .. } | Self::Take)
@@ -233,6 +257,6 @@ impl Mode {
     /// Whether it is a question, that may be answered with a refusal, and not the report of something that has happened.
     #[inline]
     pub fn asks(self) -> bool {
-        self.spends() || self == Self::Peek
+        self.spends() || matches!(self, Self::Peek | Self::Lease)
     }
 }

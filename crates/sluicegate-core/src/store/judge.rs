@@ -100,6 +100,7 @@ impl Judged {
                 let passes_us = if rule.is_queue() { soonest_us.max(slot.opens_us) } else { soonest_us };
                 (slot.opens_us != NEVER && passes_us <= now_us, passes_us)
             }
+            Mode::Lease => (true, now_us),
             mode if mode.asks() => (slot.opens_us <= now_us, slot.opens_us),
             _ => (true, now_us),
         };

@@ -134,7 +134,7 @@ impl Reply {
                 let rule =
                     ask.prepared.rules.get(usize::from(quota)).or_else(|| ask.prepared.rules.first())?;
                 let [before, after] = [before, after].map(|words| rule.of_words(words));
-                told.traces.push(Trace { found, given, birth, before, after, held: held == 1 });
+                told.traces.push(Trace { found, given, birth, before, after, held: held == 1, floor: None });
                 self.is_busy |= passed == 2;
             }
         }

@@ -3,12 +3,13 @@
 //! In this order, all of it under the locks of all sets: hand over keys of replaced policies, spend
 //! what was held for departed requests, judge each ask as if those before it had been carried out,
 //! and then change all states or none. A decision departs as one: when the last of its turns has
-//! come.
+//! come. Leases come last: they are what all others leave.
 
 use smallvec::SmallVec;
 
 use super::buckets_of;
 use super::waits::{delay, has_room_to_hold, holds, refuse_waits};
+use crate::algorithm::State;
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::memory::bucket::Bucket;
@@ -39,37 +40,35 @@ impl Inner {
         // All of a request goes on together, when the last of its turns has come.
         let delays = cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged, now_us));
         let departs_us = now_us.saturating_add(delays.max().unwrap_or(0));
-        if departs_us > now_us && !has_room_to_hold(&cells, &judged, departs_us) {
+        if departs_us > now_us && !has_room_to_hold(&cells, &judged, now_us, departs_us) {
             refuse_waits(&cells, &mut judged, now_us);
         }
         let granted = judged.iter().all(Judged::passed);
         let waits = departs_us > now_us;
-        let is_told = waits || cells.iter().any(|cell| cell.bucket.accounts);
-        let mut traces = Vec::with_capacity(if is_told { cells.len() } else { 0 });
-        let spent: SmallVec<[u64; 4]> = (0..cells.len())
-            .map(|index| {
-                let Effect { spent, trace } = match &cells[index] {
-                    _ if !granted => return 0,
-                    cell if waits && holds(&cells, &judged, cell, departs_us) => {
-                        self.hold(cell, now_us, departs_us)
-                    }
-                    cell => places[cell.place].change(cell, now_us, departs_us),
-                };
-                if is_told {
-                    traces.push(trace);
+        let leases = cells.iter().any(|cell| cell.ask.mode() == Mode::Lease);
+        let is_told = waits || leases || cells.iter().any(|cell| cell.bucket.accounts);
+        let mut effects: SmallVec<[Effect; 4]> = cells
+            .iter()
+            .map(|cell| match cell {
+                _ if !granted => Effect::default(),
+                cell if waits && holds(&cells, &judged, cell, departs_us) => {
+                    self.hold(cell, now_us, departs_us)
                 }
-                spent
+                cell => places[cell.place].change(cell, now_us, departs_us),
             })
             .collect();
-        let statuses = cells.iter().zip(&judged).zip(&spent).map(|((cell, judged), spent)| {
+        if leases && granted && !waits {
+            lease(&cells, &mut places, now_us, &mut effects);
+        }
+        let statuses = cells.iter().zip(&judged).zip(&effects).map(|((cell, judged), effect)| {
             let place = &mut places[cell.place];
             let balance = place.balance(cell, now_us);
             let opens_us = |cost| place.slot(cell, now_us, cost).opens_us;
-            judged.status(cell.at, balance, now_us, opens_us).spending(*spent)
+            judged.status(cell.at, balance, now_us, opens_us).spending(effect.spent)
         });
         let decision = judge(now_us, departs_us - now_us, statuses);
-        Ok(if spent.iter().any(|spent| *spent > 0) && is_told {
-            decision.with_traces(traces)
+        Ok(if is_told && effects.iter().any(|effect| effect.spent > 0) {
+            decision.with_traces(effects.iter().map(|effect| effect.trace))
         } else {
             decision
         })
@@ -136,12 +135,26 @@ fn grant(cells: &mut [Cell<'_>], places: &mut Places<'_>, now_us: u64) {
     }
 }
 
+/// Leases what all other asks have left, one ask after the other, of each the least that a quota of its policy has.
+fn lease(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64, effects: &mut [Effect]) {
+    for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
+        if asked[0].ask.mode() != Mode::Lease {
+            continue;
+        }
+        let left =
+            asked.iter().map(|cell| places[cell.place].leasable(cell, now_us).min(cell.ask.cost())).min();
+        let Some(units) = left.filter(|units| *units > 0) else { continue };
+        let own = cells.iter().zip(&mut *effects).filter(|(cell, _)| cell.at.0 == asked[0].at.0);
+        own.for_each(|(cell, effect)| *effect = places[cell.place].lease(cell, now_us, units));
+    }
+}
+
 /// Judges each ask as if those before it had been carried out.
 ///
 /// Spends of one bucket need no trial: the second is judged by the sum of both. Only where reports
 /// stand beside them is each carried out in turn, and all of it undone at the end.
 fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
-    let mut undo: SmallVec<[(&Cell<'_>, Copied, Held); 1]> = SmallVec::new();
+    let mut undo: SmallVec<[(&Cell<'_>, Copied, Held, State); 1]> = SmallVec::new();
     let judged = cells.iter().enumerate().map(|(index, cell)| {
         let twins = |of: &'_ [Cell<'_>], is: fn(Mode) -> bool| {
             let found = of.iter().filter(|twin| twin.is_twin_of(cell) && is(twin.ask.mode()));
@@ -157,16 +170,19 @@ fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> Small
             judged = Judged::refused_until(now_us);
         }
         if is_tried && judged.passed() && twins(&cells[index + 1..], |_| true).is_some() {
-            undo.push((cell, place.copy(cell.hash, now_us), cell.bucket.holds.of(cell.hash)));
+            let bucket = cell.bucket;
+            let (held, floor) = (bucket.holds.of(cell.hash), bucket.floors.of(cell.hash, now_us));
+            undo.push((cell, place.copy(cell.hash, now_us), held, floor));
             let delay_us = delay(mode, &judged, now_us);
             place.change(cell, now_us, now_us.saturating_add(delay_us));
         }
         judged
     });
     let judged = judged.collect();
-    for (cell, copied, held) in undo.into_iter().rev() {
+    for (cell, copied, held, floor) in undo.into_iter().rev() {
         places[cell.place].restore(cell.hash, &copied, now_us);
         cell.bucket.holds.restore(cell.hash, held);
+        cell.bucket.floors.set(cell.hash, floor, now_us);
     }
     judged
 }

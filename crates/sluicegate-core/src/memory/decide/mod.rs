@@ -5,7 +5,7 @@
 //! | `single` | one ask of one quota in one table: almost all decisions | none |
 //! | `log` | one ask of one quota in one log | none |
 //! | `few` | two to four quotas of different buckets that spend or look | arrays |
-//! | `general` | everything else: turns, reports, several with logs or accounts, replaced policies | small vectors |
+//! | `general` | everything else: turns, reports, leases, several with logs or accounts, replaced policies | small vectors |
 //!
 //! `many` decides a batch of asks by the way of each. The short ways are the general one without its lists: they begin, notice what they cannot do,
 //! and hand over before they have changed anything. A test drives the same random asks through both
@@ -50,7 +50,7 @@ impl Inner {
 fn alone<'a>(ask: &Ask<'a>) -> Option<&'a Bucket> {
     let buckets = buckets_of(ask).ok()?;
     let [bucket] = &*buckets.each else { return None };
-    let is_question = ask.mode().asks() && ask.mode() != Mode::Take;
+    let is_question = ask.mode().asks() && !matches!(ask.mode(), Mode::Take | Mode::Lease);
     (is_question && !buckets.has_older()).then_some(bucket)
 }
 

@@ -7,6 +7,7 @@
 
 use smallvec::SmallVec;
 
+use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::holds::Hold;
 use crate::memory::place::Cell;
@@ -21,13 +22,16 @@ impl Inner {
         // Relaxed: it only has to be another number each time.
         let id = self.ground.fresh_hold();
         let hold = Hold { id, units, until_us: departs_us };
-        let longest_us = bucket.rule.longest_spend_us();
-        let is_over = |hold: &Hold| hold.until_us.saturating_add(longest_us) <= now_us;
-        bucket.holds.add(cell.hash, hold, is_over);
-        bucket.reaches(departs_us.saturating_add(longest_us));
+        bucket.holds.add(cell.hash, hold, |hold| is_over(bucket, hold, now_us));
+        bucket.reaches(departs_us.saturating_add(bucket.rule.longest_spend_us()));
         bucket.ahead.note(departs_us);
         Effect { spent: units, trace: Trace { birth: hold.id, held: true, ..Trace::default() } }
     }
+}
+
+/// Whether what was held would have drained by now.
+fn is_over(bucket: &Bucket, hold: &Hold, now_us: u64) -> bool {
+    hold.until_us.saturating_add(bucket.rule.longest_spend_us()) <= now_us
 }
 
 /// How long a spend waits for its turn.
@@ -47,7 +51,7 @@ pub(super) fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, depa
 }
 
 /// Whether the other limits can hold what a waiting request will spend: of one key at most half of the burst, or one unit.
-pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], departs_us: u64) -> bool {
+pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], now_us: u64, departs_us: u64) -> bool {
     let holding: SmallVec<[&Cell<'_>; 4]> =
         cells.iter().filter(|cell| holds(cells, judged, cell, departs_us)).collect();
     holding.iter().enumerate().all(|(index, cell)| {
@@ -55,7 +59,8 @@ pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], departs_us
         let ahead = twins.fold(0, |sum: u64, twin| sum.saturating_add(twin.ask.cost()));
         let held = cell.bucket.holds.units(cell.hash).saturating_add(ahead);
         let most = (cell.bucket.capacity / 2).max(1);
-        held.saturating_add(cell.ask.cost()) <= most && (held > 0 || cell.bucket.holds.has_room())
+        let has_room = || cell.bucket.holds.has_room(now_us, |hold| is_over(cell.bucket, hold, now_us));
+        held.saturating_add(cell.ask.cost()) <= most && (held > 0 || has_room())
     })
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::algorithm::{SlidingLog, Slot};
-use crate::memory::holds::{self, Hold, Identity};
+use crate::memory::beside::Identity;
+use crate::memory::holds::{self, Hold};
 use crate::policy::OnFull;
 
 /// Keys of a shard that share what one of them leaves.

@@ -1,0 +1,135 @@
+//! What is known of few keys of a bucket at a time, beside its table: [`Beside`].
+//!
+//! A map that is empty most of the time. An atomic count of its keys spares everyone else the lock.
+//! Its mutex is taken while the key's set is locked, and never the other way round.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Something for each of a few keys of one bucket. The set or shard of a key is locked by who asks about it here.
+pub(super) struct Beside<T> {
+    /// Keys that have something. A decision looks no further while there is none.
+    keys: AtomicUsize,
+    most: usize,
+    all: Mutex<All<T>>,
+}
+
+struct All<T> {
+    of: HashMap<u64, T, BuildHasherDefault<Identity>>,
+    /// At this number of keys, those that no longer matter are thrown out.
+    sweep_at: usize,
+    /// When it was last found full, and all that no longer mattered was thrown out.
+    full_us: u64,
+}
+
+/// The fewest keys that are worth a sweep.
+const SWEPT: usize = 64;
+
+/// How long a map that is full stays so, before it is looked through again.
+const FULL_FOR_US: u64 = 1_000_000;
+
+impl<T: Clone + Default> Beside<T> {
+    /// For at most `most` keys.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            keys: AtomicUsize::new(0),
+            most,
+            all: Mutex::new(All { of: HashMap::default(), sweep_at: 0, full_us: 0 }),
+        }
+    }
+
+    /// Whether any key may have something. To be asked under the lock of the key's set.
+    #[inline]
+    pub(super) fn any(&self) -> bool {
+        // Relaxed: what was noted of the same key before was written under the lock of the key's set.
+        self.keys.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a key that has nothing yet could.
+    pub(super) fn has_room(&self, now_us: u64, is_over: impl Fn(&T) -> bool) -> bool {
+        if self.keys.load(Ordering::Relaxed) < self.most {
+            return true;
+        }
+        let mut all = self.lock();
+        if all.full_us.abs_diff(now_us) >= FULL_FOR_US {
+            all.full_us = now_us;
+            all.of.retain(|_, own| !is_over(own));
+            self.count(&all);
+        }
+        all.of.len() < self.most
+    }
+
+    /// What the key has; nothing is the default.
+    pub(super) fn of(&self, key: u64) -> T {
+        if self.any() { self.lock().of.get(&key).cloned().unwrap_or_default() } else { T::default() }
+    }
+
+    /// Changes what a key has, which may be nothing yet. Of other keys, now and then, throws out what is over.
+    pub(super) fn add(&self, key: u64, add: impl FnOnce(&mut T), is_over: impl Fn(&T) -> bool) {
+        let mut all = self.lock();
+        if all.of.len() >= all.sweep_at.max(SWEPT) {
+            all.of.retain(|_, other| !is_over(other));
+            all.sweep_at = 2 * all.of.len();
+        }
+        add(all.of.entry(key).or_default());
+        self.count(&all);
+    }
+
+    /// Changes what a key has, if it has something, and takes it out if it is over then.
+    pub(super) fn change<R>(
+        &self,
+        key: u64,
+        change: impl FnOnce(&mut T) -> R,
+        is_over: impl Fn(&T) -> bool,
+    ) -> R {
+        if !self.any() {
+            return change(&mut T::default());
+        }
+        let mut all = self.lock();
+        let own = all.of.entry(key).or_default();
+        let result = change(own);
+        if is_over(own) {
+            all.of.remove(&key);
+        }
+        self.count(&all);
+        result
+    }
+
+    /// Gives a key what it had; `None` for nothing.
+    pub(super) fn restore(&self, key: u64, own: Option<T>) {
+        let mut all = self.lock();
+        match own {
+            Some(own) => all.of.insert(key, own),
+            None => all.of.remove(&key),
+        };
+        self.count(&all);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, All<T>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, all: &All<T>) {
+        self.keys.store(all.of.len(), Ordering::Relaxed);
+    }
+}
+
+/// The keys of a map that are hashes already.
+#[derive(Default)]
+pub(super) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only hashes are hashed");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}

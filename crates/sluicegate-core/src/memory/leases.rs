@@ -1,0 +1,141 @@
+//! Units that are leased: debited now, and spent later by an instance of which nothing is known here.
+//!
+//! A bucket that drains forgets units in the order in which they came. A leased unit may be spent
+//! while all of it is still in the bucket, so the bucket must not sink below the end of the lease by
+//! anything but time: that is the key's *floor*. What is given back takes the place of units behind
+//! it, which were spent already and may move forward; the leased ones, which may still be spent as
+//! late as they were promised, stay where they are. Counts of windows need no floor: a leased unit is
+//! in the count of its window until that ends, wherever in it the unit is spent, and what is given
+//! back there was not spent.
+//!
+//! The floor of a key lives [beside](Beside) the table, where nothing is unless leases are out.
+
+use super::beside::Beside;
+use super::bucket::Bucket;
+use super::change::{Effect, named, told};
+use super::home::Place;
+use super::place::Cell;
+use super::table::Kept;
+use crate::algorithm::{Rule, Spent, State};
+use crate::receipt::{Receipt, Trace};
+
+/// The floors of the keys of one bucket: of each the latest end of a lease.
+pub(super) struct Floors(Beside<State>);
+
+impl Floors {
+    /// Floors of at most `most` keys.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Beside::new(most))
+    }
+
+    /// The floor of a key; at rest if it has none, or none any more.
+    pub(super) fn of(&self, key: u64, now_us: u64) -> State {
+        let floor = self.0.of(key);
+        if floor.until_us <= now_us { State::REST } else { floor }
+    }
+
+    /// Gives a key this floor, if its own is not higher.
+    pub(super) fn raise(&self, rule: &Rule, key: u64, floor: State, now_us: u64) {
+        let own = self.of(key, now_us);
+        if rule.weight(own, now_us) < rule.weight(floor, now_us) {
+            self.set(key, floor, now_us);
+        }
+    }
+
+    /// Whether a key can have one.
+    fn has_room(&self, key: u64, now_us: u64) -> bool {
+        self.0.has_room(now_us, |floor| floor.until_us <= now_us) || self.of(key, now_us) != State::REST
+    }
+
+    /// Gives a key this floor.
+    pub(super) fn set(&self, key: u64, floor: State, now_us: u64) {
+        let is_over = |floor: &State| floor.until_us <= now_us;
+        if is_over(&floor) {
+            self.0.change(key, |own| *own = State::REST, is_over);
+        } else {
+            self.0.add(key, |own| *own = floor, is_over);
+        }
+    }
+}
+
+impl Place<'_> {
+    /// How many units of a key can be leased.
+    pub(super) fn leasable(&mut self, cell: &Cell<'_>, now_us: u64) -> u64 {
+        let bucket = cell.bucket;
+        let has_room = || !bucket.rule.is_level() || bucket.floors.has_room(cell.hash, now_us);
+        if bucket.rule.can_lease() && has_room() { self.balance(cell, now_us).remaining } else { 0 }
+    }
+
+    /// Leases units that the key has.
+    pub(super) fn lease(&mut self, cell: &Cell<'_>, now_us: u64, units: u64) -> Effect {
+        let (Cell { bucket, hash, .. }, kept) = (*cell, self.kept(cell.hash));
+        let after = bucket.rule.spend(kept.state, now_us, now_us, units);
+        let trace = self.spent(cell, kept, after, now_us, now_us);
+        let floor = bucket.rule.is_level().then(|| {
+            let before = bucket.floors.of(hash, now_us);
+            bucket.floors.set(hash, after, now_us);
+            before
+        });
+        Effect { spent: units, trace: Trace { floor, ..trace } }
+    }
+
+    /// Ends a lease from a bucket that drains: those of its units that were not spent are the last of it, and come back as far
+    /// as they have not drained.
+    pub(super) fn end_lease(
+        &mut self,
+        cell: &Cell<'_>,
+        (receipt, trace): (&Receipt, &Trace),
+        cost: u64,
+        now_us: u64,
+    ) {
+        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.bucket.rule);
+        let kept = self.kept(hash);
+        let Some(before) = trace.floor.filter(|_| trace.birth == named(bucket, self.birth(hash))) else {
+            return;
+        };
+        if bucket.floors.of(hash, now_us) == trace.after {
+            bucket.floors.set(hash, before, now_us);
+        }
+        if kept.state.until_us <= now_us || bucket.ahead.may_depend(rule, kept.state, now_us) {
+            return;
+        }
+        let end = rule.level(trace.after, receipt.at_us());
+        let found = end.saturating_sub(cost.saturating_mul(rule.per_unit()));
+        // They have not moved: nothing that was given back since has lowered the bucket below them.
+        let last = Spent { cost, found, given_since: 0, ..told(cell, receipt, trace) };
+        let (after, given) = rule.give_back(kept.state, now_us, &last, cost);
+        self.gives(cell, kept, after, given, now_us);
+    }
+
+    /// Stores what is left after something was given back, which is not below the floor.
+    pub(super) fn gives(&mut self, cell: &Cell<'_>, kept: Kept, after: State, given: u64, now_us: u64) {
+        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.bucket.rule);
+        let floor = bucket.floors.of(hash, now_us);
+        if floor == State::REST {
+            return self.given(cell, Kept { state: after, ..kept }, given, now_us);
+        }
+        let state = above(rule, floor, kept.state, after, now_us);
+        let level = rule.level(kept.state, now_us);
+        // Units from behind the floor have taken places before it, and nobody knows which: from now on, all of them count as the
+        // first in the bucket, which drain at once.
+        let given = if level > rule.level(state, now_us) { level } else { 0 };
+        self.given(cell, Kept { state, ..kept }, given, now_us);
+    }
+}
+
+/// The state `after` something was given back, or the floor, if that is higher; never higher than it was `before`.
+fn above(rule: &Rule, floor: State, before: State, after: State, now_us: u64) -> State {
+    let [lowest, before_level, level] = [floor, before, after].map(|state| rule.weight(state, now_us));
+    match level < lowest {
+        true if before_level < lowest => before,
+        true => floor,
+        false => after,
+    }
+}
+
+impl Bucket {
+    /// A key was forgotten on request, or handed over: there is no lease of its bucket any more.
+    pub(super) fn has_no_floor(&self, key: u64) {
+        self.floors.set(key, State::REST, 0);
+    }
+}
