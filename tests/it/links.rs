@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::files;
 
+/// A file of ours, as a page names it that is shown elsewhere, too.
+const HERE: &str = "https://github.com/sluicegate/sluicegate/blob/main/";
+
 /// The text outside of blocks of code.
 fn prose(text: &str) -> String {
     format!("\n{text}").split("\n```").step_by(2).collect::<Vec<_>>().join("\n")
@@ -35,6 +38,9 @@ fn dead_ends(root: &Path, folder: &Path, text: &str) -> Vec<String> {
     for target in between(&text, "](", ')').chain(targets) {
         let leads = match target.split_once('#') {
             Some(("", anchor)) => anchors.contains(anchor),
+            _ if target.starts_with(HERE) => {
+                root.join(target[HERE.len()..].split('#').next().unwrap_or_default()).exists()
+            }
             _ => target.contains("://") || folder.join(target.split('#').next().unwrap_or_default()).exists(),
         };
         wrong.extend((!leads).then(|| format!("the link {target:?} leads nowhere")));
@@ -67,6 +73,8 @@ fn a_dead_link_is_found_in_each_of_its_forms() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     for (text, wrong) in [
         ("# A page\n[one](README.md), [two](#a-page), [three][3], `tests/run`\n\n[3]: crates", 0),
+        ("[one](https://github.com/sluicegate/sluicegate/blob/main/README.md)", 0),
+        ("[one](https://github.com/sluicegate/sluicegate/blob/main/REDME.md)", 1),
         ("[one](REDME.md)", 1),
         ("# A page\n[two](#another-page)", 1),
         ("[three][3]", 1),

@@ -1,8 +1,20 @@
+//! [algorithms]: docs::algorithms
+//! [comparison]: docs::comparison
+//! [cookbook]: docs::cookbook
 //! [examples]: https://github.com/sluicegate/sluicegate/tree/main/examples
 //! [gateway]: docs::gateway
+//! [getting_started]: docs::getting_started
+//! [keys]: docs::keys
 //! [migration]: docs::migration
+//! [operating]: docs::operating
 //! [outages]: docs::outages
+//! [promises]: docs::promises
+//! [redis]: docs::redis
+//! [speed]: docs::speed
+//! [testing]: docs::testing
 //! [threats]: docs::threats
+//! [tiers]: docs::tiers
+//! [waiting]: docs::waiting
 //!
 #![doc = include_str!("../README.md")]
 //! # Modules
@@ -32,7 +44,7 @@
 //! | [`store`] | for authors of stores, and of stores around stores |
 //! | [`clock`] | time as a parameter: tests turn it by hand |
 //! | [`error`] | what can be wrong with a configuration, and why a store gave no answer |
-//! | [`docs`] | pages to read: a gateway, migration, outages, threats |
+//! | [`docs`] | pages to read: getting started, algorithms, keys, Redis, operating, a cookbook and more |
 //!
 //! # Features
 //!
@@ -58,17 +70,23 @@
 /// Pages to read: no code.
 #[cfg(any(doc, doctest))]
 pub mod docs {
-    #[doc = include_str!("../docs/gateway.md")]
-    pub mod gateway {}
+    /// A page for each name. Its links to other pages are names of files, which stand here first as names of modules.
+    macro_rules! pages {
+        ($($page:ident)*) => {
+            pages!(@each [$(concat!("[", stringify!($page), "]: crate::docs::", stringify!($page), "\n")),*] $($page)*);
+        };
+        (@each $links:tt $($page:ident)*) => { $(pages!(@page $links $page);)* };
+        (@page [$($link:expr),*] $page:ident) => {
+            #[doc = concat!($($link),*)]
+            #[doc = include_str!(concat!("../docs/", stringify!($page), ".md"))]
+            pub mod $page {}
+        };
+    }
 
-    #[doc = include_str!("../docs/migration.md")]
-    pub mod migration {}
-
-    #[doc = include_str!("../docs/outages.md")]
-    pub mod outages {}
-
-    #[doc = include_str!("../docs/threats.md")]
-    pub mod threats {}
+    pages! {
+        algorithms comparison cookbook gateway getting_started keys migration operating
+        outages promises redis speed testing threats tiers waiting
+    }
 }
 
 #[cfg(feature = "macros")]
