@@ -9,14 +9,17 @@ use axum::routing::get;
 use reqwest::{Client, Method, Request, Response};
 use sluicegate::call::CallError;
 use sluicegate::outgoing::{OutgoingLayer, Wire};
-use sluicegate::{MemoryStore, Policy, RateLimitExt};
+use sluicegate::respond::HeaderFields;
+use sluicegate::{MemoryStore, Policy, RateLimitExt, RateLimitLayer};
 use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
 /// Serves two requests a second, five at once, and says in header fields what is left.
 async fn serve() -> Result<SocketAddr, Box<dyn Error>> {
     let per_address = Policy::token_bucket("address", "2/s burst 5").on(MemoryStore::new())?;
-    let app = Router::new().route("/", get(|| async { "hello" }).rate_limit(per_address));
+    // All fields: of `X-RateLimit-*` alone a client learns when the whole burst is back, and not when the next unit is.
+    let limit = RateLimitLayer::builder(per_address).headers(HeaderFields::All).build()?;
+    let app = Router::new().route("/", get(|| async { "hello" }).rate_limit(limit));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let app = app.into_make_service_with_connect_info::<SocketAddr>();

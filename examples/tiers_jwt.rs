@@ -11,7 +11,10 @@ use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
 use serde_json::json;
 use sluicegate::key::{ApiKey, BearerJwt, RequestView};
 use sluicegate::limits::Tiers;
-use sluicegate::{ConfigError, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitExt};
+use sluicegate::respond::HeaderFields;
+use sluicegate::{
+    ConfigError, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitExt, RateLimitLayer,
+};
 use sluicegate_examples::listen;
 
 /// Whoever knows it makes tokens. A service has 32 random bytes, and keeps them where it keeps its secrets.
@@ -35,8 +38,8 @@ pub(crate) fn app(store: &MemoryStore) -> Result<Router, ConfigError> {
         // The default of all routes that have no limit of their own: those above.
         .rate_limit(by_plan(plans)?)
         .route("/ai-generate", post(|| async { "an answer that took long\n" }).rate_limit(by_plan(ai)?))
-        // In front of all of them.
-        .rate_limit(address))
+        // In front of all of them. The fields name every quota, those of the plan further in as well.
+        .rate_limit(RateLimitLayer::builder(address).headers(HeaderFields::All).build()?))
 }
 
 /// The plan is what a verified token says; whose bucket it is, the token, else the API key, else the address.

@@ -10,6 +10,7 @@ use http_body_util::Full;
 use sfv::{BareItem, List, ListEntry, Parser};
 use sluicegate::key::HeaderKey;
 use sluicegate::rate_limit::Decided;
+use sluicegate::respond::HeaderFields;
 use sluicegate::{Limit, RateLimitLayer};
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::DecidedBy;
@@ -136,7 +137,7 @@ impl Load {
             ledger: on(Kind::Ledger),
             allow: on(Kind::Allow),
             deny: on(Kind::Deny),
-            layer: RateLimitLayer::new(http),
+            layer: RateLimitLayer::builder(http).headers(HeaderFields::All).build().unwrap(),
             records: Mutex::default(),
             misled: Mutex::default(),
             under_way: AtomicUsize::new(0),

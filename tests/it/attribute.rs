@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::routing::any;
 use sluicegate::attribute::RateLimitStore;
 use sluicegate::limiter::{Override, Overrides};
+use sluicegate::respond::HeaderFields;
 use sluicegate::{Decided, rate_limited};
 use sluicegate_tests::memory::store;
 
@@ -41,7 +42,8 @@ impl Api {
 #[tokio::test]
 async fn a_fallback_reads_the_body_or_leaves_it_and_the_connection_stays_open() {
     let (store, _) = store();
-    let limits = RateLimitStore::new(&store).open(Api::stored).unwrap().open(Api::unread).unwrap();
+    let limits = RateLimitStore::new(&store).configure(|limits| limits.headers(HeaderFields::All));
+    let limits = limits.open(Api::stored).unwrap().open(Api::unread).unwrap();
     let app = Router::new()
         .route("/stored", any(Api::stored))
         .route("/unread", any(Api::unread))

@@ -44,6 +44,7 @@ fn text(generation: u64) -> String {
     let rules = if generation.is_multiple_of(2) { all + &path } else { path + &all };
     format!(
         "version: 1
+headers: all
 policies:
   all: {{ quota: {mark}/h }}
   path-{third}: {{ quota: {mark}/h }}

@@ -6,7 +6,9 @@ mod support;
 
 use axum::Router;
 use axum::routing::get;
-use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::attribute::RateLimitStore;
+use sluicegate::respond::HeaderFields;
+use sluicegate::{MemoryStore, rate_limited};
 
 #[rate_limited("1/min")]
 async fn with_underscores_2() {}
@@ -25,13 +27,14 @@ async fn logIn() {}
 async fn other() {}
 
 fn main() {
+    let limits = RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()
         .route("/underscores", get(with_underscores_2))
         .route("/move", get(r#move))
         .route("/leading", get(_leading))
         .route("/login", get(logIn))
         .route("/given", get(other))
-        .with_rate_limits(&MemoryStore::new());
+        .layer(limits);
     support::run(async {
         let policy = async |path| {
             let headers = support::get(&app, path).await.headers;

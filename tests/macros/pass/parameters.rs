@@ -7,8 +7,10 @@ mod support;
 use axum::Router;
 use axum::http::Request;
 use axum::routing::get;
+use sluicegate::attribute::RateLimitStore;
 use sluicegate::key::HeaderKey;
-use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::respond::HeaderFields;
+use sluicegate::{MemoryStore, rate_limited};
 
 const COST: u64 = 2;
 
@@ -32,11 +34,12 @@ async fn in_any_order() {}
 async fn skipping() {}
 
 fn main() {
+    let limits = RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()
         .route("/upload", get(upload))
         .route("/order", get(in_any_order))
         .route("/skipping", get(skipping))
-        .with_rate_limits(&MemoryStore::new());
+        .layer(limits);
     support::run(async {
         assert_eq!(support::get(&app, "/upload").await.status, 401);
         let mut statuses = Vec::new();

@@ -7,8 +7,10 @@ mod support;
 use axum::Router;
 use axum::http::Request;
 use axum::routing::get;
+use sluicegate::attribute::RateLimitStore;
 use sluicegate::key::HeaderKey;
-use sluicegate::{MemoryStore, RateLimitExt, rate_limited};
+use sluicegate::respond::HeaderFields;
+use sluicegate::{MemoryStore, rate_limited};
 
 #[rate_limited("100/h", "3/min", "2/s", name = "quotas")]
 async fn quotas() {}
@@ -25,11 +27,12 @@ async fn limits() {}
 async fn between() {}
 
 fn main() {
+    let limits = RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()
         .route("/quotas", get(quotas))
         .route("/limits", get(limits))
         .route("/between", get(between))
-        .with_rate_limits(&MemoryStore::new());
+        .layer(limits);
     support::run(async {
         let answer = support::get(&app, "/quotas").await;
         assert_eq!(

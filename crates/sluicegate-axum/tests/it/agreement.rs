@@ -118,7 +118,7 @@ async fn decisions_fields_and_bodies_are_those_of_a_limit_on_the_route() {
     assert_saw(&seen, &[200, 400, 401, 418, 429]);
     // What the handler's own extractors refuse was let through by the limit, and says so.
     let unread = seen.iter().find(|seen| seen.status == StatusCode::BAD_REQUEST).unwrap();
-    assert!(unread.headers.contains_key("ratelimit"), "{unread:?}");
+    assert!(unread.headers.contains_key("x-ratelimit-remaining"), "{unread:?}");
 }
 
 #[tokio::test]

@@ -4,8 +4,10 @@ use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::RateLimitLayer;
+use sluicegate_tower::respond::HeaderFields;
 
-use crate::support::{get as ask, statuses, store};
+use crate::support::{all_fields, get as ask, statuses, store};
 
 fn limiter(store: &MemoryStore, name: &str, quota: &str) -> RateLimiter {
     Policy::gcra(name, quota).on(store).unwrap()
@@ -17,14 +19,16 @@ async fn attributed() {}
 /// Two routes under a default of four, and three that are added after it.
 fn app() -> Router {
     let store = store();
+    let login = RateLimitLayer::builder(limiter(&store, "login", "2/min")).headers(HeaderFields::All);
+    let login = login.build().unwrap();
     Router::new()
         .route("/", get(|| async { "hello" }))
         .route("/search", get(|| async { "found nothing" }))
         .rate_limit(limiter(&store, "default", "4/min"))
-        .route("/login", get(|| async { "welcome" }).rate_limit(limiter(&store, "login", "2/min")))
+        .route("/login", get(|| async { "welcome" }).rate_limit(login))
         .route("/attributed", get(attributed))
         .route("/health", get(|| async { "ok" }))
-        .with_rate_limits(&store)
+        .layer(all_fields(&store))
 }
 
 #[tokio::test]

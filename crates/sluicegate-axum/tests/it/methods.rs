@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{FromRef, Path, State};
 use axum::routing::get;
-use sluicegate_axum::{Decided, RateLimitExt, RateLimitStore, rate_limited};
+use sluicegate_axum::{Decided, RateLimitStore, rate_limited};
 
-use crate::support::{get as ask, statuses, store};
+use crate::support::{all_fields, get as ask, statuses, store};
 
 #[derive(Clone)]
 struct Api {
@@ -121,7 +121,7 @@ async fn a_method_is_called_on_the_routers_state() {
         .route("/by_reference/{name}", get(Api::by_reference))
         .route("/by_value", get(Api::by_value))
         .route("/counted", get(Api::counted))
-        .with_rate_limits(store())
+        .layer(all_fields(&store()))
         .with_state(App { api: Api { greeting: "hello" }, shared });
     for (path, body) in [
         ("/plain/ada", "ada 1"),

@@ -6,7 +6,7 @@ use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, RateLimitStore, rate_limited};
 use sluicegate_tests::log::Log;
 
-use crate::support::{get as ask, statuses, store};
+use crate::support::{all_fields, get as ask, statuses, store};
 
 mod users {
     #[sluicegate_axum::rate_limited("2/min", crate = sluicegate_axum)]
@@ -42,7 +42,7 @@ async fn functions_of_one_name_in_different_modules_have_buckets_and_quotas_of_t
         .route("/users", get(users::create))
         .route("/posts", get(posts::create))
         .route("/comments", get(comments::create))
-        .with_rate_limits(store());
+        .layer(all_fields(&store()));
     assert_eq!(statuses(&app, "/users", 3).await, [200, 200, 429]);
     assert_eq!(statuses(&app, "/posts", 3).await, [200, 200, 429]);
     assert_eq!(statuses(&app, "/comments", 4).await, [200, 200, 200, 429]);

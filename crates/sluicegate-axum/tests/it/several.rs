@@ -4,10 +4,11 @@ use axum::Router;
 use axum::routing::get;
 use sluicegate_axum::{RateLimitExt, rate_limited};
 use sluicegate_core::Policy;
-use sluicegate_tower::Limit;
+use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::respond::HeaderFields;
 
-use crate::support::{request, send, statuses, store};
+use crate::support::{all_fields, request, send, statuses, store};
 
 #[rate_limited("3/min", name = "address", crate = sluicegate_axum)]
 #[rate_limited("2/h", name = "key", key = HeaderKey::new("x-api-key"), on_missing_key = "skip")]
@@ -41,7 +42,7 @@ async fn a_shadow_refuses_nobody_and_a_hidden_limit_shows_nobody_its_numbers() {
 
 #[tokio::test]
 async fn a_request_spends_from_all_limits_or_from_none() {
-    let app = Router::new().route("/", get(search)).with_rate_limits(store());
+    let app = Router::new().route("/", get(search)).layer(all_fields(&store()));
     for status in [200, 200, 429] {
         let seen = send(&app, request("/", 1, Some("k"))).await;
         assert_eq!(seen.status, status);
@@ -56,8 +57,9 @@ async fn a_request_spends_from_all_limits_or_from_none() {
 #[tokio::test]
 async fn a_router_gets_back_what_the_handler_refused() {
     let store = store();
-    let api = Policy::gcra("api", "10/min").on(&store).unwrap();
-    let app = Router::new().route("/", get(login)).with_rate_limits(&store).rate_limit(Limit::new(api));
+    let api = RateLimitLayer::builder(Policy::gcra("api", "10/min").on(&store).unwrap());
+    let api = api.headers(HeaderFields::All).build().unwrap();
+    let app = Router::new().route("/", get(login)).with_rate_limits(&store).rate_limit(api);
     let allowed = send(&app, request("/", 1, None)).await;
     assert!(allowed.field("ratelimit").starts_with(r#""api";r=9"#), "{allowed:?}");
     for _ in 0..20 {

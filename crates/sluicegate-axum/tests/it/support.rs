@@ -6,9 +6,11 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
+use sluicegate_axum::RateLimitStore;
 use sluicegate_core::MemoryStore;
 use sluicegate_core::clock::ManualClock;
 pub(crate) use sluicegate_tests::memory::store_on;
+use sluicegate_tower::respond::HeaderFields;
 use tower::ServiceExt;
 
 /// All that a client sees of a response.
@@ -28,6 +30,11 @@ impl Seen {
 /// On a clock that stands still.
 pub(crate) fn store() -> MemoryStore {
     store_on(ManualClock::new())
+}
+
+/// Limits of attributes on this store, whose allowed responses show all fields.
+pub(crate) fn all_fields(store: &MemoryStore) -> RateLimitStore {
+    RateLimitStore::new(store).configure(|limits| limits.headers(HeaderFields::All))
 }
 
 /// A request from the peer 198.51.100.`host`, with an API key if there is one.

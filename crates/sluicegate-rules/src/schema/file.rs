@@ -37,8 +37,8 @@ pub(crate) struct File {
     /// Names for keys: the first of the list that a request has.
     #[serde(default)]
     pub(crate) keys: Named<At<OneOrMany>>,
-    /// The header fields of responses: `all`, `legacy` (`X-RateLimit-*`), `ietf` (`RateLimit`), `spring` (those of Spring Cloud
-    /// Gateway) or `none`. Default: `all`, which are `legacy` and `ietf`.
+    /// The header fields of responses: `legacy` (`X-RateLimit-*`), `ietf` (`RateLimit`), `all` (both), `all-on-refusal` (`legacy`,
+    /// and both on refusals), `spring` (those of Spring Cloud Gateway) or `none`. Default: `all-on-refusal`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::headers")]
     pub(crate) headers: Option<At<String>>,

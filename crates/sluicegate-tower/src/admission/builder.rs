@@ -187,7 +187,7 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Which header fields responses carry. Default: [`HeaderFields::All`].
+    /// Which header fields responses carry. Default: [`HeaderFields::AllOnRefusal`].
     ///
     /// `Retry-After` of a refusal is not part of the choice: it is there whenever a wait helps.
     pub fn headers(mut self, headers: HeaderFields) -> Self {

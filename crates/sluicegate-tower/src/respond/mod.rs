@@ -2,7 +2,7 @@
 //!
 //! | | is | default |
 //! |---|---|---|
-//! | [`HeaderFields`] | which families of fields responses carry | both |
+//! | [`HeaderFields`] | which families of fields responses carry | `X-RateLimit-*`, and all on refusals |
 //! | [`Respond`] | makes the response to a refused request | [`ProblemJson`], problem details of RFC 9457 |
 //! | [`Refusal`] | tells a responder why, and what the client may see | |
 //!

@@ -12,10 +12,11 @@ use crate::respond::headers::write::replace_lists;
 pub(crate) fn say_in_flight(
     headers: &mut HeaderMap,
     fields: HeaderFields,
+    is_refusal: bool,
     in_flight: &InFlight,
     remaining: u64,
 ) {
-    if !fields.ietf() {
+    if !fields.ietf(is_refusal) {
         return;
     }
     let (mut policy, mut standing) = (Line::default(), Line::default());

@@ -41,10 +41,14 @@ const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 /// list of both, and of the `X-RateLimit-*` fields those stay that leave less. Of two quotas of one name the one that leaves
 /// less is told, in all fields. A list of the service that is not as the draft has it is replaced, since clients could
 /// read nothing of the joined one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderFields {
-    /// `X-RateLimit-*`, `RateLimit-Policy` and `RateLimit`. The default.
+    /// `X-RateLimit-*` on every response, and on refusals `RateLimit-Policy` and `RateLimit` as well. The default: most
+    /// responses are no refusals, and each field costs them time.
+    #[default]
+    AllOnRefusal,
+    /// `X-RateLimit-*`, `RateLimit-Policy` and `RateLimit` on every response.
     All,
     /// Only `X-RateLimit-*`.
     Legacy,
@@ -59,20 +63,31 @@ pub enum HeaderFields {
 }
 
 impl HeaderFields {
-    fn ietf(self) -> bool {
-        matches!(self, Self::All | Self::Ietf)
+    /// Whether such a response has `X-RateLimit-*`.
+    fn legacy(self) -> bool {
+        matches!(self, Self::AllOnRefusal | Self::All | Self::Legacy)
+    }
+
+    /// Whether such a response has `RateLimit-Policy` and `RateLimit`.
+    fn ietf(self, is_refusal: bool) -> bool {
+        match self {
+            Self::AllOnRefusal => is_refusal,
+            Self::All | Self::Ietf => true,
+            Self::Legacy | Self::Spring | Self::None => false,
+        }
     }
 }
 
 impl FromStr for HeaderFields {
     type Err = ConfigError;
 
-    /// Reads `all`, `legacy`, `ietf`, `spring` or `none`.
+    /// Reads `all-on-refusal`, `all`, `legacy`, `ietf`, `spring` or `none`.
     ///
     /// # Errors
     /// [`ConfigErrorKind::Unreadable`] for any other text.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         Ok(match text {
+            "all-on-refusal" => Self::AllOnRefusal,
             "all" => Self::All,
             "legacy" => Self::Legacy,
             "ietf" => Self::Ietf,
@@ -81,7 +96,8 @@ impl FromStr for HeaderFields {
             _ => {
                 let shown: String = text.chars().take(64).collect();
                 let problem = format!(
-                    "{shown:?} does not say which header fields responses carry: use \"all\", \"legacy\", \"ietf\", \"spring\" or \"none\""
+                    "{shown:?} does not say which header fields responses carry: use \"all-on-refusal\", \"all\", \"legacy\", \
+                     \"ietf\", \"spring\" or \"none\""
                 );
                 return Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()));
             }
@@ -112,7 +128,12 @@ pub(crate) struct Style {
 
 impl Default for Style {
     fn default() -> Self {
-        Self { chosen: HeaderFields::All, reset: LegacyReset::Delta, exposes: false, tells_envoy: false }
+        Self {
+            chosen: HeaderFields::default(),
+            reset: LegacyReset::Delta,
+            exposes: false,
+            tells_envoy: false,
+        }
     }
 }
 
@@ -121,10 +142,6 @@ impl Style {
     #[inline]
     pub(crate) fn shows(self) -> bool {
         self.chosen != HeaderFields::None
-    }
-
-    fn legacy(self) -> bool {
-        matches!(self.chosen, HeaderFields::All | HeaderFields::Legacy)
     }
 }
 

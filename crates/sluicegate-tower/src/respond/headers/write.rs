@@ -34,7 +34,8 @@ pub(crate) fn write(
     if !style.shows() && refused_for.is_none() {
         return;
     }
-    if style.chosen == HeaderFields::All {
+    let (has_legacy, has_ietf) = (style.chosen.legacy(), style.chosen.ietf(!shown.decided.is_allowed()));
+    if has_legacy && has_ietf {
         // Room for all that a response gets: a map that grows hashes and moves what it has again.
         headers.reserve(8);
     }
@@ -42,17 +43,17 @@ pub(crate) fn write(
     if refused_for.is_some() && style.tells_envoy {
         headers.insert(ENVOY, HeaderValue::from_static("true"));
     }
-    let theirs_are_there = if style.chosen.ietf() {
+    let theirs_are_there = if has_ietf {
         let policies = match prepared {
             Some(prepared) => prepared.policy_line.clone(),
             None => policy_line(shown.quotas().map(quota)),
         };
         insert_lists(headers, [policies, standings_line(shown.quotas(), refused_for)], already)
     } else {
-        style.legacy() && already != Already::Replaced && headers.contains_key(RATELIMIT)
+        has_legacy && already != Already::Replaced && headers.contains_key(RATELIMIT)
     };
-    let theirs = theirs_are_there.then(|| join_lists(headers, style, shown, refused_for)).flatten();
-    if let Some(standing) = shown.status.filter(|_| style.legacy()) {
+    let theirs = theirs_are_there.then(|| join_lists(headers, has_ietf, shown, refused_for)).flatten();
+    if let Some(standing) = shown.status.filter(|_| has_legacy) {
         let reset = |after: Duration| match style.reset {
             LegacyReset::Delta => ceil_seconds(after),
             LegacyReset::Epoch => ceil_seconds(shown.at(after)),
@@ -115,12 +116,12 @@ pub(super) fn replace_lists(headers: &mut HeaderMap, lines: [Option<HeaderValue>
     }
 }
 
-/// Makes one list of theirs and ours, if the style has lists, and says where the tightest of their quotas stands that we
+/// Makes one list of theirs and ours, if the response gets ours, and says where the tightest of their quotas stands that we
 /// have a looser one of the same name beside.
 #[cold]
 fn join_lists(
     headers: &mut HeaderMap,
-    style: Style,
+    has_ietf: bool,
     shown: Shown<'_>,
     refused_for: Option<u64>,
 ) -> Option<Left> {
@@ -136,7 +137,7 @@ fn join_lists(
             Some((quota.label(), left))
         })
         .collect();
-    if style.chosen.ietf() {
+    if has_ietf {
         let is_told = |quota: &PolicyQuota| !tighter.iter().any(|(label, _)| *label == quota.label());
         let told = || shown.quotas().filter(|(_, quota)| is_told(quota));
         let ours = [policy_line(told().map(quota)), standings_line(told(), refused_for)];

@@ -17,13 +17,13 @@ use sluicegate_core::{Key, Policy};
 use sluicegate_tower::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, PermitBody};
 use sluicegate_tower::key::{OnMissingKey, RequestView, key_fn};
 use sluicegate_tower::respond::{GrpcStatus, HeaderFields, Refusal, RefusalReason};
-use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
+use sluicegate_tower::{KeyExtractor, Limit};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic_types::StatusExt;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{Body, limiter};
+use crate::support::{Body, all_fields, limiter};
 
 fn from(key: &'static str) -> Request<()> {
     Request::get("/").header("x-key", key).body(()).unwrap()
@@ -191,7 +191,8 @@ async fn a_dropped_request_and_a_failed_one_give_their_permits_back() {
 async fn what_other_layers_said_stays() {
     let uploads = InFlightLayer::new(InFlight::new("uploads", 9).unwrap()).key(by_header());
     let api = Limit::new(limiter(Policy::gcra("api", "1/min"))).key(by_header());
-    let service = ServiceBuilder::new().layer(uploads).layer(RateLimitLayer::new(api)).service_fn(hello);
+    let service =
+        ServiceBuilder::new().layer(uploads).layer(all_fields(api).build().unwrap()).service_fn(hello);
     for (status, left) in
         [(200, r#""api";r=0;t=60, "uploads";r=8"#), (429, r#""api";r=0;t=60, "uploads";r=8"#)]
     {
@@ -206,7 +207,7 @@ async fn what_other_layers_said_stays() {
 #[tokio::test]
 async fn limits_around_it_give_back_what_they_spent_on_a_request_that_it_refused() {
     let limiter = limiter(Policy::gcra("calls", "5/h"));
-    let rate = RateLimitLayer::new(Limit::new(limiter.clone()).key(by_header()));
+    let rate = all_fields(Limit::new(limiter.clone()).key(by_header())).build().unwrap();
     let in_flight = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
     let service = ServiceBuilder::new().layer(rate).layer(in_flight).service_fn(hello);
     let first = send(&service, "ada").await;
@@ -221,7 +222,7 @@ async fn limits_around_it_give_back_what_they_spent_on_a_request_that_it_refused
 #[tokio::test]
 async fn limits_around_it_give_back_what_they_spent_where_the_server_says_no_peer() {
     let rate = limiter(Policy::gcra("api", "9/h"));
-    let around = RateLimitLayer::new(Limit::new(rate.clone()).key(Key::from("all")));
+    let around = all_fields(Limit::new(rate.clone()).key(Key::from("all"))).build().unwrap();
     let by_peer = InFlightLayer::new(InFlight::new("downloads", 9).unwrap());
     let service = around.layer(by_peer.layer(service_fn(hello)));
     let refused = service.oneshot(Request::new(())).await.unwrap();

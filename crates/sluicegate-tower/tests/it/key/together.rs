@@ -5,11 +5,12 @@ use sluicegate_core::{Key, Policy};
 use sluicegate_tower::key::{
     Extraction, HeaderKey, MissingKey, OnMissingKey, RequestView, key_fn, key_from_extension,
 };
-use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
+use sluicegate_tower::{KeyExtractor, Limit};
 use tower::Layer;
 
 use crate::support::{
-    Handler, anonymous, answer, by_header, described, from, number, on, problem, send, service, store,
+    Handler, all_fields, anonymous, answer, by_header, described, from, number, on, problem, send, service,
+    store,
 };
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn of_two_limits_with_different_keys_both_are_spent_from_or_none() {
     let per_path = on(&store, Policy::gcra("path", "2/min"));
     let per_key = on(&store, Policy::sliding_log("key", "10/min"));
     let by_path = key_fn(|request| Some(request.uri.path().to_owned()));
-    let layer = RateLimitLayer::builder(by_header(per_key.clone()).cost(3).unwrap())
+    let layer = all_fields(by_header(per_key.clone()).cost(3).unwrap())
         .and(Limit::new(per_path.clone()).key(by_path))
         .build()
         .unwrap();
@@ -66,7 +67,7 @@ async fn when_the_first_limit_is_skipped_the_fields_are_those_of_the_second() {
     let (store, _) = store();
     let first = by_header(on(&store, Policy::gcra("key", "100/min"))).on_missing_key(OnMissingKey::Skip);
     let second = Limit::new(on(&store, Policy::gcra("all", "3/min"))).key(Key::from("all"));
-    let layer = RateLimitLayer::builder(first).and(second).build().unwrap();
+    let layer = all_fields(first).and(second).build().unwrap();
     let service = layer.layer(Handler::default());
     let response = send(&service, anonymous()).await;
     assert_eq!(number(&response, "x-ratelimit-remaining"), Some(2));

@@ -6,10 +6,12 @@ use http::{Request, StatusCode};
 use sluicegate_core::{Key, MemoryStore, Policy, Store};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::Chosen;
-use sluicegate_tower::{Limit, Meter, RateLimitLayer};
+use sluicegate_tower::{Limit, Meter};
 use tower::{Layer, service_fn};
 
-use crate::support::{Body, Handler, by_header, described, from, number, on, send, service, store};
+use crate::support::{
+    Body, Handler, all_fields, by_header, described, from, number, on, send, service, store,
+};
 
 /// A request on a plan that its header names.
 fn on_plan(plan: &str) -> Request<()> {
@@ -109,8 +111,7 @@ async fn a_choice_that_cannot_be_asked_is_a_500_and_spends_nothing() {
             _ => policy(request),
         }
     });
-    let layer =
-        RateLimitLayer::builder(by_header(api.clone())).and(limit.key(Key::from("ada"))).build().unwrap();
+    let layer = all_fields(by_header(api.clone())).and(limit.key(Key::from("ada"))).build().unwrap();
     let service = layer.layer(Handler::default());
     let to = |path: &str, plan: &str| {
         Request::get(path).header("x-key", "ada").header("x-plan", plan).body(()).unwrap()
@@ -126,7 +127,7 @@ async fn a_choice_that_cannot_be_asked_is_a_500_and_spends_nothing() {
 async fn what_a_chosen_policy_has_spent_is_metered_and_given_back() {
     let (store, _) = store();
     let limit = by_plan(&store).named("plan").refund_if(|head| head.status == StatusCode::IM_A_TEAPOT);
-    let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
+    let layer = all_fields(limit).meter().build().unwrap();
     let service = layer.layer(service_fn(|request: Request<()>| async move {
         let meter = request.extensions().get::<Meter>().cloned().unwrap();
         meter.of("plan").settle(4).await.unwrap();
@@ -146,7 +147,7 @@ async fn what_a_chosen_policy_has_spent_is_metered_and_given_back() {
 async fn a_chosen_policy_in_shadow_is_counted_by_its_name() {
     let (store, _) = store();
     let limit = Limit::by(&store, |_| Policy::gcra("tried", "1/min").shadow()).key(Key::from("ada"));
-    let layer = RateLimitLayer::new(limit);
+    let layer = all_fields(limit).build().unwrap();
     let service = layer.layer(Handler::default());
     for _ in 0..3 {
         assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);

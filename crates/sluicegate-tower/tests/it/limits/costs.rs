@@ -7,7 +7,9 @@ use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::method_in;
 
-use crate::support::{answer, by_header, fields, from, number, on, problem, send, service, store};
+use crate::support::{
+    all_fields, answer, by_header, fields, from, number, on, problem, send, service, store,
+};
 
 /// The number in the header `x-cost`, or 1.
 fn written(request: RequestView<'_>) -> u64 {
@@ -85,7 +87,7 @@ async fn of_two_limits_one_may_apply_and_the_other_not() {
     let (store, _) = store();
     let [all, costly] = ["all", "costly"].map(|name| on(&store, Policy::gcra(name, "10/min")));
     let costly = by_header(costly).cost_fn(|request| if request.uri.path() == "/report" { 5 } else { 0 });
-    let layer = sluicegate_tower::RateLimitLayer::builder(by_header(all)).and(costly).build().unwrap();
+    let layer = all_fields(by_header(all)).and(costly).build().unwrap();
     let service = tower::Layer::layer(&layer, crate::support::Handler::default());
     assert_eq!(
         fields(&send(&service, from("ada")).await)[..2],

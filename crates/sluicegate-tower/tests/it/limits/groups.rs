@@ -3,11 +3,11 @@
 use http::{Method, Request, StatusCode};
 use proptest::prelude::*;
 use sluicegate_core::{Key, MemoryStore, Policy};
+use sluicegate_tower::Limit;
 use sluicegate_tower::limits::{Choose, Group, Limits, Tiers, method_in, path_in};
-use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
-use crate::support::{Handler, by_header, described, from, on, send, store};
+use crate::support::{Handler, all_fields, by_header, described, from, on, send, store};
 
 fn limit(store: &MemoryStore, name: &str) -> Limit {
     by_header(on(store, Policy::gcra(name, "100/min")))
@@ -70,7 +70,7 @@ async fn one_policy_may_stand_in_two_members_of_which_one_applies() {
     let api = on(&store, Policy::gcra("api", "10/min"));
     let reports = by_header(api.clone()).cost(5).unwrap().only_if(path_in(["/report"]).unwrap());
     let group = Group::new(Choose::First).and(reports).and(by_header(api));
-    let service = RateLimitLayer::builder(group).build().unwrap().layer(Handler::default());
+    let service = all_fields(group).build().unwrap().layer(Handler::default());
     let report = send(&service, to(Method::GET, "/report")).await;
     assert_eq!(described(&report, "ratelimit").unwrap()[0].1["r"], 5);
     assert_eq!(described(&send(&service, from("ada")).await, "ratelimit").unwrap()[0].1["r"], 4);
@@ -86,7 +86,7 @@ async fn limits_that_do_not_go_together_are_refused_where_they_meet_and_only_the
             .fold(Policy::gcra(name, "100/s"), |policy, minutes| policy.and(format!("1000/{minutes}min")));
         by_header(on(&store, policy)).only_if(path_in(["/many"]).unwrap())
     };
-    let limits = RateLimitLayer::builder(by_header(api)).and(twice).and(many("first")).and(many("second"));
+    let limits = all_fields(by_header(api)).and(twice).and(many("first")).and(many("second"));
     let service = limits.build().unwrap().layer(Handler::default());
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
     for path in ["/twice", "/many"] {

@@ -9,6 +9,7 @@ use sluicegate_core::Policy;
 use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Choose, Group, IntoGroup, Limits, Select, Selected, WouldBe};
+use sluicegate_tower::respond::HeaderFields;
 use tower::Layer;
 
 use crate::support::{Handler, by_header, described, from, on, send, store};
@@ -34,7 +35,7 @@ async fn met(limits: Limits, members: &str) -> Vec<String> {
 }
 
 fn limits(group: impl IntoGroup) -> Limits {
-    Limits::builder(group).build().expect("they can be decided together")
+    Limits::builder(group).headers(HeaderFields::All).build().expect("they can be decided together")
 }
 
 #[tokio::test]

@@ -19,11 +19,11 @@ use tokio::time::Instant;
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{
-    Body, Handler, answer, by_header, described, from, number, on, paused_store, send, store,
+    Body, Handler, all_fields, answer, by_header, described, from, number, on, paused_store, send, store,
 };
 
 fn one(limiter: &RateLimiter) -> Limits {
-    Limits::new(by_header(limiter.clone()))
+    Limits::builder(by_header(limiter.clone())).headers(HeaderFields::All).build().unwrap()
 }
 
 fn names(response: &Response<Body>) -> Vec<String> {
@@ -60,7 +60,13 @@ async fn a_request_that_waits_has_its_turn_by_the_limits_that_it_began_with() {
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
 
     let handle = layer.limits_handle();
-    handle.swap(Limits::builder(by_header(strict.clone())).longest_queue(1).build().unwrap());
+    handle.swap(
+        Limits::builder(by_header(strict.clone()))
+            .longest_queue(1)
+            .headers(HeaderFields::All)
+            .build()
+            .unwrap(),
+    );
     assert_eq!(layer.waiting(), 1, "who waited still counts");
     assert_eq!(send(&service, from("bob")).await.status(), StatusCode::OK);
     let served = waiting.await.unwrap();
@@ -201,7 +207,7 @@ async fn a_key_that_is_looked_up_during_a_swap_is_asked_of_the_limits_that_wante
         let key = key.lock().unwrap().take().unwrap();
         Extraction::pending(async move { Ok(key.await.unwrap().into()) })
     });
-    let layer = RateLimitLayer::new(Limit::new(old.clone()).key(later));
+    let layer = all_fields(Limit::new(old.clone()).key(later)).build().unwrap();
     let mut service = layer.layer(Handler::default());
     let mut call = pin!(service.call(from("ada")));
     assert!(matches!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));

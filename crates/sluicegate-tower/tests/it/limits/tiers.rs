@@ -7,14 +7,14 @@ use serde_json::json;
 use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::policy::{Override, PolicyMode};
 use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter};
+use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Tiers, TiersBuilder};
-use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
 use crate::support::{
-    Handler, anonymous, answer, assert_no_duplicates, by_header, described, fields, number, on, problem,
-    send, service, store,
+    Handler, all_fields, anonymous, answer, assert_no_duplicates, by_header, described, fields, number, on,
+    problem, send, service, store,
 };
 
 fn builder(store: &MemoryStore) -> TiersBuilder {
@@ -135,7 +135,7 @@ async fn a_tier_may_be_looked_up() {
     };
     let limit = Limit::tiered_async(plans(&store), look_up).key(Key::from("ada"));
     let everybody = by_header(on(&store, Policy::gcra("all", "100/min")));
-    let layer = RateLimitLayer::builder(limit).and(everybody).build().unwrap();
+    let layer = all_fields(limit).and(everybody).build().unwrap();
     let service = layer.layer(Handler::default());
     for (request, names) in [
         (on_plan("pro"), &["pro.1min", "pro.1s", "all"][..]),

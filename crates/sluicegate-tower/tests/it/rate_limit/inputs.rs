@@ -9,12 +9,12 @@ use http_body_util::BodyExt;
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::key::{Extraction, MissingKey, OnMissingKey, RequestView};
 use sluicegate_tower::limits::{Tiers, method_in};
-use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
+use sluicegate_tower::{KeyExtractor, Limit};
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{
-    Body, Handler, anonymous, answer, assert_no_duplicates, by_header, described, fields, from, layer,
-    number, on, problem, send, service, store,
+    Body, Handler, all_fields, anonymous, answer, assert_no_duplicates, by_header, described, fields, from,
+    layer, number, on, problem, send, service, store,
 };
 
 #[tokio::test]
@@ -83,9 +83,7 @@ fn b40_more_than_sixteen_quotas_for_one_request_are_refused_and_of_tiers_the_lar
     };
     let tiers = Tiers::builder(&store).tier(windows("small", 2)).tier(windows("large", 10));
     let tiers = tiers.unlimited("none").default_tier("small").build().unwrap();
-    let builder = || {
-        RateLimitLayer::builder(Limit::tiered(tiers.clone(), |_| None)).and(on(&store, windows("other", 6)))
-    };
+    let builder = || all_fields(Limit::tiered(tiers.clone(), |_| None)).and(on(&store, windows("other", 6)));
     assert!(builder().build().is_ok(), "sixteen at most, though the policies have eighteen");
     let error = builder().and(on(&store, Policy::gcra("one-more", "1/s"))).build().unwrap_err();
     assert!(error.to_string().contains("17 quotas, and at most 16"), "{error}");
@@ -128,7 +126,7 @@ async fn b57_who_disconnects_while_it_waits_leaves_its_place_and_is_not_charged(
     let store = crate::support::paused_store();
     let policy = Policy::gcra("api", "1/s").wait_up_to(std::time::Duration::from_secs(9));
     let limiter = on(&store, policy);
-    let layer = RateLimitLayer::new(by_header(limiter.clone()));
+    let layer = all_fields(by_header(limiter.clone())).build().unwrap();
     let mut service = layer.layer(Handler::default());
     send(&service, from("ada")).await;
     drop([service.call(from("ada")), service.call(from("ada"))]);

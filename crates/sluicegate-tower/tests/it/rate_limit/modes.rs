@@ -12,12 +12,12 @@ use sluicegate_core::{OnOutage, Policy, RateLimiter};
 use sluicegate_tests::around::failing;
 use sluicegate_tower::key::{Extraction, HeaderKey, OnMissingKey, RequestView, extract_fn};
 use sluicegate_tower::limits::{Choose, Chosen, Group, Limits, Tiers, WouldBe};
-use sluicegate_tower::{Limit, Meter, RateLimitLayer};
+use sluicegate_tower::{Limit, Meter};
 use tower::Layer;
 
 use crate::support::{
-    Body, Handler, anonymous, answer, by_header, described, fields, from, number, on, paused_store, send,
-    store,
+    Body, Handler, all_fields, anonymous, answer, by_header, described, fields, from, number, on,
+    paused_store, send, store,
 };
 
 fn put(limiter: &RateLimiter, mode: PolicyMode) {
@@ -28,7 +28,7 @@ fn put(limiter: &RateLimiter, mode: PolicyMode) {
 async fn a_policy_that_is_off_leaves_no_trace_and_spends_nothing() {
     let (store, _) = store();
     let api = on(&store, Policy::gcra("api", "1/min").mode(PolicyMode::Off));
-    let layer = RateLimitLayer::new(by_header(api.clone()));
+    let layer = all_fields(by_header(api.clone())).build().unwrap();
     let handler = Handler::default();
     let service = layer.layer(handler.clone());
     for _ in 0..3 {
@@ -46,7 +46,7 @@ async fn beside_one_that_is_off_the_others_are_enforced_and_shown() {
     let (store, _) = store();
     let off = on(&store, Policy::gcra("off", "1/min").mode(PolicyMode::Off));
     let api = by_header(on(&store, Policy::gcra("api", "2/min")));
-    let layer = RateLimitLayer::builder(by_header(off)).and(api).build().unwrap();
+    let layer = all_fields(by_header(off)).and(api).build().unwrap();
     let handler = Handler::default();
     let service = layer.layer(handler.clone());
     for left in [1, 0] {
@@ -62,7 +62,7 @@ async fn beside_one_that_is_off_the_others_are_enforced_and_shown() {
 async fn a_limit_goes_from_mode_to_mode_at_run_time_and_its_keys_stay_as_they_were() {
     let (store, _) = store();
     let api = on(&store, Policy::gcra("api", "2/min"));
-    let layer = RateLimitLayer::new(by_header(api.clone()));
+    let layer = all_fields(by_header(api.clone())).build().unwrap();
     let service = layer.layer(Handler::default());
     send(&service, from("ada")).await;
     let modes = [PolicyMode::Enforce, PolicyMode::Shadow, PolicyMode::Off];
@@ -103,7 +103,7 @@ async fn nothing_is_looked_up_for_a_policy_that_is_off_and_nothing_missing_refus
     let named = Limit::new(off("named"))
         .key(HeaderKey::new("x-name").unwrap())
         .on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED));
-    let layer = RateLimitLayer::builder(Limit::new(off("by-name")).key(never_comes)).and(plans).and(named);
+    let layer = all_fields(Limit::new(off("by-name")).key(never_comes)).and(plans).and(named);
     let layer = layer.build().unwrap();
     let start = tokio::time::Instant::now();
     assert_eq!(send(&layer.layer(Handler::default()), anonymous()).await.status(), StatusCode::OK);
@@ -134,7 +134,7 @@ async fn a_tier_and_a_policy_by_request_may_be_off_while_others_are_enforced() {
         Chosen::from(Policy::gcra(if is_ada { "a" } else { "b" }, "1/min").mode(mode))
     });
     for limit in [by_tier, chosen.key(HeaderKey::new("x-key").unwrap())] {
-        let service = RateLimitLayer::new(limit).layer(Handler::default());
+        let service = all_fields(limit).build().unwrap().layer(Handler::default());
         let mut statuses = Vec::new();
         for key in ["ada", "ada", "bob", "bob"] {
             statuses.push(send(&service, from(key)).await.status().as_u16());
@@ -148,7 +148,7 @@ async fn a_store_that_is_down_refuses_nothing_for_a_policy_that_is_off() {
     let store = failing(StoreErrorKind::Unavailable, false);
     let policy = Policy::gcra("api", "1/min").on_outage(OnOutage::Deny).mode(PolicyMode::Off);
     let limit = by_header(policy.on(store).unwrap());
-    let service = RateLimitLayer::new(limit).layer(Handler::default());
+    let service = all_fields(limit).build().unwrap().layer(Handler::default());
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
 }
 
@@ -156,7 +156,7 @@ async fn a_store_that_is_down_refuses_nothing_for_a_policy_that_is_off() {
 async fn a_meter_of_a_policy_that_is_off_charges_nothing() {
     let (store, _) = store();
     let api = on(&store, Policy::fixed_window("tokens", "100/min").mode(PolicyMode::Off));
-    let layer = RateLimitLayer::builder(by_header(api.clone())).meter().build().unwrap();
+    let layer = all_fields(by_header(api.clone())).meter().build().unwrap();
     let handler = tower::service_fn(|request: http::Request<()>| {
         let meter = request.extensions().get::<Meter>().cloned().unwrap();
         async move {
@@ -176,7 +176,7 @@ async fn a_policy_that_is_switched_off_while_a_request_is_served_charges_no_more
     let (store, _) = store();
     let api = on(&store, Policy::fixed_window("tokens", "100/min"));
     let limit = by_header(api.clone()).cost(10).unwrap().refund_if(|head| head.status.is_success());
-    let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
+    let layer = all_fields(limit).meter().build().unwrap();
     let switched = api.clone();
     let handler = tower::service_fn(move |request: http::Request<()>| {
         let (meter, api) = (request.extensions().get::<Meter>().cloned().unwrap(), switched.clone());

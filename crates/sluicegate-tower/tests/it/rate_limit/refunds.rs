@@ -6,12 +6,13 @@ use std::future::ready;
 use http::{Request, Response, StatusCode};
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tests::around;
+use sluicegate_tower::Limit;
 use sluicegate_tower::rate_limit::Decided;
-use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{
-    Body, answer, assert_no_duplicates, by_header, described, fields, layer, number, on, reading, send, store,
+    Body, all_fields, answer, assert_no_duplicates, by_header, described, fields, layer, number, on, reading,
+    send, store,
 };
 
 /// Answers with the status that the path names.
@@ -36,7 +37,7 @@ async fn a_login_that_went_well_is_not_counted_under_any_algorithm() {
     for algorithm in ["gcra", "fixed-window", "sliding-counter", "sliding-log", "token-bucket"] {
         let (store, _) = store();
         let login = on(&store, Policy::builder("login", algorithm.parse().unwrap(), "2/min"));
-        let service = RateLimitLayer::new(failures(login.clone())).layer(echo());
+        let service = all_fields(failures(login.clone())).build().unwrap().layer(echo());
         for _ in 0..5 {
             let response = send(&service, asking_for(200)).await;
             assert_eq!(number(&response, "x-ratelimit-remaining"), Some(2), "{algorithm}");
@@ -53,7 +54,7 @@ async fn a_login_that_went_well_is_not_counted_under_any_algorithm() {
 async fn what_is_given_back_shows_at_once_in_fields_and_extensions() {
     let (store, _) = store();
     let limit = failures(on(&store, Policy::gcra("api", "10/min"))).cost(4).unwrap();
-    let service = RateLimitLayer::new(limit).layer(echo());
+    let service = all_fields(limit).build().unwrap().layer(echo());
     let response = send(&service, reading(asking_for(200))).await;
     assert_eq!(
         fields(&response),
@@ -73,7 +74,7 @@ async fn of_several_limits_each_gives_back_by_its_own_rule() {
     let (store, _) = store();
     let [api, errors, login] =
         ["api", "errors", "login"].map(|name| on(&store, Policy::sliding_log(name, "10/min")));
-    let layer = RateLimitLayer::builder(by_header(api.clone()).cost(3).unwrap())
+    let layer = all_fields(by_header(api.clone()).cost(3).unwrap())
         .and(by_header(errors.clone()).refund_if(|head| !head.status.is_server_error()))
         .and(failures(login.clone()))
         .build()
@@ -93,7 +94,7 @@ async fn of_several_limits_each_gives_back_by_its_own_rule() {
 async fn a_layer_that_shows_nothing_gives_back_as_well() {
     let (store, _) = store();
     let login = on(&store, Policy::gcra("login", "2/min"));
-    let layer = RateLimitLayer::builder(failures(login.clone()))
+    let layer = all_fields(failures(login.clone()))
         .headers(sluicegate_tower::respond::HeaderFields::None)
         .without_extensions()
         .build()
@@ -107,7 +108,7 @@ async fn a_layer_that_shows_nothing_gives_back_as_well() {
 async fn a_store_that_answers_late_gives_back_without_making_the_response_wait() {
     let (memory, _) = store();
     let login = Policy::gcra("login", "2/min").on(around::late(&memory)).unwrap();
-    let service = RateLimitLayer::new(failures(login.clone())).layer(echo());
+    let service = all_fields(failures(login.clone())).build().unwrap().layer(echo());
     let response = send(&service, asking_for(200)).await;
     assert_eq!(number(&response, "x-ratelimit-remaining"), Some(1), "what is known when it is sent");
     assert_eq!(login.peek("ada").await.unwrap().remaining(), 2);
@@ -116,7 +117,8 @@ async fn a_store_that_answers_late_gives_back_without_making_the_response_wait()
 #[tokio::test]
 async fn a_refund_inside_shows_in_the_merged_fields_outside() {
     let (store, _) = store();
-    let inner = RateLimitLayer::new(failures(on(&store, Policy::gcra("login", "2/min")))).layer(echo());
+    let inner =
+        all_fields(failures(on(&store, Policy::gcra("login", "2/min")))).build().unwrap().layer(echo());
     let service = layer(&store, "outer", "10/min").layer(inner);
     let response = send(&service, asking_for(200)).await;
     assert_no_duplicates(&response);
@@ -129,7 +131,7 @@ async fn what_an_inner_layer_refuses_is_given_back_once() {
     let outer = on(&store, Policy::sliding_log("outer", "10/min"));
     let inner = layer(&store, "inner", "1/min").layer(echo());
     let everything = by_header(outer.clone()).refund_if(|_| true);
-    let service = RateLimitLayer::new(everything).layer(inner);
+    let service = all_fields(everything).build().unwrap().layer(inner);
     outer.charge("ada", 5).await.unwrap();
     for _ in 0..3 {
         send(&service, asking_for(200)).await;

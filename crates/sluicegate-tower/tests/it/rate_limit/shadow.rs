@@ -11,12 +11,12 @@ use sluicegate_tests::log::Log;
 use sluicegate_tower::key::{HeaderKey, OnMissingKey};
 use sluicegate_tower::limits::{ShadowCount, Tiers};
 use sluicegate_tower::respond::HeaderFields;
-use sluicegate_tower::{Limit, Meter, RateLimitLayer};
+use sluicegate_tower::{Limit, Meter};
 use tower::Layer;
 
 use crate::support::{
-    Body, Handler, anonymous, answer, by_header, described, fields, from, layer, number, on, paused_store,
-    send, store,
+    Body, Handler, all_fields, anonymous, answer, by_header, described, fields, from, layer, number, on,
+    paused_store, send, store,
 };
 
 /// Passed, delayed, refused, unknown.
@@ -30,7 +30,7 @@ async fn a_shadow_never_refuses_and_is_never_seen() {
     let (store, _) = store();
     let enforced = by_header(on(&store, Policy::gcra("api", "10/min")));
     let tried = by_header(on(&store, Policy::gcra("stricter", "2/min").shadow()));
-    let layer = RateLimitLayer::builder(tried).and(enforced).build().unwrap();
+    let layer = all_fields(tried).and(enforced).build().unwrap();
     let handler = Handler::default();
     let service = layer.layer(handler.clone());
     for left in (5..10).rev() {
@@ -50,7 +50,7 @@ async fn a_shadow_never_refuses_and_is_never_seen() {
 #[tokio::test]
 async fn a_shadow_alone_leaves_no_trace_in_responses() {
     let (store, _) = store();
-    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("api", "1/min").shadow())));
+    let layer = all_fields(by_header(on(&store, Policy::gcra("api", "1/min").shadow()))).build().unwrap();
     let service = layer.layer(Handler::default());
     for _ in 0..3 {
         let response = send(&service, from("ada")).await;
@@ -66,8 +66,7 @@ async fn a_shadow_that_would_refuse_spends_neither_its_own_units_nor_keeps_other
     let [first, second] =
         ["first", "second"].map(|name| on(&store, Policy::sliding_log(name, "2/min").shadow()));
     let costly = by_header(first.clone()).cost(2).unwrap();
-    let layer =
-        RateLimitLayer::builder(by_header(enforced.clone())).and(costly).and(by_header(second.clone()));
+    let layer = all_fields(by_header(enforced.clone())).and(costly).and(by_header(second.clone()));
     let layer = layer.build().unwrap();
     let service = layer.layer(Handler::default());
     for _ in 0..2 {
@@ -82,7 +81,7 @@ async fn what_the_enforced_limits_refuse_is_not_tried_out() {
     let (store, _) = store();
     let enforced = by_header(on(&store, Policy::gcra("api", "1/min")));
     let tried = on(&store, Policy::gcra("tried", "10/min").shadow());
-    let layer = RateLimitLayer::builder(enforced).and(by_header(tried.clone())).build().unwrap();
+    let layer = all_fields(enforced).and(by_header(tried.clone())).build().unwrap();
     let service = layer.layer(Handler::default());
     for _ in 0..3 {
         send(&service, from("ada")).await;
@@ -93,7 +92,7 @@ async fn what_the_enforced_limits_refuse_is_not_tried_out() {
 #[tokio::test(start_paused = true)]
 async fn a_shadow_that_would_make_requests_wait_lets_them_go_and_counts_them() {
     let waits = Policy::gcra("waits", "1/s").wait_up_to(Duration::from_secs(2)).shadow();
-    let layer = RateLimitLayer::new(by_header(on(&paused_store(), waits)));
+    let layer = all_fields(by_header(on(&paused_store(), waits))).build().unwrap();
     let service = layer.layer(Handler::default());
     let start = tokio::time::Instant::now();
     for _ in 0..4 {
@@ -109,7 +108,7 @@ async fn a_shadow_refuses_nobody_for_want_of_a_key() {
     let limit = Limit::new(on(&store, Policy::gcra("api", "1/min").shadow()))
         .key(HeaderKey::new("x-key").unwrap())
         .on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED));
-    let layer = RateLimitLayer::new(limit);
+    let layer = all_fields(limit).build().unwrap();
     assert_eq!(send(&layer.layer(Handler::default()), anonymous()).await.status(), StatusCode::OK);
     assert_eq!(numbers(&layer.shadow_counts()), [("api", [0; 4])]);
 }
@@ -118,7 +117,7 @@ async fn a_shadow_refuses_nobody_for_want_of_a_key() {
 async fn a_shadow_becomes_a_limit_and_a_limit_a_shadow_at_run_time() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "1/min").shadow());
-    let layer = RateLimitLayer::new(by_header(limiter.clone()));
+    let layer = all_fields(by_header(limiter.clone())).build().unwrap();
     let service = layer.layer(Handler::default());
     send(&service, from("ada")).await;
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
@@ -138,7 +137,7 @@ async fn a_shadow_on_a_store_that_answers_late_or_never_delays_nobody() {
         fault.set(fails);
         let remote = around::remote(&memory, &fault);
         let policy = Policy::gcra(if fails.is_some() { "dark" } else { "late" }, "1/min").shadow();
-        let layer = RateLimitLayer::new(by_header(policy.on(remote).unwrap()));
+        let layer = all_fields(by_header(policy.on(remote).unwrap())).build().unwrap();
         let mut service = layer.layer(Handler::default());
         for _ in 0..2 {
             let mut response = std::pin::pin!(tower::Service::call(&mut service, from("ada")));
@@ -157,7 +156,7 @@ async fn the_log_names_the_policy_once_a_second_and_never_the_key() {
     let log = Log::of_this_thread();
     let (store, _) = store();
     let tried = by_header(on(&store, Policy::gcra("stricter", "1/min").shadow()));
-    let service = RateLimitLayer::new(tried).layer(Handler::default());
+    let service = all_fields(tried).build().unwrap().layer(Handler::default());
     for _ in 0..20 {
         send(&service, from("secret")).await;
     }
@@ -174,7 +173,7 @@ async fn what_an_enforced_limit_would_give_back_a_shadow_gives_back_too() {
     for (name, store) in [("near", (&memory).into()), ("far", around::late(&memory))] {
         let login: RateLimiter = Policy::gcra(name, "2/min").shadow().on(store).unwrap();
         let limit = by_header(login.clone()).refund_if(|head| head.status.is_success());
-        let layer = RateLimitLayer::new(limit);
+        let layer = all_fields(limit).build().unwrap();
         let service = layer.layer(Handler::default());
         for _ in 0..5 {
             send(&service, from("ada")).await;
@@ -197,7 +196,9 @@ async fn what_an_enforced_limit_would_give_back_a_shadow_gives_back_too() {
 async fn a_request_that_an_inner_layer_refuses_counts_in_no_shadow_around_it() {
     let (store, _) = store();
     let tried = on(&store, Policy::sliding_log("tried", "10/min").shadow());
-    let service = RateLimitLayer::new(by_header(tried.clone()))
+    let service = all_fields(by_header(tried.clone()))
+        .build()
+        .unwrap()
         .layer(layer(&store, "inner", "1/min").layer(Handler::default()));
     for _ in 0..4 {
         send(&service, from("ada")).await;
@@ -210,7 +211,7 @@ async fn a_meter_charges_a_shadow_and_hears_nothing_of_it() {
     let (store, _) = store();
     let tried = on(&store, Policy::fixed_window("tokens", "100/min").shadow());
     let limit = by_header(tried.clone()).cost(10).unwrap();
-    let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
+    let layer = all_fields(limit).meter().build().unwrap();
     let handler = tower::service_fn(|request: http::Request<()>| {
         let meter = request.extensions().get::<Meter>().cloned().unwrap();
         async move {
@@ -227,8 +228,7 @@ async fn a_layer_that_shows_nothing_tries_policies_out_as_well() {
     let (store, _) = store();
     let enforced = by_header(on(&store, Policy::gcra("api", "10/min")));
     let tried = by_header(on(&store, Policy::gcra("tried", "1/min").shadow()));
-    let builder =
-        RateLimitLayer::builder(enforced).and(tried).headers(HeaderFields::None).without_extensions();
+    let builder = all_fields(enforced).and(tried).headers(HeaderFields::None).without_extensions();
     let layer = builder.build().unwrap();
     let service = layer.layer(Handler::default());
     for _ in 0..3 {
@@ -244,7 +244,7 @@ async fn tiers_in_shadow_refuse_nobody_whose_tier_is_not_known() {
         .tier(Policy::gcra("free", "1/min").shadow())
         .tier(Policy::gcra("pro", "9/min").shadow());
     let tiers = tiers.reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
-    let layer = RateLimitLayer::new(Limit::tiered(tiers.clone(), |_| None));
+    let layer = all_fields(Limit::tiered(tiers.clone(), |_| None)).build().unwrap();
     assert_eq!(send(&layer.layer(Handler::default()), anonymous()).await.status(), StatusCode::OK);
     // One that is enforced is reason enough.
     let enforced = Policy::gcra("pro", "9/min").build().unwrap();
@@ -258,7 +258,7 @@ async fn a_turn_that_is_not_waited_for_is_given_back_in_shadow_too() {
     let store = paused_store();
     let waits = on(&store, Policy::gcra("api", "1/min").wait_up_to(Duration::from_secs(90)));
     let tried = on(&store, Policy::gcra("stricter", "3/min").shadow());
-    let layer = RateLimitLayer::builder(by_header(waits)).and(by_header(tried.clone())).build().unwrap();
+    let layer = all_fields(by_header(waits)).and(by_header(tried.clone())).build().unwrap();
     let service = layer.layer(Handler::default());
     send(&service, from("ada")).await;
     let waiting = Box::pin(send(&service, from("ada")));

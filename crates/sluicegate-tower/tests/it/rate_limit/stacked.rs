@@ -6,16 +6,16 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::{Outcome, Policy};
+use sluicegate_tower::Limit;
 use sluicegate_tower::key::HeaderKey;
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::HeaderFields;
-use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service};
 
 use crate::support::{
-    Body, Handler, assert_no_duplicates, by_header, described, fields, from, layer, number, on, reading,
-    send, store,
+    Body, Handler, all_fields, assert_no_duplicates, by_header, described, fields, from, layer, number, on,
+    reading, send, store,
 };
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn an_allowed_response_carries_the_decision_only_where_somebody_reads_it_a
 async fn a_layer_without_extensions_reads_what_one_further_in_decides() {
     let (store, _) = store();
     let inner = layer(&store, "inner", "3/min").layer(Handler::default());
-    let outer = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("outer", "9/min"))));
+    let outer = all_fields(by_header(on(&store, Policy::gcra("outer", "9/min"))));
     let service = outer.without_extensions().build().unwrap().layer(inner);
     let response = send(&service, from("ada")).await;
     assert_no_duplicates(&response);
@@ -113,7 +113,7 @@ async fn without_extensions_nobody_sees_the_decision_and_the_fields_are_all_ther
     let (store, _) = store();
     let handler = Handler::default();
     let limit = by_header(on(&store, Policy::gcra("api", "1/min")));
-    let service = RateLimitLayer::builder(limit).without_extensions().build().unwrap().layer(handler.clone());
+    let service = all_fields(limit).without_extensions().build().unwrap().layer(handler.clone());
     for expected in [5, 7] {
         let response = send(&service, from("ada")).await;
         assert!(response.extensions().get::<Decided>().is_none());
@@ -126,7 +126,7 @@ async fn without_extensions_nobody_sees_the_decision_and_the_fields_are_all_ther
 async fn an_outer_layer_without_extensions_does_not_hide_why_the_inner_one_refused() {
     // Such a layer does not know that there is one behind it, so it must leave tighter numbers alone.
     let (store, _) = store();
-    let outer = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("outer", "100/min"))));
+    let outer = all_fields(by_header(on(&store, Policy::gcra("outer", "100/min"))));
     let outer = outer.without_extensions().build().unwrap();
     let service = outer.layer(layer(&store, "inner", "1/min").layer(Handler::default()));
     send(&service, from("ada")).await;
@@ -141,7 +141,7 @@ async fn an_outer_layer_without_extensions_does_not_hide_why_the_inner_one_refus
 #[tokio::test]
 async fn fields_of_an_inner_layer_survive_an_outer_one_that_shows_none() {
     let (store, _) = store();
-    let outer = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("outer", "100/min"))));
+    let outer = all_fields(by_header(on(&store, Policy::gcra("outer", "100/min"))));
     let service = outer.headers(HeaderFields::None).build().unwrap();
     let service = service.layer(layer(&store, "inner", "5/min").layer(Handler::default()));
     let response = send(&service, from("ada")).await;
@@ -198,7 +198,7 @@ async fn one_wait_suffices_for_all_limits_of_one_layer() {
     for (one, other) in [("2/10s", "2/min"), ("2/min", "2/10s")] {
         let (store, clock) = store();
         let limit = |name: &str, quota: &str| by_header(on(&store, Policy::fixed_window(name, quota)));
-        let layer = RateLimitLayer::builder(limit("one", one)).and(limit("other", other)).build().unwrap();
+        let layer = all_fields(limit("one", one)).and(limit("other", other)).build().unwrap();
         let service = layer.layer(Handler::default());
         send(&service, from("ada")).await;
         send(&service, from("ada")).await;
@@ -209,8 +209,9 @@ async fn one_wait_suffices_for_all_limits_of_one_layer() {
 #[tokio::test]
 async fn of_layers_around_each_other_each_may_name_one_wait_of_its_own() {
     let (store, clock) = store();
-    let layer =
-        |name: &str, quota| RateLimitLayer::new(by_header(on(&store, Policy::fixed_window(name, quota))));
+    let layer = |name: &str, quota| {
+        all_fields(by_header(on(&store, Policy::fixed_window(name, quota)))).build().unwrap()
+    };
     // The outer one cannot know that there is another in the service that it does not call.
     let service = layer("outer", "2/10s").layer(layer("inner", "2/min").layer(Handler::default()));
     send(&service, from("ada")).await;
@@ -218,8 +219,9 @@ async fn of_layers_around_each_other_each_may_name_one_wait_of_its_own() {
     assert_eq!(obedient(&service, &clock).await, [(429, Some(10)), (429, Some(50)), (200, None)]);
     // Whatever the inner one tells suffices for both.
     let (store, clock) = crate::support::store();
-    let layer =
-        |name: &str, quota| RateLimitLayer::new(by_header(on(&store, Policy::fixed_window(name, quota))));
+    let layer = |name: &str, quota| {
+        all_fields(by_header(on(&store, Policy::fixed_window(name, quota)))).build().unwrap()
+    };
     let service = layer("outer", "2/min").layer(layer("inner", "1/10s").layer(Handler::default()));
     send(&service, from("ada")).await;
     assert_eq!(obedient(&service, &clock).await, [(429, Some(10)), (200, None)]);
@@ -231,6 +233,6 @@ fn one_policy_twice_in_one_layer_is_refused_when_the_layer_is_made() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "5/min"));
     let by_client = Limit::new(limiter.clone()).key(HeaderKey::new("x-client").unwrap());
-    let error = RateLimitLayer::builder(by_header(limiter)).and(by_client).build().unwrap_err();
+    let error = all_fields(by_header(limiter)).and(by_client).build().unwrap_err();
     assert!(error.to_string().contains("\"api\" is there twice"), "{error}");
 }

@@ -10,19 +10,21 @@ use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, QuotaStatus, judge}
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Key, OnOutage, Policy, Resilient, Store};
 use sluicegate_tests::around;
+use sluicegate_tower::Limit;
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::{Refusal, RefusalReason};
-use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
-use crate::support::{Handler, answer, by_header, described, fields, from, number, on, problem, send, store};
+use crate::support::{
+    Handler, all_fields, answer, by_header, described, fields, from, number, on, problem, send, store,
+};
 
 #[tokio::test]
 async fn when_the_store_fails_requests_pass_without_fields_by_default() {
     let (store, _) = store();
     let failing = Policy::gcra("api", "1/min").on(around::lost(&store, StoreErrorKind::Timeout)).unwrap();
     let handler = Handler::default();
-    let service = RateLimitLayer::new(by_header(failing)).layer(handler.clone());
+    let service = all_fields(by_header(failing)).build().unwrap().layer(handler.clone());
     for _ in 0..3 {
         let response = send(&service, from("ada")).await;
         assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
@@ -39,7 +41,7 @@ async fn when_the_store_fails_and_a_policy_denies_the_answer_is_a_503_that_hides
     let open = Policy::gcra("open", "1/min").on(Arc::clone(&failing)).unwrap();
     let closed = Policy::gcra("closed", "1/min").on_outage(OnOutage::Deny).on(failing).unwrap();
     let handler = Handler::default();
-    let layer = RateLimitLayer::builder(by_header(open)).and(by_header(closed)).build().unwrap();
+    let layer = all_fields(by_header(open)).and(by_header(closed)).build().unwrap();
     let refused = send(&layer.layer(handler.clone()), from("ada")).await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     // An outage has no known end: a second keeps clients from hammering.
@@ -74,7 +76,8 @@ fn in_the_dark(policy: PolicyBuilder) -> Limit {
 #[tokio::test]
 async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
     let handler = Handler::default();
-    let service = RateLimitLayer::new(in_the_dark(Policy::gcra("api", "1/min"))).layer(handler.clone());
+    let service =
+        all_fields(in_the_dark(Policy::gcra("api", "1/min"))).build().unwrap().layer(handler.clone());
     let passed = send(&service, from("ada")).await;
     assert_eq!((passed.status(), fields(&passed)), (StatusCode::OK, vec![]));
     assert!(passed.extensions().get::<Decided>().is_none() && handler.last_seen().is_none());
@@ -83,7 +86,7 @@ async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
         http::Response::builder().status(refusal.status()).body("closed".into()).unwrap()
     };
     let closed = in_the_dark(Policy::gcra("api", "1/min").on_outage(OnOutage::Deny));
-    let service = RateLimitLayer::builder(closed).respond(respond).build().unwrap().layer(handler.clone());
+    let service = all_fields(closed).respond(respond).build().unwrap().layer(handler.clone());
     let refused = send(&service, from("ada")).await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(fields(&refused), ["cache-control: no-store", "retry-after: 1"]);
@@ -96,7 +99,7 @@ async fn a_decision_of_the_fallback_shows_its_numbers_and_refuses_with_429() {
         DecisionFuture::ready(Ok(answer(memory.decide(asks)).by(DecidedBy::Fallback)))
     });
     let alone = Policy::gcra("api", "1/min").on(alone).unwrap();
-    let service = RateLimitLayer::new(by_header(alone)).layer(Handler::default());
+    let service = all_fields(by_header(alone)).build().unwrap().layer(Handler::default());
     assert_eq!(fields(&send(&service, from("ada")).await).len(), 5);
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
 }
@@ -112,7 +115,7 @@ async fn behind_a_resilient_store_each_policy_says_what_an_outage_is_to_its_clie
     ] {
         let policy = Policy::gcra(format!("{action:?}").to_lowercase(), "2/min").on_outage(action);
         let limit = by_header(policy.on(&resilient).unwrap());
-        let service = RateLimitLayer::new(limit).layer(Handler::default());
+        let service = all_fields(limit).build().unwrap().layer(Handler::default());
         for (index, status) in statuses.into_iter().enumerate() {
             let response = send(&service, from("ada")).await;
             assert_eq!(response.status(), status, "{action:?} {index}");
@@ -130,8 +133,8 @@ async fn a_store_that_answers_late_gives_the_same_responses_as_memory() {
         let window = Policy::fixed_window("window", "3/min").on(Arc::clone(&store)).unwrap();
         let bucket = Policy::gcra("bucket", "1/s burst 2").on(store).unwrap();
         let bucket = Limit::new(bucket).key(Key::from("all"));
-        let inner = RateLimitLayer::new(bucket).layer(Handler::default());
-        RateLimitLayer::new(by_header(window)).layer(inner)
+        let inner = all_fields(bucket).build().unwrap().layer(Handler::default());
+        all_fields(by_header(window)).build().unwrap().layer(inner)
     });
     for key in ["ada", "ada", "bob", "ada", "ada"] {
         let [memory, late] = [send(&layers[0], from(key)).await, send(&layers[1], from(key)).await];
@@ -152,7 +155,7 @@ async fn a_store_that_answers_late_gives_the_same_responses_as_memory() {
 async fn a_replaced_policy_shows_in_the_fields_of_the_next_response() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "10/min"));
-    let service = RateLimitLayer::new(by_header(limiter.clone())).layer(Handler::default());
+    let service = all_fields(by_header(limiter.clone())).build().unwrap().layer(Handler::default());
     send(&service, from("ada")).await;
     limiter.replace(Policy::gcra("api", "20/min").and("3/s").build().unwrap(), Inherit::Reset).unwrap();
     let response = send(&service, from("ada")).await;

@@ -10,11 +10,13 @@ use sluicegate_core::algorithm::Drain;
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Algorithm, Outcome, Policy, Quota};
+use sluicegate_tower::Limit;
 use sluicegate_tower::rate_limit::Decided;
-use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
-use crate::support::{Body, Handler, by_header, described, from, number, on, problem, reading, send, store};
+use crate::support::{
+    Body, Handler, all_fields, by_header, described, from, number, on, problem, reading, send, store,
+};
 
 #[derive(Clone, Debug)]
 struct AnyLimit {
@@ -119,7 +121,7 @@ async fn waiting_as_told_is_enough(limits: Vec<AnyLimit>, gaps_ms: Vec<u64>) -> 
     let mut limits = limits.iter().enumerate().map(|(index, any)| -> Limit {
         by_header(on(&store, policy(index, any))).cost(any.cost).expect("the cost fits every quota")
     });
-    let builder = RateLimitLayer::builder(limits.next().expect("at least one limit"));
+    let builder = all_fields(limits.next().expect("at least one limit"));
     let layer = limits.fold(builder, |builder, limit| builder.and(limit)).build().unwrap();
     let service = layer.layer(Handler::default());
     for gap in gaps_ms {
@@ -153,7 +155,7 @@ async fn the_largest_quota_has_the_same_number_in_fields_and_body() {
     let (store, _) = store();
     let most = Quota::new(4_000_000_000_000_000, Duration::from_micros(1));
     let limit = by_header(on(&store, Policy::gcra("api", most))).cost(most.limit()).unwrap();
-    let service = RateLimitLayer::new(limit).layer(Handler::default());
+    let service = all_fields(limit).build().unwrap().layer(Handler::default());
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
     let refused = send(&service, from("ada")).await;
     let limit = number(&refused, "x-ratelimit-limit").unwrap();

@@ -7,16 +7,15 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use sluicegate_core::Policy;
 use sluicegate_core::clock::Clock;
-use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
 use sluicegate_tower::respond::{HeaderFields, LegacyReset, Refusal};
 use tower::{Layer, Service, service_fn};
 
-use crate::support::{Body, Handler, by_header, fields, from, layer, number, on, send, store};
+use crate::support::{Body, Handler, all_fields, by_header, fields, from, layer, number, on, send, store};
 
 pub(crate) fn builder() -> RateLimitLayerBuilder {
     let (store, _) = store();
-    RateLimitLayer::builder(by_header(on(&store, Policy::gcra("api", "2/min"))))
+    all_fields(by_header(on(&store, Policy::gcra("api", "2/min"))))
 }
 
 /// The responses to three requests, the third of which is refused.
@@ -160,7 +159,7 @@ async fn of_the_layers_and_the_responders_wait_the_longer_one_is_told() {
 #[tokio::test]
 async fn a_layer_without_extensions_is_taken_for_a_service_with_fields_of_its_own() {
     let (store, clock) = store();
-    let inner = RateLimitLayer::builder(by_header(on(&store, Policy::gcra("inner", "5/min"))));
+    let inner = all_fields(by_header(on(&store, Policy::gcra("inner", "5/min"))));
     let inner = inner.without_extensions().build().unwrap().layer(Handler::default());
     let service = layer(&store, "outer", "10/min").layer(inner);
     clock.advance(Duration::from_secs(1));

@@ -1,8 +1,9 @@
 //! The fields and the body of a response, literally: what clients parse must not change unnoticed.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Request, Response, StatusCode};
 use sluicegate_core::Policy;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::policy::PolicyBuilder;
@@ -11,7 +12,7 @@ use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::HeaderFields;
 use tower::Layer;
 
-use crate::support::{Handler, by_header, described, fields, from, number, on, problem, send, store};
+use crate::support::{Body, Handler, by_header, described, fields, from, number, on, problem, send, store};
 
 type Service = RateLimit<Handler>;
 
@@ -25,7 +26,10 @@ fn behind<const N: usize>(headers: HeaderFields, policies: [PolicyBuilder; N]) -
 }
 
 /// The fields of the first response and of the first refusal.
-async fn allowed_and_refused(service: &Service) -> (Vec<String>, Vec<String>) {
+async fn allowed_and_refused<S>(service: &S) -> (Vec<String>, Vec<String>)
+where
+    S: tower::Service<Request<()>, Response = Response<Body>, Error = Infallible> + Clone,
+{
     let allowed = send(service, from("ada")).await;
     assert_eq!(allowed.status(), StatusCode::OK);
     for _ in 0..100 {
@@ -69,6 +73,45 @@ async fn all_fields_of_a_window() {
             "x-ratelimit-reset: 42",
         ]
     );
+}
+
+#[tokio::test]
+async fn by_default_a_refusal_has_all_fields_and_other_responses_have_those_of_old() {
+    let default = window(HeaderFields::default()).await;
+    assert_eq!(default.0, window(HeaderFields::Legacy).await.0);
+    assert_eq!(default.1, window(HeaderFields::All).await.1);
+    let (store, _) = store();
+    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("api", "1/min"))));
+    let service = layer.layer(Handler::default());
+    let (allowed, refused) = allowed_and_refused(&service).await;
+    assert_eq!(allowed, ["x-ratelimit-limit: 1", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 60"]);
+    assert!(refused.contains(&r#"ratelimit: "api";r=0;t=60"#.to_owned()), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_cost_that_can_never_pass_is_refused_with_all_fields_by_default() {
+    let (store, _) = store();
+    let report = by_header(on(&store, Policy::gcra("report", "5/min"))).cost_fn(|_| 6);
+    let refused = fields(&send(&RateLimitLayer::new(report).layer(Handler::default()), from("ada")).await);
+    assert!(refused.contains(&r#"ratelimit: "report";r=5"#.to_owned()), "{refused:?}");
+}
+
+#[tokio::test]
+async fn by_default_a_layer_around_one_that_refuses_shows_all_fields_of_both() {
+    let (store, _) = store();
+    let layer = |name, quota| RateLimitLayer::new(by_header(on(&store, Policy::gcra(name, quota))));
+    let service = layer("outer", "10/min").layer(layer("inner", "1/min").layer(Handler::default()));
+    let (allowed, refused) = allowed_and_refused(&service).await;
+    assert_eq!(allowed, ["x-ratelimit-limit: 1", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 60"]);
+    for line in [
+        r#"ratelimit-policy: "outer";q=10;w=60, "inner";q=1;w=60"#,
+        // The outer one has given its unit back.
+        r#"ratelimit: "outer";r=9;t=6, "inner";r=0;t=60"#,
+        "x-ratelimit-limit: 1",
+        "retry-after: 60",
+    ] {
+        assert!(refused.contains(&line.to_owned()), "{refused:?}");
+    }
 }
 
 #[tokio::test]

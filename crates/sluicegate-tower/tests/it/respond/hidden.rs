@@ -4,19 +4,21 @@ use http::StatusCode;
 use serde_json::json;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Key, Policy};
+use sluicegate_tower::Limit;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::Refusal;
-use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
-use crate::support::{Body, Handler, answer, by_header, fields, from, layer, on, problem, send, store};
+use crate::support::{
+    Body, Handler, all_fields, answer, by_header, fields, from, layer, on, problem, send, store,
+};
 
 /// A limit per key that shows itself, and one for everybody that does not.
 fn behind(shown: &str, hidden: PolicyBuilder) -> (RateLimit<Handler>, Handler) {
     let (store, _) = store();
     let everybody = Limit::new(on(&store, hidden.hidden())).key(Key::from("all"));
     let handler = Handler::default();
-    let layer = RateLimitLayer::builder(everybody).and(by_header(on(&store, Policy::gcra("api", shown))));
+    let layer = all_fields(everybody).and(by_header(on(&store, Policy::gcra("api", shown))));
     (layer.build().unwrap().layer(handler.clone()), handler)
 }
 
@@ -73,7 +75,7 @@ async fn when_both_refuse_the_one_that_is_shown_speaks() {
 async fn if_all_policies_are_hidden_there_are_no_rate_limit_fields_at_all() {
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "1/min").hidden());
-    let service = RateLimitLayer::new(by_header(limiter.clone())).layer(Handler::default());
+    let service = all_fields(by_header(limiter.clone())).build().unwrap().layer(Handler::default());
     assert_eq!(fields(&send(&service, from("ada")).await), [""; 0]);
     let refused = send(&service, from("ada")).await;
     assert_eq!(fields(&refused), ["cache-control: no-store", "retry-after: 60"]);
@@ -87,7 +89,7 @@ async fn if_all_policies_are_hidden_there_are_no_rate_limit_fields_at_all() {
 async fn what_an_inner_layer_hides_an_outer_one_hides_too() {
     let (store, _) = store();
     let hidden = by_header(on(&store, Policy::gcra("hidden", "3/min").hidden()));
-    let inner = RateLimitLayer::new(hidden).layer(Handler::default());
+    let inner = all_fields(hidden).build().unwrap().layer(Handler::default());
     let service = layer(&store, "outer", "10/min").layer(inner);
     assert_eq!(
         fields(&send(&service, from("ada")).await),
@@ -110,7 +112,7 @@ async fn responders_are_told_what_may_be_shown() {
         http::Response::new(Body::from("no"))
     };
     let limit = by_header(on(&store, Policy::gcra("api", "1/min").hidden()));
-    let service = RateLimitLayer::builder(limit).respond(respond).build().unwrap().layer(Handler::default());
+    let service = all_fields(limit).respond(respond).build().unwrap().layer(Handler::default());
     send(&service, from("ada")).await;
     send(&service, from("ada")).await;
 }

@@ -10,12 +10,12 @@ use sluicegate_core::{MemoryStore, Policy, RateLimiter};
 use sluicegate_tests::around;
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::LegacyReset;
-use sluicegate_tower::{Limit, Meter, RateLimitLayer};
+use sluicegate_tower::{Limit, Meter};
 use tower::Layer;
 
 use crate::rate_limit::meter::metered;
 use crate::support::{
-    Body, Paused, by_header, described, fields, from, layer, number, on, reading, send, store,
+    Body, Paused, all_fields, by_header, described, fields, from, layer, number, on, reading, send, store,
 };
 
 fn per_minute(name: &str) -> RateLimiter {
@@ -27,7 +27,7 @@ async fn served<F>(limit: Limit, use_it: impl Fn(Meter) -> F + Clone) -> Respons
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let layer = RateLimitLayer::builder(limit.cost(10).unwrap()).meter().build().unwrap();
+    let layer = all_fields(limit.cost(10).unwrap()).meter().build().unwrap();
     send(&layer.layer(metered(use_it)), reading(from("ada"))).await
 }
 
@@ -105,7 +105,7 @@ async fn a_change_of_one_limit_leaves_the_other_as_it_was_decided() {
     let (store, _) = store();
     let requests = by_header(on(&store, Policy::fixed_window("requests", "5/min")));
     let tokens = by_header(on(&store, Policy::fixed_window("tokens", "1000/min").and("5000/h")));
-    let layer = RateLimitLayer::builder(requests).and(tokens.cost(10).unwrap()).meter().build().unwrap();
+    let layer = all_fields(requests).and(tokens.cost(10).unwrap()).meter().build().unwrap();
     let handler = metered(|meter| async move { drop(meter.of("tokens").settle(997).await.unwrap()) });
     let response = send(&layer.layer(handler), from("ada")).await;
     let left =
@@ -120,7 +120,7 @@ async fn layers_that_stack_all_say_what_is_left() {
     let (store, _) = store();
     let metered_by = |name: &str| {
         let limit = by_header(on(&store, Policy::fixed_window(name, "1000/min"))).cost(10).unwrap();
-        RateLimitLayer::builder(limit).meter().build().unwrap()
+        all_fields(limit).meter().build().unwrap()
     };
     let handler = metered(|meter| async move { drop(meter.settle(400).await.unwrap()) });
     let inner = layer(&store, "requests", "1000/min").layer(metered_by("inner").layer(handler));
@@ -143,7 +143,7 @@ async fn a_policy_in_shadow_is_in_no_field_whatever_is_charged() {
     let (store, _) = store();
     let tried = by_header(on(&store, Policy::fixed_window("tried", "1000/min").shadow()));
     let limit = by_header(on(&store, Policy::fixed_window("tokens", "1000/min")));
-    let layer = RateLimitLayer::builder(tried).and(limit).meter().build().unwrap();
+    let layer = all_fields(tried).and(limit).meter().build().unwrap();
     let handler = metered(|meter| async move { drop(meter.settle(400).await.unwrap()) });
     let response = send(&layer.layer(handler), reading(from("ada"))).await;
     assert_eq!(remaining(&response), 600);
@@ -172,7 +172,7 @@ async fn a_request_that_waited_says_so_after_it_was_settled() {
     let policy = Policy::leaky_bucket("tokens", "2/s burst 1").wait_up_to(Duration::from_secs(5));
     let limiter = on(&store, policy);
     limiter.check("ada").await.unwrap();
-    let layer = RateLimitLayer::builder(by_header(limiter)).meter().build().unwrap();
+    let layer = all_fields(by_header(limiter)).meter().build().unwrap();
     let service = layer.layer(metered(|meter| async move { drop(meter.settle(0).await.unwrap()) }));
     let response = send(&service, reading(from("ada"))).await;
     let decision: &Decided = response.extensions().get().unwrap();
@@ -186,7 +186,7 @@ async fn the_moment_of_a_reset_is_reckoned_from_the_charge_and_not_from_the_requ
     let (store, clock) = store();
     let tokens = by_header(on(&store, Policy::gcra("tokens", "60/min"))).cost(10).unwrap();
     let beside = by_header(on(&store, Policy::gcra("beside", "60/min"))).cost(9).unwrap();
-    let layer = RateLimitLayer::builder(tokens).and(beside).meter().legacy_reset(LegacyReset::Epoch);
+    let layer = all_fields(tokens).and(beside).meter().legacy_reset(LegacyReset::Epoch);
     let now = clock.now_us() / 1_000_000;
     let handler = metered(move |meter| {
         clock.advance(Duration::from_secs(4));
@@ -208,7 +208,7 @@ async fn the_moment_of_a_reset_counts_the_wait_for_a_turn_once() {
     let waits =
         Policy::gcra("tokens", "60/min burst 10").wait_up_to(Duration::from_secs(9)).on(&store).unwrap();
     let limit = by_header(waits).cost(10).unwrap();
-    let layer = RateLimitLayer::builder(limit).meter().legacy_reset(LegacyReset::Epoch).build().unwrap();
+    let layer = all_fields(limit).meter().legacy_reset(LegacyReset::Epoch).build().unwrap();
     let handler = metered(|meter| async move {
         tokio::time::sleep(Duration::from_secs(3)).await;
         drop(meter.charge(0).await.unwrap());

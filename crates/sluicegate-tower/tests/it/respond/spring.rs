@@ -89,9 +89,16 @@ async fn layers_of_different_choices_show_one_set_of_fields() {
 
 #[test]
 fn the_words_of_the_choice_are_read_and_others_are_told() {
-    for (word, fields) in [("all", HeaderFields::All), ("spring", HeaderFields::Spring)] {
+    for (word, fields) in [
+        ("all-on-refusal", HeaderFields::default()),
+        ("all", HeaderFields::All),
+        ("spring", HeaderFields::Spring),
+    ] {
         assert_eq!(word.parse(), Ok(fields));
     }
     let error = "x-ratelimit".parse::<HeaderFields>().unwrap_err().to_string();
-    assert!(error.contains("use \"all\", \"legacy\", \"ietf\", \"spring\" or \"none\""), "{error}");
+    assert!(
+        error.contains("use \"all-on-refusal\", \"all\", \"legacy\", \"ietf\", \"spring\" or \"none\""),
+        "{error}"
+    );
 }

@@ -2,12 +2,11 @@
 
 use http::Response;
 use sluicegate_core::Policy;
-use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::respond::HeaderFields;
 use tower::Layer;
 
 use crate::respond::header_modes::{builder, setting};
-use crate::support::{Body, by_header, described, fields, from, layer, on, send, store};
+use crate::support::{Body, all_fields, by_header, described, fields, from, layer, on, send, store};
 
 /// The response of a service that sets these fields, behind 2 a minute called `api`.
 async fn behind_api(
@@ -128,7 +127,7 @@ async fn a_hidden_policy_takes_no_name_from_the_service() {
     let (store, _) = store();
     let hidden = by_header(on(&store, Policy::gcra("api", "2/min").hidden()));
     let theirs = &[("ratelimit-policy", r#""api";q=9;w=10"#), ("ratelimit", r#""api";r=7;t=3"#)];
-    let service = RateLimitLayer::new(hidden).layer(setting(theirs));
+    let service = all_fields(hidden).build().unwrap().layer(setting(theirs));
     let untouched = [r#"ratelimit-policy: "api";q=9;w=10"#, r#"ratelimit: "api";r=7;t=3"#];
     assert_eq!(fields(&send(&service, from("ada")).await), untouched);
 }

@@ -20,8 +20,11 @@ use sluicegate_core::{MemoryStore, Policy, RateLimiter};
 pub(crate) use sluicegate_tests::memory::{answer, paused_store, store};
 pub(crate) use sluicegate_tests::time::Paused;
 use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::limits::IntoGroup;
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
+use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt};
 
@@ -56,10 +59,16 @@ pub(crate) fn anonymous() -> Request<()> {
     Request::new(())
 }
 
-/// A handler behind a limit.
+/// A handler behind a limit that shows all fields.
 pub(crate) fn service(limit: Limit) -> (RateLimit<Handler>, Handler) {
     let handler = Handler::default();
-    (RateLimitLayer::new(limit).layer(handler.clone()), handler)
+    let layer = all_fields(limit).build().expect("one limit is possible");
+    (layer.layer(handler.clone()), handler)
+}
+
+/// A layer whose allowed responses show all that it knows, and not only what they do by default.
+pub(crate) fn all_fields(limit: impl IntoGroup) -> RateLimitLayerBuilder {
+    RateLimitLayer::builder(limit).headers(HeaderFields::All)
 }
 
 /// Answers `ok` and remembers which decision each request carried.
@@ -152,9 +161,9 @@ pub(crate) fn described<B>(response: &Response<B>, name: &str) -> Option<Vec<Des
     Some(items.collect())
 }
 
-/// A layer with one bucket per value of the header `x-key`.
+/// A layer with one bucket per value of the header `x-key`, and all fields.
 pub(crate) fn layer(store: &MemoryStore, name: &str, quota: &str) -> RateLimitLayer {
-    RateLimitLayer::new(by_header(on(store, Policy::gcra(name, quota))))
+    all_fields(by_header(on(store, Policy::gcra(name, quota)))).build().expect("one limit is possible")
 }
 
 /// No field of ours is there twice, whatever was stacked.
