@@ -19,8 +19,39 @@ impl Random {
         (mixed ^ (mixed >> 31)) % bound
     }
 
+    /// A number from 0, and below 1.
+    pub fn fraction(&mut self) -> f64 {
+        self.below(1 << 53) as f64 / (1_u64 << 53) as f64
+    }
+
     /// A place in a list of this length.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap()
+    }
+}
+
+/// Popularity as it is found everywhere: the n-th key comes n^-exponent as often as the first.
+pub struct Zipf {
+    /// Up to each key, how often they come together.
+    sums: Vec<f64>,
+}
+
+impl Zipf {
+    /// The popularity of so many keys. Takes eight bytes for each.
+    #[must_use]
+    pub fn new(keys: usize, exponent: f64) -> Self {
+        let mut sum = 0.0;
+        let sums = (1..=keys).map(|rank| {
+            sum += (rank as f64).powf(-exponent);
+            sum
+        });
+        Self { sums: sums.collect() }
+    }
+
+    /// The place of a key, the most popular of which is 0.
+    #[must_use]
+    pub fn draw(&self, random: &mut Random) -> usize {
+        let point = random.fraction() * self.sums.last().copied().unwrap_or(0.0);
+        self.sums.partition_point(|sum| *sum <= point).min(self.sums.len() - 1)
     }
 }

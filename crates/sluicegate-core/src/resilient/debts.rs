@@ -131,9 +131,10 @@ impl Debts {
         self.add(&policy, key, units);
     }
 
-    /// Takes everything out.
+    /// Takes everything out, in the order of the keys, so that a run can be repeated.
     pub(super) fn take(&self) -> Vec<(Key, Debt)> {
-        let keys = std::mem::take(&mut *self.lock());
+        let mut keys: Vec<_> = std::mem::take(&mut *self.lock()).into_iter().collect();
+        keys.sort_unstable_by(|(one, _), (other, _)| one.as_bytes().cmp(other.as_bytes()));
         self.count.store(0, Ordering::Relaxed);
         let each = |(key, owed): (Key, Owed)| paired(owed).into_iter().map(move |debt| (key.clone(), debt));
         keys.into_iter().flat_map(each).filter(|(_, debt)| debt.units > 0).collect()

@@ -42,6 +42,7 @@ pub struct BreakerSettings {
     pub(super) calls: u32,
     pub(super) first_pause: Duration,
     pub(super) longest_pause: Duration,
+    pub(super) jitter: u32,
     pub(super) trials: u32,
     pub(super) successes: u32,
     pub(super) ramp: Duration,
@@ -56,6 +57,7 @@ impl BreakerSettings {
             calls: 20,
             first_pause: Duration::from_millis(200),
             longest_pause: Duration::from_secs(1),
+            jitter: 20,
             trials: 1,
             successes: 3,
             ramp: Duration::from_secs(1),
@@ -81,15 +83,23 @@ impl BreakerSettings {
         self
     }
 
-    /// Stays open for `first`, and after each failed trial for twice as long, up to `longest`; all of it 20 % more or
-    /// less at random. Default: 200 ms, up to 1 s.
+    /// Stays open for `first`, and after each failed trial for twice as long, up to `longest`; more or less by the
+    /// [`jitter`](Self::jitter). Default: 200 ms, up to 1 s.
     ///
-    /// The chance keeps the instances of a service from trying at the same moment. A long pause is
-    /// kind to the store and slow to notice that it is back: requests stay with the fallback until
-    /// the pause is over.
+    /// A long pause is kind to the store and slow to notice that it is back: requests stay with the
+    /// fallback until the pause is over.
     pub const fn pause(mut self, first: Duration, longest: Duration) -> Self {
         self.first_pause = first;
         self.longest_pause = longest;
+        self
+    }
+
+    /// Draws each pause from those up to `percent` (at most 90) longer or shorter. Default: 20 %.
+    ///
+    /// The chance keeps the instances of a service from trying at the same moment. Without it, which is
+    /// 0, a test that turns the clock knows when a pause is over.
+    pub const fn jitter(mut self, percent: u32) -> Self {
+        self.jitter = percent;
         self
     }
 
@@ -136,6 +146,8 @@ impl BreakerSettings {
                 "a pause of {:?}, up to {:?}: the first must be above 0 and at most the longest",
                 self.first_pause, self.longest_pause
             )
+        } else if self.jitter > 90 {
+            format!("a jitter of {} percent: use at most 90", self.jitter)
         } else if self.longest_pause.max(self.ramp) > LONGEST {
             format!("a pause of {:?} and a ramp of {:?}: use at most a day", self.longest_pause, self.ramp)
         } else {

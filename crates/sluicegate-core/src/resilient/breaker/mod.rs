@@ -276,11 +276,12 @@ impl Breaker {
         failed && (too_many || failures.trailing_ones() >= settings.consecutive)
     }
 
-    /// The first pause, doubled for each one before it in a row, 20 % more or less.
+    /// The first pause, doubled for each one before it in a row, more or less by the jitter.
     fn next_pause(&self, settings: &BreakerSettings) -> Duration {
         let doublings = self.pauses.load(Ordering::Relaxed).min(16);
         let pause = settings.first_pause.saturating_mul(1 << doublings).min(settings.longest_pause);
-        pause * (800 + random(401)) / 1_000
+        let most = settings.jitter * 10;
+        pause * (1_000 - most + random(2 * most + 1)) / 1_000
     }
 }
 

@@ -29,6 +29,18 @@ fn failures_in_a_row_open_it_and_others_do_not() {
 }
 
 #[test]
+fn without_jitter_every_pause_is_as_long_as_it_was_set() {
+    const EXACT: BreakerSettings = SETTINGS.jitter(0);
+    let breaker = Breaker::new();
+    let fail = || breaker.failed(breaker.admit(&EXACT, 0)?, &EXACT, 0);
+    assert!((0..4).all(|_| fail().is_none()));
+    assert!(matches!(fail(), Some(Change::Opened { pause }) if pause == Duration::from_secs(1)));
+    assert!(EXACT.check().is_ok());
+    let problem = EXACT.jitter(91).check().unwrap_err().to_string();
+    assert_eq!(problem, "a breaker with a jitter of 91 percent: use at most 90");
+}
+
+#[test]
 fn half_of_the_last_calls_open_it_wherever_they_stand() {
     let breaker = Breaker::new();
     succeed(&breaker, 100);

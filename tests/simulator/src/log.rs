@@ -1,0 +1,162 @@
+//! What was decided, as it happens: [`Log`].
+
+use std::collections::{BTreeMap, HashMap};
+
+use sluicegate_core::Decision;
+use sluicegate_core::store::DecidedBy;
+
+use crate::law::{Admission, Loss};
+
+/// Everything that was decided in a run.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// Of each key what it was admitted with the knowledge of the shared store, by that one's clock.
+    pub shared: Vec<Vec<Admission>>,
+    /// Of each key when the shared store forgot it.
+    pub losses: Vec<Vec<Loss>>,
+    /// What an instance (its number) admitted a key (its place) alone, by the instance's clock.
+    pub alone: BTreeMap<(u64, usize), Vec<Admission>>,
+    /// When an instance forgot what a key has spent: all of it by a reset, and units that the store had admitted and that were
+    /// given back, for it does not know whether its own share had room for them.
+    pub forgotten: BTreeMap<(u64, usize), Vec<Loss>>,
+    /// How often each party allowed, and refused.
+    pub decided: BTreeMap<DecidedBy, [u64; 2]>,
+    /// Requests without an answer.
+    pub failed: u64,
+    /// Requests that found no instance.
+    pub unserved: u64,
+    /// Refusals by each party while the shared store had room.
+    pub wrongly: BTreeMap<DecidedBy, u64>,
+    /// Units that one exact store would have admitted, asked at the same moments.
+    pub ideal_units: u64,
+    /// Of each slice of the run what was decided in it.
+    pub slices: Vec<Slice>,
+    /// The latest refusal of a key by the store, as an instance has heard of it.
+    refused: HashMap<(u64, usize), u64>,
+    /// How old the answers were that refusals without the store repeated, in microseconds.
+    pub ages_us: Vec<u64>,
+}
+
+/// What was decided in a slice of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slice {
+    /// Units that were admitted by an answer of the shared store.
+    pub by_store: u64,
+    /// Units that were admitted locally, with its knowledge.
+    pub locally: u64,
+    /// Units that were admitted by instances alone.
+    pub alone: u64,
+    /// Units that one exact store would have admitted.
+    pub ideal: u64,
+}
+
+/// A request that was asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// Of which instance.
+    pub(crate) instance: u64,
+    /// By which key.
+    pub(crate) key: usize,
+    /// How many units.
+    pub(crate) units: u64,
+    /// In which slice of the run.
+    pub(crate) slice: usize,
+}
+
+/// Where an admission stands in the log, to be struck out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    asked: Asked,
+    is_shared: bool,
+    index: usize,
+}
+
+impl Log {
+    /// A log of so many keys, in so many slices.
+    pub(crate) fn new(keys: usize, slices: usize) -> Self {
+        Self {
+            shared: vec![Vec::new(); keys],
+            losses: vec![Vec::new(); keys],
+            slices: vec![Slice::default(); slices],
+            ..Self::default()
+        }
+    }
+
+    /// Writes down a decision that was made between these moments, by the store's clock and by the instance's own.
+    pub(crate) fn decide(
+        &mut self,
+        asked: Asked,
+        decision: &Decision,
+        by_store: [u64; 2],
+        own: [u64; 2],
+    ) -> Option<Entry> {
+        let (by, is_allowed) = (decision.decided_by(), decision.is_allowed());
+        self.decided.entry(by).or_default()[usize::from(!is_allowed)] += 1;
+        let (instance, key) = (asked.instance, asked.key);
+        if !is_allowed {
+            if by == DecidedBy::Store {
+                self.refused.insert((instance, key), by_store[1]);
+            } else if let Some(heard) = self.refused.get(&(instance, key)) {
+                self.ages_us.push(by_store[1] - heard);
+            }
+            return None;
+        }
+        let slice = &mut self.slices[asked.slice];
+        let admission = |[from_us, to_us]: [u64; 2]| Admission { from_us, to_us, units: asked.units };
+        let (list, admission, is_shared) = match by {
+            DecidedBy::Store => {
+                slice.by_store += asked.units;
+                // The store says when that was, to the microsecond.
+                let at_us = decision.at_us();
+                assert!((by_store[0]..=by_store[1]).contains(&at_us), "{at_us} is not in {by_store:?}");
+                (&mut self.shared[key], admission([at_us; 2]), true)
+            }
+            DecidedBy::Outage | DecidedBy::Off => {
+                slice.alone += asked.units;
+                return None;
+            }
+            DecidedBy::Fallback => {
+                slice.alone += asked.units;
+                (self.alone.entry((instance, key)).or_default(), admission(own), false)
+            }
+            _ => {
+                slice.locally += asked.units;
+                (&mut self.shared[key], admission(by_store), true)
+            }
+        };
+        list.push(admission);
+        Some(Entry { asked, is_shared, index: list.len() - 1 })
+    }
+
+    /// Strikes out what was given back at this moment of the instance's clock: it was not used.
+    pub(crate) fn strike(&mut self, entry: Entry, own_us: u64) {
+        let Asked { instance, key, units, .. } = entry.asked;
+        if entry.is_shared {
+            let loss = Loss { from_us: own_us, to_us: own_us + 1_000_000, units };
+            self.forgotten.entry((instance, key)).or_default().push(loss);
+        }
+        let list =
+            if entry.is_shared { self.shared.get_mut(key) } else { self.alone.get_mut(&(instance, key)) };
+        if let Some(admission) = list.and_then(|list| list.get_mut(entry.index)) {
+            admission.units = 0;
+        }
+    }
+
+    /// Units that were admitted and used, with the knowledge of the shared store.
+    #[must_use]
+    pub fn shared_units(&self) -> u64 {
+        self.shared.iter().flatten().map(|one| one.units).sum()
+    }
+
+    /// Units that instances admitted alone.
+    #[must_use]
+    pub fn alone_units(&self) -> u64 {
+        self.alone.values().flatten().map(|one| one.units).sum()
+    }
+
+    /// Decisions in all.
+    #[must_use]
+    pub fn decisions(&self) -> u64 {
+        self.decided.values().flatten().sum()
+    }
+}

@@ -1,0 +1,48 @@
+//! The simulator: that its runs can be repeated, that it finds what is wrong, and that nothing is.
+
+use sluicegate_simulator::{Law, Plan, Run};
+
+fn run(arguments: &str) -> Run {
+    let plan = Plan::parsed(arguments.split(' ')).expect("the arguments are right");
+    Run::of(&plan).expect("the policy is possible")
+}
+
+const FAULTS: &str = "--instances 9 --requests 6000 --keys 30 --wrap resilient --loss 20 --skew 200 --crashes 5 \
+                      --partitions 2 --flushes 1 --resets 3 --refunds 50 --closes 2";
+
+/// Each stack of stores around stores, with everything else drawn from the seed. A thousand seeds of a full size are for the
+/// command: `--vary --seeds 1000`.
+const STACKS: [&str; 2] = ["--load 1.2", "--wrap resilient"];
+
+#[test]
+fn no_key_is_admitted_more_than_its_quota_allows_whatever_befalls_the_fleet() {
+    let run = |stack: usize, seed: u64| {
+        let arguments = format!("{} --instances 20 --keys 40 --requests 3000", STACKS[stack]);
+        let plan =
+            Plan::parsed(arguments.split(' ')).expect("the arguments are right").with_seed(seed).varied();
+        let run = Run::of(&plan).expect("the policy is possible");
+        assert_eq!(run.broken(run.law()), [], "{run}");
+    };
+    std::thread::scope(|scope| {
+        for stack in 0..STACKS.len() {
+            scope.spawn(move || (0..30).for_each(|seed| run(stack, seed)));
+        }
+    });
+}
+
+#[test]
+fn a_seed_gives_the_same_report_and_the_same_picture_each_time() {
+    let [first, second] = [(); 2].map(|()| run(FAULTS));
+    assert_eq!(first.to_string(), second.to_string());
+    assert_eq!(first.picture(), second.picture());
+    assert_ne!(first.to_string(), run(&format!("{FAULTS} --seed 2")).to_string());
+}
+
+#[test]
+fn a_law_that_is_one_unit_too_strict_is_broken() {
+    let run = run("--instances 9 --requests 6000 --keys 30 --quota 20/s");
+    assert_eq!(run.broken(run.law()), []);
+    let strict = Law::of(run.plan.algorithm, &"20/s burst 19".parse().expect("it is a quota"));
+    let broken = run.broken(strict);
+    assert!(broken.iter().any(|broken| broken.excess.units == 1), "{broken:?}");
+}
