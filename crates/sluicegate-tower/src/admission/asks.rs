@@ -1,11 +1,10 @@
 //! What one request asks of the limiters that it is subject to.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluicegate_core::limiter::{Change, Receipt, Turn};
 use sluicegate_core::store::{DecisionFuture, Mode};
-use sluicegate_core::{ConfigError, Decision, Key, OnExceeded, Outcome, Policy, RateLimiter};
+use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::admission::asked::Asked;
@@ -35,7 +34,10 @@ impl Asks {
     }
 
     #[inline]
-    fn limiters<'a>(&'a self, plan: &'a Plan) -> impl ExactSizeIterator<Item = &'a RateLimiter> + Clone {
+    pub(crate) fn limiters<'a>(
+        &'a self,
+        plan: &'a Plan,
+    ) -> impl ExactSizeIterator<Item = &'a RateLimiter> + Clone {
         self.0.iter().map(|asked| asked.limiter(plan))
     }
 
@@ -62,17 +64,6 @@ impl Asks {
         let waits =
             self.limiters(plan).filter_map(|limiter| limiter.with_policy(Policy::on_exceeded).longest_wait());
         Turn::after(decision, self.owned(plan), waits.min())
-    }
-
-    /// How long a refused request waits, if all policies without room wait that long.
-    pub(crate) fn waits_out(&self, plan: &Plan, refused: &Decision) -> Option<Duration> {
-        let wait = refused.retry_after().filter(|_| refused.outcome() == Outcome::Denied)?;
-        let waits = |ask: usize, needs: Duration| {
-            let asked = self.0.get(ask).map(|asked| asked.limiter(plan).with_policy(Policy::on_exceeded));
-            asked.and_then(OnExceeded::longest_wait).is_some_and(|longest| needs <= longest)
-        };
-        let mut without_room = refused.quotas().iter().filter(|status| !status.passed());
-        without_room.all(|status| waits(status.policy_index(), wait)).then_some(wait)
     }
 
     fn owned<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (RateLimiter, Key, u64)> + 'a {

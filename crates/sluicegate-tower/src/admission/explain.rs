@@ -13,6 +13,7 @@ use sluicegate_core::{Decision, Key, Policy, StoreError};
 
 use crate::admission::asked::Asked;
 use crate::admission::asks::Asks;
+use crate::admission::foreseen::foreseen;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::guard::Place;
@@ -281,11 +282,12 @@ impl<'a> Explaining<'a> {
                 true => WouldBe::Uncounted,
                 false => self.refused(Stop::Plain(RefusalReason::Outage), request),
             },
-            Ok(decision) if decision.is_allowed() && decision.delay().is_zero() => WouldBe::Allowed,
-            Ok(decision) if decision.is_allowed() => WouldBe::Delayed(decision.delay()),
-            Ok(decision) => match self.asks.waits_out(plan, &decision) {
-                Some(delay) => WouldBe::Delayed(delay),
-                None => self.refused(Stop::Decided(self.asks.label(self.limits, decision)), request),
+            Ok(looked) => match foreseen(&self.asks, plan, &looked) {
+                decision if !decision.is_allowed() => {
+                    self.refused(Stop::Decided(self.asks.label(self.limits, decision)), request)
+                }
+                decision if decision.delay().is_zero() => WouldBe::Allowed,
+                decision => WouldBe::Delayed(decision.delay()),
             },
         }
     }

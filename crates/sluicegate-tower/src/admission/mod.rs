@@ -27,6 +27,7 @@ pub(crate) mod builder;
 pub(crate) mod check;
 pub(crate) mod decide;
 pub(crate) mod explain;
+mod foreseen;
 pub(crate) mod handle;
 pub(crate) mod met;
 pub(crate) mod meter;

@@ -112,6 +112,45 @@ async fn nothing_is_spent_and_no_place_is_taken() {
     assert_eq!((limits.waiting(), limits.shadow_counts()[0].passed), (0, 1));
 }
 
+/// The wait after which a request could pass that is refused.
+fn retry_after(outcome: &WouldBe) -> Duration {
+    let WouldBe::Refused { retry_after: Some(wait), .. } = outcome else { panic!("{outcome:?}") };
+    *wait
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_waits_is_refused_until_its_turn_would_come_in_time() {
+    let store = paused_store();
+    let waits = on(&store, Policy::gcra("waits", "5/min").wait_up_to(Duration::from_secs(10)));
+    let strict = on(&store, Policy::gcra("strict", "12/min burst 6"));
+    waits.charge("ada", 5).await.unwrap();
+    let alone = Limits::new(by_header(waits.clone()));
+    // There is room in 12 s, and a request that comes in 2 s may wait for it: it once said 12 s.
+    assert_eq!(retry_after(&alone.explain(&from("ada")).await.outcome), Duration::from_secs(2));
+    let both = Limits::builder(by_header(waits)).and(by_header(strict.clone())).build().unwrap();
+    strict.charge("ada", 6).await.unwrap();
+    // The other one does not wait, and has room in 5 s.
+    assert_eq!(retry_after(&both.explain(&from("ada")).await.outcome), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_says_when_its_turn_comes() {
+    let store = paused_store();
+    let queue = on(&store, Policy::leaky_queue("queue", "12/min burst 2"));
+    let limits = Limits::new(by_header(queue));
+    for waits in [0, 5] {
+        let expected = match Duration::from_secs(waits) {
+            Duration::ZERO => WouldBe::Allowed,
+            wait => WouldBe::Delayed(wait),
+        };
+        assert_eq!(limits.explain(&from("ada")).await.outcome, expected);
+        let limits = limits.clone();
+        drop(tokio::spawn(async move { drop(limits.decide(&from("ada")).await) }));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(retry_after(&limits.explain(&from("ada")).await.outcome), Duration::from_secs(5));
+}
+
 #[tokio::test]
 async fn a_request_that_no_store_is_asked_about_is_explained_too() {
     let (store, _) = store();
@@ -188,20 +227,24 @@ fn many(store: &MemoryStore) -> Limits {
             .key(later),
         );
     let waits = on(store, Policy::gcra("waits", "5/min").wait_up_to(Duration::from_secs(10)));
+    let sooner = on(store, Policy::gcra("sooner", "30/min burst 3").wait_up_to(Duration::from_secs(3)));
+    let queue = on(store, Policy::leaky_queue("queue", "12/min burst 2").wait_up_to(Duration::from_secs(6)));
     Limits::builder(limit("flood", "20/min").on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED)))
         .and(group)
         .and(plan.key(Key::from("everybody")))
-        .and(by_header(waits).only_if(path_in(["/slow"]).unwrap()))
+        .and(by_header(waits).only_if(path_in(["/slow", "/slower"]).unwrap()))
+        .and(by_header(sooner).only_if(path_in(["/slower"]).unwrap()))
+        .and(by_header(queue).only_if(path_in(["/queue"]).unwrap()))
         .exempt(path_in(["/health"]).unwrap())
         .build()
         .unwrap()
 }
 
 fn request() -> impl Strategy<Value = Request<()>> {
-    let (path, method) = (0..5_usize, 0..2_usize);
+    let (path, method) = (0..7_usize, 0..2_usize);
     (path, method, 0..4_usize, 0..4_usize).prop_map(|(path, method, key, plan)| {
         let request = Request::builder()
-            .uri(["/", "/login", "/slow", "/health", "/search"][path])
+            .uri(["/", "/login", "/slow", "/health", "/search", "/slower", "/queue"][path])
             .method([Method::GET, Method::POST][method].clone());
         let request = match key {
             3 => request,

@@ -1,0 +1,95 @@
+//! From where quotas stand to the decision that would be made: a look knows of no waits.
+//!
+//! A policy that waits has room as soon as its turn comes in time, and a request departs when the last of its turns has come. What
+//! other requests hold until they depart, and a turn that one has left, are not seen by a look.
+
+use std::time::Duration;
+
+use sluicegate_core::algorithm::State;
+use sluicegate_core::store::{QuotaStatus, judge};
+use sluicegate_core::{Decision, Policy};
+use smallvec::SmallVec;
+
+use crate::admission::asked::Asked;
+use crate::admission::asks::Asks;
+use crate::limits::group::Plan;
+
+/// When one quota would let the cost pass, as waits from now on.
+struct Foreseen {
+    status: QuotaStatus,
+    /// Until it would go on: later than that only in a queue.
+    departs: Duration,
+    /// Until the same ask would pass: a policy that waits lets it in sooner than there is room.
+    turn: Duration,
+    is_queue: bool,
+}
+
+/// The decision that would be made on these asks, which have only looked.
+pub(crate) fn foreseen(asks: &Asks, plan: &Plan, looked: &Decision) -> Decision {
+    let asked: SmallVec<[&Asked; 4]> = asks.iter().collect();
+    let each: SmallVec<[Foreseen; 4]> = looked
+        .quotas()
+        .iter()
+        .map(|status| {
+            let asked = asked[status.policy_index()];
+            asked.limiter(plan).with_policy(|policy| Foreseen::of(status, policy, asked.cost, looked.at_us()))
+        })
+        .collect();
+    let delay = each.iter().map(|quota| quota.departs).max().unwrap_or_default();
+    let waits = !delay.is_zero() && each.iter().all(|quota| quota.status().passed());
+    let decision = if waits && !could_hold(&asked, &each, delay) {
+        judge(looked.at_us(), 0, each.iter().map(|quota| quota.refused_until(quota.departs)))
+    } else {
+        judge(looked.at_us(), micros(delay), each.iter().map(Foreseen::status))
+    };
+    decision.by(looked.decided_by())
+}
+
+impl Foreseen {
+    fn of(status: &QuotaStatus, policy: &Policy, cost: u64, now_us: u64) -> Self {
+        let opens = if status.passed() { Duration::ZERO } else { status.available_after() };
+        let rule = policy.quotas()[status.quota_index()].rule();
+        let is_queue = rule.is_queue();
+        let departs = if is_queue {
+            let rests_us = now_us.saturating_add(micros(status.reset_after()));
+            let departs_us = rule.slot(State::new(rests_us, 0), now_us, cost).departs_us;
+            Duration::from_micros(departs_us.saturating_sub(now_us))
+        } else {
+            opens
+        };
+        let turn = match policy.on_exceeded().longest_wait() {
+            // A full queue lets nobody wait outside of it.
+            Some(longest) if is_queue => departs.saturating_sub(longest).max(opens),
+            Some(longest) => departs.saturating_sub(longest),
+            None => opens,
+        };
+        Self { status: *status, departs, turn, is_queue }
+    }
+
+    fn status(&self) -> QuotaStatus {
+        self.refused_until(self.turn)
+    }
+
+    /// The status, if the same ask passes after this wait.
+    fn refused_until(&self, wait: Duration) -> QuotaStatus {
+        match () {
+            () if self.status.is_impossible() || self.status.is_suspended() => self.status,
+            () if wait.is_zero() => self.status.with_more_after_us(micros(self.status.available_after())),
+            () => self.status.refused_for_us(micros(wait)),
+        }
+    }
+}
+
+/// Whether the limits that do not have to be waited for that long can hold the cost until then: at most half of a burst, or one
+/// unit. Queues hold nothing.
+fn could_hold(asked: &[&Asked], each: &[Foreseen], delay: Duration) -> bool {
+    asked.iter().enumerate().all(|(ask, asked)| {
+        let mut own = each.iter().filter(|quota| quota.status.policy_index() == ask);
+        own.clone().any(|quota| quota.departs >= delay || quota.is_queue)
+            || own.all(|quota| asked.cost <= (quota.status.capacity() / 2).max(1))
+    })
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
