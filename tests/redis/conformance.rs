@@ -20,6 +20,7 @@ async fn one_server_decides_the_worked_examples() {
     let suite = suite(&standalone().url(), "worked").await;
     suite.worked_examples().await;
     suite.all_or_nothing().await;
+    suite.rejected_requests_count().await;
     suite.modes().await;
 }
 
@@ -68,6 +69,7 @@ async fn a_sentinel_group_decides_as_memory_does() {
     let suite = suite(&Sentinels::shared().url(), "sentinel").await;
     suite.worked_examples().await;
     suite.all_or_nothing().await;
+    suite.rejected_requests_count().await;
     suite.modes().await;
     for seed in seeds(5) {
         suite.same_decisions_as_memory(seed, 15).await;
@@ -79,6 +81,7 @@ async fn a_cluster_decides_as_memory_does() {
     let suite = suite(&Cluster::shared().url(), "cluster").await;
     suite.worked_examples().await;
     suite.all_or_nothing().await;
+    suite.rejected_requests_count().await;
     suite.modes().await;
     for seed in 6..=10 {
         suite.same_decisions_as_memory(seed, 15).await;

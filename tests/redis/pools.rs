@@ -20,6 +20,7 @@ async fn decides_as_memory_does(pool: impl Into<DeadPool>, prefix: &str) {
     store.connected(Duration::from_secs(20)).await.expect("the servers are up");
     let suite = Conformance::new(store, clock);
     suite.all_or_nothing().await;
+    suite.rejected_requests_count().await;
     suite.same_decisions_as_memory(11, 10).await;
 }
 

@@ -94,6 +94,7 @@ fn limit(limit: &LimitExplained) -> Value {
         "policy": asks.policy.name(),
         "quotas": asks.policy.to_string(),
         "mode": asks.policy.mode().to_string(),
+        "counts_rejected": asks.policy.counts_rejected(),
         "tier": asks.tier,
         "key": asks.key.shown().to_string(),
         "cost": asks.cost,

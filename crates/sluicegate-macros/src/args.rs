@@ -12,7 +12,7 @@ use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
 use crate::quota::QuotaSource;
 use crate::words::nearest;
 
-const PARAMETERS: [&str; 14] = [
+const PARAMETERS: [&str; 15] = [
     "quota",
     "name",
     "algorithm",
@@ -26,6 +26,7 @@ const PARAMETERS: [&str; 14] = [
     "fallback",
     "shadow",
     "hidden",
+    "count_rejected",
     "crate",
 ];
 
@@ -47,6 +48,7 @@ pub(crate) struct Args {
     pub(crate) fallback: Option<Expr>,
     pub(crate) shadow: Option<()>,
     pub(crate) hidden: Option<()>,
+    pub(crate) count_rejected: Option<()>,
     pub(crate) crate_path: Option<Path>,
 }
 
@@ -105,6 +107,7 @@ impl Args {
             "fallback" => set(&mut self.fallback, &word, value(&word, input, "busy")?),
             "shadow" => set(&mut self.shadow, &word, flag(&word, input)?),
             "hidden" => set(&mut self.hidden, &word, flag(&word, input)?),
+            "count_rejected" => set(&mut self.count_rejected, &word, flag(&word, input)?),
             "crate" => {
                 equals(&word, input, "my_crate::sluicegate")?;
                 let path = input.call(Path::parse_mod_style).map_err(|error| {

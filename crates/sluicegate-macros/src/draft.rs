@@ -62,8 +62,9 @@ fn limiter(limit: &Limit, private: &TokenStream) -> TokenStream {
     });
     let shadow = limit.is_shadow.then(|| quote!(.shadow()));
     let hidden = limit.is_hidden.then(|| quote!(.hidden()));
+    let counts = limit.counts_rejected.then(|| quote!(.count_rejected()));
     quote_spanned! {Span::mixed_site()=>
         #private::Policy::builder(__name, #algorithm.parse::<#private::Algorithm>()?, #first)
-            #(.and(#others))* #on_exceeded #on_outage #shadow #hidden
+            #(.and(#others))* #on_exceeded #on_outage #shadow #hidden #counts
     }
 }

@@ -99,6 +99,7 @@ use proc_macro::TokenStream;
 /// | `fallback = path::to::busy` | a handler that answers what the limits decide against | the refusal |
 /// | `shadow` | decide, count and log, and enforce nothing | |
 /// | `hidden` | keep the limit out of header fields and bodies | |
+/// | `count_rejected` | count refused requests too, so that a client has to pause | |
 /// | `crate = other::path` | where `sluicegate` is found | `::sluicegate` |
 ///
 /// Several attributes on one handler are several limits, each with a name, a key and a cost of its own; a request

@@ -22,6 +22,8 @@ pub(crate) struct Prepared {
     /// What was spent before this moment, in microseconds, is forgotten; 0 if everybody was never reset.
     pub(crate) since_us: u64,
     pub(crate) gives_back: bool,
+    /// Whether what is refused is spent all the same.
+    pub(crate) counts_rejected: bool,
     /// Whether its peeks write nothing.
     pub(crate) is_onlooker: bool,
 }
@@ -46,6 +48,7 @@ impl Prepared {
             },
             since_us,
             gives_back: policy.gives_back(),
+            counts_rejected: policy.counts_rejected(),
             is_onlooker: false,
         })
     }

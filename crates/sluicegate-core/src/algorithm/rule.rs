@@ -158,6 +158,11 @@ impl Rule {
         ask!(self, shape => shape.charge(state, now_us, cost))
     }
 
+    /// The state after a refused `cost` was spent all the same, as far as the capacity goes.
+    pub(crate) fn count_rejected(&self, state: State, now_us: u64, cost: u64) -> State {
+        self.with_debt(self.capacity()).charge(state, now_us, cost).0
+    }
+
     /// The units above which a charge is forgotten: ten bursts or ten limits, whichever is more, or what the policy says,
     /// as far as that is exact.
     pub fn debt_ceiling(&self) -> u64 {

@@ -24,6 +24,7 @@
 //! |---|---|
 //! | [`worked_examples`](Conformance::worked_examples) | every store: the examples by which the algorithms are explained |
 //! | [`all_or_nothing`](Conformance::all_or_nothing) | every store: a refusal by one limiter costs nothing under the others |
+//! | [`rejected_requests_count`](Conformance::rejected_requests_count) | every store: of policies that say so |
 //! | [`same_decisions_as_memory`](Conformance::same_decisions_as_memory) | every store that is exact |
 //! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, by a clock that is corrected |
 //! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |
@@ -129,6 +130,31 @@ impl Conformance {
                 denied(both().await);
             }
             assert_eq!(allowed(wide.peek(&address).await).remaining(), 7, "{algorithm}");
+        }
+    }
+
+    /// Refused requests spend of the policies that count them, whichever limit refuses, and of no other.
+    ///
+    /// # Panics
+    /// When one spends of a policy that does not count it, or not of one that does.
+    pub async fn rejected_requests_count(&self) {
+        for algorithm in ALGORITHMS {
+            let limiter = |counts: bool| {
+                let policy = Policy::builder(self.name(), algorithm, "4/min");
+                self.limiter(if counts { policy.count_rejected() } else { policy })
+            };
+            let (counts, plain, full) = (limiter(true), limiter(false), limiter(false));
+            let key = Key::from(algorithm.to_string());
+            allowed(full.check_cost(&key, 4).await);
+            let all = || RateLimiter::check_all([(&plain, &key, 1), (&counts, &key, 1), (&full, &key, 1)]);
+            for left in [3, 2, 1, 0, 0] {
+                let refused = denied(all().await);
+                let remaining: Vec<_> = refused.quotas().iter().map(|status| status.remaining()).collect();
+                assert_eq!(remaining, [4, left, 0], "{algorithm}");
+                assert_eq!(refused.granted(), Some(0));
+            }
+            let stands = counts.peek(&key).await.expect("the store answers");
+            assert_eq!((stands.remaining(), stands.is_allowed()), (0, false), "{algorithm}");
         }
     }
 

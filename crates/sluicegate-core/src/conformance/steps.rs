@@ -27,6 +27,9 @@ pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder
     if random.below(3) == 0 && !is_queue {
         builder = builder.and(random_quota(random, algorithm)).named("second");
     }
+    if random.below(4) == 0 {
+        builder = builder.count_rejected();
+    }
     builder
 }
 

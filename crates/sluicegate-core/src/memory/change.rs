@@ -104,6 +104,23 @@ impl Place<'_> {
         }
     }
 
+    /// Spends what was refused, as far as the capacity goes. A log keeps the newest units.
+    pub(super) fn count_rejected(&mut self, cell: &Cell<'_>, now_us: u64) {
+        let (Cell { bucket, hash, .. }, cost) = (*cell, cell.ask.cost());
+        match self {
+            Place::Log(shard) => {
+                let most = shard.used(hash, now_us).max(bucket.capacity);
+                entering(bucket, shard, hash, now_us, now_us, cost.min(bucket.capacity));
+                shard.keep_newest(hash, now_us, most);
+            }
+            place => {
+                let kept = place.kept(hash);
+                let after = bucket.rule.count_rejected(kept.state, now_us, cost);
+                place.spent(cell, kept, after, now_us, now_us);
+            }
+        }
+    }
+
     /// Stores the state after a spend, and says what there is to know of it.
     pub(super) fn spent(
         &mut self,

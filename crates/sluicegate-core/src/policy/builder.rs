@@ -273,6 +273,39 @@ impl PolicyBuilder {
         self
     }
 
+    /// Counts refused requests too: a client that goes on after a refusal stays refused, until it has paused.
+    ///
+    /// A request that this policy or another limit beside it refuses spends its cost of this policy in the same step, as far as
+    /// the [capacity](crate::Decision::capacity) goes: the key is then as full as a burst makes it, and never deeper in debt. A
+    /// sliding log keeps its newest units, so that it decides as if it listed every request. The other limits of the request
+    /// spend nothing, and what a refusal has spent is not given back. `retry_after` is the wait after that.
+    ///
+    /// A [look](crate::RateLimiter::peek) counts nothing. While the store is away, a refusal counts where it is decided, and
+    /// is not charged later. Default: a refused request spends nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let clock = ManualClock::new();
+    /// let store = MemoryStore::builder().clock(clock.clone()).build()?;
+    /// let login = Policy::sliding_log("login", "2/min").count_rejected().on(&store)?;
+    /// let mut admitted = 0;
+    /// for _ in 0..100 {
+    ///     admitted += u32::from(login.check("ada").now().expect("memory answers at once")?.is_allowed());
+    ///     clock.advance(Duration::from_secs(10));
+    /// }
+    /// assert_eq!(admitted, 2); // in a quarter of an hour: it never paused
+    /// clock.advance(Duration::from_secs(60));
+    /// assert!(login.check("ada").now().expect("memory answers at once")?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn count_rejected(mut self) -> Self {
+        self.settings.counts_rejected = true;
+        self
+    }
+
     /// The highest debt that a [charge](crate::RateLimiter::charge) leaves, in units; at least the burst. Use above it is forgotten.
     /// Default: ten bursts or ten limits, whichever is more.
     ///

@@ -10,6 +10,7 @@
 //! | what happens to what exceeds it | [`on_exceeded`](PolicyBuilder::on_exceeded), [`wait_up_to`](PolicyBuilder::wait_up_to) | [`OnExceeded::Deny`] |
 //! | whether it is enforced | [`mode`](PolicyBuilder::mode), [`shadow`](PolicyBuilder::shadow) | [`PolicyMode::Enforce`] |
 //! | when a key is refused outright | [`suspend`](PolicyBuilder::suspend), [`everywhere`](PolicyBuilder::everywhere) | never |
+//! | whether refused requests count | [`count_rejected`](PolicyBuilder::count_rejected) | no |
 //! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
 //! | what metrics call it | [`counted_as`](PolicyBuilder::counted_as) | its name |
 //! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
@@ -186,6 +187,12 @@ impl Policy {
     #[inline]
     pub fn gives_back(&self) -> bool {
         self.settings.gives_back
+    }
+
+    /// Whether refused requests spend of it; see [`PolicyBuilder::count_rejected`].
+    #[inline]
+    pub fn counts_rejected(&self) -> bool {
+        self.settings.counts_rejected
     }
 
     /// How many keys a store of fixed size makes room for, if this policy says so.

@@ -47,6 +47,7 @@ pub(crate) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
             }
         },
         End::Refused(mut parts, _) => {
+            count_rejected(&caller, &asking);
             // Where they stand is part of the answer.
             let looks = certain.iter().map(|ask| ask.with_mode(Mode::Peek)).collect();
             parts.extend(each(&caller, by_slot(looks), deadline).await?);
@@ -108,6 +109,19 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
         }
     }
     Ok(End::Granted(spent))
+}
+
+/// Spends what is refused of the policies that count it, each by itself: what still fits is spent, and what does not is
+/// counted. Nobody waits for it.
+fn count_rejected(caller: &Arc<Caller>, asking: &[KeyAsk]) {
+    if by_slot(asking.to_vec()).len() < 2 {
+        // Its slot has done so.
+        return;
+    }
+    for ask in asking.iter().filter(|ask| ask.mode.spends() && ask.prepared.counts_rejected) {
+        let (caller, ask) = (Arc::clone(caller), ask.with_mode(Mode::Spend));
+        tokio::spawn(async move { caller.ask(vec![ask], caller.deadline()).await });
+    }
 }
 
 /// Whether a look says that the request would be refused, if those who may wait do.

@@ -8,6 +8,7 @@
 //! | look at all slots | at the same time | a refusal: nothing was spent |
 //! | spend, where least is left first | one after the other | another request was faster: give back, and refuse |
 //! | report what is certain (charges, refunds) | at the same time | an error is told |
+//! | spend what is refused of policies that count it | at the same time, after the answer | its waits do not show it yet |
 //!
 //! What it spends is *marked* for as long as the request may take: units that may come back in a
 //! moment. A slot that refuses only because of marked units of others says so, and the request asks

@@ -98,8 +98,10 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text
     // What is marked, or comes with its turn, takes the long way.
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
-    let Prepared { way, gives_back, is_onlooker, .. } = *ask.prepared;
-    let way = way + 8 * u8::from(gives_back) + 16 * u8::from(is_onlooker);
+    let Prepared { way, gives_back, is_onlooker, counts_rejected, .. } = *ask.prepared;
+    // In several slots the refusal is known when all have answered.
+    let counts_rejected = counts_rejected && ask.cross_slot.is_none();
+    let way = way + 8 * u8::from(gives_back) + 16 * u8::from(is_onlooker) + 32 * u8::from(counts_rejected);
     orders.extend_from_slice(&[mode, u8::from(is_last), text, way]);
     let extra = extra(ask);
     orders.extend_from_slice(&u16::try_from(extra.len()).unwrap_or(u16::MAX).to_le_bytes());

@@ -12,7 +12,8 @@
 //!            u8   1 if it is the last ask of its request
 //!            u8   place of the policy's text in ARGV
 //!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given
-//!                 back; +16 if its peeks write nothing
+//!                 back; +16 if its peeks write nothing;
+//!                 +32 if it spends although it is refused
 //!            u16  bytes of the extra part
 //!            f64  since when: what was spent before is forgotten; 0 for always
 //!            f64  cost, per quota

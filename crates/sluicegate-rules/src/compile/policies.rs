@@ -132,6 +132,9 @@ fn options(mut builder: PolicyBuilder, given: &PolicyEntry, problems: &mut Probl
     if given.hidden.as_ref().is_some_and(|hidden| hidden.value) {
         builder = builder.hidden();
     }
+    if given.count_rejected.as_ref().is_some_and(|counts| counts.value) {
+        builder = builder.count_rejected();
+    }
     match &given.suspend {
         Some(suspend) => suspension(builder, suspend, problems),
         None => builder,

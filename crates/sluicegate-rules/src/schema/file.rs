@@ -74,6 +74,9 @@ pub(crate) struct PolicyEntry {
     /// Whether clients see no fields of it. Default: false.
     #[serde(default, deserialize_with = "said")]
     pub(crate) hidden: Option<At<bool>>,
+    /// Whether refused requests spend of it too, up to its capacity, so that a client has to pause. Default: false.
+    #[serde(default, deserialize_with = "said")]
+    pub(crate) count_rejected: Option<At<bool>>,
     /// `deny`, or the longest wait as `wait 5s`. Default: `deny`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_exceeded")]

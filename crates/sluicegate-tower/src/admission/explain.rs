@@ -96,7 +96,9 @@ pub struct AskExplained {
 impl Limits {
     /// Says what would be decided on a request, and why: every limit in order, whether it applies and if not why not, its
     /// policy, key, tier and cost, and where each quota stands. Nothing is spent and no place in the queue is taken;
-    /// keys and tiers are looked up as for a decision, and what is logged once about them may be logged here.
+    /// keys and tiers are looked up as for a decision, and what is logged once about them may be logged here. Under a policy
+    /// that [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected) the wait of a refusal is that of
+    /// a request that is not made now: one that is refused makes it longer.
     ///
     /// ```
     /// use http::Request;
@@ -349,6 +351,9 @@ impl fmt::Display for LimitExplained {
         };
         let asks = if policy.mode() == PolicyMode::Enforce { "asks" } else { "would ask" };
         write!(f, "{asks} {cost} of {policy} for {}", key.shown())?;
+        if policy.counts_rejected() {
+            f.write_str(", refused requests count")?;
+        }
         if let Some(tier) = tier {
             write!(f, ", tier {tier}")?;
         }

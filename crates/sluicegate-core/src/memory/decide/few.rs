@@ -6,8 +6,8 @@
 //! taken in the order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and
 //! have to see each other, so they are left to the general way, too.
 
-use super::buckets_of;
 use super::single::status_after;
+use super::{buckets_of, counts_rejected};
 use crate::algorithm::{SpentNow, State};
 use crate::decision::QuotaStatus;
 use crate::memory::bucket::Bucket;
@@ -98,6 +98,9 @@ impl Inner {
         for ((asked, place), found) in asked.iter().zip(&*places).zip(&mut *found) {
             let looked = found.insert(Found::at(asked, place.as_ref()?, now_us)?);
             granted &= looked.spent.passed;
+        }
+        if !granted && asked.iter().any(|asked| counts_rejected(asked.ask)) {
+            return None;
         }
         if granted {
             for ((asked, place), found) in asked.iter().zip(places).zip(found) {

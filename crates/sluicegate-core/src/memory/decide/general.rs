@@ -7,8 +7,8 @@
 
 use smallvec::SmallVec;
 
-use super::buckets_of;
 use super::waits::{delay, has_room_to_hold, holds, refuse_waits};
+use super::{buckets_of, counts_rejected};
 use crate::algorithm::State;
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
@@ -44,6 +44,9 @@ impl Inner {
             refuse_waits(&cells, &mut judged, now_us);
         }
         let granted = judged.iter().all(Judged::passed);
+        if !granted {
+            count_rejected(&cells, &mut places, &mut judged, now_us);
+        }
         let waits = departs_us > now_us;
         let leases = cells.iter().any(|cell| cell.ask.mode() == Mode::Lease);
         let is_told = waits || leases || cells.iter().any(|cell| cell.bucket.accounts);
@@ -146,6 +149,20 @@ fn lease(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64, effects: &mut
         let Some(units) = left.filter(|units| *units > 0) else { continue };
         let own = cells.iter().zip(&mut *effects).filter(|(cell, _)| cell.at.0 == asked[0].at.0);
         own.for_each(|(cell, effect)| *effect = places[cell.place].lease(cell, now_us, units));
+    }
+}
+
+/// Spends what is refused of the policies that count it; where there is no room, the same ask passes after that.
+fn count_rejected(cells: &[Cell<'_>], places: &mut Places<'_>, judged: &mut [Judged], now_us: u64) {
+    let mut counted = cells.iter().filter(|cell| counts_rejected(&cell.ask)).peekable();
+    if counted.peek().is_none() {
+        return;
+    }
+    counted.for_each(|cell| places[cell.place].count_rejected(cell, now_us));
+    for (judged, again) in judged.iter_mut().zip(judge_each(cells, places, now_us)) {
+        if !judged.passed() && !again.passed() {
+            *judged = again;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! One key in one sliding log: one look at the log, as in a table.
 
+use super::counts_rejected;
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::logs::Logs;
@@ -22,7 +23,9 @@ impl Inner {
         let now_us = self.ground.clock.now_us();
         let spent = if is_held { None } else { shard.spend_now(hash, now_us, cost) };
         drop(shard);
-        let Some((passed, left)) = spent else { return in_general() };
+        let Some((passed, left)) = spent.filter(|(passed, _)| *passed || !counts_rejected(ask)) else {
+            return in_general();
+        };
         let status = QuotaStatus::at_rest((0, 0), bucket.capacity)
             .with_remaining(left.remaining)
             .with_reset_after_us(left.reset_after_us);

@@ -5,7 +5,7 @@
 //! | `single` | one ask of one quota in one table: almost all decisions | none |
 //! | `log` | one ask of one quota in one log | none |
 //! | `few` | two to four quotas of different buckets that spend or look | arrays |
-//! | `general` | everything else: turns, reports, leases, several with logs or accounts, replaced policies | small vectors |
+//! | `general` | everything else: turns, reports, leases, several with logs or accounts, replaced policies, refusals that count | small vectors |
 //!
 //! `many` decides a batch of asks by the way of each. The short ways are the general one without its lists: they begin, notice what they cannot do,
 //! and hand over before they have changed anything. A test drives the same random asks through both
@@ -52,6 +52,12 @@ fn alone<'a>(ask: &Ask<'a>) -> Option<&'a Bucket> {
     let [bucket] = &*buckets.each else { return None };
     let is_question = ask.mode().asks() && !matches!(ask.mode(), Mode::Take | Mode::Lease);
     (is_question && !buckets.has_older()).then_some(bucket)
+}
+
+/// Whether an ask spends although it is refused.
+#[inline]
+fn counts_rejected(ask: &Ask<'_>) -> bool {
+    ask.mode().spends() && ask.policy().policy().counts_rejected()
 }
 
 fn buckets_of<'a>(ask: &Ask<'a>) -> Result<&'a Buckets, StoreError> {

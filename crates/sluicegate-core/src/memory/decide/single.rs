@@ -8,6 +8,7 @@
 //! that fits is judged, spent and reported from one look at the state ([`Rule::spend_now`]);
 //! everything else takes the longer way below it, with the same result.
 
+use super::counts_rejected;
 use crate::algorithm::{Rule, SpentNow};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
@@ -64,6 +65,10 @@ impl Inner {
         if mode == Mode::Spend {
             // The same as below, from one look at the state instead of five.
             if let Some(spent) = rule.spend_now(state, now_us, cost) {
+                if !spent.passed && counts_rejected(ask) {
+                    drop(set);
+                    return in_general();
+                }
                 let after = spent.passed.then(|| kept(spent.state));
                 if let Some(after) = after {
                     set.put(found, hash, after, rule, now_us);
@@ -76,7 +81,8 @@ impl Inner {
         }
         let judged = Judged::new(rule, mode, rule.slot(state, now_us, cost), now_us);
         let spends = judged.passed() && mode.spends();
-        if spends && judged.departs_us() > now_us {
+        let is_left = if judged.passed() { judged.departs_us() > now_us } else { counts_rejected(ask) };
+        if mode.spends() && is_left {
             drop(set);
             return in_general();
         }

@@ -15,6 +15,7 @@ fn policy(name: usize, random: &mut Random) -> Policy {
     if random.below(3) == 0 && !builder.clone().build().unwrap().quotas()[0].rule().is_queue() {
         builder = builder.and(quota(random)).named("second");
     }
+    let builder = if random.below(3) == 0 { builder.count_rejected() } else { builder };
     let builder = if random.below(8) == 0 { builder.refunds() } else { builder };
     let builder = if random.below(4) == 0 { builder.on_full(OnFull::Inherit) } else { builder };
     builder.build().unwrap()

@@ -120,6 +120,24 @@ impl Shard {
         }
     }
 
+    /// Forgets the oldest units until no more than this many are left, at least those of the newest entry's last spend.
+    pub(in crate::memory) fn keep_newest(&mut self, hash: u64, now_us: u64, most: u64) {
+        let Some(log) = self.current(hash, now_us) else { return };
+        let mut over = self.logs[log].sum.saturating_sub(most);
+        while over > 0 {
+            let head = self.logs[log].head;
+            let Some(&Entry { cost, next, .. }) = self.entries.get(head as usize) else { return };
+            let gone = narrow(over).min(cost);
+            over -= u64::from(gone);
+            self.logs[log].sum -= u64::from(gone);
+            self.entries[head as usize].cost -= gone;
+            if gone == cost {
+                self.logs[log].head = next;
+                self.free_entry(head);
+            }
+        }
+    }
+
     /// Leaves of each entry, from the oldest on, as many units as `keep` says.
     fn thin(&mut self, log: usize, mut keep: impl FnMut(u64, u64) -> u64) {
         let (mut at, mut tail) = (self.logs[log].head, NIL);

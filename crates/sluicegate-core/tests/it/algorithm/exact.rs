@@ -17,6 +17,8 @@ pub(crate) trait Exact {
     fn remaining(&self, now: u64) -> u64;
     /// Enters `cost` as admitted at `now`, whether it fits or not.
     fn spend(&mut self, now: u64, cost: u64);
+    /// Enters the `cost` of a refused request, as far as it makes the key full.
+    fn reject(&mut self, now: u64, cost: u64);
     /// Gives `cost` back, at most to rest.
     fn refund(&mut self, now: u64, cost: u64);
     /// When what is admitted now may go on: later only in a queue.
@@ -127,6 +129,12 @@ impl Exact for Tat {
         self.set(now, self.level(now) + i128::from(cost) * self.terms.period);
     }
 
+    fn reject(&mut self, now: u64, cost: u64) {
+        let before = self.level(now);
+        let full = self.terms.burst * self.terms.period;
+        self.set(now, (before + i128::from(cost) * self.terms.period).min(full.max(before)));
+    }
+
     fn refund(&mut self, now: u64, cost: u64) {
         self.set(now, self.level(now) - i128::from(cost) * self.terms.period);
     }
@@ -177,6 +185,11 @@ impl Exact for Tokens {
         self.set(now, self.at(now) - i128::from(cost) * self.terms.period);
     }
 
+    fn reject(&mut self, now: u64, cost: u64) {
+        let before = self.at(now);
+        self.set(now, (before - i128::from(cost) * self.terms.period).max(before.min(0)));
+    }
+
     fn refund(&mut self, now: u64, cost: u64) {
         self.set(now, self.at(now) + i128::from(cost) * self.terms.period);
     }
@@ -222,6 +235,11 @@ impl Exact for Refills {
         self.change(now, -i128::from(cost));
     }
 
+    fn reject(&mut self, now: u64, cost: u64) {
+        let tokens = self.at(now).map_or(self.terms.burst, |(tokens, _)| tokens);
+        self.change(now, -i128::from(cost).min(tokens.max(0)));
+    }
+
     fn refund(&mut self, now: u64, cost: u64) {
         self.change(now, i128::from(cost));
     }
@@ -265,6 +283,10 @@ impl Exact for Windows {
     fn spend(&mut self, now: u64, cost: u64) {
         let (begin, count) = self.at(now);
         self.set(begin, count + cost);
+    }
+
+    fn reject(&mut self, now: u64, cost: u64) {
+        self.spend(now, cost.min(self.remaining(now)));
     }
 
     fn refund(&mut self, now: u64, cost: u64) {
@@ -315,6 +337,13 @@ impl Exact for Counter {
         self.newest = Some(window);
     }
 
+    fn reject(&mut self, now: u64, cost: u64) {
+        let room = units(self.terms.limit - self.count(self.window(now)));
+        if room > 0 {
+            self.spend(now, cost.min(room));
+        }
+    }
+
     fn refund(&mut self, now: u64, mut cost: u64) {
         let window = self.window(now);
         for window in [Some(window), window.checked_sub(1)].into_iter().flatten() {
@@ -363,6 +392,18 @@ impl Exact for Log {
             }
         }
         self.admitted.push((now, cost));
+    }
+
+    fn reject(&mut self, now: u64, cost: u64) {
+        self.observe(now);
+        let most = self.sum(now).max(self.terms.limit);
+        self.spend(now, cost.min(units(self.terms.limit)));
+        let mut over = units(self.admitted.iter().map(|(_, cost)| i128::from(*cost)).sum::<i128>() - most);
+        for (_, cost) in &mut self.admitted {
+            let gone = over.min(*cost);
+            (*cost, over) = (*cost - gone, over - gone);
+        }
+        self.admitted.retain(|(_, cost)| *cost > 0);
     }
 
     fn refund(&mut self, _now: u64, mut cost: u64) {

@@ -6,18 +6,31 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sluicegate_core::algorithm::{Anchor, Drain, Refill};
 use sluicegate_core::clock::{Clock, ManualClock};
-use sluicegate_core::{Algorithm, Decision, Outcome, Quota, RateLimiter};
+use sluicegate_core::{Algorithm, Decision, Outcome, Policy, Quota, RateLimiter};
 
 use crate::algorithm::exact::{Exact, exact};
-use crate::support::{START, answer, limiter, store_for, us};
+use crate::support::{START, answer, store_for, us};
 
 macro_rules! traces {
-    ($($name:ident: $algorithm:expr;)*) => {$(
-        #[test]
-        fn $name() {
-            decides_as_the_model($algorithm);
+    ($($name:ident: $algorithm:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                decides_as_the_model($algorithm, false);
+            }
+        )*
+
+        mod where_refused_requests_count {
+            use super::*;
+
+            $(
+                #[test]
+                fn $name() {
+                    decides_as_the_model($algorithm, true);
+                }
+            )*
         }
-    )*};
+    };
 }
 
 traces! {
@@ -121,11 +134,11 @@ pub(crate) fn quota(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
     })
 }
 
-fn decides_as_the_model(algorithm: Algorithm) {
+fn decides_as_the_model(algorithm: Algorithm, counts_rejected: bool) {
     let config = Config { failure_persistence: None, ..Config::default() };
     let traces = (quota(algorithm), 0..100_000_000_u64, prop::collection::vec(step(), 1..50));
     let outcome = TestRunner::new(config).run(&traces, |(quota, start, steps)| {
-        let mut trace = Trace::new(algorithm, quota, start);
+        let mut trace = Trace::new(algorithm, quota, start, counts_rejected);
         steps.into_iter().for_each(|step| trace.take(step));
         Ok(())
     });
@@ -140,16 +153,19 @@ struct Trace {
     clock: ManualClock,
     limiter: RateLimiter,
     model: Box<dyn Exact>,
+    counts_rejected: bool,
 }
 
 impl Trace {
-    fn new(algorithm: Algorithm, quota: Quota, start: u64) -> Self {
+    fn new(algorithm: Algorithm, quota: Quota, start: u64, counts_rejected: bool) -> Self {
         // A sixteenth of the entries is the longest log.
         let entries = usize::try_from(quota.limit()).expect("a limit fits").min(4_096) * 16;
         let (store, clock) = store_for(8, entries);
         clock.set(START + us(start));
-        let limiter = limiter(&store, "trace", algorithm, quota);
-        Self { algorithm, quota, clock, limiter, model: exact(algorithm, quota) }
+        let policy = Policy::builder("trace", algorithm, quota);
+        let policy = if counts_rejected { policy.count_rejected() } else { policy };
+        let limiter = policy.on(&store).expect("the policy fits the store");
+        Self { algorithm, quota, clock, limiter, model: exact(algorithm, quota), counts_rejected }
     }
 
     fn now(&self) -> u64 {
@@ -230,6 +246,8 @@ impl Trace {
         if decision.is_allowed() {
             self.model.spend(now, cost);
             assert_eq!(decision.delay(), us(departs - now), "the delay of {decision:?}");
+        } else if self.counts_rejected {
+            self.model.reject(now, cost);
         }
         self.after(&decision, cost);
     }

@@ -7,6 +7,7 @@ mod outages;
 mod overrides;
 mod pinned;
 mod refunds;
+mod rejected;
 mod replace;
 mod several;
 mod spent;

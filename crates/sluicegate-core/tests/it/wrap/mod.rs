@@ -40,6 +40,7 @@ async fn conforms(wrap: impl FnOnce(&MemoryStore, &ManualClock) -> Arc<dyn Store
     let suite = Conformance::new(wrap(&memory, &clock), clock);
     suite.worked_examples().await;
     suite.all_or_nothing().await;
+    suite.rejected_requests_count().await;
     suite.modes().await;
     suite.same_decisions_as_memory(seed, 20).await;
     suite.same_refunds_as_memory(seed, 20).await;

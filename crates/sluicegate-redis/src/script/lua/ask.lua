@@ -34,9 +34,10 @@ local function ask_at(key, at, values)
   -- It is a spend of what there is.
   if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
   ask.group, ask.accounts = own(ask.value, text, since, way % 8), way % 16 >= 8
-  if ask.mode ~= PEEK or way < 16 then ask.value.is_asked = true end
+  if ask.mode ~= PEEK or way % 32 < 16 then ask.value.is_asked = true end
   ask.is_own = ask.group.text == text
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE
+  ask.counts = ask.spends and way >= 32
   at = at + 14
   for quota = 1, (#text - 9) / 53 do
     ask[quota] = unpacked('<d', orders, at)

@@ -69,6 +69,23 @@ local function may_depend(value, quota, index)
   return false
 end
 
+-- Spends what was refused, as far as the capacity goes.
+local function count_rejected(ask)
+  for index, quota in ipairs(ask.group) do
+    touch(quota, now, ask.accounts)
+    local r, cost = quota.r, cost_of(ask, ask.group, index)
+    if quota.kind == 4 then
+      quota.s = log.count_rejected(r, quota.s, cost)
+    else
+      local ceiling = r.ceiling
+      r.ceiling = r.full or r.capacity
+      quota.s = quota.rule.charge(r, quota.s, cost)
+      r.ceiling = ceiling
+    end
+  end
+  ask.value.changed = true
+end
+
 local change = {}
 
 change[SPEND] = function(ask, due)

@@ -3,7 +3,7 @@
 local key, at, count, slow = 1, 9, #KEYS, nil
 while key <= count do
   local first, began, start = key, at, size
-  local granted, usual, last, writes = true, true, 0, 0
+  local granted, usual, counts, last, writes = true, true, false, 0, 0
   local names, values, expiries, name, value, expiry
   size = size + 1
   reply[size] = 0
@@ -13,6 +13,7 @@ while key <= count do
     local text = ARGV[which]
     local quotas, from = (#text - 9) / 53, #text + 1
     local raw, spends, till_last, states, lapsed = false, false, 0, nil, false
+    if way >= 32 and mode ~= PEEK then counts = true end
     if mode > CHARGE then
       usual = false
     elseif usual then
@@ -226,6 +227,7 @@ while key <= count do
     end
     key = key + 1
   until last == 1
+  if counts and not granted then usual = false end
   if not usual then
     size = start
     -- What the long way is made of; a call that does not need it makes nothing of it.

@@ -100,6 +100,16 @@ function log.charge(r, s, cost)
   return log.spend(r, s, now, now, added), added
 end
 
+-- The newest units stay, as many as the capacity or as there were.
+function log.count_rejected(r, s, cost)
+  local after = log.spend(r, s, now, now, min(cost, r.capacity))
+  local over = sum(after) - max(r.capacity, sum(s))
+  if over <= 0 then return after end
+  local base = after.a + over
+  local index = first(after, function(_, total) return total > base end)
+  return state(r, base, sub(after.entries, index * 16 + 1))
+end
+
 -- Takes units out of the entries before one, the newest first; and none if too many others would have to move.
 local function take(r, s, behind, cost)
   if behind == 0 or s.b - behind > MOVED then return s end

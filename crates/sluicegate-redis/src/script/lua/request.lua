@@ -91,6 +91,22 @@ local function judge_all(asks, lines)
   return granted
 end
 
+-- Spends what is refused of the policies that count it; where there is no room, the same ask passes after that.
+local function count_refused(asks, lines)
+  local counts, again = false, {}
+  for _, ask in ipairs(asks) do
+    if ask.counts then
+      counts = true
+      count_rejected(ask)
+    end
+  end
+  if not counts then return end
+  judge_all(asks, again)
+  for index, line in ipairs(lines) do
+    if not line.passed and not again[index].passed then line.turn = again[index].turn end
+  end
+end
+
 return function(key, last, at)
   local values, asks, lines, due = {}, {}, {}, now
   for index = key, last do asks[#asks + 1], at = ask_at(index, at, values) end
@@ -100,6 +116,7 @@ return function(key, last, at)
     if ask.spends then due = max(due, ask.departs, ask.spent or 0) end
   end
   if due > now then granted = hold_back(asks, lines, due) and granted end
+  if not granted then count_refused(asks, lines) end
   local next_line = 1
   for _, ask in ipairs(asks) do
     local from = next_line

@@ -1,0 +1,221 @@
+//! Policies that count refused requests: beside others, with waits, turns and refunds, replaced and forgotten.
+
+use sluicegate_core::algorithm::Refill;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Algorithm, Key, MemoryStore, Outcome, Policy, RateLimiter};
+
+use crate::support::{ALL, answer, is_queue, secs, store};
+
+fn counting(store: &MemoryStore, algorithm: Algorithm, quota: &str) -> RateLimiter {
+    let name = algorithm.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    Policy::builder(name, algorithm, quota).count_rejected().on(store).expect("the policy fits the store")
+}
+
+/// Whether all units come back at once.
+fn is_window(algorithm: Algorithm) -> bool {
+    matches!(
+        algorithm,
+        Algorithm::FixedWindow(_) | Algorithm::TokenBucket(Refill::Interval | Refill::AlignedInterval)
+    )
+}
+
+#[test]
+fn a_key_that_hammers_is_refused_until_it_pauses_or_its_window_ends() {
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
+        let (store, clock) = store();
+        let limiter = counting(&store, algorithm, "4/min");
+        let mut admitted = 0;
+        for _ in 0..600 {
+            admitted += u32::from(answer(limiter.check("ada")).is_allowed());
+            clock.advance(secs(1));
+        }
+        // A window that ends forgets what was refused in it, however much that was.
+        let expected = if is_window(algorithm) { 40 } else { 4 };
+        assert_eq!(admitted, expected, "{algorithm}");
+        clock.advance(secs(120));
+        assert!(answer(limiter.check("ada")).is_allowed(), "{algorithm}: it has paused");
+    }
+}
+
+#[test]
+fn the_debt_is_no_deeper_than_the_capacity_however_much_is_refused() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let limiter = counting(&store, algorithm, "4/min");
+        let rest = {
+            _ = answer(limiter.charge("eve", 4));
+            answer(limiter.peek("eve")).reset_after()
+        };
+        for cost in [4, 4, 3, 1_000, u64::MAX, 1, 0] {
+            let decision = answer(limiter.check_cost("ada", cost));
+            assert_eq!(
+                decision.granted().unwrap_or(0) > 0,
+                cost == 4 && decision.is_allowed(),
+                "{algorithm}"
+            );
+            assert!(decision.reset_after() <= rest, "{algorithm}, {cost}: {decision:?}");
+        }
+        assert_eq!(answer(limiter.peek("ada")).remaining(), 0, "{algorithm}");
+    }
+}
+
+#[test]
+fn the_wait_of_a_refusal_is_the_one_after_it_was_counted() {
+    let (store, clock) = store();
+    let limiter = counting(&store, Algorithm::Gcra, "4/min");
+    _ = answer(limiter.check_cost("ada", 4));
+    clock.advance(secs(14));
+    // One more second would have been enough.
+    assert_eq!(answer(limiter.peek("ada")).retry_after(), Some(secs(1)));
+    let refused = answer(limiter.check("ada"));
+    assert_eq!((refused.retry_after(), refused.reset_after()), (Some(secs(15)), secs(60)));
+}
+
+#[test]
+fn it_counts_what_another_limit_refuses_and_the_others_spend_nothing() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let counts = counting(&store, algorithm, "9/min");
+        let (plain, full) = (Policy::gcra("plain", "9/min"), Policy::gcra("full", "1/min"));
+        let [plain, full] = [plain, full].map(|policy| policy.on(&store).expect("it fits"));
+        let (key, other) = (Key::from("ada"), Key::from("bob"));
+        _ = answer(full.check(&key));
+        // In any order, with costs of their own, and two asks of one bucket are two.
+        let refused =
+            answer(RateLimiter::check_all([(&plain, &key, 2), (&full, &key, 1), (&counts, &key, 3)]));
+        assert_eq!(refused.deciding().policy_index(), 1, "{algorithm}");
+        let twice = [(&counts, &key, 2), (&full, &key, 1), (&counts, &key, 1), (&counts, &other, 5)];
+        assert!(!answer(RateLimiter::check_all(twice)).is_allowed());
+        let left = |limiter: &RateLimiter, key: &Key| answer(limiter.peek(key)).remaining();
+        assert_eq!(
+            (left(&counts, &key), left(&counts, &other), left(&plain, &key)),
+            (3, 4, 9),
+            "{algorithm}"
+        );
+    }
+}
+
+#[test]
+fn all_quotas_of_the_policy_count_each_up_to_its_own_capacity() {
+    let (store, clock) = store();
+    let policy = Policy::sliding_log("login", "2/10s").and("20/h").count_rejected();
+    let limiter = policy.on(&store).expect("it fits");
+    for _ in 0..30 {
+        _ = answer(limiter.check("ada"));
+    }
+    clock.advance(secs(11));
+    let refused = answer(limiter.check("ada"));
+    assert_eq!(refused.deciding().quota_index(), 1, "the hour is used up by refusals");
+}
+
+#[test]
+fn a_look_and_a_policy_that_is_off_count_nothing() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let limiter = counting(&store, algorithm, "4/min");
+        assert!(!answer(limiter.peek_cost("ada", 5)).is_allowed());
+        let put =
+            |mode| limiter.replace(limiter.policy().in_mode(mode), Inherit::Spent).expect("it is the same");
+        put(PolicyMode::Off);
+        _ = answer(limiter.check_cost("ada", 5));
+        put(PolicyMode::Enforce);
+        assert_eq!(answer(limiter.peek("ada")).remaining(), 4, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_policy_that_is_replaced_counts_as_the_new_one_says_and_forgets_nothing() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let limiter = counting(&store, algorithm, "4/min");
+        let counts = limiter.policy();
+        let silent = Policy::builder(counts.name(), algorithm, "4/min").build().expect("it is possible");
+        limiter.replace(silent, Inherit::Spent).expect("it fits");
+        _ = answer(limiter.check("ada"));
+        assert!(!answer(limiter.check_cost("ada", 4)).is_allowed());
+        assert_eq!(answer(limiter.peek("ada")).remaining(), 3, "{algorithm}");
+        limiter.replace((*counts).clone(), Inherit::Spent).expect("it fits");
+        assert!(!answer(limiter.check_cost("ada", 4)).is_allowed());
+        assert_eq!(answer(limiter.peek("ada")).remaining(), 0, "{algorithm}");
+        _ = answer(limiter.reset("ada"));
+        assert_eq!(answer(limiter.peek("ada")).remaining(), 4, "{algorithm}");
+    }
+}
+
+#[test]
+fn a_refusal_that_counts_has_no_receipt_and_those_before_it_keep_theirs() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let policy = Policy::builder("budget", algorithm, "4/min").count_rejected().refunds();
+        let limiter = policy.on(&store).expect("it fits");
+        let mut spent = answer(limiter.check_cost("ada", 2));
+        let mut refused = answer(limiter.check_cost("ada", 3));
+        assert_eq!((refused.outcome(), refused.take_receipt(0).is_none()), (Outcome::Denied, true));
+        let mut receipt = spent.take_receipt(0).expect("it was allowed");
+        _ = answer(limiter.refund_of(&mut receipt, "ada", 2));
+        let left = answer(limiter.peek("ada")).remaining();
+        // A log has let go of the older unit for the refused ones.
+        assert!((1..=2).contains(&left), "{algorithm}: {left}");
+    }
+}
+
+#[test]
+fn a_turn_that_would_come_too_late_counts_and_one_that_is_out_still_comes() {
+    // A full queue lets nobody wait outside of it.
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
+        let (store, clock) = store();
+        let limiter = counting(&store, algorithm, "2/min");
+        let reserve = |wait| answer(limiter.reserve("ada", 2, secs(wait)));
+        assert!(reserve(0).is_allowed(), "{algorithm}");
+        let turn = reserve(120);
+        assert!(turn.is_allowed(), "{algorithm}: {turn:?}");
+        let before = answer(limiter.peek("ada")).reset_after();
+        for _ in 0..5 {
+            assert!(!reserve(1).is_allowed(), "{algorithm}");
+        }
+        // What is given out ahead is more than the capacity: nothing comes on top.
+        assert!(answer(limiter.peek("ada")).reset_after() <= before, "{algorithm}");
+        clock.advance(secs(600));
+        assert!(reserve(0).is_allowed(), "{algorithm}");
+    }
+}
+
+#[test]
+fn as_much_as_there_is_counts_a_unit_where_there_is_none() {
+    let (store, clock) = store();
+    let limiter = counting(&store, Algorithm::SlidingLog, "4/min");
+    assert_eq!(answer(limiter.check_up_to("ada", 9)).granted(), Some(4));
+    clock.advance(secs(30));
+    assert_eq!(answer(limiter.check_up_to("ada", 9)).granted(), Some(0));
+    clock.advance(secs(30));
+    assert_eq!(answer(limiter.check_up_to("ada", 9)).granted(), Some(3), "one came later");
+}
+
+#[test]
+fn a_suspended_key_goes_on_counting() {
+    let (store, clock) = store();
+    let policy = Policy::gcra("login", "2/min").suspend(1, "10min", "30s").count_rejected();
+    let limiter = policy.on(&store).expect("it fits");
+    let ask = || answer(limiter.check("ada")).outcome();
+    assert_eq!([ask(), ask(), ask()], [Outcome::Allowed, Outcome::Allowed, Outcome::Suspended]);
+    clock.advance(secs(29));
+    assert_eq!(ask(), Outcome::Suspended);
+    clock.advance(secs(2));
+    assert_ne!(ask(), Outcome::Allowed, "it asked a moment ago");
+}
+
+#[test]
+fn reports_beside_a_refusal_are_not_made() {
+    let (store, _) = store();
+    let (counts, other) = (counting(&store, Algorithm::Gcra, "4/min"), Policy::gcra("other", "4/min"));
+    let other = other.on(&store).expect("it fits");
+    let key = Key::from("ada");
+    let refused = answer(RateLimiter::decide_all([
+        (&counts, &key, 5, Some(Mode::Spend)),
+        (&other, &key, 2, Some(Mode::Charge)),
+    ]));
+    assert!(!refused.is_allowed());
+    assert_eq!((answer(counts.peek(&key)).remaining(), answer(other.peek(&key)).remaining()), (0, 4));
+}
