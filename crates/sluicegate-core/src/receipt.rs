@@ -20,6 +20,8 @@ pub struct Receipt {
     at_us: u64,
     costs: SmallVec<[u64; 2]>,
     traces: SmallVec<[Trace; 1]>,
+    /// Of a cost that several places have spent together, what each of them has.
+    pieces: Vec<(u8, Receipt)>,
 }
 
 /// What a quota's bucket was like when a cost was spent from it. For authors of stores.
@@ -74,7 +76,18 @@ impl Receipt {
         costs: impl IntoIterator<Item = u64>,
         traces: impl IntoIterator<Item = Trace>,
     ) -> Self {
-        Self { basis, at_us, costs: costs.into_iter().collect(), traces: traces.into_iter().collect() }
+        Self {
+            basis,
+            at_us,
+            costs: costs.into_iter().collect(),
+            traces: traces.into_iter().collect(),
+            pieces: Vec::new(),
+        }
+    }
+
+    /// The same, where these places have spent it.
+    pub(crate) fn with_pieces(self, pieces: Vec<(u8, Self)>) -> Self {
+        Self { pieces, ..self }
     }
 
     /// The store that let the ask pass, or the fallback. The receipt is by that one's clock and buckets, and means nothing to
@@ -106,7 +119,31 @@ impl Receipt {
 
     /// Whether a part of it is held for a turn that has not come.
     pub fn is_held(&self) -> bool {
-        self.traces.iter().any(|trace| trace.held)
+        self.traces.iter().any(|trace| trace.held) || self.pieces.iter().any(|(_, piece)| piece.is_held())
+    }
+
+    /// Whether several places may have spent it, as [`Decision::with_pieces`](crate::Decision::with_pieces) said.
+    pub fn has_pieces(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// What each place has to give back of `cost` units, or of as many as there are: the place, the receipt of what it has spent,
+    /// and the units of each of its quotas. For stores that keep one bucket in several places.
+    ///
+    /// The first place gives first. What is given back by this receipt is taken out of its pieces in the same order.
+    pub fn pieces_of(&self, cost: u64) -> impl Iterator<Item = (u8, &Self, SmallVec<[u64; 2]>)> {
+        let mut left: SmallVec<[u64; 2]> = SmallVec::from_elem(cost, self.costs.len());
+        self.pieces.iter().map(move |(place, piece)| (*place, piece, piece.taken(&mut left)))
+    }
+
+    /// Of what is left to give back of each quota, the units that this receipt has.
+    fn taken(&self, left: &mut [u64]) -> SmallVec<[u64; 2]> {
+        let taken = self.costs.iter().zip(left).map(|(own, left)| {
+            let taken = (*own).min(*left);
+            *left -= taken;
+            taken
+        });
+        taken.collect()
     }
 
     /// For how long a unit of this [lease](crate::store::Mode::Lease) may be spent that `behind` others of the same lease
@@ -147,7 +184,8 @@ impl Receipt {
 
     /// The same receipt, for a call that goes on; never for a second one.
     pub(crate) fn copied(&self) -> Self {
-        Self { costs: self.costs.clone(), traces: self.traces.clone(), ..*self }
+        let pieces = self.pieces.iter().map(|(place, piece)| (*place, piece.copied())).collect();
+        Self { costs: self.costs.clone(), traces: self.traces.clone(), pieces, ..*self }
     }
 
     /// Leaves up to `cost` units in this receipt, and says what is over.
@@ -165,9 +203,13 @@ impl Receipt {
     /// ```
     #[must_use = "what is not kept cannot be given back"]
     pub fn split(&mut self, cost: u64) -> Option<Self> {
-        let rest = self.costs.iter().map(|own| own.saturating_sub(cost));
-        let mut rest = Self { costs: rest.collect(), traces: self.traces.clone(), ..*self };
+        let mut rest = self.copied();
+        rest.spend(cost);
         rest.ends_no_lease();
+        let mut left: SmallVec<[u64; 2]> = SmallVec::from_elem(cost, self.costs.len());
+        for (_, piece) in &mut self.pieces {
+            piece.costs = piece.taken(&mut left);
+        }
         for own in &mut self.costs {
             *own = (*own).min(cost);
         }
@@ -176,6 +218,11 @@ impl Receipt {
 
     /// Takes out `cost` units, or as many as there are.
     pub(crate) fn spend(&mut self, cost: u64) {
+        let mut left: SmallVec<[u64; 2]> = SmallVec::from_elem(cost, self.costs.len());
+        for (_, piece) in &mut self.pieces {
+            let taken = piece.taken(&mut left);
+            piece.costs.iter_mut().zip(taken).for_each(|(own, taken)| *own -= taken);
+        }
         for left in &mut self.costs {
             *left = left.saturating_sub(cost);
         }

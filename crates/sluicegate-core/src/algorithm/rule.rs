@@ -66,6 +66,14 @@ macro_rules! rules {
                 }
             }
 
+            /// The same rule for one of several parts of a quota, of which all together must not count less than the whole: what
+            /// it counts is rounded up.
+            pub(crate) fn rounding_up(self) -> Self {
+                match self {
+                    $(Self::$kind(shape) => Self::$kind(shape.rounding_up())),+
+                }
+            }
+
             /// The state that goes on from another rule of the same algorithm, if it can.
             pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
                 match (self, from) {

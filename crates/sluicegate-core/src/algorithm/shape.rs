@@ -17,6 +17,11 @@ pub(super) trait Shape: Copy {
     /// The same with another ceiling for debts, in units; at least its capacity.
     fn with_debt(self, units: u64) -> Self;
 
+    /// The same, of one of several parts of a quota: what it rounds down, it rounds up instead.
+    fn rounding_up(self) -> Self {
+        self
+    }
+
     /// See [`Rule::debt_ceiling`](super::Rule::debt_ceiling).
     fn debt_ceiling(&self) -> u64;
 

@@ -31,7 +31,8 @@ use crate::error::ConfigError;
 /// # Rounding
 /// The previous window's share is rounded down, as above, on the exact product: 80 of 100 at three
 /// quarters is 20, 5 of 7 at three tenths is 3. Time is cut to milliseconds where `limit * period`
-/// in microseconds exceeds 2^52.
+/// in microseconds exceeds 2^52. One of several parts of a policy ([`Policy::split`](crate::Policy::split)) rounds that
+/// share up: rounded down in each, the sum of N parts would be over by up to N - 1.
 ///
 /// # State
 /// Two 64-bit words: when both counts are out of sight, and the two counts of 31 bits.
@@ -64,6 +65,9 @@ pub struct SlidingCounter {
     period: NonZeroU64,
     /// The count above which a charge is forgotten.
     ceiling: u64,
+    /// What is added to the product of the previous window's share before it is divided: 0 to round down, the period less 1 to
+    /// round up.
+    excess: u64,
 }
 
 const COUNT_BITS: u32 = 31;
@@ -88,7 +92,7 @@ impl SlidingCounter {
             return Err(quota.inexact(format_args!("a sliding counter counts to {}", COUNT_MAX / 2)));
         }
         let (unit_us, period) = quota.unit(|period| limit.saturating_mul(period.get()))?;
-        let rule = Self { limit, period_us: quota.period_us, unit_us, period, ceiling: 0 };
+        let rule = Self { limit, period_us: quota.period_us, unit_us, period, ceiling: 0, excess: 0 };
         Ok(rule.with_debt(quota.most_debt()))
     }
 
@@ -137,15 +141,17 @@ impl SlidingCounter {
         if previous == 0 {
             return 0;
         }
-        previous.saturating_mul(self.period.get().saturating_sub(elapsed)) / self.period
+        let product = previous.saturating_mul(self.period.get().saturating_sub(elapsed));
+        product.saturating_add(self.excess) / self.period
     }
 
     /// How far into a window the share of `previous` has fallen to `target`; the whole period if not before its end.
     #[inline]
     fn falls_to(&self, previous: u64, target: u64) -> u64 {
         let Some(units) = NonZeroU64::new(previous).filter(|units| units.get() > target) else { return 0 };
-        // share <= target while previous * (period - elapsed) < (target + 1) * period.
-        let left = target.saturating_add(1).saturating_mul(self.period.get()).div_ceil(units.get());
+        // share <= target while previous * (period - elapsed) + excess < (target + 1) * period.
+        let bound = target.saturating_add(1).saturating_mul(self.period.get()).saturating_sub(self.excess);
+        let left = bound.div_ceil(units.get());
         self.period.get().saturating_sub(left.saturating_sub(1))
     }
 
@@ -218,7 +224,8 @@ impl Shape for SlidingCounter {
 
     fn numbers(&self) -> Numbers {
         let unit_us = self.unit_us.get();
-        Numbers::new(3).then(self.limit).then(self.period_us.get()).then(unit_us).then(self.ceiling)
+        let numbers = Numbers::new(3).then(self.limit).then(self.period_us.get()).then(unit_us);
+        numbers.then(self.ceiling).then(u64::from(self.excess > 0))
     }
 
     fn words(&self, state: State) -> [u64; 3] {
@@ -234,6 +241,10 @@ impl Shape for SlidingCounter {
     fn with_debt(mut self, units: u64) -> Self {
         self.ceiling = units.min(self.most()).max(self.limit);
         self
+    }
+
+    fn rounding_up(self) -> Self {
+        Self { excess: self.period.get().saturating_sub(1), ..self }
     }
 
     fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {

@@ -74,3 +74,29 @@ fn a_state_is_the_same_after_a_way_through_three_words() {
         }
     }
 }
+
+/// Seen on paper: two counters of 3 that each round 1.5 down to 1 count 2 of 3 units, and admit one too many.
+#[test]
+fn parts_of_a_counter_round_the_previous_window_up_and_open_at_the_first_moment() {
+    for (limit, period, before, spent) in [(7, 10, 7, 3), (3, 7, 3, 0), (5, 9, 2, 4), (4, 12, 4, 1)] {
+        let quota = Quota::new(limit, std::time::Duration::from_micros(period));
+        let rule = Rule::new(Algorithm::SlidingCounter, quota).unwrap().rounding_up();
+        let state = rule.spend(State::REST, 0, 0, before);
+        let state = rule.spend(state, period, period, spent);
+        let counted = |now: u64| (before * (2 * period - now)).div_ceil(period) + spent;
+        for now in period..2 * period {
+            assert_eq!(rule.used(state, now), counted(now), "{limit}/{period} us at {now}");
+            assert_eq!(rule.remaining(state, now), limit.saturating_sub(counted(now)));
+            for cost in 1..=limit {
+                let opens = (now..2 * period).find(|at| counted(*at) + cost <= limit);
+                let next =
+                    || (2 * period..).find(|at| (spent * (3 * period - at)).div_ceil(period) + cost <= limit);
+                assert_eq!(
+                    Some(rule.slot(state, now, cost).opens_us),
+                    opens.or_else(next),
+                    "{cost} at {now}"
+                );
+            }
+        }
+    }
+}

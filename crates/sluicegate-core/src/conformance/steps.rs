@@ -17,7 +17,13 @@ use crate::store::DecisionFuture;
 use crate::{Algorithm, Key, Policy, Quota, RateLimiter};
 
 pub(super) fn random_policy(name: String, random: &mut Random) -> Policy {
-    random_builder(name, random).build().expect("all of these quotas can be kept")
+    let policy = random_builder(name, random).build().expect("all of these quotas can be kept");
+    if policy.algorithm() != Algorithm::SlidingCounter || random.below(2) == 0 {
+        return policy;
+    }
+    // The only one of its parts, which rounds otherwise.
+    let part = policy.split([(policy.name().to_owned(), 1)]);
+    part.ok().and_then(|mut parts| parts.pop()).expect("it is as large as the whole")
 }
 
 pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder {

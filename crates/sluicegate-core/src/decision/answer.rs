@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::outcome::{Outcome, deciding, outcome};
 use super::status::QuotaStatus;
-use crate::receipt::{DecidedBy, Trace};
+use crate::receipt::{DecidedBy, Receipt, Trace};
 
 /// The answer for one request: the outcome, and where each quota stands now.
 ///
@@ -69,6 +69,8 @@ pub(super) struct Details {
     pub(super) untraced: u16,
     /// A bit for each ask that the fallback decided beside the store, and when that was by its clock.
     pub(super) fallback: Option<(u16, u64)>,
+    /// Of asks that several places have decided together, with their place among the asks, what each has spent.
+    pub(super) pieces: Vec<(u8, u8, Receipt)>,
 }
 
 impl Clone for Decision {

@@ -11,6 +11,35 @@ impl Decision {
         self
     }
 
+    /// The same, where several places have decided an ask together: the place of the ask, that of what has spent a piece of it,
+    /// and the receipt of that. For authors of stores that keep one bucket in several places, who find them again by
+    /// [`Receipt::pieces_of`].
+    ///
+    /// ```
+    /// use sluicegate_core::store::{QuotaStatus, judge};
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let check = |name: &str, cost| -> Result<_, Box<dyn std::error::Error>> {
+    ///     let part = Policy::gcra(name, "5/min").on(&MemoryStore::new())?;
+    ///     Ok(part.check_cost("ada", cost).now().expect("memory answers at once")?)
+    /// };
+    /// let (mut first, mut second) = (check("api.1", 5)?, check("api.2", 2)?);
+    /// let pieces = [(0, 0, first.take_receipt(0)), (0, 1, second.take_receipt(0))];
+    /// let pieces = pieces.into_iter().filter_map(|(ask, place, receipt)| Some((ask, place, receipt?)));
+    ///
+    /// let status = QuotaStatus::at_rest((0, 0), 10).with_remaining(3).spending(7);
+    /// let mut whole = judge(first.at_us(), 0, [status]).with_pieces(pieces);
+    /// let receipt = whole.take_receipt(0).expect("it has spent");
+    /// let given: Vec<_> = receipt.pieces_of(6).map(|(place, _, units)| (place, units[0])).collect();
+    /// assert_eq!(given, [(0, 5), (1, 1)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_pieces(mut self, pieces: impl IntoIterator<Item = (u8, u8, Receipt)>) -> Self {
+        self.details.get_or_insert_default().pieces = pieces.into_iter().collect();
+        self
+    }
+
     /// What the ask at this place has spent, to give it back; once. `None` if it has spent nothing, if the receipt was
     /// taken, and from a clone.
     ///
@@ -54,12 +83,15 @@ impl Decision {
             Some(_) => (DecidedBy::Store, self.spent_us()),
             None => (self.by, self.spent_us()),
         };
-        Some(Receipt::new(
+        let pieces = details.map_or(&[][..], |details| &details.pieces);
+        let pieces = pieces.iter().filter(|(of, ..)| usize::from(*of) == ask);
+        let receipt = Receipt::new(
             by,
             at_us,
             own().map(|(_, status)| status.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
-        ))
+        );
+        Some(receipt.with_pieces(pieces.map(|(_, place, piece)| (*place, piece.copied())).collect()))
     }
 }
 

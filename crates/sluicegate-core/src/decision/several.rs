@@ -27,6 +27,9 @@ impl Decision {
             };
             details.untraced = moved(details.untraced);
             details.fallback = details.fallback.map(|(bits, at_us)| (moved(bits), at_us));
+            for (ask, ..) in &mut details.pieces {
+                *ask = places.get(usize::from(*ask)).copied().unwrap_or(*ask);
+            }
         }
         for status in &mut self.quotas {
             status.policy = places.get(status.policy_index()).copied().unwrap_or(status.policy);
@@ -61,7 +64,11 @@ impl Decision {
         let fallback = of(DecidedBy::Fallback).fold(0, |all, piece| all | bits(piece));
         let fallback = spent_us(DecidedBy::Fallback).map(|fallback_us| (fallback, fallback_us));
         let (mut lines, mut untraced) = (SmallVec::<[(QuotaStatus, Trace); 4]>::new(), 0);
-        for piece in &pieces {
+        let mut parts = Vec::new();
+        for piece in &mut pieces {
+            parts.extend(
+                piece.details.as_deref_mut().into_iter().flat_map(|details| details.pieces.drain(..)),
+            );
             let traces = piece.details.as_deref().map_or(&[][..], |details| &details.traces);
             untraced |= if traces.is_empty() { bits(piece) } else { 0 };
             let traces = traces.iter().copied().chain(std::iter::repeat(Trace::default()));
@@ -70,7 +77,7 @@ impl Decision {
         lines.sort_by_key(|(status, _)| (status.policy_index(), status.quota_index()));
         let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
         let traces = lines.into_iter().map(|(_, trace)| trace).collect();
-        joined.details = Some(Box::new(Details { traces, untraced, fallback }));
+        joined.details = Some(Box::new(Details { traces, untraced, fallback, pieces: parts }));
         Ok(joined)
     }
 

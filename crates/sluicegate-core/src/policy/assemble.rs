@@ -66,6 +66,7 @@ impl PolicyBuilder {
             let quota = quota.clone().map_err(here)?;
             let rule = Rule::new(self.algorithm, quota).map_err(here)?;
             let rule = self.settings.debt.map_or(rule, |units| rule.with_debt(units));
+            let rule = if self.settings.is_part { rule.rounding_up() } else { rule };
             let label = match id {
                 Some(id) => {
                     check_name("quota id", id).map_err(here)?;

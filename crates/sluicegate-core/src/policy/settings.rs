@@ -18,4 +18,6 @@ pub(super) struct Settings {
     /// Keys that a store of fixed size makes room for; as the store has it by default.
     pub(super) keys: Option<usize>,
     pub(super) on_full: OnFull,
+    /// Whether it is one of the parts that a policy was split into, which together count no less than the whole.
+    pub(super) is_part: bool,
 }

@@ -3,7 +3,7 @@
 use super::Policy;
 use super::builder::PolicyBuilder;
 use super::settings::Settings;
-use crate::algorithm::{Algorithm, Drain};
+use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
@@ -33,10 +33,78 @@ impl Policy {
             )
             .in_policy(&self.name));
         }
-        let part = |units: u64| {
+        self.sized(name.into(), self.settings.is_part, |units| {
             let part = (u128::from(units) * u128::from(parts)).div_ceil(u128::from(whole));
             u64::try_from(part).unwrap_or(units)
+        })
+    }
+
+    /// The same policy in parts, each with a name and a weight, whose limits and bursts sum exactly to those of the whole: all
+    /// parts together never admit more than the policy, in any span. For stores that keep one bucket in several places.
+    ///
+    /// Each part decides on its own, so that a cost above the burst of every part passes in none of them.
+    ///
+    /// ```
+    /// use sluicegate_core::Policy;
+    ///
+    /// let plan = Policy::gcra("plan", "25/min burst 7").build()?;
+    /// let parts = plan.split([("plan.1".to_owned(), 1), ("plan.2".to_owned(), 1)])?;
+    /// assert_eq!(parts[0].to_string(), "plan.1: 12/min burst 3 (gcra)");
+    /// assert_eq!(parts[1].to_string(), "plan.2: 13/min burst 4 (gcra)");
+    ///
+    /// let error = Policy::gcra("plan", "1/min").build()?.split([("a".to_owned(), 1), ("b".to_owned(), 1)]);
+    /// assert!(error.unwrap_err().to_string().contains("one of 2 parts would have none"));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
+    /// # Rounding
+    /// Part i of the weights w has `floor(L * (w1 + .. + wi) / W) - floor(L * (w1 + .. + w(i-1)) / W)` of a limit L, where W is
+    /// their sum. Parts of a sliding counter round the share of the previous window up.
+    ///
+    /// # Errors
+    /// When a part would have nothing, when a name cannot be used, and when parts cannot decide as the whole does: those of a
+    /// queue, which spaces its output in one place, and of windows that begin with a key's first unit, which would begin at
+    /// several times.
+    pub fn split(&self, parts: impl IntoIterator<Item = (String, u64)>) -> Result<Vec<Self>, ConfigError> {
+        let parts: Vec<(String, u64)> = parts.into_iter().collect();
+        let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Policy, problem).in_policy(&self.name));
+        let reason = match self.algorithm {
+            Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)) => {
+                "a queue spaces its output in one place"
+            }
+            Algorithm::FixedWindow(Anchor::FirstHit) | Algorithm::TokenBucket(Refill::Interval) => {
+                "windows that begin with a key's first unit would begin at several times"
+            }
+            _ => "",
         };
+        if !reason.is_empty() {
+            let count = parts.len();
+            return refused(format!("{} cannot be split into {count} parts: {reason}", self.algorithm));
+        }
+        let whole: u128 = parts.iter().map(|(_, weight)| u128::from(*weight)).sum();
+        let units = self.quotas.iter().flat_map(|quota| [quota.quota.limit(), quota.quota.burst_size()]);
+        let mut before = 0;
+        let cut = |units: u64, weights: u128| u128::from(units).saturating_mul(weights) / whole.max(1);
+        let bounds = parts.iter().map(|(_, weight)| {
+            let from = before;
+            before += u128::from(*weight);
+            (from, before)
+        });
+        let part = |(from, to): (u128, u128), units: u64| {
+            u64::try_from(cut(units, to) - cut(units, from)).unwrap_or(units)
+        };
+        let bounds: Vec<(u128, u128)> = bounds.collect();
+        if let Some(few) = units.into_iter().find(|few| bounds.iter().any(|bounds| part(*bounds, *few) == 0))
+        {
+            let count = parts.len();
+            return refused(format!("one of {count} parts would have none of {few} units: use fewer parts"));
+        }
+        let named = parts.into_iter().zip(&bounds);
+        named.map(|((name, _), bounds)| self.sized(name, true, |units| part(*bounds, units))).collect()
+    }
+
+    /// The same policy under this name, with a part of each limit and burst.
+    fn sized(&self, name: String, is_part: bool, part: impl Fn(u64) -> u64) -> Result<Self, ConfigError> {
         let algorithm = match self.algorithm {
             Algorithm::LeakyBucket(Drain::QueueAbove(units)) => {
                 Algorithm::LeakyBucket(Drain::QueueAbove(part(units)))
@@ -48,9 +116,8 @@ impl Policy {
             (quota.id.clone(), Ok(smaller.burst(part(quota.quota.burst_size()))))
         });
         let builder = self.with(quotas.collect());
-        let name = name.into();
         let is_renamed = name != self.name;
-        let settings = Settings { debt: self.settings.debt.map(part), ..builder.settings };
+        let settings = Settings { debt: self.settings.debt.map(part), is_part, ..builder.settings };
         let share = PolicyBuilder { name, algorithm, settings, ..builder };
         if is_renamed { share.build() } else { share.assembled() }
     }
@@ -105,6 +172,60 @@ mod tests {
         assert_eq!((quarter.on_exceeded(), quarter.is_hidden()), (whole.on_exceeded(), true));
         assert_eq!(whole.share("plan", 1, 1).unwrap(), whole);
         assert_eq!(whole.share("plan", 1, 1_000_000).unwrap().quotas()[0].quota(), Quota::per_minute(1));
+    }
+
+    #[test]
+    fn parts_sum_exactly_to_the_whole_and_none_is_empty() {
+        for (limit, burst) in [(25, 25), (7, 19), (1_000_003, 64)] {
+            for count in 1..=7_u64 {
+                let whole =
+                    Policy::gcra("plan", Quota::per_minute(limit).burst(burst)).and("97/h").build().unwrap();
+                let parts = whole.split((1..=count).map(|part| (format!("plan.{part}"), 1))).unwrap();
+                for (place, of_whole) in whole.quotas().iter().enumerate() {
+                    let each = || parts.iter().map(|part| part.quotas()[place].quota());
+                    assert_eq!(each().map(|quota| quota.limit()).sum::<u64>(), of_whole.quota().limit());
+                    assert_eq!(
+                        each().map(|quota| quota.burst_size()).sum::<u64>(),
+                        of_whole.quota().burst_size()
+                    );
+                    let spread = each().map(|quota| quota.limit());
+                    assert!(spread.clone().max().unwrap() - spread.min().unwrap() <= 1);
+                }
+            }
+        }
+        let weighed = Policy::sliding_log("plan", "100/min").build().unwrap();
+        let weighed = weighed.split([60, 25, 15].map(|weight| (format!("plan.{weight}"), weight))).unwrap();
+        assert_eq!(
+            weighed.iter().map(|part| part.quotas()[0].quota().limit()).collect::<Vec<_>>(),
+            [60, 25, 15]
+        );
+    }
+
+    #[test]
+    fn a_policy_that_parts_cannot_keep_is_refused_with_the_reason() {
+        let split = |policy: PolicyBuilder, weights: &[u64]| {
+            let parts = weights.iter().enumerate().map(|(place, weight)| (format!("plan.{place}"), *weight));
+            policy.build().unwrap().split(parts).unwrap_err().to_string()
+        };
+        for (policy, weights, reason) in [
+            (Policy::gcra("plan", "3/s"), &[1, 1, 1, 1][..], "one of 4 parts would have none of 3 units"),
+            (Policy::gcra("plan", "30/s burst 1"), &[1, 1], "none of 1 units"),
+            (Policy::gcra("plan", "30/s"), &[1, 0], "none of 30 units"),
+            (Policy::leaky_queue("plan", "30/s"), &[1, 1], "a queue spaces its output in one place"),
+            (
+                Policy::builder("plan", Algorithm::FixedWindow(Anchor::FirstHit), "30/s"),
+                &[1, 1],
+                "first unit",
+            ),
+            (
+                Policy::builder("plan", Algorithm::TokenBucket(Refill::Interval), "30/s"),
+                &[1, 1],
+                "first unit",
+            ),
+        ] {
+            let message = split(policy, weights);
+            assert!(message.contains(reason), "{message}");
+        }
     }
 
     #[test]

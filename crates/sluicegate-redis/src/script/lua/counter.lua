@@ -1,8 +1,8 @@
 -- Sliding counter. State: s.till two periods after the window's start, the previous count s.a and the current s.b.
 local counter = {}
 
-function counter.rule(limit, period, unit, ceiling)
-  return { capacity = limit, most = limit, period = period, unit = unit, ceiling = ceiling, units = period / unit,
+function counter.rule(limit, period, unit, ceiling, up)
+  return { capacity = limit, most = limit, period = period, unit = unit, ceiling = ceiling, units = period / unit, up = up,
     refill = 2 * period, per_unit = 1, exact = max(min(CLOSED / 2 - 1, floor(EXACT / (period / unit)) * 2), limit) }
 end
 
@@ -25,7 +25,8 @@ end
 
 function counter.counted(r, s, at)
   local w = counter.open(r, s, at)
-  return floor(w.previous * max(r.units - counter.elapsed(r, w, at), 0) / r.units) + w.current
+  local share = w.previous * max(r.units - counter.elapsed(r, w, at), 0) / r.units
+  return (r.up == 1 and ceil(share) or floor(share)) + w.current
 end
 
 counter.used = counter.counted
@@ -38,6 +39,7 @@ end
 
 function counter.falls_to(r, previous, target)
   if previous <= target then return 0 end
+  if r.up == 1 then return r.units - floor(target * r.units / previous) end
   return r.units - (ceil_div((target + 1) * r.units, previous) - 1)
 end
 

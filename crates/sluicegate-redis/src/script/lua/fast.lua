@@ -101,7 +101,7 @@ while key <= count do
             now_till, now_a = start + borders * r2, after
           end
         elseif kind == 3 then
-          -- Limit, period, unit, ceiling.
+          -- Limit, period, unit, ceiling, whether shares are rounded up.
           local start, previous, current = now - now % r2, 0, 0
           if till > now then
             local stored = till - till % r2 - 2 * r2
@@ -123,6 +123,7 @@ while key <= count do
               if weight > 0 then
                 weight = previous * weight / left
                 counted = counted + weight - weight % 1
+                if r5 == 1 and weight % 1 > 0 then counted = counted + 1 end
               end
             end
             if counted > r1 then fits = false end
