@@ -21,7 +21,7 @@ pub struct Receipt {
     costs: SmallVec<[u64; 2]>,
     traces: SmallVec<[Trace; 1]>,
     /// Of a cost that several places have spent together, what each of them has.
-    pieces: Vec<(u8, Receipt)>,
+    pieces: Vec<(u8, Self)>,
 }
 
 /// What a quota's bucket was like when a cost was spent from it. For authors of stores.

@@ -1,0 +1,94 @@
+//! From what became of the parts to one decision: [`merged`].
+
+use sluicegate_core::Decision;
+use sluicegate_core::store::{Mode, QuotaStatus, judge};
+
+use super::piece::{Came, Piece, Statuses};
+use super::request::Asked;
+use super::table::{Table, us};
+
+/// When a quota would let its cost pass, which it has refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wait {
+    AfterUs(u64),
+    Never,
+}
+
+/// What a request comes to: `came` of these pieces, `table` says of the other parts, and `waits` of what was refused, by ask and
+/// quota, where that is known.
+///
+/// Remaining units are those of all parts that were asked or looked at. Of a spend that passed in the part that was asked first
+/// that is this part: so many are left at least.
+pub(super) fn merged(
+    asks: &[Asked<'_>],
+    pieces: &[Piece<'_>],
+    mut came: Came,
+    table: Option<&Table>,
+    waits: &[(usize, usize, Wait)],
+) -> Decision {
+    let mut statuses = Statuses::new();
+    for asked in asks {
+        for quota in 0..asked.opened.quotas() {
+            let wait =
+                waits.iter().find(|(ask, of, _)| (*ask, *of) == (asked.place, quota)).map(|(.., wait)| *wait);
+            statuses.push(of_quota(asked, quota, pieces, &came, table, wait));
+        }
+    }
+    let receipts = pieces.iter().zip(&mut came.each).filter_map(|(piece, of)| {
+        Some((u8::try_from(piece.ask).ok()?, u8::try_from(piece.part).ok()?, of.receipt.take()?))
+    });
+    let receipts: Vec<_> = receipts.collect();
+    judge(came.at_us, us(came.delay), statuses).by(came.by).with_pieces(receipts)
+}
+
+fn of_quota(
+    asked: &Asked<'_>,
+    quota: usize,
+    pieces: &[Piece<'_>],
+    came: &Came,
+    table: Option<&Table>,
+    wait: Option<Wait>,
+) -> QuotaStatus {
+    let own = pieces.iter().zip(&came.each).filter(|(piece, _)| piece.ask == asked.place);
+    let own = || own.clone().filter_map(|(piece, of)| Some((piece.part, of.statuses.get(quota)?)));
+    if asked.opened.is_whole {
+        let status = own().next().map(|(_, status)| *status);
+        let looked = || table?.part(asked.place, 0).get(quota).map(|status| looked_at(asked, *status));
+        let status = status.or_else(looked).unwrap_or_else(|| QuotaStatus::at_rest((0, 0), 0));
+        return status.of_ask(u8::try_from(asked.place).unwrap_or(u8::MAX));
+    }
+    let others = (0..asked.opened.parts.len()).filter(|part| own().all(|(own, _)| own != *part));
+    let others = others.filter_map(|part| table?.part(asked.place, part).get(quota));
+    let known: Statuses = own().map(|(_, status)| status).chain(others).copied().collect();
+    let place = (u8::try_from(asked.place).unwrap_or(u8::MAX), u8::try_from(quota).unwrap_or(u8::MAX));
+    let capacity = asked.opened.whole_capacity(quota);
+    let sum = |of: fn(&QuotaStatus) -> u64| known.iter().map(of).fold(0, u64::saturating_add);
+    let remaining = sum(QuotaStatus::remaining).min(capacity);
+    let status = QuotaStatus::at_rest(place, capacity)
+        .with_remaining(remaining)
+        .with_reset_after_us(known.iter().map(|status| us(status.reset_after())).max().unwrap_or(0));
+    let spent = own().map(|(_, status)| status.spent()).fold(0, u64::saturating_add);
+    let refused = || own().map(|(_, status)| status).filter(|status| !status.passed());
+    match wait {
+        Some(Wait::Never) => return status.impossible(),
+        Some(Wait::AfterUs(wait_us)) => return status.refused_for_us(wait_us),
+        None if refused().any(QuotaStatus::is_impossible) => return status.impossible(),
+        None if !came.is_allowed && refused().next().is_some() => {
+            return status
+                .refused_for_us(refused().map(|status| us(status.available_after())).max().unwrap_or(0));
+        }
+        None => {}
+    }
+    let more = known.iter().map(|status| us(status.available_after())).filter(|wait_us| *wait_us > 0).min();
+    let more_us = if remaining == capacity { 0 } else { more.unwrap_or(0) };
+    status.with_more_after_us(more_us).spending(spent)
+}
+
+/// A look at a bucket that is kept whole, as an answer to an ask that would wait, or take what there is.
+fn looked_at(asked: &Asked<'_>, status: QuotaStatus) -> QuotaStatus {
+    let passes = match asked.ask.mode() {
+        Mode::Reserve { longest } => !status.is_impossible() && status.available_after() <= longest,
+        _ => false,
+    };
+    if passes { status.with_more_after_us(us(status.available_after())) } else { status }
+}

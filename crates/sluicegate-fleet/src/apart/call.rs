@@ -1,0 +1,138 @@
+//! Asking the stores about pieces: all of them together, or each of them on its own.
+//!
+//! A store decides all that is on it, or nothing of it. Where a request spends on several, it spends on one after the other, in
+//! their order, and what the first ones have spent is given back when a later one refuses or gives no answer. Between the two, for
+//! as long as a call takes, units are held that nobody spends: too few are admitted then, and never too many. Reports follow when
+//! all have granted.
+
+use std::sync::Arc;
+
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::store::{Ask, DecisionFuture, Mode};
+use sluicegate_core::{Store, StoreError};
+use smallvec::SmallVec;
+
+use super::piece::{Came, Piece};
+
+/// Places of pieces.
+type Places = Vec<usize>;
+
+/// Looks at each piece; none of them keeps another one from being looked at.
+///
+/// # Errors
+/// When one of the stores gives no answer.
+pub(super) async fn look(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>]) -> Result<Came, StoreError> {
+    let mut came = Came::of(pieces.len());
+    for (places, answer) in begin(stores, pieces, groups(stores, pieces, |_| true)) {
+        came.note(&places, answer.await?);
+    }
+    Ok(came)
+}
+
+/// Decides all pieces together: all spend, or none does.
+///
+/// # Errors
+/// When one of the stores gives no answer.
+pub(super) async fn decide(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>]) -> Result<Came, StoreError> {
+    let mut came = Came::of(pieces.len());
+    let of_store = |store: usize| (0..pieces.len()).filter(move |place| pieces[*place].store == store);
+    let asked: SmallVec<[usize; 2]> =
+        (0..stores.len()).filter(|store| of_store(*store).next().is_some()).collect();
+    if pieces.iter().all(|piece| is_sure(piece.mode)) {
+        for (places, answer) in begin(stores, pieces, groups(stores, pieces, |_| true)) {
+            came.note(&places, answer.await?);
+        }
+        return Ok(came);
+    }
+    if let [store] = asked[..] {
+        let places: Places = of_store(store).collect();
+        let answer = ask(&stores[store], pieces, &places, asked.len());
+        came.note(&places, answer.await?);
+        return Ok(came);
+    }
+    // What asks comes first, on one store after the other.
+    for store in asked {
+        let places: Places = of_store(store).filter(|place| !is_sure(pieces[*place].mode)).collect();
+        if places.is_empty() {
+            continue;
+        }
+        let answer = ask(&stores[store], pieces, &places, 2).await;
+        match answer {
+            Ok(decision) => came.note(&places, decision),
+            Err(error) => {
+                give_back(stores, pieces, &came).await;
+                return Err(error);
+            }
+        }
+        if !came.is_allowed {
+            give_back(stores, pieces, &came).await;
+            return Ok(came);
+        }
+    }
+    for (places, answer) in begin(stores, pieces, groups(stores, pieces, is_sure)) {
+        came.note(&places, answer.await?);
+    }
+    Ok(came)
+}
+
+/// Whether it happens in any case: such pieces need not be decided together.
+fn is_sure(mode: Mode) -> bool {
+    !mode.asks() && mode != Mode::Return
+}
+
+/// Places of pieces in these modes that a store can decide in one call.
+fn groups(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], which: impl Fn(Mode) -> bool) -> Vec<Places> {
+    let mut groups: Vec<Places> = Vec::new();
+    for store in 0..stores.len() {
+        let mut room = 0;
+        for (place, piece) in
+            pieces.iter().enumerate().filter(|(_, piece)| piece.store == store && which(piece.mode))
+        {
+            match groups.last_mut().filter(|_| piece.quotas() <= room) {
+                Some(group) => group.push(place),
+                None => {
+                    room = MAX_QUOTAS;
+                    groups.push(vec![place]);
+                }
+            }
+            room -= piece.quotas();
+        }
+    }
+    groups
+}
+
+/// Begins a call for each group.
+fn begin(
+    stores: &[Arc<dyn Store>],
+    pieces: &[Piece<'_>],
+    groups: Vec<Places>,
+) -> Vec<(Places, DecisionFuture)> {
+    let begun = groups.into_iter().map(|places| {
+        let answer = ask(&stores[pieces[places[0]].store], pieces, &places, 1);
+        (places, answer)
+    });
+    begun.collect()
+}
+
+/// Asks one of so many stores. Where there are several, nothing waits for its turn, for their turns would come at several times.
+fn ask(store: &Arc<dyn Store>, pieces: &[Piece<'_>], places: &[usize], stores: usize) -> DecisionFuture {
+    let asks = places.iter().map(|place| pieces[*place].ask()).map(|ask| match ask.mode() {
+        Mode::Reserve { .. } if stores > 1 => ask.in_mode(Mode::Spend),
+        _ => ask,
+    });
+    let asks: SmallVec<[Ask<'_>; 4]> = asks.collect();
+    store.decide(&asks)
+}
+
+/// Gives back what pieces have spent. A refund that gets no answer is not sent again: too few units are admitted then.
+async fn give_back(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], came: &Came) {
+    let mut begun: SmallVec<[DecisionFuture; 4]> = SmallVec::new();
+    for (piece, of) in pieces.iter().zip(&came.each) {
+        let Some(receipt) = &of.receipt else { continue };
+        let whole = Ask::new(piece.policy, piece.key.as_ref(), receipt.cost(), Mode::Refund);
+        begun.push(stores[piece.store].decide(&[whole.of(receipt)]));
+    }
+    for answer in begun {
+        drop(answer.await);
+    }
+}

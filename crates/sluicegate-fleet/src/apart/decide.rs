@@ -1,0 +1,166 @@
+//! The way of a request whose buckets are in several places.
+//!
+//! 1. It asks one part of each policy for all of the cost: mostly that is all, in one call.
+//! 2. If that part refuses, all parts are looked at. The request goes to one that has room for all of it, or to several that have
+//!    together: all of them spend, or none does.
+//! 3. If they have no room together, the refusal stands, with the numbers of all parts. If others were faster, it goes round again,
+//!    a few times.
+//!
+//! What asks for as much as there is, and what is reported without saying where it was spent, looks first.
+
+use std::future::Future as _;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::{Ask, DecisionFuture, Mode, QuotaStatus};
+use sluicegate_core::wrap::OwnedAsk;
+use sluicegate_core::{Decision, StoreError};
+use tokio::runtime::Handle;
+
+use super::answer::{Wait, merged};
+use super::call;
+use super::divide::Divide;
+use super::piece::{Came, Costs, Piece};
+use super::plan::Plan;
+use super::request::Asked;
+use super::spread::spread;
+use super::table::{Table, us};
+
+/// How often parts are looked at again that others were faster to spend from.
+const TRIES: usize = 3;
+
+/// Begins a request; it is finished whether anybody waits for it or not.
+///
+/// Outside of a runtime there is nobody to hand it to when it has to wait; then it goes on as long as it is polled.
+pub(super) fn begin<D: Divide>(divide: &Arc<D>, asks: &[Ask<'_>]) -> DecisionFuture {
+    let (divide, asks) = (Arc::clone(divide), asks.iter().map(OwnedAsk::new).collect::<Vec<_>>());
+    let work = async move { decide(&*divide, &asks).await };
+    match Handle::try_current() {
+        Ok(runtime) => DecisionFuture::begun(&runtime, work),
+        Err(_) => {
+            let mut work = Box::pin(work);
+            match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => DecisionFuture::ready(answer),
+                Poll::Pending => DecisionFuture::pending(work),
+            }
+        }
+    }
+}
+
+async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, StoreError> {
+    let asks: Vec<Ask<'_>> = asks.iter().map(OwnedAsk::ask).collect();
+    let asks = Asked::each(&asks)?;
+    if asks.is_empty() {
+        return Err(StoreError::new(StoreErrorKind::NothingAsked));
+    }
+    if !asks.iter().any(Asked::needs_look) {
+        let pieces: Vec<Piece<'_>> = asks.iter().flat_map(|asked| asked.pieces(divide)).collect();
+        let came = call::decide(divide.stores(), &pieces).await?;
+        if came.is_allowed || !may_fit_elsewhere(&asks, &pieces, &came) {
+            return Ok(merged(&asks, &pieces, came, None, &[]));
+        }
+    }
+    let mut tries = TRIES;
+    loop {
+        let table = look(divide, &asks).await?;
+        let plan = Plan::new(divide, &asks, &table);
+        let seen = Came { at_us: table.at_us, by: table.by, ..Came::of(0) };
+        if !plan.refused.is_empty() {
+            let waits = waits(divide, &asks, &plan.refused, &table).await?;
+            return Ok(merged(&asks, &[], seen, Some(&table), &waits));
+        }
+        if asks.iter().all(|asked| asked.ask.mode() == Mode::Peek) {
+            return Ok(merged(&asks, &[], seen, Some(&table), &[]));
+        }
+        let came = call::decide(divide.stores(), &plan.pieces).await?;
+        tries -= 1;
+        if came.is_allowed || tries == 0 || !may_fit_elsewhere(&asks, &plan.pieces, &came) {
+            return Ok(merged(&asks, &plan.pieces, came, Some(&table), &[]));
+        }
+    }
+}
+
+/// Whether a part has refused, and another one may not.
+fn may_fit_elsewhere(asks: &[Asked<'_>], pieces: &[Piece<'_>], came: &Came) -> bool {
+    let mut each = pieces.iter().zip(&came.each);
+    each.any(|(piece, of)| !of.passed() && !asks[piece.ask].opened.is_whole && piece.mode.asks())
+}
+
+async fn look(divide: &dyn Divide, asks: &[Asked<'_>]) -> Result<Table, StoreError> {
+    let pieces: Vec<Piece<'_>> = asks.iter().flat_map(|asked| asked.looks(divide)).collect();
+    let came = call::look(divide.stores(), &pieces).await?;
+    Ok(Table::new(asks, &pieces, came))
+}
+
+/// When those that are refused would pass, by quota.
+///
+/// A cost of one unit passes when the first part has it. Of more units each part is asked when it has its part of those that are
+/// missing: never too early, and too late by at most the time in which one part gets one unit.
+async fn waits(
+    divide: &dyn Divide,
+    asks: &[Asked<'_>],
+    refused: &[usize],
+    table: &Table,
+) -> Result<Vec<(usize, usize, Wait)>, StoreError> {
+    let (mut waits, mut pieces) = (Vec::new(), Vec::new());
+    for asked in refused.iter().map(|place| &asks[*place]) {
+        let mut targets = vec![Costs::from_elem(0, asked.opened.quotas()); asked.opened.parts.len()];
+        for (quota, cost) in asked.costs().into_iter().enumerate() {
+            let cost = if asked.ask.mode() == Mode::Take { 1 } else { cost };
+            let left = table.remaining(asked.place, quota);
+            let missing = cost.saturating_sub(left.iter().sum());
+            if cost > asked.opened.whole_capacity(quota) {
+                waits.push((asked.place, quota, Wait::Never));
+            } else if missing > 0 && cost == 1 {
+                let parts = (0..left.len()).filter_map(|part| table.part(asked.place, part).get(quota));
+                let wait_us = parts.map(|status| us(status.available_after())).min().unwrap_or(0);
+                waits.push((asked.place, quota, Wait::AfterUs(wait_us)));
+            } else if missing > 0 {
+                let capacities: Vec<u64> =
+                    (0..left.len()).map(|part| asked.opened.capacity(part, quota)).collect();
+                let rooms: Vec<u64> = capacities
+                    .iter()
+                    .zip(&left)
+                    .map(|(capacity, left)| capacity.saturating_sub(*left))
+                    .collect();
+                let more = spread(missing, &capacities, &rooms);
+                for (target, (left, more)) in targets.iter_mut().zip(left.iter().zip(more)) {
+                    target[quota] = left + more;
+                }
+                waits.push((asked.place, quota, Wait::AfterUs(0)));
+            }
+        }
+        if targets.iter().flatten().any(|target| *target > 0) {
+            let targets = targets.into_iter().enumerate();
+            pieces.extend(targets.map(|(part, costs)| asked.piece(divide, part, Mode::Peek, costs)));
+        }
+    }
+    let came = call::look(divide.stores(), &pieces).await?;
+    for (piece, of) in pieces.iter().zip(&came.each) {
+        for (ask, quota, wait) in &mut waits {
+            let status = of.statuses.get(*quota).filter(|status| *ask == piece.ask && !status.passed());
+            if let (Wait::AfterUs(wait_us), Some(status)) = (wait, status) {
+                *wait_us = (*wait_us).max(us(QuotaStatus::available_after(status)));
+            }
+        }
+    }
+    Ok(shortened(asks, table, waits))
+}
+
+/// A reservation passes as much sooner as it may wait, in one part.
+fn shortened(
+    asks: &[Asked<'_>],
+    table: &Table,
+    mut waits: Vec<(usize, usize, Wait)>,
+) -> Vec<(usize, usize, Wait)> {
+    for (ask, _, wait) in &mut waits {
+        let asked = &asks[*ask];
+        let (Mode::Reserve { longest }, Wait::AfterUs(wait_us)) = (asked.ask.mode(), wait) else { continue };
+        let alone = (0..asked.opened.parts.len()).filter_map(|part| table.alone_us(*ask, part)).min();
+        if let Some(alone_us) = alone {
+            *wait_us = (*wait_us).min(alone_us.saturating_sub(us(longest)));
+        }
+    }
+    waits
+}

@@ -1,0 +1,164 @@
+//! One bucket in several places: what [`Sharded`](crate::Sharded) and [`Regional`](crate::Regional) have in common.
+//!
+//! A policy is opened as several parts whose limits sum to its own ([`Policy::split`]), each on its store and under its key. So
+//! nothing that happens between the parts can admit more than the policy: whatever each of them lets pass, by itself, is in the
+//! sum. All the rest, which part is asked, in which order, and what is looked at, is about using all of it.
+
+mod answer;
+mod call;
+mod decide;
+mod divide;
+mod opened;
+mod piece;
+mod plan;
+mod request;
+mod spread;
+mod table;
+
+use std::fmt;
+use std::sync::Arc;
+
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::limiter::{Inherit, Receipt};
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::store::{
+    Ask, DecisionFuture, Event, Limiters, Listener, PreparedPolicy, Shared, StoreStatus,
+};
+use sluicegate_core::{ConfigError, Policy, Store, StoreError};
+use smallvec::SmallVec;
+
+pub(crate) use self::divide::Divide;
+use self::opened::Opened;
+use self::request::Asked;
+
+/// A store that keeps buckets in several places, as `D` says.
+pub(crate) struct Apart<D> {
+    divide: Arc<D>,
+    limiters: Limiters,
+}
+
+impl<D: Divide> Apart<D> {
+    /// The store whose buckets are divided in this way.
+    pub(crate) fn new(divide: D) -> Self {
+        Self { divide: Arc::new(divide), limiters: Limiters::default() }
+    }
+
+    fn opened_parts(
+        &self,
+        policy: &Arc<Policy>,
+        old: Option<(&Opened, Inherit)>,
+    ) -> Result<Opened, ConfigError> {
+        let parts = self.divide.parts(policy, old.map(|(old, _)| !old.is_whole))?;
+        let is_whole = parts.is_none();
+        let parts =
+            parts.map_or_else(|| vec![Arc::clone(policy)], |parts| parts.into_iter().map(Arc::new).collect());
+        let buckets = parts.len() * policy.quotas().len();
+        if !is_whole && buckets > MAX_QUOTAS {
+            let (count, quotas) = (parts.len(), policy.quotas().len());
+            let problem = format!(
+                "{count} parts of {quotas} quotas are {buckets} buckets, and at most {MAX_QUOTAS} are decided together: use at most {} parts",
+                MAX_QUOTAS / quotas
+            );
+            return Err(ConfigError::new(ConfigErrorKind::TooManyQuotas, problem).in_policy(policy.name()));
+        }
+        let opened = parts.into_iter().enumerate().map(|(part, policy)| {
+            let store = if is_whole { 0 } else { self.divide.store_of(part) };
+            let replaces = old.and_then(|(old, how)| Some((old.parts.get(part)?, how)));
+            self.divide.stores()[store].open(policy, replaces)
+        });
+        Ok(Opened { parts: opened.collect::<Result<_, _>>()?, is_whole })
+    }
+
+    /// The asks of the first store, if none of them is of a policy in parts.
+    fn whole<'a>(asks: &[Ask<'a>]) -> Result<Option<SmallVec<[Ask<'a>; 4]>>, StoreError> {
+        let mut whole = SmallVec::new();
+        for ask in asks {
+            let opened = Opened::of(ask.policy())?;
+            if !opened.is_whole || ask.receipt().is_some_and(Receipt::has_pieces) {
+                return Ok(None);
+            }
+            whole.push(ask.on(&opened.parts[0]));
+        }
+        Ok(Some(whole))
+    }
+}
+
+impl<D: Divide> Store for Apart<D> {
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        let (old, how) = replaces.unzip();
+        let old = old.map(PreparedPolicy::replaced::<Opened>).transpose()?;
+        let opened = self.opened_parts(&policy, old.as_deref().zip(how))?;
+        Ok(PreparedPolicy::new(policy, Arc::new(opened)))
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        match Self::whole(asks) {
+            Ok(Some(asks)) => self.divide.stores()[0].decide(&asks),
+            Ok(None) => decide::begin(&self.divide, asks),
+            Err(foreign) => DecisionFuture::ready(Err(foreign)),
+        }
+    }
+
+    fn always_answers(&self) -> bool {
+        self.divide.stores().iter().all(|store| store.always_answers())
+    }
+
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        let Ok(asks) = Asked::each(asks) else { return 1 };
+        let pieces = asks.iter().flat_map(|asked| asked.looks(&*self.divide));
+        let parts = pieces.map(|piece| self.divide.stores()[piece.store].parts(&[piece.ask()]));
+        parts.fold(0, |all, bits| all | bits)
+    }
+
+    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
+        Opened::of(policy).is_ok_and(|opened| {
+            let mut parts = opened.parts.iter().enumerate();
+            parts.all(|(part, policy)| {
+                let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
+                self.divide.stores()[store].is_idle(policy)
+            })
+        })
+    }
+
+    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        let (Ok(old), Ok(new)) = (Opened::of(old), Opened::of(new)) else { return };
+        for (part, (old, policy)) in old.parts.iter().zip(&new.parts).enumerate() {
+            let store = if new.is_whole { 0 } else { self.divide.store_of(part) };
+            self.divide.stores()[store].replaced(old, policy, inherit);
+        }
+    }
+
+    fn notice(&self, event: &Event<'_>) {
+        self.divide.stores().iter().for_each(|store| store.notice(event));
+    }
+
+    fn listen(&self, listener: Arc<dyn Listener>) {
+        self.divide.stores().iter().for_each(|store| store.listen(Arc::clone(&listener)));
+    }
+
+    fn now_us(&self) -> u64 {
+        self.divide.stores()[0].now_us()
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        self.divide.shared().shared()
+    }
+
+    fn status(&self) -> StoreStatus {
+        self.divide.stores()[0].status()
+    }
+
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+}
+
+impl<D> fmt::Debug for Apart<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Apart").finish_non_exhaustive()
+    }
+}

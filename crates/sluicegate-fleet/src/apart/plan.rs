@@ -1,0 +1,157 @@
+//! From where all parts stand to pieces that fit: [`Plan`].
+
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::store::Mode;
+
+use super::divide::Divide;
+use super::piece::{Costs, Piece};
+use super::request::{Asked, now};
+use super::spread::{fill, spread};
+use super::table::{Table, us};
+
+/// The pieces that a request comes to, by what its parts have left.
+#[derive(Default)]
+pub(super) struct Plan<'a> {
+    pub(super) pieces: Vec<Piece<'a>>,
+    /// The places of asks that do not fit.
+    pub(super) refused: Vec<usize>,
+}
+
+/// What is left of each part, and of each quota in it, while asks are planned one after the other.
+type Left = Vec<Vec<u64>>;
+
+impl<'a> Plan<'a> {
+    /// One part that has room for all of an ask, or several that have together.
+    pub(super) fn new(divide: &dyn Divide, asks: &[Asked<'a>], table: &Table) -> Self {
+        let mut plan = Self::default();
+        let mut left: Vec<Left> = asks.iter().map(|asked| left(asked, table)).collect();
+        for asked in asks {
+            let pieces = if asked.needs_look() || asked.ask.mode().spends() && !asked.opened.is_whole {
+                fit(divide, asked, &mut left[asked.twin], table)
+            } else {
+                Some(asked.pieces(divide))
+            };
+            match pieces {
+                Some(pieces) => plan.pieces.extend(pieces),
+                None => plan.refused.push(asked.place),
+            }
+        }
+        if plan.pieces.iter().map(Piece::quotas).sum::<usize>() > MAX_QUOTAS {
+            // That many are not decided together. A request in fewer pieces passes when one part has room for all of it.
+            let pieces_of =
+                |asked: &&Asked<'_>| plan.pieces.iter().filter(|piece| piece.ask == asked.place).count();
+            let is_cut = |asked: &&Asked<'_>| asked.ask.mode().asks() && pieces_of(asked) > 1;
+            plan.refused.extend(asks.iter().filter(is_cut).map(|asked| asked.place));
+        }
+        plan
+    }
+}
+
+fn left(asked: &Asked<'_>, table: &Table) -> Left {
+    let quotas = (0..asked.opened.quotas()).map(|quota| table.remaining(asked.place, quota));
+    let quotas: Vec<Vec<u64>> = quotas.collect();
+    (0..asked.opened.parts.len()).map(|part| quotas.iter().map(|each| each[part]).collect()).collect()
+}
+
+/// The pieces of an ask, if they fit into what is left.
+fn fit<'a>(divide: &dyn Divide, asked: &Asked<'a>, left: &mut Left, table: &Table) -> Option<Vec<Piece<'a>>> {
+    let mode = asked.ask.mode();
+    let mut costs = asked.costs();
+    let order = order(divide, left);
+    let (mode, each) = match mode {
+        Mode::Charge => (mode, all_of(asked, &costs, &order, left)),
+        Mode::Refund => {
+            let used = |part: usize, quota: usize| {
+                asked.opened.capacity(part, quota).saturating_sub(left[part][quota])
+            };
+            let used: Left = (0..left.len())
+                .map(|part| (0..costs.len()).map(|quota| used(part, quota)).collect())
+                .collect();
+            let mut order = order.clone();
+            order.sort_by_key(|part| std::cmp::Reverse(used[*part].first().copied()));
+            (mode, all_of(asked, &costs, &order, &used))
+        }
+        Mode::Take => {
+            let most =
+                (0..costs.len()).map(|quota| left.iter().map(|part| part[quota]).sum::<u64>()).min()?;
+            let granted = asked.ask.cost().min(most);
+            if granted == 0 {
+                return None;
+            }
+            costs.iter_mut().for_each(|cost| *cost = granted);
+            (Mode::Spend, within(&costs, &order, left)?)
+        }
+        Mode::Reserve { longest } => match within(&costs, &order, left) {
+            Some(each) => (now(), each),
+            None => {
+                let waits =
+                    order.iter().filter_map(|part| Some((table.alone_us(asked.place, *part)?, *part)));
+                let (wait_us, part) = waits.min()?;
+                if wait_us > us(longest) {
+                    return None;
+                }
+                (mode, vec![(part, costs)])
+            }
+        },
+        _ => (mode, within(&costs, &order, left)?),
+    };
+    for (part, costs) in &each {
+        for (left, cost) in left[*part].iter_mut().zip(costs) {
+            *left =
+                if mode == Mode::Refund { left.saturating_add(*cost) } else { left.saturating_sub(*cost) };
+        }
+    }
+    Some(each.into_iter().map(|(part, costs)| asked.piece(divide, part, mode, costs)).collect())
+}
+
+/// The parts, in the order in which they are spent from.
+fn order(divide: &dyn Divide, left: &Left) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..left.len()).collect();
+    if !divide.is_in_order() {
+        order.sort_by_key(|part| std::cmp::Reverse(left[*part].iter().copied().min()));
+    }
+    order
+}
+
+/// The units of each part that these costs come to, if they fit: all of them in one part, or in several.
+fn within(costs: &Costs, order: &[usize], left: &Left) -> Option<Vec<(usize, Costs)>> {
+    let has_room = |part: &&usize| costs.iter().zip(&left[**part]).all(|(cost, left)| cost <= left);
+    if let Some(part) = order.iter().find(has_room) {
+        return Some(vec![(*part, costs.clone())]);
+    }
+    let (each, rest) = filled(costs, order, left);
+    rest.iter().all(|rest| *rest == 0).then(|| of_parts(order, &each))
+}
+
+/// The units of each part that these costs come to, with what does not fit.
+fn all_of(asked: &Asked<'_>, costs: &Costs, order: &[usize], left: &Left) -> Vec<(usize, Costs)> {
+    let (mut each, rest) = filled(costs, order, left);
+    for (quota, rest) in rest.into_iter().enumerate().filter(|(_, rest)| *rest > 0) {
+        let weights: Vec<u64> = order.iter().map(|part| asked.opened.capacity(*part, quota)).collect();
+        let more = spread(rest, &weights, &vec![rest; order.len()]);
+        each[quota].iter_mut().zip(more).for_each(|(units, more)| *units = units.saturating_add(more));
+    }
+    of_parts(order, &each)
+}
+
+/// By quota, the units of each part in this order, and what does not fit.
+fn filled(costs: &Costs, order: &[usize], left: &Left) -> (Vec<Vec<u64>>, Costs) {
+    let mut rest = costs.clone();
+    let each = rest.iter_mut().enumerate();
+    let each = each.map(|(quota, cost)| fill(cost, order.iter().map(|part| left[*part][quota])));
+    (each.collect(), rest)
+}
+
+/// The parts that have units, or the first one if none has.
+fn of_parts(order: &[usize], each: &[Vec<u64>]) -> Vec<(usize, Costs)> {
+    let costs = |index: usize| each.iter().map(|units| units[index]).collect::<Costs>();
+    let parts = order.iter().enumerate().map(|(index, part)| (*part, costs(index)));
+    let mut parts: Vec<(usize, Costs)> = parts.collect();
+    let has_any = |(_, costs): &(usize, Costs)| costs.iter().any(|cost| *cost > 0);
+    if parts.iter().any(has_any) {
+        parts.retain(has_any);
+    } else {
+        parts.truncate(1);
+    }
+    parts
+}

@@ -1,0 +1,114 @@
+//! The asks of a request, and the pieces that each comes to: [`Asked`].
+
+use sluicegate_core::StoreError;
+use sluicegate_core::store::{Ask, Mode};
+
+use super::divide::Divide;
+use super::opened::Opened;
+use super::piece::{Costs, Piece};
+use sluicegate_core::limiter::Receipt;
+
+/// An ask of a request, of a policy that may be in parts.
+pub(super) struct Asked<'a> {
+    pub(super) ask: Ask<'a>,
+    /// Its place in the request.
+    pub(super) place: usize,
+    pub(super) opened: &'a Opened,
+    /// The first ask of the request that is about the same bucket.
+    pub(super) twin: usize,
+}
+
+impl<'a> Asked<'a> {
+    /// The asks of a request.
+    ///
+    /// # Errors
+    /// When one of them is of another store.
+    pub(super) fn each(asks: &[Ask<'a>]) -> Result<Vec<Self>, StoreError> {
+        let each = asks.iter().enumerate().map(|(place, ask)| {
+            let opened = Opened::of(ask.policy())?;
+            let is_twin = |other: &Ask<'a>| {
+                Opened::of(other.policy()).is_ok_and(|other| std::ptr::eq(other, opened))
+                    && other.key().to_key() == ask.key().to_key()
+            };
+            let twin = asks[..place].iter().position(is_twin).unwrap_or(place);
+            Ok(Self { ask: *ask, place, opened, twin })
+        });
+        each.collect()
+    }
+
+    /// What is asked for of each quota.
+    pub(super) fn costs(&self) -> Costs {
+        (0_u8..).take(self.opened.quotas()).map(|quota| self.ask.cost_of(quota)).collect()
+    }
+
+    /// Whether all parts have to be looked at before anything can be asked.
+    pub(super) fn needs_look(&self) -> bool {
+        let has_pieces = self.ask.receipt().is_some_and(Receipt::has_pieces);
+        !self.opened.is_whole
+            && match self.ask.mode() {
+                Mode::Peek | Mode::Take | Mode::Charge => true,
+                Mode::Refund => !has_pieces,
+                _ => false,
+            }
+    }
+
+    /// These units in that part.
+    pub(super) fn piece(&self, divide: &dyn Divide, part: usize, mode: Mode, costs: Costs) -> Piece<'a> {
+        let key = self.ask.key();
+        Piece {
+            ask: self.place,
+            part,
+            store: if self.opened.is_whole { 0 } else { divide.store_of(part) },
+            policy: &self.opened.parts[part],
+            key: if self.opened.is_whole { key.to_key() } else { divide.key(key, part) },
+            mode,
+            costs,
+            receipt: None,
+        }
+    }
+
+    /// A look at each part.
+    pub(super) fn looks(&self, divide: &dyn Divide) -> Vec<Piece<'a>> {
+        let asks_for = |cost| match self.ask.mode() {
+            Mode::Take => 1,
+            mode if mode.asks() => cost,
+            _ => 0,
+        };
+        let costs: Costs = self.costs().into_iter().map(asks_for).collect();
+        let parts = 0..self.opened.parts.len();
+        parts.map(|part| self.piece(divide, part, Mode::Peek, costs.clone())).collect()
+    }
+
+    /// The pieces that need no look: of a spend all of it in one part, of what is known to be in several parts each of them.
+    pub(super) fn pieces(&self, divide: &dyn Divide) -> Vec<Piece<'a>> {
+        let mode = self.ask.mode();
+        match self.ask.receipt() {
+            Some(receipt) if receipt.has_pieces() => {
+                let pieces = receipt.pieces_of(self.ask.cost()).map(|(part, receipt, costs)| {
+                    let part = usize::from(part).min(self.opened.parts.len() - 1);
+                    Piece { receipt: Some(receipt), ..self.piece(divide, part, mode, costs) }
+                });
+                return pieces.collect();
+            }
+            Some(receipt) if self.opened.is_whole || mode.is_of_turn() => {
+                return vec![Piece { receipt: Some(receipt), ..self.piece(divide, 0, mode, self.costs()) }];
+            }
+            _ => {}
+        }
+        let parts = self.opened.parts.len();
+        match mode {
+            _ if self.opened.is_whole => vec![self.piece(divide, 0, mode, self.costs())],
+            Mode::Reset => (0..parts).map(|part| self.piece(divide, part, mode, self.costs())).collect(),
+            // Whether it has to wait is seen when all parts were looked at.
+            Mode::Reserve { .. } => {
+                vec![self.piece(divide, divide.first(parts), now(), self.costs())]
+            }
+            _ => vec![self.piece(divide, divide.first(parts), mode, self.costs())],
+        }
+    }
+}
+
+/// A reservation of a turn that comes at once.
+pub(super) fn now() -> Mode {
+    Mode::Reserve { longest: std::time::Duration::ZERO }
+}

@@ -1,0 +1,51 @@
+//! Where all parts stand that some asks are about: [`Table`].
+
+use sluicegate_core::store::{DecidedBy, QuotaStatus};
+
+use super::piece::{Came, Piece, Statuses};
+use super::request::Asked;
+
+/// Where all parts stand of each ask, as they were looked at.
+pub(super) struct Table {
+    /// By ask, then by part.
+    rows: Vec<Vec<Statuses>>,
+    pub(super) at_us: u64,
+    pub(super) by: DecidedBy,
+}
+
+impl Table {
+    /// What looking at these pieces has shown.
+    pub(super) fn new(asks: &[Asked<'_>], pieces: &[Piece<'_>], came: Came) -> Self {
+        let rows = asks.iter().map(|asked| vec![Statuses::new(); asked.opened.parts.len()]);
+        let mut table = Self { rows: rows.collect(), at_us: came.at_us, by: came.by };
+        for (piece, of) in pieces.iter().zip(came.each) {
+            table.rows[piece.ask][piece.part] = of.statuses;
+        }
+        table
+    }
+
+    /// Where the quotas of this part stand.
+    pub(super) fn part(&self, ask: usize, part: usize) -> &[QuotaStatus] {
+        &self.rows[ask][part]
+    }
+
+    /// The units that this quota has left in each part.
+    pub(super) fn remaining(&self, ask: usize, quota: usize) -> Vec<u64> {
+        let each = self.rows[ask].iter().map(|row| row.get(quota).map_or(0, QuotaStatus::remaining));
+        each.collect()
+    }
+
+    /// How long until this part lets the cost pass by itself, in microseconds; none if it never does.
+    pub(super) fn alone_us(&self, ask: usize, part: usize) -> Option<u64> {
+        let row = &self.rows[ask][part];
+        let refused = row.iter().filter(|status| !status.passed());
+        let possible = !row.is_empty() && !row.iter().any(QuotaStatus::is_impossible);
+        let waits = refused.map(|status| us(status.available_after()));
+        possible.then(|| waits.max().unwrap_or(0))
+    }
+}
+
+/// A span in microseconds.
+pub(super) fn us(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,194 @@
+//! One limit over several regions: [`Regional`] gives each region a share of every quota on a store of its own, and all of them a
+//! reserve on another one.
+//!
+//! A call to a Redis on another continent takes a tenth of a second. With 60 % of each quota divided among the regions, most
+//! requests are decided in their region; what exceeds the region's share is taken from the reserve, as long as there is any.
+//!
+//! ```
+//! use sluicegate_core::{MemoryStore, Policy};
+//! use sluicegate_fleet::Regional;
+//!
+//! # let (redis_of_eu, redis_of_all) = (MemoryStore::new(), MemoryStore::new());
+//! let store = Regional::builder("eu", redis_of_eu, redis_of_all)
+//!     .region("eu", 2)
+//!     .region("us", 1)
+//!     .build()?;
+//! let api = Policy::gcra("api", "100/h").on(&store)?;
+//!
+//! let check = |cost| api.check_cost("ada", cost).now().expect("memory answers at once");
+//! assert!(check(40)?.is_allowed()); // two thirds of 60 %: the region's own share
+//! assert!(check(40)?.is_allowed()); // the reserve
+//! let refused = check(1)?;
+//! assert_eq!((refused.capacity(), refused.remaining()), (80, 0)); // 20 are kept for the other region
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # When not to use it
+//! Where a limit may hold per region: a store per region does that, with nothing in common. Where all of a limit has to be usable
+//! from any region: one store for all of them does that, at the price of the distance.
+//!
+//! # How a request is decided
+//! The region's store is asked for all of it. If that refuses, both are looked at: the request goes to the reserve if that has room
+//! for all of it, or to both together. Both belong to one policy of one name, so a decision has one status per quota: the
+//! capacity and the remaining units of what this region may use, its share and the reserve.
+//!
+//! A request that spends on both spends on the region's store first, and what it has spent there is given back, by its receipt,
+//! when the reserve refuses or gives no answer. In between, for the time of one call, units are held that nobody spends: too few
+//! are admitted then, and never too many. The same holds for an instance that dies between the two.
+//!
+//! What waits for its turn waits in one of the two. Of several limits, of which some need the reserve, none waits.
+//!
+//! # What it admits
+//! | | at most | at least |
+//! |---|---|---|
+//! | all regions together, any span | what the table of the algorithm says of the whole policy | |
+//! | one region | its share and the reserve | the same, while the others leave the reserve alone |
+//! | sliding counters | | up to one unit less per part, while the window before fades |
+//! | a region's store that is away | what the policy says of an outage, of the share of this region | |
+//! | the reserve that is away | what the policy says of an outage, of the reserve | the share of each region |
+//!
+//! # Outages
+//! Each of the two stores answers for itself. Put a `Resilient` store around each of them, so that the policy's
+//! [`OnOutage`](sluicegate_core::OnOutage) covers each by itself: [`Local`](sluicegate_core::OnOutage::Local) then lets the instances of a
+//! region divide the region's share, with as many `replicas` as the region has instances, and all instances of all regions
+//! the reserve, with as many as there are together. With bare stores, a request that needs the store that is away has no answer,
+//! and its policy decides: a request that the region's share lets pass does not need the reserve.
+//!
+//! # Changes
+//! All regions have to agree on the regions, their weights and the share. Overrides are told by the store of the reserve, so they
+//! hold in all regions. A suspension is kept on the store of the region in which it arose.
+
+mod regions;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, Store};
+
+use self::regions::Regions;
+use crate::apart::Apart;
+
+/// The store of a region, which has a share of each quota for itself, and a reserve beside the other regions; see the
+/// [module](self).
+///
+/// It is cheap to clone: clones are the same store.
+///
+/// # Cancel safety
+/// A decision that is dropped is finished by the runtime in which it was asked for.
+#[derive(Clone)]
+pub struct Regional(Arc<Apart<Regions>>);
+
+impl Regional {
+    /// Begins the store of this region: `own` is what only its instances reach, `reserve` what those of all regions do.
+    pub fn builder(
+        region: impl Into<String>,
+        own: impl Into<Arc<dyn Store>>,
+        reserve: impl Into<Arc<dyn Store>>,
+    ) -> RegionalBuilder {
+        let (region, stores) = (region.into(), [own.into(), reserve.into()]);
+        RegionalBuilder { region, stores, weights: Vec::new(), share: 60 }
+    }
+}
+
+impl fmt::Debug for Regional {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Regional").finish_non_exhaustive()
+    }
+}
+
+impl From<&Regional> for Arc<dyn Store> {
+    fn from(store: &Regional) -> Self {
+        Arc::clone(&store.0) as Self
+    }
+}
+
+impl From<Regional> for Arc<dyn Store> {
+    fn from(store: Regional) -> Self {
+        store.0
+    }
+}
+
+/// Collects the regions; they have to be the same in all of them.
+///
+/// | setting | default | too low | too high |
+/// |---|---|---|---|
+/// | [`region`](Self::region) | none: name all of them | | |
+/// | [`share`](Self::share) | 60 | requests wait for the reserve | a region that has more traffic than its weight is refused early |
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct RegionalBuilder {
+    region: String,
+    stores: [Arc<dyn Store>; 2],
+    weights: Vec<(String, u32)>,
+    share: u32,
+}
+
+impl RegionalBuilder {
+    /// Adds a region with its weight, at least 1: a region of weight 2 has twice the share of one of weight 1. Name all of them,
+    /// this one too, in any order.
+    pub fn region(mut self, name: impl Into<String>, weight: u32) -> Self {
+        self.weights.push((name.into(), weight));
+        self
+    }
+
+    /// How many hundredths of each quota the regions share, 1 to 99; the rest is the reserve. Default: 60.
+    pub fn share(mut self, hundredths: u32) -> Self {
+        self.share = hundredths;
+        self
+    }
+
+    /// Checks the settings and makes the store.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_fleet::Regional;
+    ///
+    /// let of = |region: &str| Regional::builder(region, MemoryStore::new(), MemoryStore::new());
+    /// let error = of("eu").region("us", 1).build().unwrap_err();
+    /// assert!(error.to_string().contains("\"eu\" is none of the regions (\"us\")"), "{error}");
+    ///
+    /// // Each region has at least one unit of each quota.
+    /// let store = of("eu").region("eu", 1).region("us", 99).build()?;
+    /// assert!(Policy::gcra("api", "100/min").on(&store).is_err());
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] when this region is not one of those, when one is there twice or has no weight, and for a share
+    /// outside of 1 to 99.
+    pub fn build(self) -> Result<Regional, ConfigError> {
+        let Self { region, stores, weights, share } = self;
+        let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        if !(1..=99).contains(&share) {
+            return refused(format!(
+                "the regions cannot share {share} hundredths of each quota: use 1 to 99"
+            ));
+        }
+        let mut all = BTreeMap::new();
+        for (name, weight) in weights {
+            if weight == 0 {
+                return refused(format!("the region {name:?} has the weight 0: use at least 1"));
+            }
+            if all.insert(name.clone(), weight).is_some() {
+                return refused(format!("the region {name:?} is there twice: name each of them once"));
+            }
+        }
+        if !all.contains_key(&region) {
+            let names: Vec<String> = all.keys().map(|name| format!("{name:?}")).collect();
+            let names = names.join(", ");
+            return refused(format!("{region:?} is none of the regions ({names}): name it with `region`"));
+        }
+        Ok(Regional(Arc::new(Apart::new(Regions { stores, region, weights: all, share }))))
+    }
+}
+
+impl fmt::Debug for RegionalBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegionalBuilder")
+            .field("region", &self.region)
+            .field("weights", &self.weights)
+            .field("share", &self.share)
+            .finish_non_exhaustive()
+    }
+}

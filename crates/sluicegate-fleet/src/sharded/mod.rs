@@ -1,0 +1,185 @@
+//! Hot keys in shards: [`Sharded`] keeps one bucket in several places of a store, so that no single one of them decides it all.
+//!
+//! One core of Redis decides some 100,000 requests a second, and a key lives on one node. A limit that all requests share, such as
+//! one for the whole service, is bound by that node, however many there are. In N shards, each on a hash slot of its own, it is
+//! bound by N.
+//!
+//! Each shard is a policy of its own, `api.1of4` to `api.4of4`, with its part of each limit and burst: 25 a minute in two shards
+//! is 12 and 13. The parts [sum exactly](sluicegate_core::Policy::split) to the whole.
+//!
+//! ```
+//! use sluicegate_core::{MemoryStore, Policy};
+//! use sluicegate_fleet::Sharded;
+//!
+//! # let redis = MemoryStore::new();
+//! let store = Sharded::builder(redis, 2).policy("api").build()?;
+//! let api = Policy::gcra("api", "25/h").on(&store)?;
+//!
+//! let check = |cost| api.check_cost("everybody", cost).now().expect("memory answers at once");
+//! assert!(check(20)?.is_allowed()); // more than either shard has: both spend, or none does
+//! let refused = check(6)?;
+//! assert!(!refused.is_allowed());
+//! assert_eq!((refused.capacity(), refused.remaining()), (25, 5)); // all shards together
+//! assert!(check(5)?.is_allowed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # When not to use it
+//! For limits per user or address: their keys are spread over the nodes already. For less than some 50,000 requests a second of
+//! one key: one slot is enough, and answers with all the numbers. In front of one node of Redis, or in memory: there is
+//! nothing to spread over.
+//!
+//! # How a request is decided
+//! | step | calls | when |
+//! |---|---|---|
+//! | one shard, as good as at random, is asked for all of it | 1 | always; mostly it is the last step |
+//! | all shards are looked at; the one with most room that has room for all of it is asked | 2 more | that shard has refused |
+//! | several shards are asked together, all or none | | no single one has room for all of it |
+//! | the refusal stands, with the numbers of all shards | 1 more; 2 for a cost above 1 | they have no room together |
+//!
+//! A peek, a reset, a charge, a refund without a receipt and [`check_up_to`](sluicegate_core::RateLimiter::check_up_to) ask all
+//! shards; a charge is put where there is room, and what is above that is a debt of all shards. A refund by its receipt goes to the
+//! shards that have spent it, and is exact. A request that waits for its turn waits in one shard, the one where the wait is
+//! shortest: a cost above the burst of a shard has no turn, and passes only while it fits.
+//!
+//! # What it admits
+//! | | at most | at least |
+//! |---|---|---|
+//! | any algorithm, any span | what its table says of the whole policy: the sum of the shards | |
+//! | buckets, logs, fixed windows | | all of it: a refusal stands only if all shards together have no room |
+//! | sliding counters | | up to N - 1 units less than all of it, while the window before fades: each shard rounds up |
+//! | callers that race for the last units | | as above, unless others were faster three times in a row |
+//! | an instance that dies between two calls | | what it has spent stays spent |
+//!
+//! # The numbers
+//! Of a refused request and of a peek: the remaining units of all shards together, the shortest wait that helps, the longest
+//! reset. Of a request that one shard let pass they are those of that shard, because the others were not asked: so many are left at
+//! least. The capacity is always that of the whole.
+//!
+//! The wait of a cost of one unit is exact. For a higher cost it is never too short, and too long by at most the time in which a
+//! shard gets one unit.
+//!
+//! # Outages
+//! A call needs the parts of the store on which any shard of its key is: around it, a `Resilient` store leaves a key to its fallback
+//! as long as the node of one of its shards is away.
+//!
+//! # Changes
+//! A policy that is replaced, by code or by an override, keeps its shards: one whose new limit is below the number of shards is
+//! refused. Another number of shards is another set of buckets: until all instances agree, each set admits the limit, so change it
+//! as you would rename a policy.
+
+mod slots;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::{ConfigError, Store};
+
+use self::slots::Slots;
+use crate::apart::Apart;
+
+/// A store around a store that keeps the buckets of some policies in shards; see the [module](self).
+///
+/// It is cheap to clone: clones are the same store.
+///
+/// # Cancel safety
+/// A decision that is dropped is finished by the runtime in which it was asked for.
+#[derive(Clone)]
+pub struct Sharded(Arc<Apart<Slots>>);
+
+impl Sharded {
+    /// Begins a store around `store` that keeps what it is told to in this many shards: 2 to 16, and at most as many as the least
+    /// limit or burst of such a policy has units. A request is decided by at most 16 buckets, so a policy with two quotas has at
+    /// most 8 shards.
+    pub fn builder(store: impl Into<Arc<dyn Store>>, shards: u64) -> ShardedBuilder {
+        ShardedBuilder { store: store.into(), shards, policies: Vec::new(), above: None }
+    }
+}
+
+impl fmt::Debug for Sharded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sharded").finish_non_exhaustive()
+    }
+}
+
+impl From<&Sharded> for Arc<dyn Store> {
+    fn from(store: &Sharded) -> Self {
+        Arc::clone(&store.0) as Self
+    }
+}
+
+impl From<Sharded> for Arc<dyn Store> {
+    fn from(store: Sharded) -> Self {
+        store.0
+    }
+}
+
+/// Collects which policies are in shards; all others are kept whole.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_fleet::Sharded;
+///
+/// # let redis = MemoryStore::new();
+/// // The limit of the service, and every other one of more than a million.
+/// let store = Sharded::builder(redis, 8).policy("service").above(1_000_000).build()?;
+///
+/// // A policy that shards cannot keep exactly is refused, with the reason.
+/// let error = Policy::gcra("service", "5/s").on(&store).unwrap_err();
+/// assert!(error.to_string().contains("one of 8 parts would have none of 5 units"), "{error}");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ShardedBuilder {
+    store: Arc<dyn Store>,
+    shards: u64,
+    policies: Vec<String>,
+    above: Option<u64>,
+}
+
+impl ShardedBuilder {
+    /// Keeps the policy of this name in shards; it is refused where that is impossible. May be called several times.
+    pub fn policy(mut self, name: impl Into<String>) -> Self {
+        self.policies.push(name.into());
+        self
+    }
+
+    /// Keeps all policies in shards whose limits are all above this number of units, if that is possible: queues, windows that
+    /// begin with a key's first unit, and bursts below the number of shards stay whole. Default: none. It is looked at when a policy
+    /// is opened first, and not when it is replaced.
+    pub fn above(mut self, limit: u64) -> Self {
+        self.above = Some(limit);
+        self
+    }
+
+    /// Checks the settings and makes the store.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] for less than 2 or more than 16 shards, and where nothing would be in shards.
+    pub fn build(self) -> Result<Sharded, ConfigError> {
+        let Self { store, shards, policies, above } = self;
+        let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        if !(2..=MAX_QUOTAS as u64).contains(&shards) {
+            return refused(format!("a store with {shards} shards of a key: use 2 to {MAX_QUOTAS}"));
+        }
+        if policies.is_empty() && above.is_none() {
+            let problem = "no policy would be in shards: name one with `policy`, or use `above`";
+            return refused(problem.to_owned());
+        }
+        let slots = Slots { store: [store], shards, policies, above, turns: AtomicU64::new(0) };
+        Ok(Sharded(Arc::new(Apart::new(slots))))
+    }
+}
+
+impl fmt::Debug for ShardedBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardedBuilder")
+            .field("shards", &self.shards)
+            .field("policies", &self.policies)
+            .field("above", &self.above)
+            .finish_non_exhaustive()
+    }
+}
