@@ -1,9 +1,12 @@
 //! What a decision has spent, to be given back at most once: [`Receipt`].
 
+mod pieces;
+
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
+pub use self::pieces::Piece;
 use crate::algorithm::State;
 use crate::policy::Policy;
 
@@ -21,7 +24,7 @@ pub struct Receipt {
     costs: SmallVec<[u64; 2]>,
     traces: SmallVec<[Trace; 1]>,
     /// Of a cost that several places have spent together, what each of them has.
-    pieces: Vec<(u8, Self)>,
+    pieces: Vec<Piece>,
 }
 
 /// What a quota's bucket was like when a cost was spent from it. For authors of stores.
@@ -85,11 +88,6 @@ impl Receipt {
         }
     }
 
-    /// The same, where these places have spent it.
-    pub(crate) fn with_pieces(self, pieces: Vec<(u8, Self)>) -> Self {
-        Self { pieces, ..self }
-    }
-
     /// The store that let the ask pass, or the fallback. The receipt is by that one's clock and buckets, and means nothing to
     /// another.
     pub fn decided_by(&self) -> DecidedBy {
@@ -119,31 +117,7 @@ impl Receipt {
 
     /// Whether a part of it is held for a turn that has not come.
     pub fn is_held(&self) -> bool {
-        self.traces.iter().any(|trace| trace.held) || self.pieces.iter().any(|(_, piece)| piece.is_held())
-    }
-
-    /// Whether several places may have spent it, as [`Decision::with_pieces`](crate::Decision::with_pieces) said.
-    pub fn has_pieces(&self) -> bool {
-        !self.pieces.is_empty()
-    }
-
-    /// What each place has to give back of `cost` units, or of as many as there are: the place, the receipt of what it has spent,
-    /// and the units of each of its quotas. For stores that keep one bucket in several places.
-    ///
-    /// The first place gives first. What is given back by this receipt is taken out of its pieces in the same order.
-    pub fn pieces_of(&self, cost: u64) -> impl Iterator<Item = (u8, &Self, SmallVec<[u64; 2]>)> {
-        let mut left: SmallVec<[u64; 2]> = SmallVec::from_elem(cost, self.costs.len());
-        self.pieces.iter().map(move |(place, piece)| (*place, piece, piece.taken(&mut left)))
-    }
-
-    /// Of what is left to give back of each quota, the units that this receipt has.
-    fn taken(&self, left: &mut [u64]) -> SmallVec<[u64; 2]> {
-        let taken = self.costs.iter().zip(left).map(|(own, left)| {
-            let taken = (*own).min(*left);
-            *left -= taken;
-            taken
-        });
-        taken.collect()
+        self.traces.iter().any(|trace| trace.held) || self.pieces.iter().any(|piece| piece.receipt.is_held())
     }
 
     /// For how long a unit of this [lease](crate::store::Mode::Lease) may be spent that `behind` others of the same lease
@@ -175,6 +149,9 @@ impl Receipt {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lasts(&self, policy: &Policy, behind: u64) -> Duration {
+        if let [piece] = &*self.pieces {
+            return piece.receipt.lasts(&piece.policy, behind);
+        }
         let lasts = policy.quotas().iter().enumerate().map(|(quota, of)| {
             let trace = self.traces.get(quota).filter(|_| of.rule().can_lease());
             trace.map_or(0, |trace| of.rule().lease_lasts_us(trace.after, self.at_us, behind))
@@ -184,7 +161,7 @@ impl Receipt {
 
     /// The same receipt, for a call that goes on; never for a second one.
     pub(crate) fn copied(&self) -> Self {
-        let pieces = self.pieces.iter().map(|(place, piece)| (*place, piece.copied())).collect();
+        let pieces = self.pieces.iter().map(Piece::copied).collect();
         Self { costs: self.costs.clone(), traces: self.traces.clone(), pieces, ..*self }
     }
 
@@ -206,10 +183,7 @@ impl Receipt {
         let mut rest = self.copied();
         rest.spend(cost);
         rest.ends_no_lease();
-        let mut left: SmallVec<[u64; 2]> = SmallVec::from_elem(cost, self.costs.len());
-        for (_, piece) in &mut self.pieces {
-            piece.costs = piece.taken(&mut left);
-        }
+        self.keep_in_pieces(cost);
         for own in &mut self.costs {
             *own = (*own).min(cost);
         }
@@ -218,11 +192,7 @@ impl Receipt {
 
     /// Takes out `cost` units, or as many as there are.
     pub(crate) fn spend(&mut self, cost: u64) {
-        let mut left: SmallVec<[u64; 2]> = SmallVec::from_elem(cost, self.costs.len());
-        for (_, piece) in &mut self.pieces {
-            let taken = piece.taken(&mut left);
-            piece.costs.iter_mut().zip(taken).for_each(|(own, taken)| *own -= taken);
-        }
+        self.spend_in_pieces(cost);
         for left in &mut self.costs {
             *left = left.saturating_sub(cost);
         }
@@ -234,5 +204,6 @@ impl Receipt {
         for trace in &mut self.traces {
             trace.floor = None;
         }
+        self.pieces.iter_mut().for_each(|piece| piece.receipt.ends_no_lease());
     }
 }

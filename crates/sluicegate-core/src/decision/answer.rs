@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::outcome::{Outcome, deciding, outcome};
 use super::status::QuotaStatus;
-use crate::receipt::{DecidedBy, Receipt, Trace};
+use crate::receipt::{DecidedBy, Piece, Trace};
 
 /// The answer for one request: the outcome, and where each quota stands now.
 ///
@@ -70,7 +70,7 @@ pub(super) struct Details {
     /// A bit for each ask that the fallback decided beside the store, and when that was by its clock.
     pub(super) fallback: Option<(u16, u64)>,
     /// Of asks that several places have decided together, with their place among the asks, what each has spent.
-    pub(super) pieces: Vec<(u8, u8, Receipt)>,
+    pub(super) pieces: Vec<(u8, Piece)>,
 }
 
 impl Clone for Decision {

@@ -1,7 +1,7 @@
 //! What a decision is given back by: a receipt for each ask.
 
 use super::answer::Decision;
-use crate::receipt::{DecidedBy, Receipt, Trace};
+use crate::receipt::{DecidedBy, Piece, Receipt, Trace};
 
 impl Decision {
     /// The same, with what each quota's bucket was like before: one trace per quota. For authors of stores.
@@ -11,31 +11,34 @@ impl Decision {
         self
     }
 
-    /// The same, where several places have decided an ask together: the place of the ask, that of what has spent a piece of it,
-    /// and the receipt of that. For authors of stores that keep one bucket in several places, who find them again by
-    /// [`Receipt::pieces_of`].
+    /// The same, where several places have decided an ask together: what each of them has spent, with the place of the ask. For
+    /// authors of stores that keep one bucket in several places, who find it again by [`Receipt::pieces_of`].
     ///
     /// ```
-    /// use sluicegate_core::store::{QuotaStatus, judge};
-    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_core::store::{Piece, QuotaStatus, judge};
+    /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
     ///
-    /// let check = |name: &str, cost| -> Result<_, Box<dyn std::error::Error>> {
-    ///     let part = Policy::gcra(name, "5/min").on(&MemoryStore::new())?;
-    ///     Ok(part.check_cost("ada", cost).now().expect("memory answers at once")?)
-    /// };
-    /// let (mut first, mut second) = (check("api.1", 5)?, check("api.2", 2)?);
-    /// let pieces = [(0, 0, first.take_receipt(0)), (0, 1, second.take_receipt(0))];
-    /// let pieces = pieces.into_iter().filter_map(|(ask, place, receipt)| Some((ask, place, receipt?)));
+    /// let store = MemoryStore::new();
+    /// let whole = Policy::gcra("api", "10/min").build()?;
+    /// let (mut pieces, mut at_us) = (Vec::new(), 0);
+    /// let parts = whole.split([("api.1".to_owned(), 1), ("api.2".to_owned(), 1)])?;
+    /// for (place, (part, cost)) in (0..).zip(parts.into_iter().zip([5, 2])) {
+    ///     let part = RateLimiter::new(&store, part)?;
+    ///     let mut decision = part.check_cost("ada", cost).now().expect("memory answers at once")?;
+    ///     let (policy, receipt) = (part.policy(), decision.take_receipt(0).expect("it has spent"));
+    ///     pieces.push((0, Piece { place, policy, receipt }));
+    ///     at_us = decision.at_us();
+    /// }
     ///
     /// let status = QuotaStatus::at_rest((0, 0), 10).with_remaining(3).spending(7);
-    /// let mut whole = judge(first.at_us(), 0, [status]).with_pieces(pieces);
-    /// let receipt = whole.take_receipt(0).expect("it has spent");
-    /// let given: Vec<_> = receipt.pieces_of(6).map(|(place, _, units)| (place, units[0])).collect();
+    /// let mut decision = judge(at_us, 0, [status]).with_pieces(pieces);
+    /// let receipt = decision.take_receipt(0).expect("it has spent");
+    /// let given: Vec<_> = receipt.pieces_of(6).map(|(piece, units)| (piece.place, units[0])).collect();
     /// assert_eq!(given, [(0, 5), (1, 1)]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn with_pieces(mut self, pieces: impl IntoIterator<Item = (u8, u8, Receipt)>) -> Self {
+    pub fn with_pieces(mut self, pieces: impl IntoIterator<Item = (u8, Piece)>) -> Self {
         self.details.get_or_insert_default().pieces = pieces.into_iter().collect();
         self
     }
@@ -84,14 +87,14 @@ impl Decision {
             None => (self.by, self.spent_us()),
         };
         let pieces = details.map_or(&[][..], |details| &details.pieces);
-        let pieces = pieces.iter().filter(|(of, ..)| usize::from(*of) == ask);
+        let pieces = pieces.iter().filter(|(of, _)| usize::from(*of) == ask);
         let receipt = Receipt::new(
             by,
             at_us,
             own().map(|(_, status)| status.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
         );
-        Some(receipt.with_pieces(pieces.map(|(_, place, piece)| (*place, piece.copied())).collect()))
+        Some(receipt.with_pieces(pieces.map(|(_, piece)| piece.copied()).collect()))
     }
 }
 

@@ -49,7 +49,7 @@ use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::ConfigError;
 use crate::policy::Policy;
-pub use crate::receipt::Trace;
+pub use crate::receipt::{Piece, Trace};
 pub use crate::status::{LeaseStatus, StoreStatus};
 
 /// Where state lives, and who decides.

@@ -1,7 +1,9 @@
 //! From what became of the parts to one decision: [`merged`].
 
+use std::sync::Arc;
+
 use sluicegate_core::Decision;
-use sluicegate_core::store::{Mode, QuotaStatus, judge};
+use sluicegate_core::store::{self, Mode, QuotaStatus, judge};
 
 use super::piece::{Came, Piece, Statuses};
 use super::request::Asked;
@@ -35,7 +37,9 @@ pub(super) fn merged(
         }
     }
     let receipts = pieces.iter().zip(&mut came.each).filter_map(|(piece, of)| {
-        Some((u8::try_from(piece.ask).ok()?, u8::try_from(piece.part).ok()?, of.receipt.take()?))
+        let place = u8::try_from(piece.part).ok()?;
+        let policy = Arc::clone(piece.policy.policy());
+        Some((u8::try_from(piece.ask).ok()?, store::Piece { place, policy, receipt: of.receipt.take()? }))
     });
     let receipts: Vec<_> = receipts.collect();
     judge(came.at_us, us(came.delay), statuses).by(came.by).with_pieces(receipts)

@@ -26,10 +26,13 @@ impl<'a> Plan<'a> {
         let mut plan = Self::default();
         let mut left: Vec<Left> = asks.iter().map(|asked| left(asked, table)).collect();
         for asked in asks {
-            let pieces = if asked.needs_look() || asked.ask.mode().spends() && !asked.opened.is_whole {
-                fit(divide, asked, &mut left[asked.twin], table)
-            } else {
-                Some(asked.pieces(divide))
+            let left = &mut left[asked.twin];
+            let pieces = match asked.ask.mode() {
+                Mode::Lease => Some(asked.pieces(divide, richest(divide, left))),
+                mode if asked.needs_look() || mode.spends() && !asked.opened.is_whole => {
+                    fit(divide, asked, left, table)
+                }
+                _ => Some(asked.pieces(divide, 0)),
             };
             match pieces {
                 Some(pieces) => plan.pieces.extend(pieces),
@@ -102,6 +105,13 @@ fn fit<'a>(divide: &dyn Divide, asked: &Asked<'a>, left: &mut Left, table: &Tabl
         }
     }
     Some(each.into_iter().map(|(part, costs)| asked.piece(divide, part, mode, costs)).collect())
+}
+
+/// The part that a lease comes from.
+fn richest(divide: &dyn Divide, left: &Left) -> usize {
+    let order = order(divide, left);
+    let has_any = |part: &&usize| left[**part].iter().all(|left| *left > 0);
+    order.iter().find(has_any).or_else(|| order.first()).copied().unwrap_or(0)
 }
 
 /// The parts, in the order in which they are spent from.

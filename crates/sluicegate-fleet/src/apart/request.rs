@@ -71,6 +71,7 @@ impl<'a> Asked<'a> {
     pub(super) fn looks(&self, divide: &dyn Divide) -> Vec<Piece<'a>> {
         let asks_for = |cost| match self.ask.mode() {
             Mode::Take => 1,
+            Mode::Lease => 0,
             mode if mode.asks() => cost,
             _ => 0,
         };
@@ -79,14 +80,15 @@ impl<'a> Asked<'a> {
         parts.map(|part| self.piece(divide, part, Mode::Peek, costs.clone())).collect()
     }
 
-    /// The pieces that need no look: of a spend all of it in one part, of what is known to be in several parts each of them.
-    pub(super) fn pieces(&self, divide: &dyn Divide) -> Vec<Piece<'a>> {
+    /// The pieces that need no look: of what asks all of it in the part that is asked first, of what is known to be in several
+    /// parts each of them.
+    pub(super) fn pieces(&self, divide: &dyn Divide, first: usize) -> Vec<Piece<'a>> {
         let mode = self.ask.mode();
         match self.ask.receipt() {
             Some(receipt) if receipt.has_pieces() => {
-                let pieces = receipt.pieces_of(self.ask.cost()).map(|(part, receipt, costs)| {
-                    let part = usize::from(part).min(self.opened.parts.len() - 1);
-                    Piece { receipt: Some(receipt), ..self.piece(divide, part, mode, costs) }
+                let pieces = receipt.pieces_of(self.ask.cost()).map(|(piece, costs)| {
+                    let part = usize::from(piece.place).min(self.opened.parts.len() - 1);
+                    Piece { receipt: Some(&piece.receipt), ..self.piece(divide, part, mode, costs) }
                 });
                 return pieces.collect();
             }
@@ -101,9 +103,9 @@ impl<'a> Asked<'a> {
             Mode::Reset => (0..parts).map(|part| self.piece(divide, part, mode, self.costs())).collect(),
             // Whether it has to wait is seen when all parts were looked at.
             Mode::Reserve { .. } => {
-                vec![self.piece(divide, divide.first(parts), now(), self.costs())]
+                vec![self.piece(divide, first, now(), self.costs())]
             }
-            _ => vec![self.piece(divide, divide.first(parts), mode, self.costs())],
+            _ => vec![self.piece(divide, first, mode, self.costs())],
         }
     }
 }

@@ -1,0 +1,79 @@
+//! A receipt of what several places have spent together: its [`Piece`]s.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::Receipt;
+use crate::policy::Policy;
+
+/// What one of several places has spent of an ask. For authors of stores that keep one bucket in several places
+/// ([`Decision::with_pieces`](crate::Decision::with_pieces)).
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "stores put it together")]
+pub struct Piece {
+    /// Which of the places.
+    pub place: u8,
+    /// The part of the policy that is kept there.
+    pub policy: Arc<Policy>,
+    /// What it has spent.
+    pub receipt: Receipt,
+}
+
+impl Piece {
+    /// The same, for a call that goes on; never for a second one.
+    pub(crate) fn copied(&self) -> Self {
+        Self { place: self.place, policy: Arc::clone(&self.policy), receipt: self.receipt.copied() }
+    }
+}
+
+/// Units of each quota.
+type Costs = SmallVec<[u64; 2]>;
+
+impl Receipt {
+    /// The same, where these places have spent it.
+    pub(crate) fn with_pieces(self, pieces: Vec<Piece>) -> Self {
+        Self { pieces, ..self }
+    }
+
+    /// Whether several places may have spent it, as [`Decision::with_pieces`](crate::Decision::with_pieces) said.
+    pub fn has_pieces(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// What each place has to give back of `cost` units, or of as many as there are: the piece, and the units of each of its
+    /// quotas. For stores that keep one bucket in several places.
+    ///
+    /// The first place gives first. What is given back by this receipt is taken out of its pieces in the same order.
+    pub fn pieces_of(&self, cost: u64) -> impl Iterator<Item = (&Piece, SmallVec<[u64; 2]>)> {
+        let mut left = Costs::from_elem(cost, self.costs.len());
+        self.pieces.iter().map(move |piece| (piece, piece.receipt.taken(&mut left)))
+    }
+
+    /// Leaves up to this many units in the pieces.
+    pub(super) fn keep_in_pieces(&mut self, cost: u64) {
+        let mut left = Costs::from_elem(cost, self.costs.len());
+        for Piece { receipt, .. } in &mut self.pieces {
+            receipt.costs = receipt.taken(&mut left);
+        }
+    }
+
+    /// Takes up to this many units out of the pieces.
+    pub(super) fn spend_in_pieces(&mut self, cost: u64) {
+        let mut left = Costs::from_elem(cost, self.costs.len());
+        for Piece { receipt, .. } in &mut self.pieces {
+            let taken = receipt.taken(&mut left);
+            receipt.costs.iter_mut().zip(taken).for_each(|(own, taken)| *own -= taken);
+        }
+    }
+
+    /// Of what is left to take of each quota, the units that this receipt has.
+    fn taken(&self, left: &mut [u64]) -> Costs {
+        let taken = self.costs.iter().zip(left).map(|(own, left)| {
+            let taken = (*own).min(*left);
+            *left -= taken;
+            taken
+        });
+        taken.collect()
+    }
+}
