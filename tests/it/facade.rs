@@ -28,7 +28,7 @@ const NAMES: [(&str, usize); 23] = [
     ("respond", 9),
     ("rules", 12),
     ("status", 2),
-    ("store", 27),
+    ("store", 28),
     ("suspension", 2),
 ];
 

@@ -21,7 +21,9 @@ use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError};
 use crate::key::{Key, KeyRef};
 use crate::policy::{Policy, PolicyMode};
-use crate::store::{Ask, DecisionFuture, Event, Listener, Mode, QuotaStatus, Store, StoreStatus, Subject};
+use crate::store::{
+    Ask, DecisionFuture, Event, Listener, Mode, Place, QuotaStatus, Store, StoreStatus, Subject,
+};
 use crate::wrap::{Within, Wrap};
 
 /// An observed store, as limiters hold it.
@@ -77,6 +79,10 @@ impl Wrap for Front {
     fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Watched, Inherit)>) -> Result<Watched, ConfigError> {
         let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.counted_as()));
         Watched::new(policy, meter)
+    }
+
+    fn own_place(&self) -> Option<Place> {
+        Some(Place::Observed)
     }
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {

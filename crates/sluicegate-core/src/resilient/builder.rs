@@ -14,7 +14,7 @@ use super::{Front, Resilient, State};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::memory::MemoryStore;
-use crate::store::Store;
+use crate::store::{Place, Store};
 use crate::wrap::Within;
 
 /// Collects the settings of a [`Resilient`] store.
@@ -106,8 +106,15 @@ impl ResilientBuilder {
     /// Checks the settings and makes the store.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] for 0 replicas, a deadline of 0, and settings of the breaker outside of their range.
+    /// [`ConfigErrorKind::Store`] for 0 replicas, a deadline of 0, settings of the breaker outside of their range, and around a store
+    /// that is resilient or observed already ([`Place`]).
     pub fn build(self) -> Result<Resilient, ConfigError> {
+        Place::Resilient.around(&*self.store)?;
+        self.build_anywhere()
+    }
+
+    /// The same around any store; the order is checked when a policy is opened.
+    pub(super) fn build_anywhere(self) -> Result<Resilient, ConfigError> {
         let Self { store, replicas, fallback, deadline, settings, clock } = self;
         if replicas == 0 {
             let problem = "a store with 0 replicas: count this instance, so use at least 1";

@@ -25,7 +25,7 @@ use crate::algorithm::Inherit;
 use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::policy::Policy;
-use crate::store::{Ask, DecisionFuture, Listener, Mode, PreparedPolicy, StoreStatus};
+use crate::store::{Ask, DecisionFuture, Listener, Mode, Place, PreparedPolicy, StoreStatus};
 use crate::wrap::{OwnedAsk, Within, Wrap};
 
 impl Wrap for Front {
@@ -41,6 +41,10 @@ impl Wrap for Front {
         replaces: Option<(&Share, Inherit)>,
     ) -> Result<Share, ConfigError> {
         self.0.fallback.prepare(policy, replaces)
+    }
+
+    fn own_place(&self) -> Option<Place> {
+        Some(Place::Resilient)
     }
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {

@@ -168,9 +168,10 @@ struct State {
 }
 
 impl Resilient {
-    /// A store around `store`, with the defaults: see [`ResilientBuilder`].
+    /// A store around `store`, with the defaults: see [`ResilientBuilder`]. Around one of a higher [`Place`](crate::store::Place)
+    /// it opens no policy.
     pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
-        let store = ResilientBuilder::new(store.into()).build();
+        let store = ResilientBuilder::new(store.into()).build_anywhere();
         store.expect("the defaults are possible")
     }
 

@@ -27,6 +27,7 @@ mod future;
 mod judge;
 mod limiters;
 mod outage;
+mod place;
 mod prepared;
 mod registry;
 mod shared;
@@ -39,6 +40,7 @@ pub use self::future::DecisionFuture;
 pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
 pub(crate) use self::outage::{assumed, in_outage};
+pub use self::place::Place;
 pub(crate) use self::prepared::SuspensionBuckets;
 pub use self::prepared::{PreparedPolicy, WeakPolicy};
 pub use self::registry::Registry;
@@ -101,6 +103,11 @@ pub trait Store: Send + Sync + 'static {
     /// nobody looks at the answers of this store for an outage. By default it is not so.
     fn always_answers(&self) -> bool {
         false
+    }
+
+    /// The highest place among this store and those within it, if any of them has one: see [`Place`]. By default it is not said.
+    fn place(&self) -> Option<Place> {
+        None
     }
 
     /// Which parts of the store would decide these asks, one bit each: parts that fail on their own, such as the nodes

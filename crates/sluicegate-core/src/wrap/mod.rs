@@ -71,7 +71,7 @@ use crate::error::ConfigError;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
 use crate::store::{
-    Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, Shared, Store, StoreStatus,
+    Ask, DecisionFuture, Event, Inherit, Listener, Place, PreparedPolicy, Shared, Store, StoreStatus,
 };
 
 /// A store around a store. Whatever implements this is a [`Store`].
@@ -104,6 +104,12 @@ pub trait Wrap: Send + Sync + 'static {
         policy: &Arc<Policy>,
         replaces: Option<(&Self::Own, Inherit)>,
     ) -> Result<Self::Own, ConfigError>;
+
+    /// Its place among the stores around stores of this family, if it is one of them: a policy is opened only if the store within
+    /// has a lower one. By default it has none, and goes anywhere.
+    fn own_place(&self) -> Option<Place> {
+        None
+    }
 
     /// Decides, as [`Store::decide`] does: by default the store within does.
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
@@ -148,6 +154,9 @@ impl<W: Wrap> Store for W {
         policy: Arc<Policy>,
         replaces: Option<(&PreparedPolicy, Inherit)>,
     ) -> Result<PreparedPolicy, ConfigError> {
+        if let Some(place) = self.own_place() {
+            place.around(&**self.within().store()).map_err(|error| error.in_policy(policy.name()))?;
+        }
         let (old, how) = replaces.unzip();
         let old = old.map(PreparedPolicy::replaced::<Layered<W::Own>>).transpose()?;
         let old = old.as_deref().zip(how);
@@ -159,6 +168,10 @@ impl<W: Wrap> Store for W {
     #[inline]
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.ask(asks)
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.own_place().max(self.within().store().place())
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {

@@ -8,7 +8,7 @@ use sluicegate_core::conformance::Conformance;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Limiters, Listener, Mode, PreparedPolicy, Subject, Undecided,
+    Ask, DecisionFuture, Event, Limiters, Listener, Mode, Place, PreparedPolicy, Subject, Undecided,
 };
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter, Resilient, Store};
@@ -69,6 +69,54 @@ async fn a_plain_wrapper_around_a_resilient_store_is_a_store_like_the_one_within
 #[tokio::test]
 async fn a_plain_wrapper_within_a_resilient_store_changes_nothing() {
     conforms(|memory, clock| resilient(Plain::around(memory), clock).into(), 3).await;
+}
+
+/// A wrapper that says its place, and does nothing else.
+struct At(Place, Within);
+
+impl Wrap for At {
+    type Own = ();
+
+    fn within(&self) -> &Within {
+        &self.1
+    }
+
+    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn own_place(&self) -> Option<Place> {
+        Some(self.0)
+    }
+}
+
+#[test]
+fn a_wrapper_goes_around_lower_places_only_also_through_one_of_no_place() {
+    let login = || Policy::gcra("login", "5/min").build().unwrap();
+    for within in Place::ALL {
+        for place in Place::ALL {
+            let inner: Arc<dyn Store> = Arc::new(At(within, Within::new(MemoryStore::new())));
+            let inner = Plain::around(inner);
+            assert_eq!(inner.place(), Some(within));
+            let checked = place.around(&*inner);
+            assert_eq!(checked.is_ok(), place > within, "{place} around {within}");
+            let store: Arc<dyn Store> = Arc::new(At(place, Within::new(inner)));
+            let opened = RateLimiter::new(store, login());
+            assert_eq!(
+                opened.as_ref().err().map(ConfigError::problem),
+                checked.as_ref().err().map(ConfigError::problem)
+            );
+            assert!(opened.err().is_none_or(|error| error.policy() == Some("login")));
+        }
+    }
+    assert_eq!(Arc::<dyn Store>::from(MemoryStore::new()).place(), None);
+}
+
+#[test]
+fn a_resilient_store_in_the_wrong_order_is_not_built_and_opens_nothing() {
+    let inner = Resilient::new(MemoryStore::new());
+    assert!(Resilient::builder(&inner).build().is_err());
+    assert!(Policy::gcra("login", "5/min").on(Resilient::new(&inner)).is_err());
 }
 
 /// Hears, notes, and counts as three parts.
