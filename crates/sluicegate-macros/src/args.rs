@@ -120,7 +120,7 @@ impl Args {
     }
 }
 
-/// What an attribute says, behind any other: `#[rate_limited]` alone has no parentheses, and no quota.
+/// The arguments of an attribute: `#[rate_limited]` alone has no parentheses, and no quota.
 ///
 /// # Errors
 /// For parentheses that cannot be read, at the token that is wrong.

@@ -1,4 +1,4 @@
-//! What is wrong with a limit, found out by building its policy.
+//! Checks a limit by building its policy.
 //!
 //! The core that builds policies at run time builds this one while compiling, so there is one set
 //! of rules and one set of messages. It says by data where in the text a mistake stands, and here

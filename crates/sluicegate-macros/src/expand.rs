@@ -1,4 +1,4 @@
-//! What an attribute becomes.
+//! The expansion of an attribute.
 //!
 //! `#[rate_limited("5/min")] pub async fn login(State(app): State<App>, Json(body): Json<Login>) -> R { .. }` is, with
 //! `p` for `::sluicegate::__private`:
@@ -57,7 +57,7 @@ fn with(error: &Error, item: impl ToTokens) -> TokenStream {
     quote!(#error #item)
 }
 
-/// What all attributes of a handler say together.
+/// All attributes of a handler together.
 struct Limits {
     limits: Vec<Limit>,
     fallback: Option<syn::Expr>,

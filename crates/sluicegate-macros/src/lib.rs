@@ -26,7 +26,7 @@
 //! ```
 //!
 //! # One definition of a limit
-//! What an attribute says is checked while it is compiled, by the very code that would refuse it at run time: this
+//! An attribute is checked while it is compiled, by the very code that would refuse it at run time: this
 //! crate depends on `sluicegate-core` to read quotas and algorithms and to build policies, so that the two can never
 //! disagree. The price is that the core is also compiled for the compiler.
 

@@ -13,7 +13,7 @@ use crate::handler::Handler;
 /// Where the code stands decides how it is called: by its name inside, by `Self::__rate_limited_..`
 /// beside.
 pub(crate) struct Own {
-    /// What is extracted from a request, in this order.
+    /// The values extracted from a request, in this order.
     pub(crate) types: Vec<Type>,
     /// Stands beside the function that axum calls: in an `impl`, where `Self` and `self` mean something.
     pub(crate) beside: Option<TokenStream>,
@@ -70,7 +70,7 @@ impl Own {
             },
             _ => (parse_quote!(Self), None),
         };
-        // A response, for the compiler loses the lifetimes of all else that a block may return.
+        // A response, because the compiler loses the lifetimes of all else that a block may return.
         let call = quote_spanned! {Span::mixed_site()=>
             |(#private::State(__this), #(#names,)*)| async move {
                 #private::response(#path(#borrow __this #(, #names)*).await)

@@ -24,7 +24,7 @@ pub(crate) enum QuotaSource {
 }
 
 impl QuotaSource {
-    /// What the compiler can check.
+    /// The part that the compiler can check.
     pub(crate) fn text(&self) -> Option<&LitStr> {
         match self {
             Self::Text(text) => Some(text),

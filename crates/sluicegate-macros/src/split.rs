@@ -46,7 +46,7 @@ fn is_condition(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
 }
 
-/// What stands in the parentheses of a `#[cfg]`.
+/// The condition of a `#[cfg]`.
 fn predicate(attribute: &Attribute) -> Option<TokenStream> {
     attribute.meta.require_list().ok().map(|list| list.tokens.to_token_stream())
 }

@@ -11,7 +11,7 @@ use syn::{Error, Lit, LitStr, Result};
 
 use crate::words::{nearest, quoted};
 
-/// What happens to a request without a key.
+/// Says how to treat a request without a key.
 #[derive(Clone, Copy)]
 pub(crate) enum MissingKey {
     Share,
@@ -22,7 +22,7 @@ pub(crate) enum MissingKey {
 /// A request holds its connection and its memory while it waits, and no client waits for longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// What the core reads from this text.
+/// The value that the core reads from this text.
 pub(crate) fn read<T: FromStr<Err = ConfigError>>(text: &LitStr) -> Result<T> {
     text.value().parse().map_err(|error| at(text, &error))
 }

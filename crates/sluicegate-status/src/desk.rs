@@ -35,7 +35,7 @@ use crate::scope::Scope;
 pub(crate) struct Desk {
     /// Which stores and limits it is about.
     pub(crate) scope: Scope,
-    /// Who may see it.
+    /// Decides which visitors may see it.
     pub(crate) guard: Guard,
     /// There is one if there is a guard.
     pub(crate) secret: Option<Secret>,
@@ -47,11 +47,11 @@ pub(crate) struct Desk {
     pub(crate) instance: String,
     /// By which forms grow old.
     pub(crate) clock: Box<dyn Clock>,
-    /// What the application says.
+    /// Notices of the application.
     pub(crate) notices: Notices,
 }
 
-/// What came of it.
+/// The result of an action.
 enum Done {
     LookedUp(LookedUp),
     Acted(KeyAction, LookedUp),
@@ -88,7 +88,7 @@ impl Desk {
         }
     }
 
-    /// What is known now, as those may see it who are let in.
+    /// The document of this moment, as far as this visitor may see it.
     fn document(&self) -> Document {
         let keys = match (&self.guard, &self.secret) {
             (Guard::Who(_), Some(secret)) => Keys::Shown(secret),
@@ -138,7 +138,7 @@ impl Desk {
         self.clock.now_us() / 1_000_000
     }
 
-    /// What forms that are loaded now carry; none for those who may not act.
+    /// The token that forms loaded now carry; none for visitors who may not act.
     fn token(&self, visitor: &Visitor) -> Option<String> {
         let (Visitor::Operator(name), Some(secret)) = (visitor, &self.secret) else { return None };
         Some(secret.token(self.now_seconds(), name))

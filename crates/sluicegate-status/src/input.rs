@@ -1,10 +1,10 @@
-//! What a client sends: a form of the page, or JSON. Both are read into one [`Input`].
+//! Input from a client: a form of the page, or JSON. Both are read into one [`Input`].
 //!
 //! A form becomes the object that a program would have sent: `request.peer=192.0.2.1` is `{"request": {"peer": "192.0.2.1"}}`, and
 //! a field that was left empty is not there. So there is one set of names, and one reader that refuses what it does not know: a
 //! field with a typing error would otherwise be a change that nobody asked for.
 //!
-//! Whatever cannot be read is not shown again, for it may be a key.
+//! Unreadable input is not shown again, because it may be a key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,11 +24,11 @@ use crate::fault::Fault;
 /// More than any form of the page is long.
 const LONGEST: usize = 16_384;
 
-/// What is to be done, to which key or policy. Fields that a form leaves empty are not there.
+/// An action, and the key or policy that it is for. Fields that a form leaves empty are not there.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Input {
-    /// What is to be done. A path says it as well, and then it stands there only.
+    /// The action. A path says it as well, and then it stands there only.
     #[serde(rename = "do")]
     pub(crate) verb: Option<String>,
     /// That of the page which the form was on. Programs send it in a header.

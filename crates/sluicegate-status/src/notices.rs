@@ -11,7 +11,7 @@ const MOST: usize = 32;
 /// The longest text that is kept, in bytes: about fifty lines of a file with carets below them.
 const LONGEST: usize = 4_096;
 
-/// What stands on the page until it is taken back, by what each is about.
+/// The notices that stand on the page until they are taken back, by subject.
 #[derive(Default)]
 pub(crate) struct Notices(Mutex<BTreeMap<String, Notice>>);
 

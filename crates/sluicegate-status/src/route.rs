@@ -1,4 +1,4 @@
-//! What a request is for: its [`Place`], and the [`Verb`] that it sends.
+//! The purpose of a request: its [`Place`], and the [`Verb`] that it sends.
 //!
 //! The page does not know where it was put. It reads the end of a path, and its links and forms are relative.
 
@@ -35,7 +35,7 @@ pub(crate) fn asks_for_style(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| part == "style"))
 }
 
-/// What an operator asks for.
+/// The action that an operator asks for.
 #[derive(Clone, Copy)]
 pub(crate) enum Verb {
     LookUp,

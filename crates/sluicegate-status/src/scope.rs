@@ -1,4 +1,4 @@
-//! What a page is about: [`Scope`].
+//! The subject of a page: [`Scope`].
 //!
 //! Policies are found by their names, each time anew: those that are opened, replaced or closed later are on the page or gone from it
 //! without being told to it.

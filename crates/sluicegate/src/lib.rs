@@ -294,7 +294,7 @@ pub mod redis {
     pub use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 }
 
-/// What a client is told: the header fields of every response, and the response to a request that is refused.
+/// The answers to a client: the header fields of every response, and the response to a request that is refused.
 ///
 /// The defaults are both families of header fields and problem details (RFC 9457). Anything else is a closure:
 ///

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 /// The arguments of a handler, or what an extractor answers instead.
 pub type Extracting<A> = Pin<Box<dyn Future<Output = Result<A, Response>> + Send>>;
 
-/// What a handler takes, as a tuple; `S` is the router's state, and `M` how the last of them is extracted. Both are found
+/// The arguments of a handler, as a tuple; `S` is the router's state, and `M` how the last of them is extracted. Both are found
 /// by inference, as for every handler.
 pub trait Arguments<S, M>: Send + Sized + 'static {
     /// Extracts one after the other, the last with the body.

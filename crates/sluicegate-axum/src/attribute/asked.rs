@@ -19,7 +19,7 @@ pub trait Attributed<T>: sealed::Sealed<T> {}
 
 impl<H: sealed::Sealed<T>, T> Attributed<T> for H {}
 
-/// What the attribute of a handler says: the handler is called, answers that, and runs nothing of its own.
+/// Asks a handler for its attribute: the handler is called, answers that, and runs nothing of its own.
 pub(super) fn ask<H: Attributed<T>, T>(handler: H) -> Option<&'static Attribute> {
     let asked = Asked::default();
     handler.ask(Arc::clone(&asked));

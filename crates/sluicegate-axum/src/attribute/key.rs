@@ -1,11 +1,11 @@
-//! What `key` and `on_missing_key` take.
+//! The values of `key` and `on_missing_key`.
 
 use axum::http::StatusCode;
 use sluicegate_core::ConfigError;
 use sluicegate_tower::key::OnMissingKey;
 use sluicegate_tower::{KeyExtractor, Limit};
 
-/// What `key = ..` takes. `M` only keeps the two implementations apart.
+/// A value of `key = ..`. `M` only keeps the two implementations apart.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whose bucket a request spends from",
     label = "not a `KeyExtractor`, nor a `Result` of one",

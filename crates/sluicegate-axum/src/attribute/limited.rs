@@ -28,7 +28,7 @@ pub(super) fn answer(asked: &Asked, attribute: &'static Attribute) -> Response {
 /// A request whose arguments `A` are extracted once it is let through; `X` is the state for the handler's fallback.
 pub struct Limited<A, X = NoState>(pub(super) Handed<A, X>);
 
-/// What a handler is called with.
+/// The input of a handler.
 #[expect(clippy::large_enum_variant, reason = "a question is rare, and for it every request would pay a box")]
 pub(super) enum Handed<A, X> {
     Request {

@@ -10,7 +10,7 @@ use sluicegate_tower::respond::Respond;
 
 use super::source::{Attribute, Source, Variables};
 
-/// What the handlers of a router have in common.
+/// State that the handlers of a router share.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) store: Arc<dyn Store>,

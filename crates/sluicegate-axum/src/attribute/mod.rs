@@ -1,4 +1,4 @@
-//! What `#[rate_limited]` expands to needs this at run time.
+//! The runtime of `#[rate_limited]`: its expansion calls this.
 
 mod arguments;
 mod asked;

@@ -92,7 +92,7 @@ struct Stopped<X> {
     made: Arc<Made>,
 }
 
-/// What `fallback = ..` takes: a handler, with the state that the one in front of it takes.
+/// A value of `fallback = ..`: a handler, with the state that the one in front of it takes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no fallback for this handler",
     label = "not a handler with the state `{X}`",
@@ -139,7 +139,7 @@ fn instead_of(refused: Response, mut response: Response) -> Response {
     response
 }
 
-/// What axum makes of what a handler returns.
+/// The response that axum makes of a handler's return value.
 pub fn response<R: IntoResponse>(returned: R) -> Response {
     returned.into_response()
 }

@@ -1,4 +1,4 @@
-//! What an attribute says: a static that `#[rate_limited]` makes.
+//! The content of an attribute: a static that `#[rate_limited]` makes.
 
 use std::fmt;
 use std::ptr;
@@ -109,7 +109,7 @@ impl Draft {
 /// Looks up a variable of the environment.
 pub(super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// What a limit is made from.
+/// The parts that a limit is made from.
 pub struct Source<'a> {
     pub(super) store: &'a Arc<dyn Store>,
     pub(super) variables: &'a Variables,

@@ -92,7 +92,7 @@ impl RateLimitStore {
         Self(Arc::new(Shared::new(Settings { store: store.into(), variables, respond, configure })))
     }
 
-    /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
+    /// Sets the responder for refused requests: a closure, or a type of yours. Default: [`ProblemJson`].
     pub fn respond(self, respond: impl Respond<Body>) -> Self {
         self.with(|settings| settings.respond = Arc::new(respond))
     }

@@ -1,11 +1,11 @@
-//! Who may: [`Guard`].
+//! Access to the page: [`Guard`].
 //!
 //! There are two kinds of pages and nothing in between: one whose visitors all have names and may act, and one whose visitors have
 //! none and may look at numbers.
 
 use sluicegate_tower::key::RequestView;
 
-/// Who may see the page, and whether they may act on it.
+/// Decides which visitors may see the page, and which of them may act on it.
 pub(crate) enum Guard {
     /// Only those whom this names, by the name that it gives them; they may act.
     Who(Box<Who>),

@@ -1,4 +1,4 @@
-//! Who may come to the page, and from where.
+//! Access to the page: its visitors, and the hosts they may come from.
 
 mod guard;
 mod origin;

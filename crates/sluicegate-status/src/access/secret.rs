@@ -1,4 +1,4 @@
-//! What the instances of a service share: [`Secret`], which signs forms and seals keys.
+//! The secret that the instances of a service share: [`Secret`], which signs forms and seals keys.
 //!
 //! # Tokens
 //! `until.signature`, both in hexadecimal digits: the second at which the token ends, and a keyed hash of it and of the operator's

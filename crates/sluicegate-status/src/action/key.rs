@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use crate::input::Input;
 use crate::scope::Scope;
 
-/// What is done to a key.
+/// An action on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyAction {
     /// Its buckets of one policy are full again.

@@ -19,10 +19,10 @@ use crate::fault::Fault;
 use crate::input::Input;
 use crate::scope::Scope;
 
-/// What a look-up has found.
+/// The result of a look-up.
 #[derive(Debug, Serialize)]
 pub(crate) struct LookedUp {
-    /// What would be decided now.
+    /// The decision that would be made now.
     pub(crate) would_be: String,
     /// Each limit of the request, or the one policy whose key was named.
     pub(crate) limits: Vec<Standing>,
@@ -60,9 +60,9 @@ pub(crate) struct Standing {
 pub(crate) struct QuotaStanding {
     /// As people write it: `5/min`.
     pub(crate) label: String,
-    /// What may be spent at once from rest.
+    /// Units that may be spent at once from rest.
     pub(crate) capacity: u64,
-    /// What may be spent now; rounded down.
+    /// Units that may be spent now; rounded down.
     pub(crate) remaining: u64,
     /// Until all of it is back.
     pub(crate) reset_seconds: u64,
@@ -125,7 +125,7 @@ pub(super) async fn by_key(secret: &Secret, limiter: &RateLimiter, key: &Key) ->
     Ok(LookedUp { would_be: would_be.to_string(), limits: vec![standing] })
 }
 
-/// What one unit would meet.
+/// The decision that one unit would meet.
 fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
     match decision.is_allowed() {
         true if decision.delay().is_zero() => WouldBe::Allowed,
@@ -141,7 +141,7 @@ fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
     }
 }
 
-/// What a request would meet.
+/// The limits that a request would meet.
 async fn by_request(scope: &Scope, secret: &Secret, explained: Explanation) -> LookedUp {
     let mut limits = Vec::with_capacity(explained.limits.len());
     for limit in explained.limits {

@@ -1,4 +1,4 @@
-//! What an operator does from the page: looking keys up, and acting on them.
+//! Actions of an operator: looking keys up, and acting on them.
 //!
 //! All of it asks the store, so it is so for all instances that share it. Whatever changes something is a line in the log, under the
 //! target `sluicegate::audit`, with the name of the operator; a key is in it as it may be shown.

@@ -15,11 +15,11 @@ use crate::fault::Fault;
 use crate::input::{Input, KeyAs, Pretended};
 use crate::scope::Scope;
 
-/// What was named, in one of the three ways in which a key can be.
+/// The target of a look-up, in one of the three ways of naming a key.
 pub(super) enum Target {
     /// A key of a policy.
     Key(RateLimiter, Key),
-    /// What a request would meet.
+    /// The limits that a request would meet.
     Request(Box<Explanation>),
 }
 
@@ -57,7 +57,7 @@ fn key_of(text: &str, as_what: KeyAs) -> Result<Key, Fault> {
     }
 }
 
-/// What a request would meet that comes from this peer, with these header fields.
+/// The limits that a request from this peer would meet, with these header fields.
 async fn explain(scope: &Scope, pretended: &Pretended) -> Result<Explanation, Fault> {
     let limits = scope.limits_of(pretended.limits.as_deref()).map_err(Fault::bad)?;
     let request = request(pretended).map_err(Fault::bad)?;

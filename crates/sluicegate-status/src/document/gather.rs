@@ -1,4 +1,4 @@
-//! What is known now, put together: [`gather`].
+//! Puts the document of this moment together: [`gather`].
 //!
 //! A snapshot sums counts and walks tables, and is made for each request for the page. That takes less than a millisecond for a
 //! service of some policies, so that nothing is kept between two of them.
@@ -75,7 +75,7 @@ fn store(store: &StoreSnapshot) -> StoreStatus {
     }
 }
 
-/// What is in it is for operators.
+/// Its content is for operators.
 fn notice(Notice { about, since_us, text }: Notice, keys: Keys<'_>) -> NoticeShown {
     let since = rfc3339(UNIX_EPOCH + Duration::from_micros(since_us));
     NoticeShown { about, since, text: matches!(keys, Keys::Shown(_)).then_some(text) }

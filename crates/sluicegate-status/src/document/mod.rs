@@ -3,7 +3,7 @@
 //! So page and JSON cannot disagree. Some fields are drawn only, such as a quota as people write it; they are left out of the JSON,
 //! whose [shape](crate#statusjson) is a promise.
 //!
-//! What may be seen of a key is decided here, once: in the document of a page without a guard there is no address, no name and no
+//! How much of a key is shown is decided here, once: in the document of a page without a guard there is no address, no name and no
 //! word that stands for a key.
 
 mod gather;

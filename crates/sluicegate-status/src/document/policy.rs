@@ -67,7 +67,7 @@ pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
     }
 }
 
-/// What an operator has made of it, if one has.
+/// The override that an operator has put on it, if there is one.
 fn over(known: &Known<'_>) -> Option<OverrideShown> {
     let name = known.policy.policy.name();
     let over = known.standing.iter().find(|over| over.policy() == name)?;

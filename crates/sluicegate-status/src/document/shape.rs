@@ -105,14 +105,14 @@ pub(crate) struct QuotaShown {
     pub(crate) text: String,
 }
 
-/// What an operator has made of a policy, for a time.
+/// An operator's override of a policy, for a time.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OverrideShown {
     /// The operator.
     pub(crate) by: String,
     /// When it ends by itself.
     pub(crate) until: String,
-    /// Whoever replaces or withdraws it names this.
+    /// Names it when it is replaced or withdrawn.
     pub(crate) version: u64,
     /// Whether other instances have it, too.
     pub(crate) shared: bool,

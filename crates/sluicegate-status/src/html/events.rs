@@ -1,4 +1,4 @@
-//! What has happened: the last events of all stores, by this instance.
+//! The last events of all stores, as this instance saw them.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,4 @@
-//! What the forms of the page have in common: they are sent to where the page is, with its query, so that the chosen colours stay,
+//! The common parts of the page's forms: they are sent to where the page is, with its query, so that the chosen colours stay,
 //! and each carries the token.
 
 use maud::{Markup, html};

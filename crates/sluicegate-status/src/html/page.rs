@@ -18,12 +18,12 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 pub(crate) struct Look<'a> {
     pub(crate) document: &'a Document,
     pub(crate) visitor: &'a Visitor,
-    /// What forms carry; without it there are none.
+    /// The token that forms carry; without it there are none.
     pub(crate) token: Option<&'a str>,
     /// The names of the limits that a request can meet.
     pub(crate) limits: &'a [&'a str],
     pub(crate) theme: Theme,
-    /// What was done, or why it was not.
+    /// The action that was taken, or why it was not.
     pub(crate) notice: Option<&'a Result<String, String>>,
     pub(crate) found: Option<&'a LookedUp>,
 }
@@ -112,7 +112,7 @@ fn header(look: &Look<'_>) -> Markup {
     }
 }
 
-/// What the application says.
+/// Notices of the application.
 fn put(NoticeShown { about, since, text }: &NoticeShown) -> Markup {
     html! {
         div.notice.problem role="note" {

@@ -77,7 +77,7 @@ fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
     }
 }
 
-/// What an operator has made of it.
+/// The override that an operator has put on it.
 fn overridden(over: &OverrideShown) -> Markup {
     html! {
         " " span.over {

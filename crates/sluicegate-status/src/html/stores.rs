@@ -30,7 +30,7 @@ pub(super) fn in_short(store: &StoreStatus) -> Markup {
     }
 }
 
-/// What has befallen it.
+/// Its events.
 fn item(store: &StoreStatus) -> Markup {
     let StoreStatus { name, errors, .. } = store;
     let failed = errors.timeout + errors.unavailable + errors.protocol;
