@@ -1,4 +1,4 @@
-//! What a decision has spent, to be given back at most once: [`Receipt`].
+//! The spend of a decision, to be given back at most once: [`Receipt`].
 
 mod pieces;
 
@@ -10,7 +10,7 @@ pub use self::pieces::Piece;
 use crate::algorithm::State;
 use crate::policy::Policy;
 
-/// What one allowed ask has spent of its policy's quotas: the token by which it is given back.
+/// The spend of one allowed ask: the token by which it is given back.
 ///
 /// It cannot be cloned, and what was given back by it is gone from it, whether the store's answer arrives or not: a refund
 /// whose reply was lost is never sent again.
@@ -27,7 +27,7 @@ pub struct Receipt {
     pieces: Vec<Piece>,
 }
 
-/// What a quota's bucket was like when a cost was spent from it. For authors of stores.
+/// The state of a quota's bucket when a cost was spent from it. For authors of stores.
 ///
 /// It is kept for policies that give back, and for turns that have not come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Trace {
     pub floor: Option<State>,
 }
 
-/// Who made a decision.
+/// The part of a service that made a decision.
 ///
 /// Metrics tell by it how much was decided without the shared state. The order is that of
 /// certainty: a decision made of several is that of the least certain.
@@ -110,7 +110,7 @@ impl Receipt {
         self.costs.iter().copied().max().unwrap_or(0)
     }
 
-    /// What the bucket of this quota was like, where that is kept.
+    /// The state of this quota's bucket at the spend, where that is kept.
     pub fn trace(&self, quota: u8) -> Option<&Trace> {
         self.traces.get(usize::from(quota))
     }

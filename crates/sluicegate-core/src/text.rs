@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use crate::error::{ConfigError, ConfigErrorKind};
 
-/// What is wrong with a part of a text.
+/// A mistake in a part of a text.
 pub(crate) struct Fault<'a> {
     kind: ConfigErrorKind,
     part: &'a str,

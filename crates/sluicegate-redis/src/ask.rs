@@ -26,7 +26,7 @@ pub(crate) struct KeyAsk {
     pub(crate) mode: Mode,
     /// One per quota.
     pub(crate) costs: SmallVec<[u64; 2]>,
-    /// What it is about that was spent before, if that is known.
+    /// The spend that it is about, if that is known.
     pub(crate) spent: Option<Spent>,
     /// Its place among the asks.
     pub(crate) at: u8,
@@ -34,7 +34,7 @@ pub(crate) struct KeyAsk {
     pub(crate) cross_slot: Option<CrossSlot>,
 }
 
-/// What a slot is told of a request that other slots decide, too.
+/// The message to a slot about a request that other slots decide, too.
 ///
 /// The default is that of a request in one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) struct CrossSlot {
     pub(crate) marked_us: u64,
 }
 
-/// What a receipt says.
+/// The content of a receipt.
 #[derive(Clone, Debug)]
 pub(crate) struct Spent {
     pub(crate) at_us: u64,
@@ -137,7 +137,7 @@ impl KeyAsk {
     }
 }
 
-/// What is given back is at most what took effect.
+/// No more is given back than took effect.
 fn cost_of(ask: &Ask<'_>, quota: u8) -> u64 {
     match ask.receipt() {
         Some(receipt) => ask.cost_of(quota).min(receipt.cost_of(quota)),

@@ -58,7 +58,7 @@ pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What stands for a quota's id; 0 if it has none.
+/// A number for a quota's id; 0 if it has none.
 fn id(quota: &PolicyQuota) -> u32 {
     quota.id().map_or(0, |id| {
         let hash = blake3::hash(id.as_bytes());

@@ -1,4 +1,4 @@
-//! What an error of the client means: for the request, and for the connection.
+//! The meaning of a client error: for the request, and for the connection.
 //!
 //! | error | the request | the connection |
 //! |---|---|---|
@@ -19,7 +19,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 
-/// What is to be done about the connection that an error came from.
+/// The action on the connection that an error came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Nothing: the connection works, and this call failed for itself.
@@ -63,7 +63,7 @@ pub(crate) fn is_on_the_way(error: &RedisError) -> bool {
     matches!(error.code(), Some("MOVED" | "ASK" | "TRYAGAIN"))
 }
 
-/// What to do about the connection.
+/// The action on the connection.
 pub(crate) fn remedy(error: &RedisError) -> Remedy {
     if error.is_timeout() {
         return Remedy::Count;

@@ -1,4 +1,4 @@
-//! What keys are called in Redis, and which hash slot of a Cluster they live in.
+//! The names of keys in Redis, and which hash slot of a Cluster they live in.
 //!
 //! ```text
 //! rl : 2 : login : { q0ZxYn7cR4mVbT1sKfLw2A }
@@ -17,7 +17,7 @@ pub(crate) fn stem(prefix: &str, policy: &str) -> String {
     format!("{prefix}:2:{policy}:")
 }
 
-/// What a key is called.
+/// The name of a key.
 pub(crate) fn name(prefix: &str, policy: &str, tag: &str) -> String {
     format!("{}{{{tag}}}", stem(prefix, policy))
 }

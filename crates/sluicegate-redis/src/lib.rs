@@ -65,7 +65,7 @@
 //! | a replica, a full or a loading server, a missing right | `Unavailable` | nothing |
 //! | a value under the key's name that is not ours | a decision as for a fresh key | as usual |
 //!
-//! Whoever asks by a [`RateLimiter`](sluicegate_core::RateLimiter) sees a decision in the place of
+//! A caller of a [`RateLimiter`](sluicegate_core::RateLimiter) sees a decision in the place of
 //! these errors, by what the policy says of an outage.
 //!
 //! # Servers

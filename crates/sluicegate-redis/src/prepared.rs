@@ -19,7 +19,7 @@ pub(crate) struct Prepared {
     pub(crate) rules: Vec<Rule>,
     /// How its keys start that were under other rules before, as the script counts the ways.
     pub(crate) way: u8,
-    /// What was spent before this moment, in microseconds, is forgotten; 0 if everybody was never reset.
+    /// Spends before this moment, in microseconds, are forgotten; 0 if the whole policy was never reset.
     pub(crate) since_us: u64,
     pub(crate) gives_back: bool,
     /// Whether what is refused is spent all the same.

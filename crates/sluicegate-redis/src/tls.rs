@@ -1,4 +1,4 @@
-//! What `rediss://` needs beside the URL: a crypto provider, and perhaps a private CA.
+//! `rediss://` needs more than the URL: a crypto provider, and perhaps a private CA.
 //!
 //! The crate picks no provider for rustls: an application has one already, and two in one binary
 //! are a mistake that shows at run time. So the store asks for it when it is made, and says what to
@@ -24,7 +24,7 @@ impl Tls {
         Self { ca: Some(redis::TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) }) }
     }
 
-    /// What can be known before anybody connects: rustls panics without a provider, in the background, where nobody would
+    /// Checks as much as is known before a connection: rustls panics without a provider, in the background, where nobody would
     /// see more than that there is no connection.
     #[cfg(feature = "tls")]
     pub(crate) fn check(&self) -> Result<(), ConfigError> {

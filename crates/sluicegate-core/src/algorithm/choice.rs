@@ -187,7 +187,7 @@ pub enum Refill {
     AlignedInterval,
 }
 
-/// What a leaky bucket does with what it holds.
+/// How a leaky bucket treats the units that it holds.
 ///
 /// A leaky bucket is GCRA in the words of queues. It holds `burst` units and leaks `limit` per `period`.
 ///

@@ -252,7 +252,7 @@ impl Shape for FixedWindow {
         (self.state(window), given)
     }
 
-    /// Whoever came later: a count forgets the order.
+    /// The later ones: a count forgets the order.
     fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
         let mut window = self.window(state, turn.at_us);
         if window.start_us != self.window(turn.after, turn.at_us).start_us {

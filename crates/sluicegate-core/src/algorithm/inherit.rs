@@ -1,4 +1,4 @@
-//! What a key has left under a new quota when its policy is replaced.
+//! The units that a key has left under a new quota when its policy is replaced.
 
 use super::{Rule, State};
 use crate::text::words;
@@ -132,7 +132,7 @@ impl Inherit {
 }
 
 impl Rule {
-    /// What a key has available, with fractions where the algorithm has them. Not for the sliding log.
+    /// The units that a key has available, with fractions where the algorithm has them. Not for the sliding log.
     pub fn available(&self, state: State, now_us: u64) -> Units {
         let per_unit = i128::from(self.per_unit());
         let full = i128::from(self.capacity()).saturating_mul(per_unit);

@@ -67,7 +67,7 @@ const DEBT_HORIZON_US: u64 = 3 * LONGEST_US;
 /// Products of cost and time stay at or below this, so that twice as much is exact in a double: room for a debt.
 const EXACT: u64 = 1 << 52;
 
-/// What is remembered of one key under one quota: the moment it is back at rest, and one number more.
+/// The state of one key under one quota: the moment it is back at rest, and one number more.
 ///
 /// Every rule can rebuild its state from these two, and every state says in the same way how long it still matters:
 /// at `until_us` a store may forget it without changing any later decision.
@@ -76,7 +76,7 @@ const EXACT: u64 = 1 << 52;
 pub struct State {
     /// When the key is back at rest, in microseconds of the store's clock; 0 for a key at rest.
     pub until_us: u64,
-    /// What else the rule needs: a remainder, a count, two counts.
+    /// A second number of the rule: a remainder, a count, two counts.
     pub aux: u64,
 }
 
@@ -118,7 +118,7 @@ impl Slot {
     }
 }
 
-/// What a cost found when it was spent, and left behind: what it takes to give exactly that back.
+/// The state before and after a spend: enough to give exactly that spend back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
 pub struct Spent {

@@ -173,18 +173,18 @@ pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
     u64::try_from(product / NonZeroU128::from(by)).unwrap_or(u64::MAX)
 }
 
-/// What became of a cost that was to be spent at once.
+/// The result of a cost that was to be spent at once.
 pub(crate) struct SpentNow {
     /// Whether it fitted. If not, `state` is the state from before.
     pub(crate) passed: bool,
     pub(crate) state: State,
-    /// What is used now, in the rule's measure.
+    /// The level now, in the rule's measure.
     pub(super) level: u64,
-    /// What the rule needs beside the level to say when more is free.
+    /// The number that the rule needs beside the level to say when more is free.
     pub(super) rest: u64,
 }
 
-/// What a quota has left after a cost that was to be spent at once.
+/// The rest of a quota after a cost that was to be spent at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Left {
     pub(crate) remaining: u64,

@@ -135,7 +135,7 @@ impl SlidingCounter {
         window.closed && now_us < window.start_us
     }
 
-    /// What is still counted of `previous` units when `elapsed` of this window is over.
+    /// The part of `previous` units that still counts when `elapsed` of this window is over.
     #[inline]
     fn share(&self, previous: u64, elapsed: u64) -> u64 {
         if previous == 0 {

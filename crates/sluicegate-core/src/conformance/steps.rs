@@ -1,4 +1,4 @@
-//! What is asked at random, of policies that are made at random.
+//! Random asks of random policies.
 //!
 //! The choices lean towards the edges: limits of 1 and of a million, periods of a millisecond and
 //! of 30 days, costs at the capacity and just above it, and a clock that stands, creeps, leaps, or
@@ -62,7 +62,7 @@ fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
     }
 }
 
-/// What is asked next.
+/// The next ask.
 pub(super) struct Step {
     pub(super) key: Key,
     pub(super) cost: u64,

@@ -60,7 +60,7 @@ pub struct Decision {
 /// Four quotas fit without an allocation; a request with more of them costs one.
 type Quotas = SmallVec<[QuotaStatus; 4]>;
 
-/// What a decision is given back by, beside the numbers.
+/// The data by which a decision is given back, beside the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     /// One per quota, or none.
@@ -80,7 +80,7 @@ impl Clone for Decision {
 }
 
 impl Decision {
-    /// What follows from where these quotas stand.
+    /// The decision that follows from where these quotas stand.
     #[inline]
     pub(crate) fn of(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaStatus>) -> Self {
         let mut decision = Self::empty(at_us, delay_us);
@@ -139,7 +139,7 @@ impl Decision {
         self
     }
 
-    /// Who made it.
+    /// The one that made it: store, lease, cache, fallback, or nobody.
     pub fn decided_by(&self) -> DecidedBy {
         self.by
     }
@@ -160,7 +160,7 @@ impl Decision {
         self.is_counted().then(|| self.quotas.iter().map(QuotaStatus::spent).min().unwrap_or(0))
     }
 
-    /// What was decided.
+    /// The outcome.
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }

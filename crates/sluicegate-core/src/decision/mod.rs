@@ -1,7 +1,7 @@
 //! The answer of a store: [`Decision`].
 //!
 //! It carries data about one request and holds nothing: dropping it neither spends nor gives back.
-//! What was spent can be given back by its [receipt](Decision::take_receipt), once.
+//! A spend can be given back by its [receipt](Decision::take_receipt), once.
 
 mod answer;
 mod outcome;

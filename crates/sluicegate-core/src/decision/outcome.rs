@@ -1,8 +1,8 @@
-//! What was decided, and which quota says so: [`Outcome`].
+//! The outcome of a decision, and the quota that speaks for it: [`Outcome`].
 
 use super::status::QuotaStatus;
 
-/// What a limiter decided.
+/// The outcome of a decision.
 ///
 /// | | spent | worth a retry | over HTTP |
 /// |---|---|---|---|
@@ -26,7 +26,7 @@ pub enum Outcome {
     Suspended,
 }
 
-/// What one quota alone would come to.
+/// The outcome by one quota alone.
 #[inline]
 pub(crate) fn outcome(status: &QuotaStatus) -> Outcome {
     match (status.passed(), status.is_impossible(), status.is_suspended()) {

@@ -1,4 +1,4 @@
-//! What a decision is given back by: a receipt for each ask.
+//! The receipts of a decision, one for each ask.
 
 use super::answer::Decision;
 use crate::receipt::{DecidedBy, Piece, Receipt, Trace};
@@ -43,7 +43,7 @@ impl Decision {
         self
     }
 
-    /// What the ask at this place has spent, to give it back; once. `None` if it has spent nothing, if the receipt was
+    /// The receipt of the ask at this place, to give its spend back; once. `None` if it has spent nothing, if the receipt was
     /// taken, and from a clone.
     ///
     /// For a decision of one limiter the place is 0, for one of

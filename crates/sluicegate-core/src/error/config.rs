@@ -1,4 +1,4 @@
-//! What cannot work as it was written: [`ConfigError`].
+//! A configuration that cannot work as written: [`ConfigError`].
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -31,7 +31,7 @@ pub struct ConfigError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// What kind of mistake a [`ConfigError`] is about.
+/// The kind of mistake that a [`ConfigError`] is about.
 ///
 /// Match on it to answer a mistake in a program, such as an editor of rules; show the message to
 /// people. Kinds are added as mistakes are, so a match needs an arm for the rest.
@@ -115,7 +115,7 @@ impl ConfigError {
         self
     }
 
-    /// What kind of mistake this is.
+    /// The kind of mistake.
     pub fn kind(&self) -> ConfigErrorKind {
         self.kind
     }

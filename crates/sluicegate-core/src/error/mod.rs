@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, and why a store gave no answer.
+//! Errors of a configuration, and of a store that gave no answer.
 //!
 //! | error | comes from | what to do |
 //! |---|---|---|

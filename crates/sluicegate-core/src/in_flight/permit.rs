@@ -1,4 +1,4 @@
-//! What is held, and the wait for it: [`Permit`] and [`Acquire`].
+//! A permit, and the wait for one: [`Permit`] and [`Acquire`].
 
 use std::fmt;
 use std::future::Future;

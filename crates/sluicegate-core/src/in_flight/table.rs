@@ -1,4 +1,4 @@
-//! Who holds how many, and who waits for them.
+//! Permits held per key, and the queue for them.
 //!
 //! One lock for each of 64 parts. A key's permits, its queue and the change of their number are all
 //! decided under the lock of its part, and wakers are called when it is open again: a waker may
@@ -51,7 +51,7 @@ enum Turn {
     Over,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 pub(super) enum Entered {
     Taken,
     Waiting(Arc<Place>),
@@ -195,7 +195,7 @@ impl Place {
         false
     }
 
-    /// What it was given belongs to somebody else from now on.
+    /// Its permit belongs to another request from now on.
     pub(super) fn take(&self) {
         *lock(&self.0) = Turn::Over;
     }

@@ -1,4 +1,4 @@
-//! What can be a key: [`AsKey`].
+//! Values that can be keys: [`AsKey`].
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -31,7 +31,7 @@ pub struct Key {
     pub(super) bytes: SmallVec<[u8; 56]>,
 }
 
-/// What a part is, as the first byte of its encoding.
+/// The type of a part, as the first byte of its encoding.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub(super) enum Tag {

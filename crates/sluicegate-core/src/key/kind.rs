@@ -1,6 +1,6 @@
 //! How much of a key may be shown: [`KeyKind`].
 
-/// What a key is, from the least to the most secret: so much of it may logs, status pages and explanations show.
+/// The kind of a key, from the least to the most secret: it decides how much logs, status pages and explanations show of it.
 ///
 /// A key carries its kind with it, and requests of the same key spend from the same bucket whatever its kind. An address is an
 /// [`Address`](Self::Address); everything else is a [`Secret`](Self::Secret) unless its owner says what it is. Of several parts

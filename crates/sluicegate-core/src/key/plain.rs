@@ -7,7 +7,7 @@ use super::encoded::{Key, Tag};
 use super::kind::KeyKind;
 
 impl Key {
-    /// The parts as text, separated by blanks: `192.0.2.7 "/login"`. Only for keys that may be shown, for they may be secrets.
+    /// The parts as text, separated by blanks: `192.0.2.7 "/login"`. Only for keys that are no secrets.
     ///
     /// ```
     /// use sluicegate_core::Key;

@@ -22,7 +22,7 @@ impl RateLimiter {
     /// store gave no answer: then the key may be suspended or not.
     ///
     /// # Cancel safety
-    /// What was begun is finished, if it was begun on a tokio runtime (feature `tokio`).
+    /// A call that has begun is finished, if it began on a tokio runtime (feature `tokio`).
     pub fn suspend(&self, key: impl AsKey, lasts: Duration) -> DecisionFuture {
         self.change_suspension(key, Some(lasts), None)
     }

@@ -195,7 +195,7 @@ impl RateLimiter {
         }
     }
 
-    /// What has replaced the first policy. The first who asks after the end of an override ends it.
+    /// The policy in force in the place of the first one. The first ask after the end of an override ends it.
     pub(super) fn in_force(&self) -> arc_swap::Guard<Arc<InForce>> {
         let in_force = self.0.current.load();
         match &in_force.over {

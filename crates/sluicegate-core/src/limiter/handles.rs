@@ -23,7 +23,7 @@ impl Limiters {
     }
 }
 
-/// What a store holds of a limiter.
+/// The part of a limiter that its store holds.
 type Held = Weak<dyn Any + Send + Sync>;
 
 fn limiter(held: &Held) -> Option<RateLimiter> {

@@ -190,7 +190,7 @@ impl RateLimiter {
         Replacement::prepare(self, own, policy, inherit)
     }
 
-    /// What has to be replaced so that this handle serves whoever puts this policy on the store: nothing if it was opened by
+    /// The replacement by which this handle serves everybody that puts this policy on the store: nothing if it was opened by
     /// that policy, or is replaced by it.
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.own_policy();
@@ -204,7 +204,7 @@ impl RateLimiter {
     }
 }
 
-/// What becomes of a policy that is open under a name that is put.
+/// The fate of a policy that is open under a name that is put.
 #[derive(Clone, Copy)]
 enum How {
     /// It stays; it is to be the same.

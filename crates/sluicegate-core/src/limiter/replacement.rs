@@ -33,7 +33,7 @@ pub(super) struct Replaced {
     old: Arc<InForce>,
     new: PreparedPolicy,
     inherit: Inherit,
-    /// What has changed it, unless it was code or the time.
+    /// The override that changed it, unless it was code or the time.
     over: Option<Arc<Override>>,
 }
 
@@ -198,7 +198,7 @@ impl RateLimiter {
         self.open_for(over.changed(policy)?, old, inherit)
     }
 
-    /// What is in force, if it is this policy and goes on, or what the store has prepared in its place.
+    /// The policy in force, if it is this one and goes on, or the one that the store has prepared in its place.
     fn open_for(
         &self,
         policy: Policy,

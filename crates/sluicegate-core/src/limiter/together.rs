@@ -14,7 +14,7 @@ use crate::key::Key;
 use crate::receipt::Receipt;
 use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
 
-/// What has become of a request that was let through: for [`RateLimiter::change_all`].
+/// The fate of a request that was let through: for [`RateLimiter::change_all`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Change<'a> {

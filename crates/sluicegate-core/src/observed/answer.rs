@@ -1,11 +1,11 @@
-//! What a decision was for one of the policies that it asked: [`Answer`], in the words of metrics, pages and logs.
+//! A decision from the view of one of its policies: [`Answer`], in the words of metrics, pages and logs.
 
 use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus, outcome};
 use crate::error::StoreError;
 use crate::policy::{OnOutage, Policy};
 use crate::store::Mode;
 
-/// What came of a request, as one of the policies that it asked has it.
+/// The result of a request from the view of one of its policies.
 ///
 /// A policy that had room says that it was allowed, also when another policy refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +101,7 @@ impl Judgement {
         Self { answer, by: DecidedBy::Store, spent: 0, is_near: false }
     }
 
-    /// What a policy says of a request that the store gave no answer about: it is decided so outside of the store.
+    /// The answer of a policy to a request that the store gave no answer about, as it is decided outside of the store.
     pub(super) fn without(error: &StoreError, policy: &Policy) -> Self {
         let answer = match policy.on_outage() {
             _ if !error.may_succeed_later() => Answer::Error,

@@ -1,4 +1,4 @@
-//! What is counted of a policy: [`Counts`].
+//! The counts of a policy: [`Counts`].
 //!
 //! A request is in exactly one counter, by its mode, its answer and who decided, so the sum of all of them is the number of
 //! requests. Units and what is nearly spent are counted beside it. Which counter is which is a matter of places in one array, so
@@ -27,7 +27,7 @@ const ALL_WHO_DECIDE: [DecidedBy; 5] =
     [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Lease, DecidedBy::Cache, DecidedBy::Outage];
 pub(super) const COUNTERS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
 
-/// What was counted of a policy, in all modes that it had.
+/// The counts of a policy, in all modes that it had.
 pub(super) struct Counts(Lanes<COUNTERS>);
 
 /// The sums of one moment.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::store::{Event, Listener};
 
-/// What was made of the events of a store, in their order; see [`Observed::events`](super::Observed::events).
+/// Values made of the events of a store, in their order; see [`Observed::events`](super::Observed::events).
 pub struct Events<T> {
     queue: mpsc::Receiver<T>,
     dropped: Arc<AtomicU64>,

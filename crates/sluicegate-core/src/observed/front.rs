@@ -36,7 +36,7 @@ pub(super) struct Front {
     pub(super) gauges: Mutex<Gauges>,
 }
 
-/// What is kept of a policy as it is open now.
+/// The state of a policy as it is open now.
 #[derive(Clone)]
 pub(super) struct Watched {
     policy: Arc<Policy>,
@@ -47,7 +47,7 @@ pub(super) struct Watched {
     suspended_by: SmallVec<[String; 0]>,
 }
 
-/// What was asked of one policy.
+/// The ask of one policy.
 struct Asked<'a> {
     watched: &'a Watched,
     place: usize,

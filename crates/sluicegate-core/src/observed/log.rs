@@ -1,4 +1,4 @@
-//! What the log says of the refusals of a policy: one line a minute, [`Minutely`].
+//! Refusals of a policy in the log: one line a minute, [`Minutely`].
 
 use std::sync::Mutex;
 

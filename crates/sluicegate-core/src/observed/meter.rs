@@ -1,4 +1,4 @@
-//! What is known of one policy: [`Meter`], under whatever rule it was opened.
+//! The meter of one policy: [`Meter`], whatever rules it is opened with.
 //!
 //! An allowed request adds to counters of its thread, and looks at the end of the current second: once a second the first that
 //! comes turns the rates. A refused one is noted with its key, too, behind a lock of the policy: what a flood pays for being seen.
@@ -22,7 +22,7 @@ use crate::decision::QuotaStatus;
 use crate::key::KeyRef;
 use crate::limiter::RateLimiter;
 
-/// What is counted of a policy. It belongs to the name: a policy that replaces another one goes on counting.
+/// The counters of a policy. They belong to the name: a policy that replaces another one goes on counting.
 pub(super) struct Meter {
     name: String,
     clock: Arc<dyn Clock>,

@@ -1,4 +1,4 @@
-//! What is counted of each policy, by its name: [`Meters`].
+//! The meters of all policies, by name: [`Meters`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -6,15 +6,15 @@
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its type.
     pub kind: MetricKind,
     /// Its labels. Each has few values; a key is never one of them.
     pub labels: &'static [&'static str],
-    /// What it says, in one sentence: its HELP.
+    /// Its meaning in one sentence: its HELP.
     pub help: &'static str,
 }
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MetricKind {

@@ -1,4 +1,4 @@
-//! What each thread has for itself: the lane that it counts in ([`lane`]), and the chance by which a decision is looked at
+//! The part that each thread has for itself: the lane that it counts in ([`lane`]), and the chance by which a decision is looked at
 //! ([`one_in_64`]).
 //!
 //! Both are read in every decision, so they are plain cells that need no set-up and no check whether they are still there.
@@ -89,7 +89,7 @@ pub(super) fn one_in_64() -> bool {
 #[cold]
 fn is_its_turn(mut random: u64) -> bool {
     if random == 0 {
-        // Of the first decisions of a thread each has the same chance, for it may not come to many.
+        // Of the first decisions of a thread each has the same chance, because there may not be many.
         random = RandomState::new().hash_one(0) | 1;
         let left = (random >> 32) % ONE_IN as u64;
         if left > 0 {

@@ -1,4 +1,4 @@
-//! Who is limited, by which policy, and why: [`Observed`], a store around a store that counts every decision.
+//! Shows which keys are limited, by which policy, and why: [`Observed`], a store around a store that counts every decision.
 //!
 //! One line to add, around the store that limiters are put on. Each decision is counted once for each policy that it asked,
 //! whoever asked: a layer, a handle, an attribute, a call that goes out, a policy in shadow.
@@ -115,7 +115,7 @@ impl Observed {
         Store::listen(&*self.0, Arc::new(listener));
     }
 
-    /// What `take` makes of the events of the store from now on, in a queue with room for `room` of them, at least one: for a task
+    /// The values that `take` makes of the store's events from now on, in a queue with room for `room` of them, at least one: for a task
     /// that writes them down or sends them somewhere.
     ///
     /// No request waits for that task. What does not fit is dropped and counted: by [`Events::dropped`], in
@@ -195,7 +195,7 @@ impl Observed {
         self.0.state.watched.add(name.into(), policy.name().to_owned(), key.with_key(|key| key.to_key()))
     }
 
-    /// What is known now. It sums counts and walks tables, so it is for a page that is read now and then.
+    /// A snapshot of this moment. It sums counts and walks tables, so it is for a page that is read now and then.
     ///
     /// Policies beyond the first 256 names, and those that are [counted as](crate::policy::PolicyBuilder::counted_as) one, are
     /// counted together, and are not among its policies.

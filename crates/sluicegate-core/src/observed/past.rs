@@ -1,4 +1,4 @@
-//! What has happened lately, as a page shows it: [`PastEvent`].
+//! The latest events, as a page shows them: [`PastEvent`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,11 +22,11 @@ pub struct PastEvent {
     pub what: &'static str,
     /// The policy that it is about.
     pub policy: Option<String>,
-    /// Whoever has done it: the name of an operator, or `by hand`. None for what code has done.
+    /// The name of the operator, or `by hand`. None if code did it.
     pub by: Option<String>,
-    /// What was before.
+    /// The state before.
     pub from: Option<String>,
-    /// What is now, or more about it.
+    /// The state now, or more about it.
     pub to: Option<String>,
 }
 

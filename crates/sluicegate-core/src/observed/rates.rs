@@ -31,14 +31,14 @@ struct Past {
     minutes: VecDeque<Tally>,
 }
 
-/// What is counted of a policy at one moment, or within a time.
+/// The counts of a policy at one moment, or within a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) totals: Totals,
     pub(super) near: u64,
 }
 
-/// What was counted in the last seconds and minutes that are over.
+/// The counts of the last whole seconds and minutes.
 pub(super) struct Recent {
     /// In 10 seconds.
     pub(super) seconds: Tally,

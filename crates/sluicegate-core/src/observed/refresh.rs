@@ -1,4 +1,4 @@
-//! What moves without a decision, told when it is asked for: [`Observed::refresh`].
+//! Gauges that move without a decision, told on demand: [`Observed::refresh`].
 
 use std::sync::PoisonError;
 

@@ -16,7 +16,7 @@ const NONE: &str = "none";
 
 const OUTCOMES: [Outcome; 4] = [Outcome::Allowed, Outcome::Denied, Outcome::Impossible, Outcome::Suspended];
 
-/// What was decided on requests, by route. Nobody counts routes who has not asked for it, so a lock for all of them will do.
+/// Decisions by route. Routes are counted only on demand, so one lock for all of them will do.
 #[derive(Default)]
 pub(super) struct Routes(Mutex<HashMap<String, Route>>);
 

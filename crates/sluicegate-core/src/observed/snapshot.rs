@@ -1,4 +1,4 @@
-//! What is known of a store and its policies at one moment: [`Snapshot`], for pages and tests.
+//! A store and its policies at one moment: [`Snapshot`], for pages and tests.
 
 use std::ops::Add;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::past::PastEvent;
 use crate::policy::Policy;
 use crate::resilient::BreakerState;
 
-/// What is known at one moment; see [`Observed::snapshot`](super::Observed::snapshot). The numbers are those of this process.
+/// A store and its policies at one moment; see [`Observed::snapshot`](super::Observed::snapshot). The numbers are those of this process.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub stores: Vec<StoreSnapshot>,
     /// The policies that are open and have counts of their own, by name.
     pub policies: Vec<PolicySnapshot>,
-    /// What has happened lately, the youngest last; at most 100 events.
+    /// The latest events, the youngest last; at most 100.
     pub events: Vec<PastEvent>,
 }
 
@@ -82,7 +82,7 @@ pub struct StoreErrors {
     pub protocol: u64,
 }
 
-/// What is known of a policy. Counts are since its name was first opened.
+/// A policy at one moment. Counts are since its name was first opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PolicySnapshot {
@@ -128,7 +128,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// What was counted since then.
+    /// The counts since then.
     pub(super) fn since(&self, then: &Self) -> Self {
         Self {
             allowed: self.allowed.saturating_sub(then.allowed),

@@ -1,4 +1,4 @@
-//! What is counted of a store beside its policies, and who hears of it: [`State`].
+//! The counts of a store beside its policies, and their listeners: [`State`].
 //!
 //! The numbers here are the truth; recorders of the `metrics` facade are told what has been added since they were told last. So a
 //! recorder that is installed late hears of all that was counted before it, and looking a counter up, which costs more than a
@@ -29,7 +29,7 @@ use crate::in_flight::InFlight;
 use crate::resilient::BreakerState;
 use crate::store::{Event, ForwardedFault, Listener, Listeners, StoreStatus, Undecided};
 
-/// What is known of an observed store, for as long as anybody holds it.
+/// The state of an observed store, for as long as anybody holds it.
 pub(super) struct State {
     pub(super) name: Name,
     pub(super) clock: Arc<dyn Clock>,
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// Calls without an answer: as the store within counts them, for it hides them from its callers.
+    /// Calls without an answer: as the store within counts them, because it hides them from its callers.
     pub(super) fn errors(&self, status: &StoreStatus) -> StoreErrors {
         let own = |kind: usize| self.errors[kind].load(Ordering::Relaxed);
         status.resilient.map_or_else(
@@ -184,7 +184,7 @@ impl State {
     }
 }
 
-/// What comes from outside: from layers, and from what does not know the store.
+/// Events from outside: from layers, and from code that does not know the store.
 impl Listener for State {
     fn event(&self, event: &Event<'_>) {
         match event {

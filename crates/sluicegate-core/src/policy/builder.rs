@@ -135,7 +135,7 @@ impl PolicyBuilder {
 
     /// Cuts the period of a sliding log into this many parts, 1 to 1,000: [`Algorithm::SlidingLogIn`].
     ///
-    /// What is admitted within one part is one entry, so that a log of 20 parts has at most 21 of them, whatever its limit
+    /// All admissions within one part are one entry, so that a log of 20 parts has at most 21 of them, whatever its limit
     /// (which may then be up to 10^8). No more than the limit passes in any span of one period, as without a resolution;
     /// room comes back at most one part late. [`build`](Self::build) refuses it for any other algorithm.
     ///
@@ -173,7 +173,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// What happens to a request that exceeds the policy. Default: [`OnExceeded::Deny`].
+    /// Says how to treat a request that exceeds the policy. Default: [`OnExceeded::Deny`].
     pub fn on_exceeded(mut self, action: OnExceeded) -> Self {
         self.settings.on_exceeded = action;
         self
@@ -201,7 +201,7 @@ impl PolicyBuilder {
         self.on_exceeded(OnExceeded::Wait { longest })
     }
 
-    /// What happens to a request while the store cannot be reached. Default: [`OnOutage::Local`].
+    /// Says how to treat a request while the store cannot be reached. Default: [`OnOutage::Local`].
     pub fn on_outage(mut self, action: OnOutage) -> Self {
         self.settings.on_outage = action;
         self
@@ -338,7 +338,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// What becomes of the least indebted key when a store of fixed size has no room for another one. Default:
+    /// Says what becomes of the least indebted key when a store of fixed size has no room for another one. Default:
     /// [`OnFull::Forget`]. [`OnFull::Inherit`] takes an eighth more memory for states of one word, a quarter for those of
     /// two; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size does not ask.
     pub fn on_full(mut self, action: OnFull) -> Self {

@@ -157,12 +157,12 @@ impl Policy {
         &self.quotas
     }
 
-    /// What happens to a request that exceeds it.
+    /// The treatment of a request that exceeds it.
     pub fn on_exceeded(&self) -> OnExceeded {
         self.settings.on_exceeded
     }
 
-    /// What happens to a request while the store cannot be reached.
+    /// The treatment of a request while the store cannot be reached.
     pub fn on_outage(&self) -> OnOutage {
         self.settings.on_outage
     }
@@ -200,7 +200,7 @@ impl Policy {
         self.settings.keys
     }
 
-    /// What becomes of the least indebted key of a store of fixed size that is full.
+    /// The treatment of the least indebted key of a store of fixed size that is full.
     pub fn on_full(&self) -> OnFull {
         self.settings.on_full
     }

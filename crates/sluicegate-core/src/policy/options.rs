@@ -8,7 +8,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::text::{value_of, words};
 use crate::time_span::TimeSpan;
 
-/// What happens to a request that exceeds its policy. Written `deny` and `wait 5s`.
+/// The treatment of a request that exceeds its policy. Written `deny` and `wait 5s`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,7 +67,7 @@ pub enum PolicyMode {
     Enforce,
 }
 
-/// What happens to a request while the store cannot be reached. Written `local`, `allow` and `deny`.
+/// The treatment of a request while the store cannot be reached. Written `local`, `allow` and `deny`.
 ///
 /// Every store is read in this way, by handles, layers and attributes alike: a question without an answer becomes a decision
 /// that says who made it, [`DecidedBy::Fallback`](crate::store::DecidedBy::Fallback) or
@@ -97,7 +97,7 @@ pub enum OnOutage {
     Deny,
 }
 
-/// What becomes of the least indebted key of a store of fixed size when there is no room for another one in debt.
+/// The treatment of the least indebted key of a store of fixed size when there is no room for another one in debt.
 /// Written `forget` and `inherit`.
 ///
 /// ```

@@ -87,7 +87,7 @@ impl Override {
         self.quotas.is_empty() && self.mode.is_none()
     }
 
-    /// What an operator leaves who withdraws an override.
+    /// The trace of an override that an operator has withdrawn.
     pub(crate) fn withdrawal(policy: &str, by: &str, now_us: u64) -> Result<Self, ConfigError> {
         check_operator(by).map_err(|error| error.in_policy(policy))?;
         let (policy, by) = (policy.to_owned(), by.to_owned());

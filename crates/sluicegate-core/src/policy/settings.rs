@@ -1,8 +1,8 @@
-//! What a policy says beside its quotas: [`Settings`].
+//! The settings of a policy beside its quotas: [`Settings`].
 
 use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 
-/// What a policy says beside its name, its algorithm, its quotas and its suspension: the same while it is put together and
+/// The settings of a policy beside its name, its algorithm, its quotas and its suspension: the same while it is put together and
 /// after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Settings {

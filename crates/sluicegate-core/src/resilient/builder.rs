@@ -82,7 +82,7 @@ impl ResilientBuilder {
         self
     }
 
-    /// How long the store may take, for one that has no deadline of its own. Default: none, for the stores of this family
+    /// How long the store may take, for one that has no deadline of its own. Default: none, because the stores of this family
     /// have one, and act on what they miss.
     ///
     /// A call that misses it is a failure for the breaker. What it asked for may have been spent.

@@ -12,7 +12,7 @@ use super::{Resilient, State};
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Resilient {
-    /// Charges to the store what this process has admitted without it, for the end of the process: after the last request
+    /// Charges the units admitted without the store to it, at the end of the process: after the last request
     /// was answered, and before the runtime ends.
     ///
     /// It asks the store whatever the breaker says, up to ten times a second while the store is away, and ends when nothing is
@@ -56,7 +56,7 @@ impl Resilient {
     }
 }
 
-/// What a process leaves behind that its store does not know of. See [`Resilient::close`].
+/// Debts of a process that its store does not know of. See [`Resilient::close`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsettled {
     debts: usize,

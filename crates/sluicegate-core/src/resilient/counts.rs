@@ -1,4 +1,4 @@
-//! What is counted of an outage.
+//! The counts of an outage.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use super::parts::PartsStatus;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::status::ResilientStatus;
 
-/// What is counted.
+/// The counters.
 #[derive(Default)]
 pub(super) struct Counts {
     timeouts: AtomicU64,

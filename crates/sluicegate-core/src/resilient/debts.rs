@@ -1,4 +1,4 @@
-//! What the fallback admitted, to be debited when the store is back.
+//! Units that the fallback admitted, to be debited when the store is back.
 //!
 //! Sums per key and policy, not a list of requests: memory is bounded by keys, and one charge
 //! settles any number of requests. What was given back meanwhile is struck off. Debts beyond the
@@ -16,7 +16,7 @@ use crate::store::{Inherit, PreparedPolicy};
 /// Keys whose debts are remembered. Of those beyond, what the fallback admitted stays uncounted.
 const MOST_KEYS: usize = 65_536;
 
-/// What each key has spent that the store does not know of.
+/// The spends of each key that the store does not know of.
 #[derive(Default)]
 pub(super) struct Debts {
     keys: Mutex<HashMap<Key, Owed>>,
@@ -24,7 +24,7 @@ pub(super) struct Debts {
     count: AtomicUsize,
 }
 
-/// What one key owes, per policy; most have one.
+/// The debts of one key, per policy; most have one.
 type Owed = SmallVec<[Debt; 1]>;
 
 /// Units that one key spent under one policy.

@@ -157,7 +157,7 @@ impl State {
         }
     }
 
-    /// What the store's answer leads to.
+    /// The answer that follows from the store's.
     fn after_store(
         self: &Arc<Self>,
         asks: &[Ask<'_>],

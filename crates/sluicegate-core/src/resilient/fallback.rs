@@ -1,4 +1,4 @@
-//! What is decided while the store cannot be asked: by its policies' [`OnOutage`].
+//! Decisions while the store cannot be asked: by its policies' [`OnOutage`].
 //!
 //! The fallback hears of everything that the store lets pass, so that a client which has used up
 //! its limit does not find a fresh bucket when the store goes away. It is asked with its *share* of

@@ -153,7 +153,7 @@ use crate::wrap::Within;
 #[derive(Clone)]
 pub struct Resilient(Arc<Front>);
 
-/// What limiters hold: calls that have to wait take a share of the state along.
+/// The part that limiters hold: calls that have to wait take a share of the state along.
 struct Front(Arc<State>);
 
 /// The sum of its parts: a deadline for the store, a breaker for each part of it, and a fallback with its debts.

@@ -41,14 +41,14 @@ struct Outage {
 
 /// Leave to ask some parts of the store. Dropped without a result, it makes room for others.
 ///
-/// Whoever has leave holds a trial's place where a breaker is half open. So it must not be kept
+/// Leave holds a trial's place where a breaker is half open. So it must not be kept
 /// beyond the call: it is moved into the call's future, and dropped with it.
 pub(super) struct Leave {
     parts: Arc<Parts>,
     passes: SmallVec<[(usize, Pass); 1]>,
 }
 
-/// What can be seen of all breakers.
+/// The visible state of all breakers.
 pub(super) struct PartsStatus {
     /// That of the part that does worst.
     pub(super) worst: BreakerState,

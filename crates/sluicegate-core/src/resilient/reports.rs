@@ -1,4 +1,4 @@
-//! What has happened, and is only reported: to each part of the store on its own, and to the
+//! Reports of facts, which cannot be refused: to each part of the store on its own, and to the
 //! fallback what is its.
 //!
 //! A report cannot be refused and must not be lost because of others beside it, so it is never

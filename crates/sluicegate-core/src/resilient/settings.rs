@@ -25,7 +25,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 ///     .ramp(Duration::ZERO);
 /// ```
 ///
-/// What is out of range is found when the store is built:
+/// A value out of range is an error when the store is built:
 ///
 /// ```
 /// use sluicegate_core::resilient::BreakerSettings;

@@ -1,6 +1,6 @@
 //! A call that is decided in two places: by the store for the parts that are asked, and by the fallback for the others.
 //!
-//! All of it passes or nothing does. The fallback is asked first, for it is here: what it has spent can be given back at once when
+//! All of it passes or nothing does. The fallback is asked first, because it is here: its spends can be given back at once when
 //! the store refuses. It lets nothing wait, so that what the store counts is counted when the request goes on.
 
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Split {
         }
     }
 
-    /// What the fallback says to the asks of the parts that are away, if it says anything.
+    /// The fallback's answer to the asks of the parts that are away, if it has one.
     fn decide_mine(&self, reason: StoreError) -> Result<Option<Piece>, StoreError> {
         let (asks, places) = self.mine.which(|ask| ask.mode().asks());
         if asks.is_empty() {
@@ -119,7 +119,7 @@ impl Split {
         Ok(Some((decision, places)))
     }
 
-    /// What becomes of all of it, when the store has answered about its asks in these places.
+    /// The answer to the whole request, when the store has answered about its asks in these places.
     fn after_store(
         mut self,
         mine: Option<Piece>,

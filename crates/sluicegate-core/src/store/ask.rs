@@ -1,4 +1,4 @@
-//! What a store is asked: [`Ask`], with its [`Mode`].
+//! The input of a store: [`Ask`], with its [`Mode`].
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::prepared::PreparedPolicy;
 use crate::key::KeyRef;
 use crate::receipt::Receipt;
 
-/// What one request asks of one policy.
+/// One request's ask of one policy.
 ///
 /// An ask is data: it names a prepared policy, a key, a cost and a [`Mode`], so that it can cross
 /// to a script in Redis as well as to a table in memory. It borrows all of them and is copied
@@ -136,20 +136,20 @@ impl<'a> Ask<'a> {
         Self { cost: self.cost_of(quota), costs: &[], ..self }
     }
 
-    /// What is to be done with them.
+    /// The purpose of the cost.
     #[inline]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What it is about that was spent before, if that is known.
+    /// The receipt of the spend that it is about, if that is known.
     #[inline]
     pub fn receipt(&self) -> Option<&'a Receipt> {
         self.receipt
     }
 }
 
-/// What is to be done with the cost.
+/// The purpose of a cost.
 ///
 /// | mode | is | may be refused | changes the key |
 /// |---|---|---|---|

@@ -1,4 +1,4 @@
-//! What happens around decisions, and inside of stores: [`Event`], and the [`Listener`] that hears
+//! Events around decisions and inside of stores: [`Event`], and the [`Listener`] that hears
 //! of it.
 //!
 //! Decisions are not events: a wrapper that counts them sees them pass. An event is the rest, so
@@ -31,7 +31,7 @@ pub enum Event<'a> {
     Routed {
         /// The pattern that the request has matched, such as `/users/{id}`; none if it has matched none.
         route: Option<&'a str>,
-        /// What was decided, by all policies together.
+        /// The outcome by all policies together.
         outcome: Outcome,
     },
     /// A request that waited for its turn has left.
@@ -60,7 +60,7 @@ pub enum Event<'a> {
         /// The operator who has put or withdrawn an override; None if code has replaced the policy, or an override is over.
         by: Option<&'a str>,
     },
-    /// What instances share by this store has been read; see [`Shared`](super::Shared).
+    /// The value that instances share by this store has been read; see [`Shared`](super::Shared).
     Shared(&'a [u8]),
     /// A request was allowed by a policy. Of decisions only an observed store tells, and of those about policies that are
     /// enforced.
@@ -99,7 +99,7 @@ pub enum Event<'a> {
     },
     /// A store answers that gave no answer before.
     StoreAnswers,
-    /// A part of a store is left alone, for it has failed too often.
+    /// A part of a store is left alone because it has failed too often.
     BreakerOpened {
         /// The bit of [`Store::parts`](crate::Store::parts).
         part: usize,
@@ -120,7 +120,7 @@ pub enum Event<'a> {
         /// How long at least one of them was left alone.
         lasted: Duration,
     },
-    /// What was spent without the store was charged to it.
+    /// Units spent without the store were charged to it.
     Settled {
         /// How many debts were charged: one for each key and policy.
         charged: usize,
@@ -191,7 +191,7 @@ impl ForwardedFault {
     }
 }
 
-/// What an [`Event`] is about, as far as that is known.
+/// The subject of an [`Event`], as far as it is known.
 ///
 /// ```
 /// use sluicegate_core::Key;
@@ -265,7 +265,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Listener for F {
 #[derive(Default)]
 pub struct Listeners {
     all: ArcSwapOption<Vec<Arc<dyn Listener>>>,
-    /// Beside them, for it is looked at in every decision.
+    /// Beside them, because every decision looks at it.
     is_any: AtomicBool,
 }
 

@@ -64,7 +64,7 @@ pub struct Judged {
     passes_us: u64,
 }
 
-/// What is left of a quota. For authors of stores.
+/// The rest of a quota. For authors of stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
 pub struct Balance {
@@ -77,7 +77,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// What this state leaves, of any rule but a sliding log.
+    /// The rest under this state, of any rule but a sliding log.
     #[inline]
     pub fn of(rule: &Rule, state: State, now_us: u64) -> Self {
         Self {

@@ -47,7 +47,7 @@ impl Limiters {
 
     /// True for the first one who asks: the one who makes these handles follow what the store shares.
     pub(crate) fn is_first_to_follow(&self) -> bool {
-        // Relaxed: it orders nothing else. Read first, for it is written once.
+        // Relaxed: it orders nothing else. Read first, because it is written once.
         !self.follows.load(Ordering::Relaxed) && !self.follows.swap(true, Ordering::Relaxed)
     }
 }

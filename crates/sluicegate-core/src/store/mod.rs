@@ -152,7 +152,7 @@ pub trait Store: Send + Sync + 'static {
         SystemClock::new().now_us()
     }
 
-    /// What instances share by this store. By default nothing: then overrides of operators hold on this instance only.
+    /// The value that instances share by this store. By default nothing: then overrides of operators hold on this instance only.
     fn shared(&self) -> Option<&dyn Shared> {
         None
     }

@@ -1,4 +1,4 @@
-//! What an outage means: the one place where a store that gives no answer becomes a decision, or an
+//! The meaning of an outage: the one place where a store that gives no answer becomes a decision, or an
 //! error.
 //!
 //! Handles, layers and the fallback all come here, so that a policy's [`OnOutage`] has one reading.
@@ -16,7 +16,7 @@ use crate::store::{Mode, judge};
 /// The shortest wait that a request is told that is refused because the store cannot be reached.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
-/// What these asks come to when the store gave no answer: what their policies say of an outage. [`OnOutage::Local`] lets pass,
+/// The answer to these asks when the store gave none: as their policies say of an outage. [`OnOutage::Local`] lets pass,
 /// for no other store is here that could decide.
 ///
 /// # Errors

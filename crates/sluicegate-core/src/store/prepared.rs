@@ -111,7 +111,7 @@ impl PreparedPolicy {
         &self.policy
     }
 
-    /// What the store prepared for a policy that is replaced, to be kept; for [`Store::open`](crate::Store::open).
+    /// The preparation of a policy that is replaced, to be kept; for [`Store::open`](crate::Store::open).
     ///
     /// # Errors
     /// [`ConfigErrorKind::OtherStore`] when it was opened on a store that does not prepare a `T`: another one.
@@ -121,7 +121,7 @@ impl PreparedPolicy {
         Arc::clone(&self.prepared).downcast().map_err(foreign)
     }
 
-    /// What the store prepared, if it was a store that prepares a `T`.
+    /// The store's preparation, if it was a store that prepares a `T`.
     #[inline]
     pub fn prepared<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.prepared.downcast_ref()

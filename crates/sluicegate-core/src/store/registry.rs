@@ -10,7 +10,7 @@ use crate::policy::Policy;
 
 /// The policies that are open on a store, by name, each with what the store prepared for it.
 ///
-/// Equal policies share what was prepared; a different one under a name in use is refused, for it would take over
+/// Equal policies share a preparation; a different one under a name in use is refused, because it would take over
 /// buckets that are not its own. A name is free again when the last limiter that used it is gone.
 ///
 /// ```
@@ -43,7 +43,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
     /// unused leaves the policy that it was to replace where it was.
     ///
     /// # Errors
-    /// What `prepare` returns; and when the name is in use for a different policy, unless it is the one `replaced`.
+    /// The error of `prepare`; and when the name is in use for a different policy, unless it is the one `replaced`.
     pub fn open(
         &self,
         policy: Arc<Policy>,
@@ -80,7 +80,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
         Ok(PreparedPolicy::new(policy, prepared))
     }
 
-    /// What was prepared for all policies that are still in use, those that were replaced among them.
+    /// The preparations of all policies that are still in use, those that were replaced among them.
     pub fn prepared(&self) -> Vec<Arc<T>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.values().flatten().filter_map(|(_, prepared)| prepared.upgrade()).collect()

@@ -1,4 +1,4 @@
-//! What instances of a service tell each other by the store that they share: [`Shared`].
+//! A value by which instances of a service tell each other of changes, in the store that they share: [`Shared`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,16 +20,16 @@ pub trait Shared: Send + Sync {
     fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture;
 }
 
-/// What is there now, or why that is not known.
+/// The value that is there now, or why it is not known.
 pub type SharedFuture = Pin<Box<dyn Future<Output = Result<Arc<[u8]>, StoreError>> + Send>>;
 
-/// What is to be written, for [`Shared::exchange`].
+/// The value to write, for [`Shared::exchange`].
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "it is what a compare-and-set takes, and nothing else")]
 pub struct Write<'a> {
-    /// What has to be there before, to the byte.
+    /// The value that has to be there before, to the byte.
     pub over: &'a [u8],
-    /// What is there afterwards.
+    /// The value afterwards.
     pub bytes: &'a [u8],
     /// How long it is needed: after that the store may forget it.
     pub keep: Duration,

@@ -36,7 +36,7 @@ impl Striker {
     /// counts in between. Where that call fails, a later refusal suspends the key.
     ///
     /// In an outage a process that decides alone counts and suspends with its share. Of a key that is refused everywhere it cannot
-    /// know whether that has begun: then it does neither, for it would begin it again and again, and charge each of them to the
+    /// know whether that has begun: then it does neither, because it would begin it again and again, and charge each of them to the
     /// store in the end.
     pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<Begun> {
         let buckets = self.policy.suspension()?;
@@ -81,7 +81,7 @@ impl Striker {
     }
 }
 
-/// Who suspends a key, or releases it.
+/// The operator or the rule that suspends a key, or releases it.
 #[derive(Clone, Copy)]
 pub(crate) enum By<'a> {
     /// Its refusals do.

@@ -103,7 +103,7 @@ impl Class {
         }
     }
 
-    /// Nobody has to be woken for this request: it is being polled.
+    /// No task has to be woken for this request: it is being polled.
     pub(super) fn is_awake(&mut self, number: u64) {
         if let Some(waker) = self.waiting.get_mut(&number) {
             *waker = None;

@@ -44,11 +44,11 @@ pub(super) struct Group {
     pub(super) returning: VecDeque<(Costs, Slot, DecisionFuture)>,
 }
 
-/// What others have to be told when the lock is open again.
+/// Wake-ups that are due when the lock is open again.
 #[derive(Default)]
 pub(super) struct News {
     pub(super) wakers: SmallVec<[Waker; 2]>,
-    /// What other limits held for turns that have come.
+    /// Units that other limits held for turns that have come.
     held: Vec<Receipts>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) trait Under {
 }
 
 impl dyn Under + '_ {
-    /// What other limits hold for this turn, if there is any such.
+    /// Units that other limits hold for this turn, if there are any.
     pub(super) fn held(&self, decision: &Decision) -> Option<Receipts> {
         let held = self.receipts(decision, Receipt::is_held);
         (!held.is_empty()).then_some(held)
@@ -45,7 +45,7 @@ pub(crate) type Line = Arc<[(Identity, Key)]>;
 /// Units, by the place of the ask.
 pub(crate) type Costs = SmallVec<[u64; 2]>;
 
-/// What a turn has spent, by the place of the ask.
+/// The spends of a turn, by the place of the ask.
 pub(crate) type Receipts = SmallVec<[(usize, Receipt); 1]>;
 
 /// Which limiter it is, without keeping it open. While there is one of these, no other limiter is taken for it.

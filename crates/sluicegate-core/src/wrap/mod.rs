@@ -87,7 +87,7 @@ use crate::store::{
 /// A wrapper has limiters of its own: a policy on the wrapper and one on the store within are two
 /// handles, and only the first goes through the wrapper.
 pub trait Wrap: Send + Sync + 'static {
-    /// What it keeps of each policy itself: a cache, counters; `()` if it keeps nothing.
+    /// Its own state for each policy: a cache, counters; `()` if it keeps nothing.
     type Own: Send + Sync + 'static;
 
     /// The store within.

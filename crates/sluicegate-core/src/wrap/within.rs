@@ -82,7 +82,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         policy.prepared::<Layered<Own>>().map(|layered| (&layered.inner, &layered.own))
     }
 
-    /// What is kept of this policy.
+    /// The wrapper's own state for this policy.
     ///
     /// # Errors
     /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.

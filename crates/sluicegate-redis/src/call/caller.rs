@@ -1,4 +1,4 @@
-//! What a store calls Redis by: [`Caller`].
+//! The way from a store to Redis: [`Caller`].
 //!
 //! It holds everything that outlives a call: the connection, the queue for shared calls, the clock,
 //! the deadline and the runtime. A call takes clones of what it needs, because the store may be
@@ -18,7 +18,7 @@ use super::request::{Request, call};
 use crate::ask::KeyAsk;
 use crate::connection::{State, Supervised, part_of};
 
-/// What a store calls Redis by.
+/// The way from a store to Redis.
 pub(crate) struct Caller {
     pub(crate) connection: Supervised,
     /// None on a Cluster, where only keys of one slot can share a call.

@@ -11,12 +11,12 @@ pub(crate) type Answer = Result<Decision, StoreError>;
 
 /// One request, and what it needs to be sent.
 ///
-/// What an injected clock shows is taken when the request begins, not when it is sent; the server's
+/// The time of an injected clock is read when the request begins, not when it is sent; the server's
 /// time is read by the script.
 pub(super) struct Request {
     /// Of keys that live together.
     pub(super) asks: Vec<KeyAsk>,
-    /// What an injected clock shows.
+    /// The time of an injected clock.
     pub(super) time: Option<u64>,
     pub(super) deadline: Instant,
 }

@@ -26,7 +26,7 @@ impl Probe {
     /// user lacks a right, all answer `PING`.
     ///
     /// # Errors
-    /// What the first command that failed was told, in words for a log.
+    /// The error of the first command that failed, in words for a log.
     pub(crate) async fn run(&self, connection: &dyn Connection) -> Result<(), String> {
         for (command, judge) in &self.0 {
             let reply = connection.send(command.clone()).await.map_err(|error| failure::explain(&error))?;

@@ -32,7 +32,7 @@ pub(crate) fn part_of(slot: u16) -> usize {
     usize::from(slot) * PARTS / 16_384
 }
 
-/// What requests and the supervisor share.
+/// State that requests and the supervisor share.
 pub(crate) struct State {
     pub(super) live: ArcSwapOption<Live>,
     /// A cluster's connection is used on until there is a better one: a node that fails is no reason to refuse the keys
@@ -45,7 +45,7 @@ pub(crate) struct State {
     mending: AtomicBool,
     /// There is a connection, or that attempt has failed.
     settled: Notify,
-    /// What came of the last attempt to connect, if it failed.
+    /// The error of the last attempt to connect, if it failed.
     problem: ArcSwapOption<String>,
 }
 
@@ -115,7 +115,7 @@ impl State {
         self.live.load().as_ref().map(|live| live.generation)
     }
 
-    /// What the attempt that is under way after a loss has come to.
+    /// The result of the attempt that is under way after a loss.
     pub(super) async fn mended(&self, deadline: Instant) -> Option<Arc<Live>> {
         loop {
             let settled = self.settled.notified();
@@ -155,14 +155,14 @@ impl State {
         self.problem.load_full()
     }
 
-    /// What is left of a cluster is used as long as it answers.
+    /// The rest of a cluster is used as long as it answers.
     pub(super) fn drop_if_silent(&self) {
         if self.live.load().as_ref().is_some_and(|live| !live.answered.swap(false, Ordering::Relaxed)) {
             self.live.store(None);
         }
     }
 
-    /// Nobody waits any longer: an attempt has ended, or there will be none for a while.
+    /// Ends all waits: an attempt has ended, or there will be none for a while.
     pub(super) fn settle(&self) {
         self.mending.store(false, Ordering::Release);
         self.settled.notify_waiters();

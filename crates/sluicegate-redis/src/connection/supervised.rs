@@ -27,7 +27,7 @@ impl Supervised {
         Self { state, supervisor }
     }
 
-    /// What requests send by.
+    /// The connection that requests send on.
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
     }

@@ -1,4 +1,4 @@
-//! What looks after a connection: it connects, and connects again, for ever.
+//! The supervisor of a connection: it connects, and connects again, for ever.
 //!
 //! ```text
 //! attempt -> probe -> publish -> until it is broken -+
@@ -80,7 +80,7 @@ pub(super) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
     }
 }
 
-/// What the log was told since the connection was lost.
+/// Lines written to the log since the connection was lost.
 struct Log {
     target: String,
     said: Vec<String>,

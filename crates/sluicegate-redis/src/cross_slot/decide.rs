@@ -12,7 +12,7 @@ use crate::ask::{CrossSlot, KeyAsk};
 use crate::call::{Answer, Caller};
 use crate::encode::micros;
 
-/// What an attempt came to.
+/// The result of an attempt.
 enum End {
     Granted(Vec<Part>),
     /// It is refused, perhaps because of units that others hold for a moment.

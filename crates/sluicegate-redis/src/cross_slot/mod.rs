@@ -10,7 +10,7 @@
 //! | report what is certain (charges, refunds) | at the same time | an error is told |
 //! | spend what is refused of policies that count it | at the same time, after the answer | its waits do not show it yet |
 //!
-//! What it spends is *marked* for as long as the request may take: units that may come back in a
+//! Its spend is *marked* for as long as the request may take: units that may come back in a
 //! moment. A slot that refuses only because of marked units of others says so, and the request asks
 //! once more, after about as long as it took so far. Otherwise two requests could refuse each
 //! other, each for the units that the other gives back.

@@ -34,7 +34,7 @@ const TEXT: &str = concat!(
 /// The modes that the script knows, by their numbers.
 const MODES: u8 = 9;
 
-/// What `EVALSHA` calls it by.
+/// Its name for `EVALSHA`.
 static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
 
 /// Whether the script knows this mode. It would refuse the whole call for one that it does not know.
@@ -90,7 +90,7 @@ pub(crate) fn command<'a>(
     cmd
 }
 
-/// What is asked of one key; see `lua/head.lua`.
+/// The ask about one key; see `lua/head.lua`.
 ///
 /// Bytes and not arguments: each further argument of a command costs Redis more than the few bytes
 /// in it.
@@ -112,7 +112,7 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text
     orders.extend_from_slice(&extra);
 }
 
-/// What only some asks need: the longest wait, what was spent before, the turn and the mark of a request in several slots.
+/// The numbers that only some asks need: the longest wait, what was spent before, the turn and the mark of a request in several slots.
 ///
 /// Most asks have none of it, and then nothing is sent. Receipts travel with their traces, so that
 /// the script can give back exactly what they say without keeping a record of each spend.

@@ -1,4 +1,4 @@
-//! What comes out of the script, as decisions.
+//! Reads the script's reply as decisions.
 //!
 //! The short way's reply says how each bucket was found, and the rules of the core say what that
 //! comes to: the same functions as in memory, so that both homes report the same numbers. A reply
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::ask::KeyAsk;
 
-/// What the script replied: the time, and then what it says of one request after the other.
+/// The reply of the script: the time, and then its numbers for one request after the other.
 ///
 /// Read front to back by the requests of the call, in their order. After one that could not be
 /// read, those behind it cannot be read either, and get errors as well.
@@ -170,7 +170,7 @@ struct Found {
     given: u64,
 }
 
-/// What is left to know of a sliding log.
+/// The numbers of a sliding log that a status needs.
 ///
 /// A log itself stays in Redis, since it may have thousands of entries: three numbers of it are
 /// enough for every number of a status.

@@ -89,7 +89,7 @@ impl Target {
     /// Makes a new connection. The caller bounds the time.
     ///
     /// With RESP3 the client says when the peer has closed it, although nobody is using it: a server's `timeout`, a proxy.
-    /// What cannot speak it is spoken to in RESP2; then the first request after that finds out, and fails.
+    /// A server without it is spoken to in RESP2; then the first request after that finds out, and fails.
     pub(crate) async fn connect(&self, closed: Closed) -> Result<Arc<dyn Connection>, RedisError> {
         match self.connect_by(ProtocolVersion::RESP3, closed.clone()).await {
             Err(error) if knows_resp2_only(&error) => self.connect_by(ProtocolVersion::RESP2, closed).await,

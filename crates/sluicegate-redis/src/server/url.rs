@@ -89,7 +89,7 @@ fn info(url: &str) -> Result<ConnectionInfo, String> {
     }
 }
 
-/// What is wrong with a URL of one server that cannot be read. The client's own words would be about its code.
+/// The error for an unreadable URL of one server. The client's own words would be about its code.
 fn mistake(url: &str) -> &'static str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();

@@ -15,7 +15,7 @@ static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_
 /// A clock that was given to the store and the server's, by which keys expire, differ.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// What is to be written.
+/// The value to write.
 pub(super) struct Writing {
     pub(super) over: Vec<u8>,
     pub(super) bytes: Vec<u8>,
@@ -40,7 +40,7 @@ pub(super) fn command(script: ScriptName, name: &str, write: Option<&Writing>) -
     cmd
 }
 
-/// What the script has replied: the server's time in microseconds, and what is there. None if it is not its reply.
+/// The script's reply: the server's time in microseconds, and the stored value. None if it is not its reply.
 pub(super) fn read(reply: &Value) -> Option<(u64, &[u8])> {
     let Value::Array(parts) = reply else { return None };
     let [Value::BulkString(seconds), Value::BulkString(micros), Value::BulkString(there)] = &**parts else {
@@ -50,7 +50,7 @@ pub(super) fn read(reply: &Value) -> Option<(u64, &[u8])> {
     Some((number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?, there))
 }
 
-/// What they are called: a name that no policy has, in the slot by which a connection is probed, so that a node of a Cluster
+/// Their name, which no policy has, in the slot by which a connection is probed, so that a node of a Cluster
 /// that is away costs nothing more than it does anyway.
 pub(super) fn name(prefix: &str) -> String {
     format!("{prefix}:2:{{{}}}:overrides", key::PROBE)

@@ -1,4 +1,4 @@
-//! What was read last, and what it says of the server's clock: [`Known`].
+//! The last value read, and the server's clock as it showed then: [`Known`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,12 @@ use sluicegate_core::store::{Event, Listener, Listeners};
 use super::command::{command, name, read};
 use crate::connection::{Probe, ScriptName};
 
-/// What was read last, by whichever call.
+/// The value read last, by whichever call.
 pub(crate) struct Known {
     there: Mutex<Arc<[u8]>>,
     listeners: Listeners,
     machine: SystemClock,
-    /// The server's clock is ahead of the machine's by so many microseconds.
+    /// Microseconds by which the server's clock is ahead of the machine's.
     ahead_us: AtomicI64,
 }
 
@@ -29,7 +29,7 @@ impl Known {
         }
     }
 
-    /// What the server's clock shows, as nearly as is known since it last answered.
+    /// The time of the server's clock, as nearly as is known since it last answered.
     pub(crate) fn now_us(&self) -> u64 {
         // Relaxed: one number, which orders nothing else.
         self.machine.now_us().saturating_add_signed(self.ahead_us.load(Ordering::Relaxed))

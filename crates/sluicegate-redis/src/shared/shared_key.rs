@@ -31,7 +31,7 @@ pub(crate) struct SharedKey {
     reader: AbortHandle,
 }
 
-/// What a call needs.
+/// The parts that a call needs.
 #[derive(Clone)]
 struct Desk {
     name: Arc<str>,

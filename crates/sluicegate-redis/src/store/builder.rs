@@ -76,7 +76,7 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// What the names of all keys begin with; `~rl:*` is then the ACL rule. Default: `rl`.
+    /// The prefix of all keys; `~rl:*` is then the ACL rule. Default: `rl`.
     ///
     /// 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-` and `:`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {

@@ -62,7 +62,7 @@ use crate::shared::SharedKey;
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
-/// What limiters hold. The connection ends when the last of them is gone.
+/// The part that limiters hold. The connection ends when the last of them is gone.
 struct Inner {
     caller: Arc<Caller>,
     shared: SharedKey,

@@ -11,7 +11,7 @@ use crate::policy::Override;
 #[derive(Debug)]
 pub struct OverrideError(Problem);
 
-/// What kind of problem an [`OverrideError`] is about.
+/// The kind of problem that an [`OverrideError`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OverrideErrorKind {
@@ -31,7 +31,7 @@ pub(super) enum Problem {
 }
 
 impl OverrideError {
-    /// What kind of problem it is.
+    /// The kind of problem.
     pub fn kind(&self) -> OverrideErrorKind {
         match self.0 {
             Problem::Invalid(_) => OverrideErrorKind::Invalid,
@@ -40,7 +40,7 @@ impl OverrideError {
         }
     }
 
-    /// What is wrong with it, as data.
+    /// The problem, as data.
     pub fn config(&self) -> Option<&ConfigError> {
         match &self.0 {
             Problem::Invalid(error) => Some(error),

@@ -55,7 +55,7 @@ pub(super) fn follow_all(store: &Arc<dyn Store>) {
     replaced.for_each(|replaced| replaced.tell(store));
 }
 
-/// What is to be written.
+/// The value to write.
 fn written<'a>(board: &Board, bytes: &'a [u8], over: &'a [u8], now_us: u64) -> Write<'a> {
     Write { over, bytes, keep: Duration::from_micros(board.kept_us().saturating_sub(now_us)) }
 }

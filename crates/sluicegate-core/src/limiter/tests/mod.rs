@@ -1,4 +1,4 @@
-//! What turns promise, on the memory store and on one whose answers are scripted.
+//! The promises of turns, on the memory store and on one whose answers are scripted.
 
 mod queue;
 mod scripted;

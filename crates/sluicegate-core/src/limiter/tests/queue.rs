@@ -1,4 +1,4 @@
-//! Who goes when, and which turns go back, on a store whose answers are scripted.
+//! The order of turns, and which of them go back, on a store whose answers are scripted.
 
 use std::future::Future;
 use std::pin::Pin;

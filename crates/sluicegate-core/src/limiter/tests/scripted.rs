@@ -12,7 +12,7 @@ use crate::limiter::{Inherit, Turn};
 use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, Trace, judge};
 use crate::{Decision, Key, Policy, RateLimiter, Store};
 
-/// What the store says to a turn that is given up.
+/// The store's answer to a turn that is given up.
 pub(super) enum Says {
     Taken,
     Kept,
@@ -30,7 +30,7 @@ pub(super) struct Scripted {
 pub(super) struct Script {
     /// When the turns come that are reserved next, in seconds from the start.
     pub(super) turns: VecDeque<u64>,
-    /// What is said to the turns that are given up next; all others are taken back.
+    /// The answers to the turns that are given up next; all others are taken back.
     pub(super) says: VecDeque<Says>,
     /// The turns that were given up, and those that have come, by their time in seconds.
     pub(super) given_up: Vec<u64>,

@@ -28,7 +28,7 @@ impl CutKey {
         Self { kind: key.kind(), length, is_whole, bytes }
     }
 
-    /// What it is.
+    /// The kind of the key.
     pub(super) fn kind(&self) -> KeyKind {
         self.kind
     }

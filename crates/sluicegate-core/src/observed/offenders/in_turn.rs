@@ -26,7 +26,7 @@ pub(super) struct Frequent {
     /// How often it came; too high by at most `error`.
     pub(super) count: u64,
     pub(super) error: u64,
-    /// What was noted when it came last.
+    /// The note of its last ask.
     pub(super) note: u64,
 }
 

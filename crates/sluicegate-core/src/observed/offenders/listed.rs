@@ -52,7 +52,7 @@ pub struct Asker {
     pub reference: String,
     /// About how often it asked in the last 5 to 10 minutes.
     pub asked: u64,
-    /// What it had left when it was looked at last, as a part of what it may spend at once: 0 to 1, rounded down.
+    /// The share of its burst that was left at the last look: 0 to 1, rounded down.
     pub remaining: f64,
 }
 
@@ -79,13 +79,13 @@ impl OffenderKind {
     }
 }
 
-/// What is noted of an ask: how much of all that is left, rounded down.
+/// The note of an ask: how much of all that is left, rounded down.
 pub(super) fn left(status: &QuotaStatus) -> u64 {
     let left = u128::from(status.remaining()) * u128::from(WHOLE) / u128::from(status.capacity().max(1));
     u64::try_from(left).unwrap_or(WHOLE)
 }
 
-/// What is noted of a refusal.
+/// The note of a refusal.
 #[derive(Clone, Copy)]
 pub(super) struct Refused {
     pub(super) until_us: u64,
@@ -141,7 +141,7 @@ fn shown(digest: u64, key: &CutKey) -> (String, OffenderKind, String, String) {
     }
 }
 
-/// What a reference stands for.
+/// The key that a reference stands for.
 pub(super) fn digest(reference: &str) -> Option<u64> {
     u64::from_str_radix(reference, 16).ok().filter(|_| reference.len() == 16)
 }

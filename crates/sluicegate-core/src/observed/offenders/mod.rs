@@ -17,13 +17,13 @@ use crate::clock::micros;
 use crate::decision::QuotaStatus;
 use crate::key::{Key, KeyRef};
 
-/// How many keys are counted of those that are refused. Each key with more than one in so many of the refusals is listed.
+/// How many keys are counted of those that are refused. With n of them, each key with more than one in n of the refusals is listed.
 const REFUSED: usize = 64;
 
 /// The same, of those that ask.
 const ASKING: usize = 12;
 
-/// One ask in so many is looked at to find the keys that ask most.
+/// One in this many asks is looked at to find the keys that ask most.
 pub(super) const SAMPLED: u64 = 64;
 
 /// The keys of a policy that were refused most in the last 5 to 10 minutes, and those that asked most, in at most 16 KiB.

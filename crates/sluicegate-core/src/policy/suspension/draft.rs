@@ -1,4 +1,4 @@
-//! What is said of a suspension, right or wrong: [`Draft`].
+//! The settings of a suspension as written, right or wrong: [`Draft`].
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(in crate::policy) struct Draft {
 type Span = Result<TimeSpan, ConfigError>;
 
 impl Draft {
-    /// What it comes to in a policy of this name.
+    /// The suspension of a policy of this name, or the mistake.
     pub(in crate::policy) fn build(self, policy: &str) -> Result<Suspension, ConfigError> {
         let Self { terms, up_to, remembers, reach, name } = self;
         let (up_to, remembers) = (up_to.transpose()?, remembers.transpose()?);
@@ -87,7 +87,7 @@ impl Draft {
     }
 }
 
-/// What was said.
+/// The settings as written.
 impl From<&Suspension> for Draft {
     fn from(Suspension { terms, reach, name }: &Suspension) -> Self {
         let span = |span: Duration| Ok(TimeSpan::from(span));

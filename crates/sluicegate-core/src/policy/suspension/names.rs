@@ -1,4 +1,4 @@
-//! What the buckets of a suspension are called, and how long what they count can be.
+//! The names of a suspension's buckets, and their longest spans.
 
 use std::time::Duration;
 

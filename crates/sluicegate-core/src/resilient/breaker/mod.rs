@@ -63,7 +63,7 @@ pub(super) struct Pass {
     is_trial: bool,
 }
 
-/// What a result did to the breaker.
+/// The effect of a result on the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Opened { pause: Duration },
@@ -236,7 +236,7 @@ impl Breaker {
         }
     }
 
-    /// Nobody waited for the answer, so it is not known: the next trial may take its place.
+    /// The caller left before the answer, so the result is unknown: the next trial may take its place.
     pub(super) fn left(&self, pass: Pass) {
         if !pass.is_trial {
             return;

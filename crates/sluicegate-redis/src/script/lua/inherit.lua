@@ -1,7 +1,7 @@
 -- What a quota starts from that was not there yet, once.
 local RESET_WAY, AS_IS, PROPORTIONAL, ADDITIVE, SPENT = 0, 1, 2, 3, 4
 
--- The state of one who has spent so many units, whatever the ceiling.
+-- The state of a key that has spent this many units, whatever the ceiling.
 local function holding(quota, units)
   if units == 0 then return REST end
   return quota.rule.spend(quota.r, REST, now, now, units)
