@@ -6,7 +6,7 @@ use crate::policy::PolicyBuilder;
 use crate::time_span::IntoTimeSpan;
 
 impl PolicyBuilder {
-    /// Suspends a key that goes on after many refusals: after `refusals` of them `within` a span it is refused outright, with
+    /// Suspends a key that goes on after many refusals: with the `after`-th of them `within` a span it is refused outright, with
     /// [`Outcome::Suspended`](crate::Outcome::Suspended), for as long as this `lasts`; twice as long each time, see
     /// [`remember`](Self::remember). The refusal that is one too many is the first that says so. Refusals of a suspended key
     /// do not count, and cost the store one call as every decision does.
