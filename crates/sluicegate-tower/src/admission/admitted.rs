@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{Extensions, Response};
+use sluicegate_core::Decision;
 use smallvec::SmallVec;
 
 use crate::admission::asks::Asks;
@@ -67,6 +68,25 @@ pub(crate) struct Marked {
 }
 
 impl Marked {
+    /// Of a request that was let through by these asks.
+    #[inline]
+    pub(crate) fn new(
+        limits: &Limits,
+        asks: Asks,
+        decision: Option<Decision>,
+        trials: Vec<Arc<Trial>>,
+    ) -> Box<Self> {
+        let decided = decision.map(|decision| asks.label(limits, decision));
+        let mut marked =
+            Box::new(Self { limits: limits.clone(), asks, decided, trials, meter: None, is_read: false });
+        if limits.settings().meters {
+            let Self { asks, decided, trials, meter, .. } = &mut *marked;
+            let decision = decided.as_mut().map(|decided| &mut decided.decision);
+            *meter = Some(Meter::of_request(limits, asks, decision, trials));
+        }
+        marked
+    }
+
     /// Of a request that no limit has counted.
     pub(crate) fn of_nothing(limits: &Limits) -> Self {
         Self {
@@ -108,23 +128,23 @@ impl Marked {
     }
 
     /// Marks the response with where the client stands.
-    fn mark<B>(self: Box<Self>, response: &mut Response<B>) {
-        let Some(mut decided) = self.decided else { return };
+    fn mark<B>(mut self: Box<Self>, response: &mut Response<B>) {
+        let Some(decided) = &mut self.decided else { return };
         if let Some(meter) = &self.meter {
-            restate(&mut decided, meter.now());
+            restate(decided, meter.now());
         }
         let inner = response.extensions_mut().remove::<Decided>();
-        let shown = match &inner {
-            None => decided,
-            Some(inner) => decided.merge(inner),
-        };
+        let merged = inner.as_ref().map(|inner| decided.merge(inner));
+        // A decision is large, so it is looked at where it is.
+        let shown = merged.as_ref().unwrap_or(decided);
         let already = if inner.is_some() { Already::Both } else { Already::Theirs };
-        let seen = Shown::of(&shown);
+        let seen = Shown::of(shown);
         self.limits.write(response, seen, seen.wait, already);
         // An allocation, so only where it is read; a refusal by a layer further in is told in any case.
         if self.is_read || !shown.is_allowed() {
             // For layers further out: what all of them know together, or what was there before.
-            let left = if self.limits.settings().extensions { Some(shown) } else { inner };
+            let known = || merged.or_else(|| self.decided.take());
+            let left = if self.limits.settings().extensions { known() } else { inner };
             if let Some(decided) = left {
                 response.extensions_mut().insert(decided);
             }

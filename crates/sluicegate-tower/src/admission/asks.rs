@@ -7,11 +7,11 @@ use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;
 
-use crate::admission::asked::Asked;
 use crate::admission::check;
 use crate::admission::set::Limits;
 use crate::admission::together::Together;
 use crate::limits::group::Plan;
+use crate::limits::walk::Asked;
 use crate::respond::decided::Decided;
 
 /// The limiters that a request was found to be subject to.
@@ -75,13 +75,13 @@ impl Asks {
         let (plan, kept) = (limits.plan(), &limits.made().together);
         let known = kept.load();
         match &*known {
-            Some(known) if known.is_of(self.limiters(plan)) => Arc::clone(&known.prepared.policies),
+            Some(known) if known.is_of(self.limiters(plan)) => Arc::clone(&known.policies),
             Some(known) if !known.gives_way(self.0.len()) => {
                 self.limiters(plan).map(RateLimiter::policy).collect()
             }
             _ => {
                 let new = Together::new(self.limiters(plan));
-                let policies = Arc::clone(&new.prepared.policies);
+                let policies = Arc::clone(&new.policies);
                 kept.store(Some(Arc::new(new)));
                 policies
             }

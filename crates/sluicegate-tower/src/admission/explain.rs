@@ -11,7 +11,6 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Mode, QuotaStatus};
 use sluicegate_core::{Decision, Key, Policy, StoreError};
 
-use crate::admission::asked::Asked;
 use crate::admission::asks::Asks;
 use crate::admission::foreseen::foreseen;
 use crate::admission::refused::Refused;
@@ -22,7 +21,7 @@ use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::door::Entry;
 use crate::limits::group::What;
-use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
+use crate::limits::walk::{Asked, Finding, Found, Next, Walk, WhyNot};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 

@@ -10,9 +10,9 @@ use sluicegate_core::store::{QuotaStatus, judge};
 use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
 
-use crate::admission::asked::Asked;
 use crate::admission::asks::Asks;
 use crate::limits::group::Plan;
+use crate::limits::walk::Asked;
 
 /// When one quota would let the cost pass, as waits from now on.
 struct Foreseen {

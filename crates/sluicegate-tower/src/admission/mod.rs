@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `set`, `builder`, `handle`, `check` | before any request: limits with their settings, checked, swapped as a whole |
 //! | `way` | door, limits, decision, turn: each step at once where it can be |
-//! | `asks`, `asked`, `together` | what a request asks of which limiters, and what can be prepared of that |
+//! | `asks`, `together` | what a request asks of which limiters, and what can be prepared of that |
 //! | `admitted`, `refused`, `restate` | the two ends, and what the response shows |
 //! | `meter` | what a request spends while it is served |
 //! | `routes` | counting by route |
@@ -21,7 +21,6 @@
 //!   for its answer.
 
 pub(crate) mod admitted;
-pub(crate) mod asked;
 pub(crate) mod asks;
 pub(crate) mod builder;
 pub(crate) mod check;

@@ -185,9 +185,13 @@ impl Limits {
         wait: Option<u64>,
         already: Already,
     ) {
-        let together = self.made().together.load();
-        let prepared = together.as_ref().map(|together| &together.prepared);
-        headers::write(response.headers_mut(), self.settings().style, shown, wait, prepared, already);
+        let (style, decided) = (self.settings().style, shown.decided);
+        // All threads look at it, so only those do that write lists.
+        let together =
+            if style.lists(!decided.is_allowed()) { self.made().together.load_full() } else { None };
+        let together = together.filter(|together| Arc::ptr_eq(&together.policies, &decided.policies));
+        let policies = together.as_ref().map(|together| &together.policy_line);
+        headers::write(response.headers_mut(), style, shown, wait, policies, already);
     }
 
     /// Tells the store of the first limit what never reaches it otherwise: why it was not asked because of this limit, or

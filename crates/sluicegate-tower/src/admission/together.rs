@@ -3,16 +3,20 @@
 
 use std::sync::Arc;
 
+use http::HeaderValue;
 use sluicegate_core::{Policy, RateLimiter};
 
-use crate::respond::headers::prepared::Prepared;
+use crate::respond::headers::lines::policy_line;
 
 /// Limiters that were asked together, with what fields say of their policies.
 #[derive(Debug)]
 pub(crate) struct Together {
     /// Each with how often its policy was replaced before that.
     limiters: Box<[(RateLimiter, u64)]>,
-    pub(crate) prepared: Prepared,
+    /// One per limiter.
+    pub(crate) policies: Arc<[Arc<Policy>]>,
+    /// `RateLimit-Policy` of all of them; `None` if all are hidden.
+    pub(crate) policy_line: Option<HeaderValue>,
 }
 
 impl Together {
@@ -20,7 +24,9 @@ impl Together {
         // Counted first: a replacement in between makes it out of date, not wrong for good.
         let limiters: Box<[_]> = limiters.map(|limiter| (limiter.clone(), limiter.replacements())).collect();
         let policies: Arc<[Arc<Policy>]> = limiters.iter().map(|(limiter, _)| limiter.policy()).collect();
-        Self { prepared: Prepared::new(policies), limiters }
+        let shown = policies.iter().filter(|policy| !policy.is_hidden());
+        let policy_line = policy_line(shown.flat_map(|policy| policy.quotas()));
+        Self { limiters, policies, policy_line }
     }
 
     /// Whether it is about these limiters, and up to date.

@@ -24,9 +24,7 @@ use sluicegate_core::store::{DecisionFuture, Undecided};
 use sluicegate_core::{Decision, RateLimiter, StoreError};
 
 use crate::admission::admitted::Marked;
-use crate::admission::asked::Asked;
 use crate::admission::asks::Asks;
-use crate::admission::meter::Meter;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
@@ -34,7 +32,7 @@ use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::limits::door::{Answer, Entry};
-use crate::limits::walk::{Finding, Found, Next, Walk};
+use crate::limits::walk::{Asked, Finding, Found, Next, Walk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 
@@ -237,11 +235,7 @@ impl Way {
         if !limits.marks_responses() {
             return None;
         }
-        let mut decided = decision.map(|decision| self.asks.label(limits, decision));
-        let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
-        let decision = decided.as_mut().map(|decided| &mut decided.decision);
-        let meter = limits.settings().meters.then(|| Meter::of_request(limits, &asks, decision, &trials));
-        Some(Box::new(Marked { limits: limits.clone(), asks, decided, trials, meter, is_read: false }))
+        Some(Marked::new(limits, mem::take(&mut self.asks), decision, mem::take(&mut self.trials)))
     }
 
     /// Asks each policy that is only tried out on its own, as if it stood behind the others.
@@ -305,18 +299,26 @@ impl Limits {
     #[inline]
     fn begin_with_one(&self, asked: Asked, place: &mut Place) -> Result<End, Box<Waiting>> {
         let deciding = asked.limiter(self.plan()).check_cost(&asked.key, asked.cost);
-        if !self.marks_responses()
-            && let Some(Ok(decision)) = deciding.known()
-            && decision.is_allowed()
-            && decision.delay().is_zero()
-        {
+        let goes_on = |decision: &Decision| decision.is_allowed() && decision.delay().is_zero();
+        if !self.marks_responses() && matches!(deciding.known(), Some(Ok(decision)) if goes_on(decision)) {
             // Nobody looks at the numbers, so the decision is not even taken out of its future.
             return Ok(Ok(None));
         }
-        let mut way = Way::default();
-        way.asks.push(asked);
-        let end = way.deciding(self, deciding, place);
-        way.ends(self, end)
+        let mut asks = Asks::default();
+        asks.push(asked);
+        match deciding.now() {
+            Ok(Ok(decision)) if goes_on(&decision) && decision.is_counted() => {
+                Ok(Ok(Some(Marked::new(self, asks, Some(decision), Vec::new()))))
+            }
+            answer => {
+                let mut way = Way { asks, ..Way::default() };
+                let end = match answer {
+                    Ok(result) => way.decided(self, result, place),
+                    Err(deciding) => way.deciding(self, deciding, place),
+                };
+                way.ends(self, end)
+            }
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::task::{Context, Poll, ready};
 
-use sluicegate_core::Key;
 use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::{Key, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::guard::Place;
@@ -35,6 +35,19 @@ const END: u32 = u32::MAX;
 enum Pending {
     Limiter(usize, Lookup<Picking>, u64),
     Key(usize, Lookup<Extraction>, Which, u64),
+}
+
+/// Whose bucket of which limiter of a limit, and for how much.
+///
+/// It names the limiter by its place in the plan, so that nothing is cloned for a request that is
+/// decided at once.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The place of the limit.
+    pub(crate) limit: usize,
+    pub(crate) which: Which,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
 }
 
 /// What the limit in this place asks for a request.
@@ -222,6 +235,13 @@ impl Walk {
     fn wait(&mut self, lookup: Pending) -> Next {
         self.lookup = Some(Box::new(lookup));
         Next::Waits
+    }
+}
+
+impl Asked {
+    #[inline]
+    pub(crate) fn limiter<'a>(&'a self, plan: &'a Plan) -> &'a RateLimiter {
+        plan.limits[self.limit].source.limiter(&self.which)
     }
 }
 

@@ -1,15 +1,20 @@
-//! The layer: [`RateLimitLayer`].
+//! The layer: [`RateLimitLayer`], and how a request goes through its limits, as through any [`Gate`].
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use arc_swap::Guard;
+use http::{Request, Response};
 use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
-use crate::guard::Guarded;
+use crate::admission::admitted::Admitted;
+use crate::admission::way::{End, Waiting};
+use crate::guard::{Gate, Guarded, Next, Place, Step, sealed};
 use crate::limits::{IntoLimit, Limit, Limits, LimitsHandle, ShadowCount};
 use crate::respond::problem::ProblemJson;
+use crate::respond::refusal::Respond;
 
 /// Puts limits in front of a service: see the [crate's example](crate).
 ///
@@ -69,10 +74,6 @@ impl<R> RateLimitLayer<R> {
     #[inline]
     pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
         self.0.limits.load()
-    }
-
-    pub(crate) fn respond(&self) -> &R {
-        &self.0.respond
     }
 
     /// What each policy in shadow would have done so far, in the order of the limits.
@@ -138,6 +139,69 @@ impl From<Limit> for RateLimitLayer {
 impl From<RateLimiter> for RateLimitLayer {
     fn from(limiter: RateLimiter) -> Self {
         Self::new(limiter)
+    }
+}
+
+impl<R> sealed::Sealed for RateLimitLayer<R> {}
+
+/// A denial is a response, never an error.
+impl<R, B, ResB, E> Gate<Request<B>, Response<ResB>, E> for RateLimitLayer<R>
+where
+    R: Respond<ResB>,
+{
+    type Response = Response<ResB>;
+    type Error = E;
+    type Wait = Box<Waiting>;
+    type Pass = Admitted;
+
+    #[inline]
+    fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
+        let limits = self.limits();
+        match limits.begin(request.into(), place) {
+            Ok(end) => {
+                limits.count_route(request.into(), &end);
+                self.ends(end, request)
+            }
+            Err(waiting) => Step::Wait(waiting),
+        }
+    }
+
+    fn poll(
+        &self,
+        wait: &mut Box<Waiting>,
+        request: &Request<B>,
+        place: &mut Place,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
+        wait.poll(cx, request.into(), place).map(|end| self.ends(end, request))
+    }
+
+    #[inline]
+    fn enter(&self, pass: &mut Admitted, request: &mut Request<B>) {
+        pass.enter(request.extensions_mut());
+    }
+
+    #[inline]
+    fn after(pass: Admitted, response: Response<ResB>) -> Response<ResB> {
+        pass.leave(response)
+    }
+
+    fn failed(error: E) -> E {
+        error
+    }
+}
+
+impl<R> RateLimitLayer<R> {
+    /// The last step of a request that the limits have decided on.
+    #[inline]
+    fn ends<B, ResB, E>(&self, end: End, request: &Request<B>) -> Next<Self, Request<B>, Response<ResB>, E>
+    where
+        R: Respond<ResB>,
+    {
+        match end {
+            Ok(marked) => Step::Go(Admitted::new(marked)),
+            Err(refused) => Step::Refuse(Ok(refused.respond(request, &self.0.respond))),
+        }
     }
 }
 

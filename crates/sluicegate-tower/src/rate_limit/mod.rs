@@ -5,7 +5,6 @@
 //! responder.
 
 mod builder;
-mod gate;
 mod layer;
 
 pub use self::builder::{RateLimitLayerBuilder, Responding};

@@ -127,7 +127,7 @@ pub(crate) fn tightest<'a>(
 }
 
 /// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.
-pub(super) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Clone) -> Option<HeaderValue> {
+pub(crate) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Clone) -> Option<HeaderValue> {
     let mut line = Line::default();
     for (index, quota) in quotas.clone().enumerate() {
         let label = quota.label();

@@ -4,7 +4,6 @@ mod in_flight;
 mod join;
 pub(crate) mod lines;
 pub(crate) mod list;
-pub(crate) mod prepared;
 mod spring;
 mod write;
 
@@ -142,6 +141,12 @@ impl Style {
     #[inline]
     pub(crate) fn shows(self) -> bool {
         self.chosen != HeaderFields::None
+    }
+
+    /// Whether such a response has the lists of the draft.
+    #[inline]
+    pub(crate) fn lists(self, is_refusal: bool) -> bool {
+        self.chosen.ietf(is_refusal)
     }
 }
 

@@ -4,7 +4,6 @@
 //! are joined with theirs, or replace them in a refusal. Lines about policies are prepared once per
 //! set of policies; what is left is formatted per response.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -12,7 +11,6 @@ use sluicegate_core::policy::PolicyQuota;
 
 use crate::respond::headers::join::{Left, Lines, expose};
 use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
-use crate::respond::headers::prepared::Prepared;
 use crate::respond::headers::spring::{self, Tokens};
 use crate::respond::headers::{
     Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
@@ -20,21 +18,20 @@ use crate::respond::headers::{
 };
 use crate::respond::shown::{Described, Shown};
 
-/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. The lines that are `prepared`
-/// are used if the decision is on exactly these policies: not if layers stack, or if limits were asked that seldom meet.
+/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `prepared` is the value of
+/// `RateLimit-Policy`, where it is known: not if layers stack, or if limits were asked that seldom meet.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: Style,
     shown: Shown<'_>,
     refused_for: Option<u64>,
-    prepared: Option<&Prepared>,
+    prepared: Option<&Option<HeaderValue>>,
     already: Already,
 ) {
-    let prepared = prepared.filter(|prepared| Arc::ptr_eq(&shown.decided.policies, &prepared.policies));
     if !style.shows() && refused_for.is_none() {
         return;
     }
-    let (has_legacy, has_ietf) = (style.chosen.legacy(), style.chosen.ietf(!shown.decided.is_allowed()));
+    let (has_legacy, has_ietf) = (style.chosen.legacy(), style.lists(!shown.decided.is_allowed()));
     if has_legacy && has_ietf {
         // Room for all that a response gets: a map that grows hashes and moves what it has again.
         headers.reserve(8);
@@ -45,12 +42,12 @@ pub(crate) fn write(
     }
     let theirs_are_there = if has_ietf {
         let policies = match prepared {
-            Some(prepared) => prepared.policy_line.clone(),
+            Some(line) => line.clone(),
             None => policy_line(shown.quotas().map(quota)),
         };
         insert_lists(headers, [policies, standings_line(shown.quotas(), refused_for)], already)
     } else {
-        has_legacy && already != Already::Replaced && headers.contains_key(RATELIMIT)
+        has_legacy && already != Already::Replaced && has_list(headers)
     };
     let theirs = theirs_are_there.then(|| join_lists(headers, has_ietf, shown, refused_for)).flatten();
     if let Some(standing) = shown.status.filter(|_| has_legacy) {
@@ -58,7 +55,6 @@ pub(crate) fn write(
             LegacyReset::Delta => ceil_seconds(after),
             LegacyReset::Epoch => ceil_seconds(shown.at(after)),
         };
-        let limit = || prepared?.limits.get(standing.policy_index())?.get(standing.quota_index()).cloned();
         let numbers = match theirs.filter(|theirs| theirs.remaining <= standing.remaining()) {
             Some(Left { limit, remaining, available_after }) => Numbers {
                 limit: limit.map(number),
@@ -66,7 +62,7 @@ pub(crate) fn write(
                 reset: available_after.map(|after| reset(Duration::from_secs(after))),
             },
             None => Numbers {
-                limit: Some(limit().unwrap_or_else(|| number(standing.capacity()))),
+                limit: Some(number(standing.capacity())),
                 remaining: standing.remaining(),
                 reset: Some(reset(standing.reset_after())),
             },
@@ -89,6 +85,17 @@ pub(crate) fn write(
 
 fn quota<'a>((_, quota): Described<'a>) -> &'a PolicyQuota {
     quota
+}
+
+/// Whether the service has a list of its own. Looked for by hand in the few fields that a usual response has: a map hashes the
+/// name first, which takes longer.
+#[inline]
+fn has_list(headers: &HeaderMap) -> bool {
+    if headers.len() > 8 {
+        headers.contains_key(RATELIMIT)
+    } else {
+        headers.keys().any(|name| *name == RATELIMIT)
+    }
 }
 
 /// Whether there are lists of others, which the new ones have then not replaced.
