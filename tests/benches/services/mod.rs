@@ -61,6 +61,11 @@ pub(crate) fn generous_with_cheap_clock() -> RateLimitLayerBuilder {
     generous_on(store.expect("the capacity is possible"))
 }
 
+/// A limit that one peer does not exhaust, however fast its requests come over sockets.
+pub(crate) fn roomy() -> RateLimitLayerBuilder {
+    layer(Policy::gcra("roomy", Quota::per_second(1_000_000).burst(u64::from(BURST))), MemoryStore::new())
+}
+
 /// A limit that refuses every request of a peer but the first.
 pub(crate) fn strict() -> RateLimitLayerBuilder {
     strict_on(MemoryStore::new())
@@ -92,6 +97,13 @@ pub(crate) fn governor() -> Governor<NoOpMiddleware<QuantaInstant>> {
 pub(crate) fn governor_with_headers() -> Governor<StateInformationMiddleware> {
     let mut config = GovernorConfigBuilder::default();
     let config = config.per_millisecond(1).burst_size(BURST).use_headers().finish();
+    GovernorLayer::new(config.expect("the quota is possible"))
+}
+
+/// The same, which one peer does not exhaust over sockets.
+pub(crate) fn roomy_governor() -> Governor<StateInformationMiddleware> {
+    let mut config = GovernorConfigBuilder::default();
+    let config = config.period(Duration::from_micros(1)).burst_size(BURST).use_headers().finish();
     GovernorLayer::new(config.expect("the quota is possible"))
 }
 

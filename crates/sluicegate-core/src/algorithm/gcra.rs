@@ -114,8 +114,13 @@ impl Gcra {
     /// How long `level` takes to drain, rounded up to whole units, in microseconds.
     #[inline]
     fn drain_us(&self, level: u64) -> u64 {
-        let units = if self.ticks.get() == 1 { level } else { level.div_ceil(self.ticks.get()) };
-        units.saturating_mul(self.unit_us.get())
+        self.in_us(if self.ticks.get() == 1 { level } else { level.div_ceil(self.ticks.get()) })
+    }
+
+    /// So many whole units, in microseconds.
+    #[inline]
+    fn in_us(&self, units: u64) -> u64 {
+        if self.unit_us.get() == 1 { units } else { units.saturating_mul(self.unit_us.get()) }
     }
 
     /// The state whose level is lower by `parts`, exact however far ahead it reaches.
@@ -150,7 +155,7 @@ impl Gcra {
             let units = level.div_ceil(self.ticks.get());
             (units, units.saturating_mul(self.ticks.get()).saturating_sub(level))
         };
-        let drain_us = units.saturating_mul(self.unit_us.get());
+        let drain_us = self.in_us(units);
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
     }
 
@@ -287,20 +292,16 @@ impl Shape for Gcra {
     #[inline]
     fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
         let free = self.full.saturating_sub(spent.level);
-        let remaining = free / self.spacing;
+        let (remaining, rest) = (free / self.spacing, free % self.spacing);
         let reset_after_us = spent.state.until_us.saturating_sub(now_us);
         if spent.level == 0 {
             return Left { remaining, reset_after_us, available_after_us: 0 };
         }
-        let lacking = if spent.passed {
-            self.spacing
-                .get()
-                .saturating_sub(free.saturating_sub(remaining.saturating_mul(self.spacing.get())))
-        } else {
-            spent.rest
-        };
-        let available_us = self.floor(now_us).saturating_add(self.drain_us(lacking));
-        Left { remaining, reset_after_us, available_after_us: available_us.saturating_sub(now_us) }
+        let lacking = if spent.passed { self.spacing.get().saturating_sub(rest) } else { spent.rest };
+        // A level is that of the beginning of a time unit.
+        let begun_us = now_us.saturating_sub(self.floor(now_us));
+        let available_after_us = self.drain_us(lacking).saturating_sub(begun_us);
+        Left { remaining, reset_after_us, available_after_us }
     }
 
     /// Spends at once up to the ceiling; says how many whole units took effect.

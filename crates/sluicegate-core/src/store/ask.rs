@@ -127,6 +127,7 @@ impl<'a> Ask<'a> {
     }
 
     /// How many units of the quota at this place in the policy.
+    #[inline]
     pub fn cost_of(&self, quota: u8) -> u64 {
         self.costs.get(usize::from(quota)).copied().unwrap_or(self.cost)
     }

@@ -187,10 +187,10 @@ impl Limits {
     ) {
         let (style, decided) = (self.settings().style, shown.decided);
         // All threads look at it, so only those do that write lists.
-        let together =
-            if style.lists(!decided.is_allowed()) { self.made().together.load_full() } else { None };
+        let together = style.lists(!decided.is_allowed()).then(|| self.made().together.load());
+        let together = together.as_ref().and_then(|together| together.as_ref());
         let together = together.filter(|together| Arc::ptr_eq(&together.policies, &decided.policies));
-        let policies = together.as_ref().map(|together| &together.policy_line);
+        let policies = together.map(|together| &together.policy_line);
         headers::write(response.headers_mut(), style, shown, wait, policies, already);
     }
 

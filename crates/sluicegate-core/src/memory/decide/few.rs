@@ -41,10 +41,10 @@ impl Inner {
     pub(super) fn decide_few(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let mut all = [None; MOST];
         // The arrays are as long as there are buckets, so that the compiler unrolls all loops.
-        match (self.gather(asks, &mut all), all) {
-            (Some(2), [Some(a), Some(b), ..]) => self.decide_several(asks, [a, b]),
-            (Some(3), [Some(a), Some(b), Some(c), _]) => self.decide_several(asks, [a, b, c]),
-            (Some(MOST), [Some(a), Some(b), Some(c), Some(d)]) => self.decide_several(asks, [a, b, c, d]),
+        match (self.gather(asks, &mut all), &all) {
+            (Some(2), [Some(a), Some(b), ..]) => self.decide_several(asks, [*a, *b]),
+            (Some(3), [Some(a), Some(b), Some(c), _]) => self.decide_several(asks, [*a, *b, *c]),
+            (Some(MOST), [Some(a), Some(b), Some(c), Some(d)]) => self.decide_several(asks, [*a, *b, *c, *d]),
             _ => DecisionFuture::ready(self.decide_all(asks)),
         }
     }
@@ -152,13 +152,12 @@ impl Found {
 
     #[inline]
     fn status(&self, asked: &Asked<'_>, now_us: u64, granted: bool) -> QuotaStatus {
-        let rule = &asked.bucket.rule;
         if !self.spent.passed || granted && asked.ask.mode().spends() {
-            return status_after(asked.at, rule, &self.spent, now_us, asked.cost());
+            return status_after(asked.at, asked.bucket, &self.spent, now_us, asked.cost());
         }
         // It has room, and nothing is spent of it: it stands as after a cost of nothing.
-        let unspent = rule.spend_now(self.state, now_us, 0);
-        status_after(asked.at, rule, unspent.as_ref().unwrap_or(&self.spent), now_us, 0)
+        let unspent = asked.bucket.rule.spend_now(self.state, now_us, 0);
+        status_after(asked.at, asked.bucket, unspent.as_ref().unwrap_or(&self.spent), now_us, 0)
     }
 }
 

@@ -50,7 +50,9 @@ impl Inner {
 fn alone<'a>(ask: &Ask<'a>) -> Option<&'a Bucket> {
     let buckets = buckets_of(ask).ok()?;
     let [bucket] = &*buckets.each else { return None };
-    let is_question = ask.mode().asks() && !matches!(ask.mode(), Mode::Take | Mode::Lease);
+    let mode = ask.mode();
+    // Almost all spend, and are asked no more than that.
+    let is_question = mode == Mode::Spend || mode.asks() && !matches!(mode, Mode::Take | Mode::Lease);
     (is_question && !buckets.has_older()).then_some(bucket)
 }
 

@@ -5,11 +5,11 @@
 //! to the general way.
 //!
 //! The table's sizes are constants here, so that the compiler unrolls the search of a set. A spend
-//! that fits is judged, spent and reported from one look at the state ([`Rule::spend_now`]);
+//! that fits is judged, spent and reported from one look at the state ([`Rule::spend_now`](crate::algorithm::Rule::spend_now));
 //! everything else takes the longer way below it, with the same result.
 
 use super::counts_rejected;
-use crate::algorithm::{Rule, SpentNow};
+use crate::algorithm::SpentNow;
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
@@ -74,7 +74,7 @@ impl Inner {
                     set.put(found, hash, after, rule, now_us);
                 }
                 drop(set);
-                let status = status_after((0, 0), rule, &spent, now_us, cost);
+                let status = status_after((0, 0), bucket, &spent, now_us, cost);
                 let decision = Decision::single(now_us, status);
                 return DecisionFuture::ready(Ok(told(decision, after)));
             }
@@ -103,13 +103,13 @@ impl Inner {
 #[inline]
 pub(super) fn status_after(
     place: (u8, u8),
-    rule: &Rule,
+    bucket: &Bucket,
     spent: &SpentNow,
     now_us: u64,
     cost: u64,
 ) -> QuotaStatus {
-    let left = rule.after(spent, now_us);
-    let status = QuotaStatus::at_rest(place, rule.capacity())
+    let left = bucket.rule.after(spent, now_us);
+    let status = QuotaStatus::at_rest(place, bucket.capacity)
         .with_remaining(left.remaining)
         .with_reset_after_us(left.reset_after_us);
     if spent.passed {
