@@ -1,10 +1,7 @@
 //! Types of other crates in our signatures: each is a promise to keep to that crate's version.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
+use std::fs;
 
 use serde_json::Value;
 
@@ -30,14 +27,6 @@ const ALLOWED: [(&str, &[&str]); 5] = [
     ("sluicegate_axum", &["axum", "axum_core", "http", "tower_layer"]),
     ("sluicegate", &[]),
 ];
-
-/// Lets a stable rustdoc say what it knows as JSON.
-fn rustdoc(folder: &Path) -> PathBuf {
-    let script = folder.join("rustdoc-json");
-    fs::write(&script, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    script
-}
 
 /// The foreign crates whose items stand in the signatures of a crate, each with the items and where they are.
 fn shown(docs: &Value) -> BTreeMap<String, BTreeSet<String>> {
@@ -69,22 +58,10 @@ fn shown(docs: &Value) -> BTreeMap<String, BTreeSet<String>> {
 
 #[test]
 fn signatures_show_types_of_the_allowed_crates_only() {
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize().unwrap();
-    let output = Command::new(env!("CARGO"))
-        .args(["doc", "-q", "--workspace", "--no-deps", "--all-features"])
-        .args(["--exclude", "sluicegate-tests*", "--exclude", "sluicegate-examples"])
-        .env("RUSTDOC", rustdoc(Path::new(env!("CARGO_TARGET_TMPDIR"))))
-        .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
-        .current_dir(&root)
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let target =
-        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
+    let folder = sluicegate_tests::docs::as_json();
     let mut wrong = Vec::new();
     for (name, allowed) in ALLOWED {
-        let docs =
-            fs::read_to_string(target.join(format!("doc/{name}.json"))).expect("rustdoc has written it");
+        let docs = fs::read_to_string(folder.join(format!("{name}.json"))).expect("rustdoc has written it");
         let shown = shown(&serde_json::from_str(&docs).expect("it is JSON"));
         // So that the list says what is, and that nothing is found for want of looking.
         let missing = allowed.iter().filter(|of| !shown.contains_key(**of));

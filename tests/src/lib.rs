@@ -9,6 +9,7 @@
 )]
 
 pub mod around;
+pub mod docs;
 pub mod log;
 pub mod memory;
 pub mod process;
