@@ -3,9 +3,12 @@
 //! This crate is part of `sluicegate`, which re-exports all of it behind the feature `fleet`; use that one.
 
 mod apart;
+pub mod leased;
 pub mod regional;
 pub mod sharded;
 
+#[doc(inline)]
+pub use self::leased::Leased;
 #[doc(inline)]
 pub use self::regional::Regional;
 #[doc(inline)]

@@ -11,9 +11,8 @@ use super::receipts::receipt_bit;
 use super::status::QuotaStatus;
 #[cfg(feature = "resilient")]
 use crate::error::{StoreError, StoreErrorKind};
-use crate::receipt::DecidedBy;
 #[cfg(feature = "resilient")]
-use crate::receipt::Trace;
+use crate::receipt::{DecidedBy, Trace};
 
 impl Decision {
     /// This decision, if its asks had stood at these places among others.
@@ -90,6 +89,18 @@ impl Decision {
         }
         // Traces are in the same order: those of the others come last, and nothing names them any more.
         self.quotas.retain(|status| status.policy_index() < count);
+        self.deciding = deciding(self.outcome, &self.quotas);
+        self
+    }
+
+    /// This decision, where the ask at this place has so many units more of each quota than it says: what another ask of the
+    /// same call has taken for the same caller. For authors of stores.
+    #[must_use]
+    pub fn with_more(mut self, ask: usize, units: u64) -> Self {
+        for status in self.quotas.iter_mut().filter(|status| status.policy_index() == ask) {
+            let remaining = status.remaining().saturating_add(units).min(status.capacity());
+            *status = status.with_remaining(remaining);
+        }
         self.deciding = deciding(self.outcome, &self.quotas);
         self
     }

@@ -1,0 +1,227 @@
+//! What an instance knows of one key: [`Account`].
+
+use std::sync::Arc;
+
+use sluicegate_core::Decision;
+use sluicegate_core::store::{DecidedBy, QuotaStatus, judge};
+use tokio::sync::Semaphore;
+
+use super::batch::Batch;
+use super::measure::Measure;
+use super::pace::Pace;
+use super::table::Counts;
+use super::time::at_least;
+use super::units::{PerQuota, Units};
+
+/// How long no lease is asked for when the store has granted none, as a part of [`Batch::ahead`].
+const DRY_PART: u64 = 8;
+
+/// Below this part of a lease, the next one is asked for.
+const LOW_PART: u64 = 4;
+
+/// The units that are held of a key, how fast it spends, and the refill that is under way.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) units: Units,
+    pace: Pace,
+    /// What each quota had left when the store was last heard; empty before.
+    remaining: PerQuota<u64>,
+    /// The time of the store's last answer, by its clock and by the local one when it had come.
+    heard_us: (u64, u64),
+    /// Below so many units, the next lease is asked for.
+    low: u64,
+    /// Until then no lease is asked for.
+    dry_until_us: u64,
+    flight: Option<Flight>,
+}
+
+/// A refill that is under way.
+#[derive(Debug)]
+struct Flight {
+    number: u64,
+    asked: u64,
+    /// Units for requests that wait for it.
+    promised: u64,
+    gate: Option<Arc<Semaphore>>,
+}
+
+/// Closed when a refill has landed, or never will.
+pub(super) struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    pub(super) async fn opened(self) {
+        // It has no permits, so that the only answer is that it is closed.
+        _ = self.0.acquire().await;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+    }
+}
+
+/// What a request costs: units of each quota.
+pub(super) trait Costs {
+    fn of(&self, quota: usize) -> u64;
+    fn most(&self) -> u64;
+}
+
+impl Account {
+    pub(super) fn new(now_us: u64) -> Self {
+        Self {
+            units: Units::default(),
+            pace: Pace::new(now_us),
+            remaining: PerQuota::new(),
+            heard_us: (0, 0),
+            low: 0,
+            dry_until_us: 0,
+            flight: None,
+        }
+    }
+
+    /// Whether what is held is enough. Units that have ended are forgotten first.
+    #[inline]
+    pub(super) fn has(
+        &mut self,
+        measures: &[Measure],
+        costs: &impl Costs,
+        now_us: u64,
+        counts: &mut Counts,
+    ) -> bool {
+        if self.units.is_empty() {
+            return false;
+        }
+        counts.lost += self.units.expire(measures, now_us);
+        (0..measures.len()).all(|quota| self.units.of(quota) >= costs.of(quota))
+    }
+
+    /// Spends of what is held, which is enough; tells where each quota stands, as that of the ask at `place`.
+    #[inline]
+    pub(super) fn spend(
+        &mut self,
+        measures: &[Measure],
+        costs: &impl Costs,
+        (place, now_us): (u8, u64),
+        mut tell: impl FnMut(QuotaStatus),
+    ) {
+        self.pace.spend(costs.most());
+        for (quota, measure) in (0_u8..).zip(measures) {
+            let (index, cost) = (usize::from(quota), costs.of(quota.into()));
+            self.units.spend(index, cost);
+            let left = self.units.left(index, now_us);
+            let status = QuotaStatus::at_rest((place, quota), measure.capacity())
+                .with_remaining(left.units)
+                .with_reset_after_us(left.reset_us)
+                .with_more_after_us(measure.more_after_us(left.reset_us));
+            tell(status.spending(cost));
+        }
+    }
+
+    /// The store's time, and never later than that: what is given back later counts from it.
+    #[inline]
+    pub(super) fn store_us(&self, now_us: u64) -> u64 {
+        let (store_us, local_us) = self.heard_us;
+        store_us.saturating_add(at_least(now_us.saturating_sub(local_us)))
+    }
+
+    /// One ask decided here.
+    #[inline]
+    pub(super) fn decide(&mut self, measures: &[Measure], costs: &impl Costs, now_us: u64) -> Decision {
+        let at_us = self.store_us(now_us);
+        if let ([_], [measure]) = (measures, measures) {
+            let mut status = QuotaStatus::at_rest((0, 0), measure.capacity());
+            self.spend(measures, costs, (0, now_us), |told| status = told);
+            return judge(at_us, 0, [status]).by(DecidedBy::Lease);
+        }
+        let mut statuses = PerQuota::new();
+        self.spend(measures, costs, (0, now_us), |told| statuses.push(told));
+        judge(at_us, 0, statuses).by(DecidedBy::Lease)
+    }
+
+    /// Whether what is held has become so little that the next lease should be under way.
+    #[inline]
+    pub(super) fn is_low(&self, measures: &[Measure], now_us: u64) -> bool {
+        self.low > 0
+            && self.flight.is_none()
+            && now_us >= self.dry_until_us
+            && self.units.whole(measures.len()) <= self.low
+    }
+
+    /// Waits for the refill that is under way, if it brings enough.
+    pub(super) fn wait(&mut self, cost: u64) -> Option<Gate> {
+        let flight = self.flight.as_mut()?;
+        let promised = flight.promised.saturating_add(cost);
+        if promised > flight.asked {
+            return None;
+        }
+        flight.promised = promised;
+        let gate = flight.gate.get_or_insert_with(|| Arc::new(Semaphore::new(0)));
+        Some(Gate(Arc::clone(gate)))
+    }
+
+    /// A request that goes to the store.
+    pub(super) fn passes(&mut self, cost: u64) {
+        self.pace.spend(cost);
+    }
+
+    /// How many units to ask for beside a request that goes to the store, and the refill of this number begins; 0 if none.
+    pub(super) fn begin(&mut self, measures: &[Measure], batch: &Batch, now_us: u64, number: u64) -> u64 {
+        if self.flight.is_some() || self.remaining.is_empty() || !self.units.has_room() {
+            return 0;
+        }
+        let pace = self.pace.within(batch.ahead_us(), now_us);
+        if now_us < self.dry_until_us {
+            return 0;
+        }
+        let asked = batch.size(measures, &self.remaining, pace);
+        if asked > 0 {
+            self.flight = Some(Flight { number, asked, promised: 0, gate: None });
+        } else {
+            self.low = 0;
+        }
+        asked
+    }
+
+    /// The refill of this number is over, whatever has come of it; whether it was still waited for.
+    pub(super) fn end(&mut self, number: u64) -> bool {
+        self.flight.take_if(|flight| flight.number == number).is_some()
+    }
+
+    /// What the store has said of the quotas, at this moment by its clock and by the local one.
+    pub(super) fn hear(&mut self, statuses: &[QuotaStatus], store_us: u64, now_us: u64) {
+        self.remaining = statuses.iter().map(QuotaStatus::remaining).collect();
+        self.heard_us = (store_us, now_us);
+    }
+
+    /// The store has granted so many of the units that it was asked for.
+    pub(super) fn granted(&mut self, units: u64, asked: u64, batch: &Batch, now_us: u64) {
+        self.low = units / LOW_PART;
+        if units < asked.div_ceil(2) {
+            self.dry_until_us = now_us.saturating_add(batch.ahead_us() / DRY_PART);
+        }
+    }
+
+    /// Whether the store was heard not long ago, so that another answer need not be noted.
+    pub(super) fn is_fresh(&self, batch: &Batch, now_us: u64) -> bool {
+        !self.remaining.is_empty() && now_us.saturating_sub(self.heard_us.1) < batch.ahead_us() / DRY_PART
+    }
+
+    /// Drops what is held, and what is under way; says how many units were held.
+    pub(super) fn forget(&mut self) -> u64 {
+        self.flight = None;
+        self.remaining.clear();
+        self.units.clear()
+    }
+
+    /// Whether it may make room for another key, and how long ago it was of use.
+    pub(super) fn idle_since(&self) -> Option<u64> {
+        (self.flight.is_none() && self.units.is_empty()).then(|| self.pace.since_us())
+    }
+
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.flight.is_some()
+    }
+}

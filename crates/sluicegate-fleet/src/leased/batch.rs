@@ -1,0 +1,126 @@
+//! How many units are leased at a time: [`Batch`].
+
+use std::time::Duration;
+
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
+
+use super::measure::Measure;
+use super::time::micros;
+
+/// How many units an instance leases at a time.
+///
+/// A lease lasts [`ahead`](Self::ahead) at the key's own rate on this instance, and is at most a [`share`](Self::share) of what
+/// the key has left in the tightest of its quotas. So a key that is far from its limit is leased in large batches, one near its
+/// limit unit by unit, and one that comes now and then not at all.
+///
+/// | setting | default | too low | too high |
+/// |---|---|---|---|
+/// | [`ahead`](Self::ahead) | 2 s | more calls | resets and replacements elsewhere are seen late |
+/// | [`share`](Self::share) | 20 % | more calls | instances hold what others need |
+/// | [`most`](Self::most) | 100,000 units | more calls | a crash loses more |
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_fleet::leased::{Batch, Leased};
+///
+/// # let redis = MemoryStore::new();
+/// let batch = Batch::new().ahead(Duration::from_millis(500)).share(10);
+/// let store = Leased::builder(redis).batch(batch).build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "settings do nothing until they are given to a store"]
+pub struct Batch {
+    ahead: Duration,
+    share: u64,
+    most: u64,
+}
+
+impl Batch {
+    /// The defaults: see each setting.
+    pub const fn new() -> Self {
+        Self { ahead: Duration::from_secs(2), share: 20, most: 100_000 }
+    }
+
+    /// How long a lease shall last at the key's own rate. Default: 2 s. At least 1 ms, at most an hour.
+    pub const fn ahead(mut self, ahead: Duration) -> Self {
+        self.ahead = ahead;
+        self
+    }
+
+    /// The most that one lease takes of what the key has left, in percent (1 to 100). Default: 20.
+    ///
+    /// A quota of which this share is less than two units is not leased. With N instances, N shares may be out at once.
+    pub const fn share(mut self, percent: u64) -> Self {
+        self.share = percent;
+        self
+    }
+
+    /// The most units of one lease. Default: 100,000.
+    pub const fn most(mut self, units: u64) -> Self {
+        self.most = units;
+        self
+    }
+
+    /// # Errors
+    /// For a setting outside of its range; the message names it.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let Self { ahead, share, most } = *self;
+        let problem = if ahead < Duration::from_millis(1) || ahead > Duration::from_secs(3_600) {
+            format!("leases for {ahead:?} ahead: use 1 ms to 1 h")
+        } else if share == 0 || share > 100 {
+            format!("leases of {share} percent of what is left: use 1 to 100")
+        } else if most == 0 {
+            "leases of at most 0 units: use at least 1".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError::new(ConfigErrorKind::Store, problem))
+    }
+
+    pub(super) fn ahead_us(&self) -> u64 {
+        micros(self.ahead)
+    }
+
+    /// Whether a key at rest has a share of at least two units: one is what is leased near the limit.
+    pub(super) fn is_for(&self, measure: &Measure) -> bool {
+        self.share_of(measure.capacity()) >= 2
+    }
+
+    fn share_of(&self, units: u64) -> u64 {
+        u64::try_from(u128::from(units) * u128::from(self.share) / 100).unwrap_or(u64::MAX)
+    }
+
+    /// How many units to lease for a key that will spend `pace` units within [`ahead`](Self::ahead); `remaining` is what each
+    /// quota had left when the store was last heard. 0 if a lease would save no call.
+    ///
+    /// Where units drain while they wait, a slow key needs more of them than it will spend. A lease is worth its call if one
+    /// unit of it can be spent before it ends.
+    pub(super) fn size(&self, measures: &[Measure], remaining: &[u64], pace: u64) -> u64 {
+        if pace < 2 {
+            return 0;
+        }
+        let (mut needed, mut room) = (pace, self.most);
+        for (measure, left) in measures.iter().zip(remaining) {
+            let used = measure.capacity().saturating_sub(*left);
+            let drained = measure.drains_in(self.ahead_us());
+            needed = needed.max(drained.saturating_sub(used));
+            room = room.min(self.share_of(*left).max(1));
+        }
+        let units = needed.min(room);
+        let can_be_spent = measures.iter().zip(remaining).all(|(measure, left)| {
+            let used = measure.capacity().saturating_sub(*left).saturating_add(units);
+            let drained = measure.drains_in(self.ahead_us());
+            u128::from(pace) * u128::from(used) >= u128::from(drained)
+        });
+        if can_be_spent { units } else { 0 }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}

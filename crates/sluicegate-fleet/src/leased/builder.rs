@@ -1,0 +1,95 @@
+//! Putting a [`Leased`] together.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{ConfigError, Store};
+
+use super::batch::Batch;
+use super::table::Table;
+use super::{Front, Leased, State};
+
+/// Collects the settings of a [`Leased`] store.
+///
+/// | setting | default | too low | too high |
+/// |---|---|---|---|
+/// | [`batch`](Self::batch) | see there | more calls | resets elsewhere are seen late, and others lack what is held here |
+/// | [`keys`](Self::keys) | 65,536 | keys beyond are not leased | memory, some 300 bytes a key |
+///
+/// ```
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_fleet::leased::{Batch, Leased};
+///
+/// # let redis = MemoryStore::new();
+/// let store = Leased::builder(redis).batch(Batch::new().share(10)).keys(10_000).build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct LeasedBuilder {
+    store: Arc<dyn Store>,
+    batch: Batch,
+    keys: usize,
+    clock: Arc<dyn Clock>,
+}
+
+impl LeasedBuilder {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, batch: Batch::new(), keys: 65_536, clock: Arc::new(SystemClock::new()) }
+    }
+
+    /// How many units are leased at a time. Default: [`Batch::new`].
+    pub fn batch(mut self, batch: Batch) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    /// How many keys are leased at most, over all policies. Default: 65,536.
+    ///
+    /// A key that finds no room is decided by the store within.
+    pub fn keys(mut self, keys: usize) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// By what clock leases end: one that never goes back, and is at most a thousandth slower than that of the store. Default:
+    /// [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Checks the settings and makes the store.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] for 0 keys, and for settings of the batch outside of their range.
+    pub fn build(self) -> Result<Leased, ConfigError> {
+        let Self { store, batch, keys, clock } = self;
+        batch.check()?;
+        if keys == 0 {
+            let problem = "leases for 0 keys: use at least 1";
+            return Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        }
+        Ok(Leased(Arc::new(Front(Arc::new(State {
+            within: Within::new(store),
+            batch,
+            table: Table::new(keys),
+            clock,
+            plans: std::sync::Mutex::default(),
+            numbers: AtomicU64::new(1),
+            is_closed: AtomicBool::new(false),
+        })))))
+    }
+}
+
+impl fmt::Debug for LeasedBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeasedBuilder")
+            .field("batch", &self.batch)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! The end of a process: what it holds is given back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
+use sluicegate_core::{Key, StoreError};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::units::PerQuota;
+use super::{Leased, State};
+
+/// How long refills that are under way are left alone before they are looked at again.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Returns that are under way at a time.
+const AT_ONCE: usize = 64;
+
+impl Leased {
+    /// Gives back to the store what this process holds, for the end of the process: after the last request was answered, and
+    /// before the runtime ends.
+    ///
+    /// From now on nothing is leased: requests go to the store within. Refills that are under way are waited for, and given back
+    /// too. A return that is not answered is not repeated, for it may have arrived.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redis = sluicegate_core::MemoryStore::new();
+    /// # async fn serve() {}
+    /// use std::time::Duration;
+    /// use sluicegate_fleet::leased::Leased;
+    ///
+    /// let store = Leased::new(redis);
+    /// serve().await; // such as `axum::serve(..).with_graceful_shutdown(..)`
+    /// if let Err(unreturned) = store.close(Duration::from_secs(5)).await {
+    ///     eprintln!("{unreturned}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Unreturned`] when units were not given back at the end. Nobody can spend them until they have drained, or their window
+    /// is over.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with its timer.
+    ///
+    /// # Cancel safety
+    /// What was held is given back or lost; nothing is leased from then on.
+    pub async fn close(&self, within: Duration) -> Result<(), Unreturned> {
+        let now = Instant::now();
+        // A time that is too long for the clock is as good as a day.
+        let until = now.checked_add(within).unwrap_or(now + Duration::from_secs(86_400));
+        match self.0.0.give_back(until).await {
+            0 => Ok(()),
+            units => Err(Unreturned { units }),
+        }
+    }
+}
+
+/// What a process leaves behind that nobody can spend for a while. See [`Leased::close`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreturned {
+    units: u64,
+}
+
+impl Unreturned {
+    /// How many units there are. Those whose return was not answered are among them.
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+}
+
+impl fmt::Display for Unreturned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { units } = self;
+        let (noun, verb) = if *units == 1 { ("unit", "was") } else { ("units", "were") };
+        write!(f, "{units} leased {noun} {verb} not given back to the store: give `close` more time")
+    }
+}
+
+impl std::error::Error for Unreturned {}
+
+/// What is left of a lease, on its way back.
+struct Rest {
+    policy: PreparedPolicy,
+    key: Key,
+    receipt: Box<Receipt>,
+    left: PerQuota<u64>,
+}
+
+impl Rest {
+    fn units(&self) -> u64 {
+        self.left.iter().copied().max().unwrap_or(0)
+    }
+}
+
+impl State {
+    /// Gives back all that is held until then; returns how many units were not.
+    async fn give_back(self: &Arc<Self>, until: Instant) -> u64 {
+        // Release: a request that is let in afterwards leases nothing.
+        self.is_closed.store(true, Ordering::Release);
+        let mut lost = 0;
+        loop {
+            let (rests, are_under_way) = self.rests();
+            let mut rests = rests.into_iter();
+            while rests.len() > 0 {
+                let batch: Vec<Rest> = rests.by_ref().take(AT_ONCE).collect();
+                if Instant::now() >= until {
+                    lost += batch.iter().map(Rest::units).sum::<u64>();
+                    continue;
+                }
+                let answers: Vec<(u64, DecisionFuture)> =
+                    batch.iter().map(|rest| (rest.units(), self.give(rest))).collect();
+                for (units, answer) in answers {
+                    let answer: Result<_, StoreError> = match timeout_at(until, answer).await {
+                        Ok(answer) => answer,
+                        Err(_) => {
+                            lost += units;
+                            continue;
+                        }
+                    };
+                    match answer {
+                        Ok(_) => self.returned(units),
+                        Err(_) => lost += units,
+                    }
+                }
+            }
+            if !are_under_way || Instant::now() >= until {
+                return lost;
+            }
+            sleep_until(until.min(Instant::now() + PAUSE)).await;
+        }
+    }
+
+    fn give(&self, rest: &Rest) -> DecisionFuture {
+        let ask = Ask::new(&rest.policy, rest.key.as_ref(), 0, Mode::Refund);
+        self.within.decide(&[ask.with_costs(&rest.left).of(&rest.receipt)])
+    }
+
+    fn returned(&self, units: u64) {
+        self.table.set(0).counts.returned += units;
+    }
+
+    /// Takes out all that is held; and whether refills are under way.
+    fn rests(&self) -> (Vec<Rest>, bool) {
+        let (mut rests, mut are_under_way) = (Vec::new(), false);
+        let now_us = self.clock.now_us();
+        for mut set in self.table.each() {
+            set.walk(|plan, key, account, counts| {
+                are_under_way |= account.is_in_flight();
+                let Some(measures) = plan.measures().filter(|_| !account.units.is_empty()) else { return };
+                counts.lost += account.units.expire(measures, now_us);
+                let Some(policy) = plan.prepared() else {
+                    counts.lost += account.units.clear();
+                    return;
+                };
+                for grant in account.units.take() {
+                    let (receipt, left) = grant.into_rest();
+                    rests.push(Rest { policy: policy.clone(), key: key.clone(), receipt, left });
+                }
+            });
+        }
+        (rests, are_under_way)
+    }
+}

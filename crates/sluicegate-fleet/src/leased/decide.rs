@@ -1,0 +1,325 @@
+//! The way of a request: decided here, with a refill that it waits for, or by the store.
+
+use std::sync::Arc;
+
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::store::{
+    Ask, DecidedBy, DecisionFuture, Inherit, Mode, PreparedPolicy, QuotaStatus, StoreStatus, judge,
+};
+use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
+use sluicegate_core::{ConfigError, Policy};
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+
+use super::account::{Costs, Gate};
+use super::plan::Plan;
+use super::refill::{Refill, Refills};
+use super::table::{Set, Spot, locked};
+use super::units::PerQuota;
+use super::{Front, State};
+
+impl Wrap for Front {
+    type Own = Arc<Plan>;
+
+    fn within(&self) -> &Within<Self::Own> {
+        &self.0.within
+    }
+
+    fn prepare(
+        &self,
+        policy: &Arc<Policy>,
+        _: Option<(&Self::Own, Inherit)>,
+    ) -> Result<Self::Own, ConfigError> {
+        Ok(self.0.plan(policy))
+    }
+
+    #[inline]
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        match asks {
+            [ask] => self.0.one(ask, true),
+            asks => self.0.several(asks),
+        }
+    }
+
+    /// What is held of the keys of the old policy is held no longer: the store has made of it what the replacement says.
+    fn hand_over(&self, old: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
+        if let Ok(plan) = self.0.within.own(old) {
+            plan.replaced();
+            self.0.table.each().for_each(|mut set| set.drop_plan(plan));
+        }
+    }
+
+    fn report(&self, status: &mut StoreStatus) {
+        status.leases = Some(self.0.status());
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+}
+
+/// What becomes of an ask that spends.
+enum Way {
+    Here(DecisionFuture),
+    /// Decided here, and so little is left that these units should be asked for.
+    HereAndRefill(DecisionFuture, Refill),
+    Wait(Gate),
+    /// To the store, with this refill.
+    Within(Refill),
+}
+
+impl Costs for Ask<'_> {
+    #[inline]
+    fn of(&self, quota: usize) -> u64 {
+        u8::try_from(quota).map_or(0, |quota| self.cost_of(quota))
+    }
+
+    #[inline]
+    fn most(&self) -> u64 {
+        self.cost()
+    }
+}
+
+/// Whether an ask can be decided by units that are held.
+#[inline]
+fn is_local(ask: &Ask<'_>) -> bool {
+    matches!(ask.mode(), Mode::Spend | Mode::Take) && ask.cost() > 0 && ask.receipt().is_none()
+}
+
+impl State {
+    /// Decides a request with one ask; `waits` says whether it may wait for the refill of another.
+    #[inline]
+    pub(super) fn one(self: &Arc<Self>, ask: &Ask<'_>, waits: bool) -> DecisionFuture {
+        let plan = match self.within.own(ask.policy()) {
+            Ok(plan) => plan,
+            Err(foreign) => return DecisionFuture::ready(Err(foreign)),
+        };
+        if is_local(ask) && self.is_open() {
+            match self.way(plan, ask, waits) {
+                Some(Way::Here(decision)) => return decision,
+                Some(Way::HereAndRefill(decision, refill)) => {
+                    self.refill_alone(ask, refill);
+                    return decision;
+                }
+                Some(Way::Wait(gate)) => return self.wait(ask, gate),
+                Some(Way::Within(refill)) => {
+                    return self
+                        .ask_within(std::slice::from_ref(ask), std::iter::once((0, refill)).collect());
+                }
+                None => {}
+            }
+        }
+        self.pass(plan, ask)
+    }
+
+    /// Looks at what is held for an ask that spends; none if it is not leased.
+    #[inline]
+    fn way(self: &Arc<Self>, plan: &Arc<Plan>, ask: &Ask<'_>, waits: bool) -> Option<Way> {
+        let measures = plan.measures()?;
+        let now_us = self.clock.now_us();
+        let hash = self.table.hash(plan, ask.key());
+        let mut set = self.table.set_of(hash);
+        let Some((account, counts)) = set.find(hash, plan, ask.key()) else {
+            plan.remember(ask.policy());
+            set.make(hash, plan, ask.key(), now_us)?;
+            return Some(Way::Within(Refill::none(self.spot(hash, plan, ask), now_us)));
+        };
+        if account.has(measures, ask, now_us, counts) {
+            counts.local += 1;
+            let decision = DecisionFuture::ready(Ok(account.decide(measures, ask, now_us)));
+            if !account.is_low(measures, now_us) {
+                return Some(Way::Here(decision));
+            }
+            let number = self.number();
+            let units = account.begin(measures, &self.batch, now_us, number);
+            let refill = Refill::new(self.spot(hash, plan, ask), now_us, number, units);
+            return Some(Way::HereAndRefill(decision, refill));
+        }
+        if waits
+            && ask.mode() == Mode::Spend
+            && Handle::try_current().is_ok()
+            && let Some(gate) = account.wait(ask.cost())
+        {
+            return Some(Way::Wait(gate));
+        }
+        account.passes(ask.cost());
+        let number = self.number();
+        let units = account.begin(measures, &self.batch, now_us, number);
+        if units == 0 && account.is_fresh(&self.batch, now_us) {
+            return None;
+        }
+        Some(Way::Within(Refill::new(self.spot(hash, plan, ask), now_us, number, units)))
+    }
+
+    pub(super) fn spot(&self, hash: u64, plan: &Arc<Plan>, ask: &Ask<'_>) -> Spot {
+        Spot { hash, plan: Arc::clone(plan), key: ask.key().to_key() }
+    }
+
+    /// Waits for the refill that is under way, once, and decides then; dropped or not.
+    #[cold]
+    fn wait(self: &Arc<Self>, ask: &Ask<'_>, gate: Gate) -> DecisionFuture {
+        let (state, ask) = (Arc::clone(self), OwnedAsk::new(ask));
+        let work = async move {
+            gate.opened().await;
+            let decided = state.one(&ask.ask(), false);
+            decided.await
+        };
+        match Handle::try_current() {
+            Ok(runtime) => DecisionFuture::begun(&runtime, work),
+            Err(_) => DecisionFuture::pending(work),
+        }
+    }
+
+    /// An ask that is none for units that are held.
+    fn pass(&self, plan: &Arc<Plan>, ask: &Ask<'_>) -> DecisionFuture {
+        let asks = std::slice::from_ref(ask);
+        match ask.mode() {
+            Mode::Reset => {
+                self.forget(plan, ask);
+                self.within.decide(asks)
+            }
+            Mode::Peek => {
+                let held = self.held(plan, ask);
+                let answer = self.within.decide(asks);
+                if held.iter().all(|units| *units == 0) {
+                    return answer;
+                }
+                let costs: PerQuota<u64> = (0..held.len()).map(|quota| Costs::of(ask, quota)).collect();
+                answer.map(move |result| result.map(|decision| with_held(&decision, &held, &costs)))
+            }
+            _ => self.within.decide(asks),
+        }
+    }
+
+    /// What is held of a key is held no longer.
+    fn forget(&self, plan: &Arc<Plan>, ask: &Ask<'_>) {
+        let hash = self.table.hash(plan, ask.key());
+        if let Some((account, counts)) = self.table.set_of(hash).find(hash, plan, ask.key()) {
+            counts.lost += account.forget();
+        }
+    }
+
+    /// Units that are held of each quota of a key.
+    fn held(&self, plan: &Arc<Plan>, ask: &Ask<'_>) -> PerQuota<u64> {
+        let Some(measures) = plan.measures() else { return PerQuota::new() };
+        let (hash, now_us) = (self.table.hash(plan, ask.key()), self.clock.now_us());
+        let mut set = self.table.set_of(hash);
+        let Some((account, counts)) = set.find(hash, plan, ask.key()) else { return PerQuota::new() };
+        counts.lost += account.units.expire(measures, now_us);
+        (0..measures.len()).map(|quota| account.units.of(quota)).collect()
+    }
+
+    /// Decides a request with several asks: here if all of them can be, otherwise by the store.
+    fn several(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
+        let mut plans: SmallVec<[&Arc<Plan>; 4]> = SmallVec::new();
+        for ask in asks {
+            match self.within.own(ask.policy()) {
+                Ok(plan) => plans.push(plan),
+                Err(foreign) => return DecisionFuture::ready(Err(foreign)),
+            }
+        }
+        for (ask, plan) in asks.iter().zip(&plans).filter(|(ask, _)| ask.mode() == Mode::Reset) {
+            self.forget(plan, ask);
+        }
+        let is_spent = asks.iter().all(|ask| ask.mode() == Mode::Spend && is_local(ask));
+        if !is_spent || !self.is_open() || asks.is_empty() || has_twins(asks, &plans) {
+            return self.within.decide(asks);
+        }
+        let now_us = self.clock.now_us();
+        let hashes: SmallVec<[u64; 4]> =
+            asks.iter().zip(&plans).map(|(ask, plan)| self.table.hash(plan, ask.key())).collect();
+        let mut sets = locked(&self.table, hashes.iter().map(|hash| self.table.place(*hash)));
+        if let Some(decision) = self.all_here(asks, &plans, &hashes, now_us, &mut sets) {
+            return decision;
+        }
+        let mut refills = Refills::new();
+        let mut quotas: usize = asks.iter().map(|ask| ask.policy().policy().quotas().len()).sum();
+        for (place, ask) in (0_u8..).zip(asks) {
+            let (plan, hash) = (plans[usize::from(place)], hashes[usize::from(place)]);
+            let Some(measures) = plan.measures() else { continue };
+            let set = set_at(&mut sets, self.table.place(hash));
+            let Some((account, counts)) = set.find(hash, plan, ask.key()) else {
+                plan.remember(ask.policy());
+                if set.make(hash, plan, ask.key(), now_us).is_some() {
+                    refills.push((place, Refill::none(self.spot(hash, plan, ask), now_us)));
+                }
+                continue;
+            };
+            account.passes(ask.cost());
+            let fits = quotas + measures.len() <= MAX_QUOTAS;
+            // What is held may be enough for this ask, and only that of another is missing.
+            let is_enough = account.has(measures, ask, now_us, counts);
+            let number = self.number();
+            let units = match fits && !is_enough {
+                true => account.begin(measures, &self.batch, now_us, number),
+                false => 0,
+            };
+            quotas += if units > 0 { measures.len() } else { 0 };
+            if units == 0 && account.is_fresh(&self.batch, now_us) {
+                continue;
+            }
+            refills.push((place, Refill::new(self.spot(hash, plan, ask), now_us, number, units)));
+        }
+        drop(sets);
+        if refills.is_empty() { self.within.decide(asks) } else { self.ask_within(asks, refills) }
+    }
+
+    /// The decision, if all asks can be decided by what is held.
+    fn all_here(
+        &self,
+        asks: &[Ask<'_>],
+        plans: &[&Arc<Plan>],
+        hashes: &[u64],
+        now_us: u64,
+        sets: &mut [(usize, std::sync::MutexGuard<'_, Set>)],
+    ) -> Option<DecisionFuture> {
+        let each = || asks.iter().zip(plans).zip(hashes);
+        for ((ask, plan), hash) in each() {
+            let measures = plan.measures()?;
+            let set = set_at(sets, self.table.place(*hash));
+            let (account, counts) = set.find(*hash, plan, ask.key())?;
+            if !account.has(measures, ask, now_us, counts) {
+                return None;
+            }
+        }
+        let (mut statuses, mut at_us) = (SmallVec::<[QuotaStatus; 4]>::new(), u64::MAX);
+        for (place, ((ask, plan), hash)) in (0_u8..).zip(each()) {
+            let measures = plan.measures()?;
+            let set = set_at(sets, self.table.place(*hash));
+            let (account, counts) = set.find(*hash, plan, ask.key())?;
+            counts.local += u64::from(place == 0);
+            at_us = at_us.min(account.store_us(now_us));
+            account.spend(measures, ask, (place, now_us), |status| statuses.push(status));
+        }
+        Some(DecisionFuture::ready(Ok(judge(at_us, 0, statuses).by(DecidedBy::Lease))))
+    }
+}
+
+/// One of the locked sets.
+fn set_at<'a>(sets: &'a mut [(usize, std::sync::MutexGuard<'_, Set>)], place: usize) -> &'a mut Set {
+    let found = sets.iter_mut().find(|(of, _)| *of == place);
+    &mut found.expect("the sets of all asks are locked").1
+}
+
+/// Whether two asks are about one bucket.
+fn has_twins(asks: &[Ask<'_>], plans: &[&Arc<Plan>]) -> bool {
+    let each = || asks.iter().zip(plans);
+    each().enumerate().any(|(index, (ask, plan))| {
+        each().skip(index + 1).any(|(other, of)| Arc::ptr_eq(plan, of) && other.key() == ask.key())
+    })
+}
+
+/// Where a key stands that the store was asked about, with what is held of it here: units that the store counts as spent.
+fn with_held(decision: &sluicegate_core::Decision, held: &[u64], costs: &[u64]) -> sluicegate_core::Decision {
+    let is_enough = held.iter().zip(costs).all(|(units, cost)| units >= cost);
+    let statuses = decision.quotas().iter().map(|status| {
+        let units = held.get(status.quota_index()).copied().unwrap_or(0);
+        let remaining = status.remaining().saturating_add(units).min(status.capacity());
+        let status = status.with_remaining(remaining);
+        match status.passed() || status.is_impossible() || !is_enough {
+            true => status,
+            false => status.with_more_after_us(super::time::micros(status.available_after())),
+        }
+    });
+    judge(decision.at_us(), 0, statuses).by(decision.decided_by())
+}

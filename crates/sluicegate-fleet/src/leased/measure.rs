@@ -1,0 +1,72 @@
+//! How long leased units may be spent under one quota: [`Measure`].
+//!
+//! Units that are debited and spent later must not pass beside units that were admitted meanwhile. So a unit may be spent only
+//! while it is wholly in the bucket: a bucket that has drained admits a whole burst again, and the unit on top of it would be one
+//! too many. Units drain in the order in which they came, the first of a lease first.
+
+use sluicegate_core::algorithm::Rule;
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::policy::PolicyQuota;
+
+use super::plan::Unleased;
+use super::time::micros;
+
+/// One quota of a policy that is leased.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measure {
+    rule: Rule,
+    /// How long a unit takes to drain, rounded up, where units drain one by one.
+    unit_us: Option<u64>,
+}
+
+impl Measure {
+    /// # Errors
+    /// For a quota that cannot be leased.
+    pub(super) fn new(quota: &PolicyQuota) -> Result<Self, Unleased> {
+        let rule = *quota.rule();
+        if rule.is_queue() {
+            return Err(Unleased::Queue);
+        }
+        if !rule.can_lease() {
+            return Err(Unleased::Log);
+        }
+        let unit_us = micros(quota.quota().period()).div_ceil(quota.quota().limit().max(1));
+        Ok(Self { rule, unit_us: matches!(rule, Rule::Gcra(_)).then_some(unit_us) })
+    }
+
+    /// Units that pass at once from rest.
+    #[inline]
+    pub(super) fn capacity(&self) -> u64 {
+        self.rule.capacity()
+    }
+
+    /// How long the last unit of a lease may be spent, in microseconds of the store's clock since its decision; none if the
+    /// receipt does not say. `quota` is the place of this one in its policy.
+    pub(super) fn span_us(&self, receipt: &Receipt, quota: u8) -> Option<u64> {
+        let trace = receipt.trace(quota)?;
+        Some(self.rule.lease_lasts_us(trace.after, receipt.at_us(), 0))
+    }
+
+    /// How many of the last `left` units of a lease may still be spent, `age_us` after its call was sent.
+    #[inline]
+    pub(super) fn alive(&self, left: u64, span_us: u64, age_us: u64) -> u64 {
+        match (span_us.checked_sub(age_us), self.unit_us) {
+            (None, _) => 0,
+            (Some(_), None) => left,
+            // The last one, and before it as many as drain in the time that it has left.
+            (Some(rest_us), Some(_)) => left.min(self.rule.drains_in(rest_us).unwrap_or(0).saturating_add(1)),
+        }
+    }
+
+    /// How many units drain within this span while they wait to be spent.
+    pub(super) fn drains_in(&self, span_us: u64) -> u64 {
+        self.unit_us.and_then(|_| self.rule.drains_in(span_us)).unwrap_or(0)
+    }
+
+    /// How long it takes until a unit more is there, if nobody else asks and the bucket is at rest after `reset_us`: for the
+    /// answer to a request that was decided here.
+    #[inline]
+    pub(super) fn more_after_us(&self, reset_us: u64) -> u64 {
+        self.unit_us.map_or(reset_us, |unit_us| unit_us.min(reset_us))
+    }
+}

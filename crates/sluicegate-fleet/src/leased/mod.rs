@@ -1,0 +1,216 @@
+//! A store around a store that decides most requests in this process: [`Leased`].
+//!
+//! # How it is made
+//! | file | what it knows |
+//! |---|---|
+//! | `measure`, `time` | how long a leased unit may be spent under one quota, by a clock that drifts |
+//! | `units` | the units of one key: leases that are spent and end from the front |
+//! | `pace`, `batch` | how fast a key spends, and how many units that is worth |
+//! | `account`, `table` | all of this for one key, and for all keys in bounded memory |
+//! | `decide`, `refill` | the way of a request, and of the answer that brings a lease |
+//! | `close` | the end of a process |
+//!
+//! # Locking
+//! Eight keys share a lock, which is held for a few dozen instructions and never across a call of the store within or an await.
+//! A request with several keys locks in ascending order.
+
+mod account;
+mod batch;
+mod builder;
+mod close;
+mod decide;
+mod measure;
+mod pace;
+mod plan;
+mod refill;
+mod table;
+mod time;
+mod units;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use sluicegate_core::clock::Clock;
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{Policy, Store};
+
+pub use self::batch::Batch;
+pub use self::builder::LeasedBuilder;
+pub use self::close::Unreturned;
+use self::plan::Plan;
+pub use self::plan::Unleased;
+use self::table::Table;
+pub use sluicegate_core::store::LeaseStatus;
+
+/// Decides by units that it has leased from the store within, at the speed of memory.
+///
+/// For limits that a fleet shares and that single keys use often. An instance takes a batch of units of a key, spends them
+/// without asking anybody, and asks for the next batch before they are gone. [`Decision::decided_by`](sluicegate_core::Decision::decided_by)
+/// says [`Lease`](sluicegate_core::store::DecidedBy::Lease) then.
+///
+/// Not for limits of a few units, nor for keys that come now and then: those are not leased, and cost a look at a table
+/// more than without it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redis = sluicegate_core::MemoryStore::new();
+/// use sluicegate_core::{Policy, Resilient};
+/// use sluicegate_fleet::leased::Leased;
+///
+/// let store = Leased::new(Resilient::new(redis)); // in this order: an outage is not leased
+/// let search = Policy::gcra("search", "1000/min").on(&store)?;
+/// for _ in 0..100 {
+///     assert!(search.check("ada").await?.is_allowed());
+/// }
+/// let status = store.status();
+/// assert!(status.local > 80, "{status:?}"); // the others have brought the units
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What it admits
+/// As much as the store within: under a bucket with burst B that refills L units in P, at most `B + t * L / P` in any span t over
+/// all instances; under windows at most the limit in each. For that a leased unit is debited first, and spent only while it
+/// is wholly in the bucket, or in the window in which it was debited. A unit that is not spent in time is lost: nobody spends
+/// it, and it drains as if somebody had.
+///
+/// | what happens | what is admitted beside that | what is lost |
+/// |---|---|---|
+/// | an instance dies | nothing | what it held, until that has drained or its window is over |
+/// | a key is reset by another instance, or the store forgets it | what is held here, until the next refill of the key | nothing |
+/// | a policy is replaced by another instance | what is held here, until this instance hears of it | what was held |
+/// | the same by this instance | nothing: what is held is dropped at once | what was held |
+/// | the store is out of reach | nothing: what is held is spent, until it ends | nothing |
+/// | a process stands still between its decision and its work | that work comes late, as with every store | nothing |
+/// | the local clock is slower than that of the store, by more than a thousandth | what drains in the difference | nothing |
+///
+/// What is held of a key is at most a [share](Batch::share) of what it had left at each refill, and four refills.
+///
+/// # What goes through it
+/// Policies that cannot be leased ([`Unleased`]; [`unleased`](Self::unleased) lists those that are open), and of the others what
+/// does not spend at once: reservations, charges, refunds, resets. A request with several limits is decided here if units are held
+/// for all of them, and otherwise the store decides all of it.
+/// - **A refund** of a unit that was spent here goes to the store, with the time of the spend. Time that has passed since counts
+///   against it, and while a lease is out the store lowers no bucket below its end: a refund gives too little rather than
+///   too much.
+/// - **A peek** asks the store, and adds what is held here.
+/// - **A reset** drops what is held of the key, here and at once.
+/// - **An answer of the fallback** never becomes a lease.
+///
+/// # The numbers of a decision made here
+/// [`remaining`](sluicegate_core::Decision::remaining) are the units that are held here: so many are certain. The store may have
+/// more. [`reset_after`](sluicegate_core::Decision::reset_after) is what the store said last, less the time since. Only the store
+/// refuses, so every `retry_after` is its own.
+#[derive(Clone)]
+pub struct Leased(Arc<Front>);
+
+/// What limiters hold: calls that have to wait take a share of the state along.
+struct Front(Arc<State>);
+
+struct State {
+    within: Within<Arc<Plan>>,
+    batch: Batch,
+    table: Table,
+    clock: Arc<dyn Clock>,
+    plans: Mutex<Vec<Weak<Plan>>>,
+    numbers: AtomicU64,
+    is_closed: AtomicBool,
+}
+
+impl Leased {
+    /// A store around `store`, with the defaults: see [`LeasedBuilder`].
+    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+        LeasedBuilder::new(store.into()).build().expect("the defaults are possible")
+    }
+
+    /// Begins a store around `store` with other settings.
+    pub fn builder(store: impl Into<Arc<dyn Store>>) -> LeasedBuilder {
+        LeasedBuilder::new(store.into())
+    }
+
+    /// How it is doing: for a gauge or a page that is read now and then. It looks at every key that is leased.
+    pub fn status(&self) -> LeaseStatus {
+        self.0.0.status()
+    }
+
+    /// The names of the open policies that are not leased, and why.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_fleet::leased::{Leased, Unleased};
+    ///
+    /// let store = Leased::new(MemoryStore::new());
+    /// let search = Policy::gcra("search", "1000/min").on(&store)?;
+    /// let login = Policy::sliding_log("login", "500/h").on(&store)?;
+    /// assert_eq!(store.unleased(), [("login".to_owned(), Unleased::Log)]);
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn unleased(&self) -> Vec<(String, Unleased)> {
+        let plans = self.0.0.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = plans.iter().filter_map(Weak::upgrade);
+        open.filter_map(|plan| plan.unleased().map(|(name, why)| (name.to_owned(), why))).collect()
+    }
+}
+
+impl State {
+    /// What is kept of a policy that is opened.
+    fn plan(&self, policy: &Policy) -> Arc<Plan> {
+        let plan = Arc::new(Plan::new(policy, &self.batch));
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.retain(|plan| plan.strong_count() > 0);
+        plans.push(Arc::downgrade(&plan));
+        plan
+    }
+
+    /// Whether it still leases.
+    #[inline]
+    fn is_open(&self) -> bool {
+        // Acquire: pairs with the release in `give_back`.
+        !self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// A number that no other refill has.
+    fn number(&self) -> u64 {
+        // Relaxed: it only has to be another number each time.
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn status(&self) -> LeaseStatus {
+        let (now_us, mut status) = (self.clock.now_us(), LeaseStatus::default());
+        for mut set in self.table.each() {
+            set.walk(|plan, _, account, counts| {
+                let Some(measures) = plan.measures() else { return };
+                counts.lost += account.units.expire(measures, now_us);
+                let held = account.units.whole(measures.len());
+                status.keys += usize::from(held > 0);
+                status.held += held;
+            });
+            let counts = set.counts;
+            status.local += counts.local;
+            status.granted += counts.granted;
+            status.returned += counts.returned;
+            status.lost += counts.lost;
+        }
+        status
+    }
+}
+
+impl fmt::Debug for Leased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Leased").field(&self.status()).finish()
+    }
+}
+
+impl From<&Leased> for Arc<dyn Store> {
+    fn from(store: &Leased) -> Self {
+        Arc::clone(&store.0) as Self
+    }
+}
+
+impl From<Leased> for Arc<dyn Store> {
+    fn from(store: Leased) -> Self {
+        store.0
+    }
+}

@@ -1,0 +1,117 @@
+//! What is kept of a policy: [`Plan`], and why it may not be leased: [`Unleased`].
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sluicegate_core::store::{PreparedPolicy, WeakPolicy};
+use sluicegate_core::{OnExceeded, Policy};
+use smallvec::SmallVec;
+
+use super::batch::Batch;
+use super::measure::Measure;
+
+/// Why the requests of a policy go through a [`Leased`](super::Leased) store to the one within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unleased {
+    /// A sliding log knows the moment of each unit, and a leased unit has none until it is spent.
+    Log,
+    /// A leaky bucket that shapes gives each request its turn.
+    Queue,
+    /// Its requests wait for their turn.
+    Waits,
+    /// It suspends keys by their refusals, which the store within counts.
+    Suspends,
+    /// The [share](Batch::share) of its smallest quota is less than two units.
+    TooSmall,
+}
+
+impl Unleased {
+    /// Why this policy is not leased by these settings; `None` if it is.
+    ///
+    /// ```
+    /// use sluicegate_core::Policy;
+    /// use sluicegate_fleet::leased::{Batch, Unleased};
+    ///
+    /// let search = Policy::gcra("search", "1000/min").build()?;
+    /// assert_eq!(Unleased::why(&search, &Batch::new()), None);
+    /// let login = Policy::gcra("login", "3/min").build()?;
+    /// assert_eq!(Unleased::why(&login, &Batch::new()), Some(Unleased::TooSmall));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn why(policy: &Policy, batch: &Batch) -> Option<Self> {
+        measures(policy, batch).err()
+    }
+}
+
+impl fmt::Display for Unleased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Log => "a sliding log is not leased",
+            Self::Queue => "a queue is not leased",
+            Self::Waits => "a policy whose requests wait is not leased",
+            Self::Suspends => "a policy that suspends keys is not leased",
+            Self::TooSmall => "its share of the smallest quota is less than two units",
+        })
+    }
+}
+
+/// What a [`Leased`](super::Leased) store keeps of a policy.
+pub(super) struct Plan {
+    name: String,
+    measures: Result<SmallVec<[Measure; 2]>, Unleased>,
+    /// The policy as the outer store has prepared it. Weak, so that idle keys do not keep it open.
+    prepared: OnceLock<WeakPolicy>,
+    is_replaced: AtomicBool,
+}
+
+impl Plan {
+    pub(super) fn new(policy: &Policy, batch: &Batch) -> Self {
+        Self {
+            name: policy.name().to_owned(),
+            measures: measures(policy, batch),
+            prepared: OnceLock::new(),
+            is_replaced: AtomicBool::new(false),
+        }
+    }
+
+    /// Its quotas, if it is leased.
+    #[inline]
+    pub(super) fn measures(&self) -> Option<&[Measure]> {
+        // Relaxed, here and below: a lease that is taken at the same moment is dropped when its answer comes, or a refill later.
+        self.measures.as_deref().ok().filter(|_| !self.is_replaced.load(Ordering::Relaxed))
+    }
+
+    /// From now on nothing is leased under it.
+    pub(super) fn replaced(&self) {
+        self.is_replaced.store(true, Ordering::Relaxed);
+    }
+
+    /// Its name, and why it is not leased, if it is not.
+    pub(super) fn unleased(&self) -> Option<(&str, Unleased)> {
+        self.measures.as_ref().err().map(|why| (self.name.as_str(), *why))
+    }
+
+    /// Remembers how the outer store has prepared it, to give leases back when nobody asks.
+    pub(super) fn remember(&self, policy: &PreparedPolicy) {
+        _ = self.prepared.get_or_init(|| policy.downgrade());
+    }
+
+    /// The policy as the outer store has prepared it, if it is still open.
+    pub(super) fn prepared(&self) -> Option<PreparedPolicy> {
+        self.prepared.get()?.upgrade()
+    }
+}
+
+fn measures(policy: &Policy, batch: &Batch) -> Result<SmallVec<[Measure; 2]>, Unleased> {
+    if matches!(policy.on_exceeded(), OnExceeded::Wait { .. }) {
+        return Err(Unleased::Waits);
+    }
+    if policy.suspension().is_some() || policy.is_of_suspension() {
+        return Err(Unleased::Suspends);
+    }
+    let measures: SmallVec<[Measure; 2]> =
+        policy.quotas().iter().map(Measure::new).collect::<Result<_, _>>()?;
+    if measures.iter().all(|measure| batch.is_for(measure)) { Ok(measures) } else { Err(Unleased::TooSmall) }
+}

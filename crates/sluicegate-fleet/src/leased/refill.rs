@@ -1,0 +1,176 @@
+//! Calls that lease: a [`Refill`], from the request that begins it to what its answer brings.
+//!
+//! A lease is asked for beside the spends of the request that found nothing left, and stands behind them: were it alone, its
+//! first unit would be the first in the bucket, and over at once. A key that spends what is held does not wait for that: the next
+//! lease is asked for, alone, when a quarter of the last one is left.
+
+use std::sync::Arc;
+
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Mode, QuotaStatus};
+use sluicegate_core::{Decision, StoreError};
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+
+use super::State;
+use super::table::Spot;
+use super::units::Grant;
+
+/// A request that goes to the store for a key, and the units that are asked for beside it; 0 if none are.
+pub(super) struct Refill {
+    spot: Spot,
+    sent_us: u64,
+    number: u64,
+    units: u64,
+}
+
+/// What is asked for beside the asks of a request, each with the place of its ask.
+pub(super) type Refills = SmallVec<[(u8, Refill); 1]>;
+
+impl Refill {
+    pub(super) fn new(spot: Spot, sent_us: u64, number: u64, units: u64) -> Self {
+        Self { spot, sent_us, number, units }
+    }
+
+    /// None, for a key of which nothing is known yet: its answer is noted.
+    pub(super) fn none(spot: Spot, sent_us: u64) -> Self {
+        Self::new(spot, sent_us, 0, 0)
+    }
+}
+
+/// Refills of one call. However it ends, those who wait for them are told.
+struct Landing {
+    state: Arc<State>,
+    refills: Refills,
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        for (_, refill) in &self.refills {
+            if let Some((account, _)) = self.state.table.set_of(refill.spot.hash).at(&refill.spot)
+                && account.end(refill.number)
+            {
+                account.granted(0, refill.units, &self.state.batch, self.state.clock.now_us());
+            }
+        }
+    }
+}
+
+impl State {
+    /// Asks the store about all of it, and for leases beside it.
+    #[cold]
+    pub(super) fn ask_within(self: &Arc<Self>, asks: &[Ask<'_>], refills: Refills) -> DecisionFuture {
+        let mut all: SmallVec<[Ask<'_>; 4]> = asks.into();
+        for (place, refill) in refills.iter().filter(|(_, refill)| refill.units > 0) {
+            let ask = &asks[usize::from(*place)];
+            all.push(Ask::new(ask.policy(), ask.key(), refill.units, Mode::Lease));
+        }
+        let landing = Landing { state: Arc::clone(self), refills };
+        let count = asks.len();
+        match self.within.decide(&all).now() {
+            Ok(result) => DecisionFuture::ready(landing.landed(count, result)),
+            Err(pending) => {
+                let work = async move { landing.landed(count, pending.await) };
+                match Handle::try_current() {
+                    Ok(runtime) => DecisionFuture::begun(&runtime, work),
+                    Err(_) => DecisionFuture::pending(work),
+                }
+            }
+        }
+    }
+
+    /// Asks for the next lease of a key, which has some left.
+    #[cold]
+    pub(super) fn refill_alone(self: &Arc<Self>, ask: &Ask<'_>, refill: Refill) {
+        if refill.units == 0 {
+            return;
+        }
+        let runtime = Handle::try_current();
+        let asked = Ask::new(ask.policy(), ask.key(), refill.units, Mode::Lease);
+        let landing = Landing { state: Arc::clone(self), refills: std::iter::once((0, refill)).collect() };
+        if runtime.is_err() && !self.within.store().always_answers() {
+            // Nobody would wait for the answer.
+            return;
+        }
+        match self.within.decide(&[asked]).now() {
+            Ok(result) => drop(landing.landed(0, result)),
+            Err(pending) => {
+                let work = async move { drop(landing.landed(0, pending.await)) };
+                if let Ok(runtime) = runtime {
+                    runtime.spawn(work);
+                }
+            }
+        }
+    }
+}
+
+impl Landing {
+    /// What the answer brings: the decision about the first `count` asks, and the leases behind them.
+    fn landed(mut self, count: usize, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+        let mut decision = result.inspect_err(|error| self.failed(error))?;
+        let now_us = self.state.clock.now_us();
+        let (mut lease, mut kept) = (count, SmallVec::<[(u8, u64); 1]>::new());
+        for (place, refill) in std::mem::take(&mut self.refills) {
+            let asked = if refill.units > 0 { lease } else { usize::from(place) };
+            lease += usize::from(refill.units > 0);
+            kept.push((place, self.state.settle(&refill, asked, &mut decision, now_us)));
+        }
+        if count == 0 {
+            return Ok(decision);
+        }
+        let mut decision = decision.of_first(count);
+        for (place, units) in kept.into_iter().filter(|(_, units)| *units > 0) {
+            // The store counts them as spent; to this request they are left.
+            decision = decision.with_more(usize::from(place), units);
+        }
+        Ok(decision)
+    }
+}
+
+impl Landing {
+    /// There is no answer. What was asked for may have been granted, and is lost then.
+    fn failed(&self, error: &StoreError) {
+        for (_, refill) in self.refills.iter().filter(|_| error.may_have_spent()) {
+            self.state.table.set_of(refill.spot.hash).counts.lost += refill.units;
+        }
+    }
+}
+
+impl State {
+    /// Notes what the store has said to the ask at this place, and keeps the lease if it is one; how many units are kept.
+    fn settle(&self, refill: &Refill, place: usize, decision: &mut Decision, now_us: u64) -> u64 {
+        let Refill { spot, sent_us, number, units } = refill;
+        let receipt = if *units > 0 { decision.take_receipt(place) } else { None };
+        let statuses: SmallVec<[QuotaStatus; 4]> =
+            decision.quotas().iter().filter(|status| status.policy_index() == place).copied().collect();
+        let granted = receipt.as_ref().map_or(0, |receipt| receipt.cost());
+        let mut set = self.table.set_of(spot.hash);
+        let Some((account, counts)) = set.at(spot) else { return 0 };
+        let is_its = *units == 0 || account.end(*number);
+        // The fallback knows its share, and nothing of the others.
+        if decision.decided_by() != DecidedBy::Store || !is_its {
+            counts.lost += granted;
+            account.granted(0, *units, &self.batch, now_us);
+            return 0;
+        }
+        account.hear(&statuses, decision.at_us(), now_us);
+        if *units == 0 {
+            return 0;
+        }
+        counts.granted += granted;
+        account.granted(granted, *units, &self.batch, now_us);
+        let Some(measures) = spot.plan.measures() else {
+            counts.lost += granted;
+            return 0;
+        };
+        match receipt.and_then(|receipt| Grant::new(measures, receipt, *sent_us)) {
+            Some(grant) => {
+                counts.lost += account.units.add(grant, measures, &statuses);
+                granted
+            }
+            None => {
+                counts.lost += granted;
+                0
+            }
+        }
+    }
+}

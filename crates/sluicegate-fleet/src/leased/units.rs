@@ -1,0 +1,155 @@
+//! The units of one lease, and of all leases of a key: [`Grant`], [`Units`].
+
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::store::QuotaStatus;
+use smallvec::SmallVec;
+
+use super::measure::Measure;
+use super::time::at_most;
+
+/// Leases of one key that are spent one after the other. A call takes none while there are as many.
+const MOST_GRANTS: usize = 4;
+
+/// A number for each quota of a policy.
+pub(super) type PerQuota<T> = SmallVec<[T; 2]>;
+
+/// What a store has granted to this instance in one call.
+#[derive(Debug)]
+pub(super) struct Grant {
+    /// Before the call was sent, by the local clock.
+    sent_us: u64,
+    holds: PerQuota<Hold>,
+    /// What is given back by it.
+    receipt: Box<Receipt>,
+}
+
+/// The part of a lease that is left under one quota. It is always the last part: units are spent, and end, from the front.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    left: u64,
+    /// How long the last one may be spent since the call was sent, by the store's clock.
+    span_us: u64,
+}
+
+/// Where a quota stands after units of it were spent here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    pub(super) units: u64,
+    /// Until the bucket is at rest, as far as this instance knows.
+    pub(super) reset_us: u64,
+}
+
+impl Grant {
+    /// The lease of this receipt, asked for at `sent_us`; none if the receipt does not say how long it lasts.
+    pub(super) fn new(measures: &[Measure], receipt: Receipt, sent_us: u64) -> Option<Self> {
+        let hold = |(quota, measure): (u8, &Measure)| {
+            Some(Hold { left: receipt.cost_of(quota), span_us: measure.span_us(&receipt, quota)? })
+        };
+        let holds = (0..).zip(measures).map(hold).collect::<Option<_>>()?;
+        Some(Self { sent_us, holds, receipt: Box::new(receipt) })
+    }
+
+    /// How many units it still has: the least over its quotas, those that have ended included.
+    pub(super) fn units(&self) -> u64 {
+        self.holds.iter().map(|hold| hold.left).min().unwrap_or(0)
+    }
+
+    /// Forgets the units that may no longer be spent; says how many whole units those were.
+    fn expire(&mut self, measures: &[Measure], now_us: u64) -> u64 {
+        let (before, age_us) = (self.units(), at_most(now_us.saturating_sub(self.sent_us)));
+        for (hold, measure) in self.holds.iter_mut().zip(measures) {
+            hold.left = measure.alive(hold.left, hold.span_us, age_us);
+        }
+        before.saturating_sub(self.units())
+    }
+
+    /// When its last unit ends, by the local clock.
+    fn end_us(&self, quota: usize) -> u64 {
+        self.holds.get(quota).map_or(0, |hold| self.sent_us.saturating_add(hold.span_us))
+    }
+
+    /// What is left of it, to be given back: its receipt, and its units under each quota.
+    pub(super) fn into_rest(self) -> (Box<Receipt>, PerQuota<u64>) {
+        let left = self.holds.iter().map(|hold| hold.left).collect();
+        (self.receipt, left)
+    }
+}
+
+/// All units that this instance holds of one key, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Units(SmallVec<[Grant; 1]>);
+
+impl Units {
+    /// Forgets the units that may no longer be spent; says how many those were.
+    #[inline]
+    pub(super) fn expire(&mut self, measures: &[Measure], now_us: u64) -> u64 {
+        let mut lost = 0;
+        for grant in &mut self.0 {
+            lost += grant.expire(measures, now_us);
+        }
+        if self.0.iter().any(|grant| grant.units() == 0) {
+            self.0.retain(|grant| grant.units() > 0);
+        }
+        lost
+    }
+
+    /// Units that are held of a quota. For what has been [expired](Self::expire) at this moment.
+    #[inline]
+    pub(super) fn of(&self, quota: usize) -> u64 {
+        self.0.iter().filter_map(|grant| grant.holds.get(quota)).map(|hold| hold.left).sum()
+    }
+
+    /// Units that are held of all quotas.
+    pub(super) fn whole(&self, quotas: usize) -> u64 {
+        (0..quotas).map(|quota| self.of(quota)).min().unwrap_or(0)
+    }
+
+    /// Whether there is room for another lease.
+    pub(super) fn has_room(&self) -> bool {
+        self.0.len() < MOST_GRANTS
+    }
+
+    /// Spends from the front, what is held being enough.
+    #[inline]
+    pub(super) fn spend(&mut self, quota: usize, mut cost: u64) {
+        for hold in self.0.iter_mut().filter_map(|grant| grant.holds.get_mut(quota)) {
+            let from_here = hold.left.min(cost);
+            hold.left -= from_here;
+            cost -= from_here;
+        }
+    }
+
+    /// Where a quota stands, as far as this instance knows.
+    #[inline]
+    pub(super) fn left(&self, quota: usize, now_us: u64) -> Left {
+        let end_us = self.0.last().map_or(0, |grant| grant.end_us(quota));
+        Left { units: self.of(quota), reset_us: end_us.saturating_sub(now_us) }
+    }
+
+    /// A lease more. Where the store shows that a bucket no longer has the units that were held of it, somebody has reset
+    /// the key or the store has forgotten it: those are dropped. Says how many those were.
+    pub(super) fn add(&mut self, grant: Grant, measures: &[Measure], statuses: &[QuotaStatus]) -> u64 {
+        let is_forgotten = (0..measures.len()).zip(statuses).any(|(quota, status)| {
+            let used = status.capacity().saturating_sub(status.remaining());
+            let last = self.0.last().map_or(0, |last| last.end_us(quota));
+            used < self.of(quota).saturating_add(status.spent()) || grant.end_us(quota) < last
+        });
+        let lost = if is_forgotten { self.clear() } else { 0 };
+        self.0.push(grant);
+        lost
+    }
+
+    /// Drops everything; says how many units that were.
+    pub(super) fn clear(&mut self) -> u64 {
+        self.take().iter().map(Grant::units).sum()
+    }
+
+    /// Takes everything out.
+    pub(super) fn take(&mut self) -> SmallVec<[Grant; 1]> {
+        std::mem::take(&mut self.0)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,205 @@
+//! What goes through to the store within.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::algorithm::Drain;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{Algorithm, OnExceeded, Policy, Resilient, Store, StoreError};
+use sluicegate_fleet::leased::{Leased, Unleased};
+use sluicegate_tests::around::around;
+use sluicegate_tests::memory::{answer, store};
+
+use super::{MS, Scene, lease, spend};
+
+#[test]
+fn what_cannot_be_leased_passes_through_and_is_listed() {
+    let scene = Scene::new();
+    let policies = [
+        (Policy::sliding_log("log", "500/h"), Unleased::Log),
+        (Policy::builder("queue", Algorithm::LeakyBucket(Drain::Queue), "1000/min"), Unleased::Queue),
+        (
+            Policy::gcra("waits", "1000/min")
+                .on_exceeded(OnExceeded::Wait { longest: Duration::from_secs(1) }),
+            Unleased::Waits,
+        ),
+        (Policy::gcra("suspends", "1000/min").suspend(10, "1min", "1min"), Unleased::Suspends),
+        (Policy::gcra("small", "4/min"), Unleased::TooSmall),
+    ];
+    let mut open = Vec::new();
+    for (policy, why) in policies {
+        let limiter = scene.limiter(policy);
+        for _ in 0..4 {
+            let decision = answer(limiter.check("ada"));
+            assert_eq!(decision.decided_by(), DecidedBy::Store, "{why}");
+        }
+        open.push((limiter, why));
+    }
+    let mut listed = scene.store.unleased();
+    listed.retain(|(name, _)| open.iter().any(|(limiter, _)| limiter.policy().name() == name));
+    let expected: Vec<_> =
+        open.iter().map(|(limiter, why)| (limiter.policy().name().to_owned(), *why)).collect();
+    assert_eq!(listed, expected);
+    drop(open);
+    assert!(scene.store.unleased().is_empty());
+}
+
+#[test]
+fn a_peek_is_what_the_store_says_and_what_is_held() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::fixed_window("api", "1000/h"));
+    let mut passed = 0;
+    while scene.store.status().held < 4 {
+        passed += 1;
+        assert!(answer(limiter.check("ada")).is_allowed());
+    }
+    assert_eq!(answer(limiter.peek("ada")).remaining(), 1_000 - passed);
+    // Another instance has taken all that the store had; what is held here is still to be spent.
+    let other = Policy::fixed_window("api", "1000/h").on(scene.another()).unwrap();
+    let left = answer(other.peek("ada")).remaining();
+    assert!(answer(other.check_cost("ada", left)).is_allowed());
+    assert!(!answer(other.peek("ada")).is_allowed());
+    let look = answer(limiter.peek("ada"));
+    assert_eq!((look.is_allowed(), look.remaining()), (true, scene.store.status().held));
+    assert!(!answer(limiter.peek_cost("ada", look.remaining() + 1)).is_allowed());
+}
+
+#[test]
+fn a_reset_here_drops_what_is_held_at_once() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::gcra("api", "1000/min"));
+    lease(&limiter, "ada");
+    lease(&limiter, "grace");
+    let held = scene.store.status();
+    drop(answer(limiter.reset("ada")));
+    let after = scene.store.status();
+    assert_eq!(after.keys, 1, "another key keeps what it has");
+    assert_eq!(after.lost - held.lost, held.held - after.held);
+    assert_eq!(answer(limiter.check("ada")).decided_by(), DecidedBy::Store);
+}
+
+#[test]
+fn a_replacement_here_drops_what_is_held_at_once_whatever_is_inherited() {
+    for how in [Inherit::AsIs, Inherit::Spent, Inherit::Reset, Inherit::Proportional, Inherit::Additive] {
+        let scene = Scene::new();
+        let limiter = scene.limiter(Policy::gcra("api", "1000/min"));
+        lease(&limiter, "ada");
+        limiter.replace(Policy::gcra("api", "800/min").build().unwrap(), how).unwrap();
+        assert_eq!(scene.store.status().held, 0, "{how:?}");
+        // It is leased under the new one.
+        let decision = answer(limiter.check("ada"));
+        assert_eq!((decision.decided_by(), decision.capacity()), (DecidedBy::Store, 800));
+        lease(&limiter, "ada");
+    }
+}
+
+#[test]
+fn a_reset_elsewhere_is_seen_at_the_next_refill() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::fixed_window("api", "1000/h"));
+    let other = Policy::fixed_window("api", "1000/h").on(scene.another()).unwrap();
+    lease(&limiter, "ada");
+    let held = scene.store.status().held;
+    drop(answer(other.reset("ada")));
+    // What is held is spent beside the fresh bucket, and no more than that.
+    let mut beside = 0;
+    while answer(limiter.check("ada")).decided_by() == DecidedBy::Lease && scene.store.status().lost == 0 {
+        beside += 1;
+    }
+    assert!(beside <= held, "{beside} of {held}");
+}
+
+#[test]
+fn a_charge_goes_to_the_store_and_leaves_what_is_held() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::gcra("api", "1000/min"));
+    lease(&limiter, "ada");
+    let held = scene.store.status().held;
+    drop(answer(limiter.charge("ada", 2_000)));
+    assert_eq!(scene.store.status().held, held);
+    assert_eq!(spend(&limiter, "ada", 1), 1, "those units were debited before");
+}
+
+#[test]
+fn a_refund_of_a_unit_that_was_spent_here_never_lowers_the_bucket_below_the_lease() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::gcra("api", "1000/min"));
+    let plain = Policy::gcra("api", "1000/min").on(&scene.memory).unwrap();
+    lease(&limiter, "ada");
+    let mut decision = answer(limiter.check("ada"));
+    let left = |now: &str| (now.to_owned(), answer(plain.peek("ada")).remaining()).1;
+    let before = left("before");
+    let mut receipt = decision.take_receipt(0).expect("it has spent a unit");
+    assert_eq!((receipt.decided_by(), receipt.cost()), (DecidedBy::Lease, 1));
+    drop(answer(limiter.refund_of(&mut receipt, "ada", 1)));
+    assert_eq!(left("while the lease is out"), before);
+    // Behind the lease there is something to take the place of.
+    assert!(answer(plain.check_cost("ada", 10)).is_allowed());
+    let mut decision = answer(limiter.check("ada"));
+    drop(answer(limiter.refund_of(&mut decision.take_receipt(0).unwrap(), "ada", 1)));
+    assert_eq!(left("after"), before - 9);
+}
+
+#[test]
+fn a_refund_counts_the_time_since_the_spend() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::fixed_window("api", "1000/min"));
+    lease(&limiter, "ada");
+    let mut decision = answer(limiter.check("ada"));
+    scene.clock.advance(Duration::from_secs(60));
+    assert!(answer(limiter.check_cost("ada", 10)).is_allowed());
+    let before = answer(limiter.peek("ada")).remaining();
+    drop(answer(limiter.refund_of(&mut decision.take_receipt(0).unwrap(), "ada", 1)));
+    assert_eq!(answer(limiter.peek("ada")).remaining(), before, "its window has ended");
+}
+
+#[test]
+fn an_answer_of_the_fallback_is_no_lease() {
+    let (memory, clock) = store();
+    let is_away = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mood = Arc::clone(&is_away);
+    let shared: Arc<dyn Store> = around(&memory, move |within: &Within, asks: &[Ask<'_>]| {
+        if mood.load(std::sync::atomic::Ordering::Relaxed) {
+            return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()));
+        }
+        within.decide(asks)
+    });
+    let resilient = Resilient::builder(shared).clock(clock.clone()).replicas(2).build().unwrap();
+    let store = Leased::builder(&resilient).clock(clock.clone()).build().unwrap();
+    let limiter = Policy::fixed_window("api", "1000/h").on(&store).unwrap();
+    lease(&limiter, "ada");
+    let held = store.status().held;
+    is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(held > 0);
+    let mut local = 0;
+    for _ in 0..200 {
+        local += u64::from(answer(limiter.check("ada")).decided_by() == DecidedBy::Lease);
+        clock.advance(MS);
+    }
+    assert_eq!(local, held, "what was held is spent, and nothing is added");
+    assert_eq!(answer(limiter.check("grace")).decided_by(), DecidedBy::Fallback);
+    assert_eq!(store.status().held, 0);
+}
+
+#[test]
+fn a_shadow_policy_is_leased_as_any_other_and_one_that_is_off_asks_nobody() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::gcra("api", "1000/min").mode(PolicyMode::Shadow));
+    lease(&limiter, "ada");
+    limiter.replace(limiter.policy().in_mode(PolicyMode::Off), Inherit::Spent).unwrap();
+    assert_eq!(answer(limiter.check("ada")).decided_by(), DecidedBy::Off);
+}
+
+#[test]
+fn an_idle_key_does_not_keep_the_name_of_its_policy() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::gcra("api", "1000/min"));
+    lease(&limiter, "ada");
+    drop(limiter);
+    let other = scene.limiter(Policy::gcra("api", "2000/min"));
+    assert_eq!(answer(other.check("ada")).capacity(), 2_000);
+}
