@@ -14,7 +14,7 @@ const NAMES: [(&str, usize); 23] = [
     ("clock", 3),
     ("error", 4),
     ("guard", 7),
-    ("in_flight", 13),
+    ("in_flight", 14),
     ("key", 28),
     ("limiter", 10),
     ("limits", 28),

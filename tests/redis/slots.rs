@@ -284,3 +284,27 @@ async fn a_slot_that_moves_under_load_admits_exactly_the_limit() {
     let failed = failed.lock().unwrap();
     assert_eq!(during + left, LIMIT, "{failed:?}");
 }
+
+/// A slot that has only been looked at counts a refusal by another slot afterwards; nobody waits for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_slot_refuses_counts_under_a_policy_that_says_so() {
+    let store = store(Cluster::shared(), "rejected", Duration::from_secs(20)).await;
+    let (user, address) = (Key::from("ada"), Key::from("198.51.100.7"));
+    let narrow = RateLimiter::new(&store, Policy::gcra("narrow", quota(1)).build().unwrap()).unwrap();
+    narrow.charge(&user, 1).await.unwrap();
+    for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
+        let policy = |name: &str| Policy::builder(format!("{name}-{index}"), algorithm, quota(4));
+        let counts = RateLimiter::new(&store, policy("counts").count_rejected().build().unwrap()).unwrap();
+        let plain = RateLimiter::new(&store, policy("plain").build().unwrap()).unwrap();
+        for left in [2, 0, 0] {
+            let all = [(&counts, &address, 2), (&narrow, &user, 1), (&plain, &address, 1)];
+            assert!(!RateLimiter::check_all(all).await.unwrap().is_allowed(), "{algorithm}");
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while counts.peek(&address).await.unwrap().remaining() != left {
+                assert!(Instant::now() < deadline, "{algorithm}: {left} are left in the end");
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(plain.peek(&address).await.unwrap().remaining(), 4, "{algorithm}");
+    }
+}

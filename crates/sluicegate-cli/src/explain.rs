@@ -75,7 +75,8 @@ async fn explain(
         true => file.connected_store(CONNECTS_WITHIN).await,
         false => Ok((&MemoryStore::new()).into()),
     };
-    let rules = store.and_then(|store| Rules::new(store, file.without_store()));
+    // It asks about one key: however many the service has room for.
+    let rules = store.and_then(|store| Rules::new(store, file.without_store().with_keys(1)));
     Ok(rules.map_err(|error| error.to_string())?.explain(request).await)
 }
 

@@ -10,17 +10,17 @@ use serde_saphyr::Spanned;
 /// Where something stands: lines and columns count from 1, and columns count characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
+    pub line: usize,
+    pub column: usize,
     /// The characters that it takes, as far as they are on its line.
-    pub(crate) length: usize,
+    pub length: usize,
 }
 
 /// A value, and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
-    pub(crate) value: T,
-    pub(crate) place: Place,
+    pub value: T,
+    pub place: Place,
 }
 
 impl Place {

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::at::Place;
+use crate::masks::{MASK, masked};
 
 /// A rules file that cannot be used: all that is wrong with its values, or the first thing that is wrong with its shape.
 ///
@@ -157,14 +158,19 @@ const OPEN: [&str; 10] =
 /// The most mistakes that are told of one file.
 const MOST: usize = 100;
 
-/// The line of a place, if no secret can be in it.
+/// The line of a place, if no secret can be in it; the values that requests have to have are masked.
 fn shown(text: &str, place: Place) -> Option<String> {
-    let line = text.lines().nth(place.line.checked_sub(1)?)?;
-    is_open(text, place).then(|| line.to_owned())
+    is_open_section(text, place).then(|| masked(text, place.line))?
+}
+
+/// Whether no secret can stand there.
+fn is_open(text: &str, place: Place) -> bool {
+    let at = |line: String| line.chars().nth(place.column.saturating_sub(1)).is_some_and(|c| c == MASK);
+    is_open_section(text, place) && !masked(text, place.line).is_some_and(at)
 }
 
 /// Whether a place stands in a section without secrets. In a file that is one value in braces, as JSON is, nobody knows.
-fn is_open(text: &str, place: Place) -> bool {
+fn is_open_section(text: &str, place: Place) -> bool {
     let mut section = "";
     for line in text.lines().take(place.line) {
         if line.trim_start().starts_with('{') && section.is_empty() {

@@ -161,7 +161,7 @@ impl Rules {
             let why_not = passes_by.map(str::to_owned).or_else(|| choice.why_not(request, place));
             let limits = if why_not.is_some() { Vec::new() } else { limits };
             let in_flight = match in_flight.get(place) {
-                Some(Some(limit)) => limit.explain(request).await,
+                Some(Some(limit)) if why_not.is_none() => limit.explain(request).await,
                 _ => None,
             };
             let (name, group) = (name.to_owned(), group.map(str::to_owned));

@@ -147,6 +147,14 @@ impl RulesFile {
         self
     }
 
+    /// The same file, with room for this many keys of each policy in memory, whatever it says itself: for tools that ask about one
+    /// request.
+    #[must_use]
+    pub fn with_keys(mut self, keys: usize) -> Self {
+        self.compiled.policies = self.compiled.policies.iter().map(|policy| policy.with_keys(keys)).collect();
+        self
+    }
+
     /// What is worth a second look: a policy that limits nothing, a key that clients choose freely.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 /// Puts the rules of a file in front of any service, and follows each change of them: made by [`Rules::layer`](crate::Rules::layer).
 ///
 /// It is two layers: outside how many requests are under way at once, inside the limits, so that a request that waits for a
-/// permit has spent nothing yet. A request that waits meets the limits that are in force when it has its permit.
+/// permit has spent nothing yet. A request that waits keeps the limits that it began with, as all do.
 ///
 /// ```
 /// use std::convert::Infallible;

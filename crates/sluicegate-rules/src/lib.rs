@@ -36,7 +36,7 @@
 //!
 //! | word | holds if |
 //! |---|---|
-//! | `path` | the path matches, as axum writes it: `/users/{id}`, `/assets/{*file}`. It is brought into its normal form before: `//login` and `/%6cogin` are `/login` |
+//! | `path` | the path matches, as axum writes it: `/users/{id}`, `/assets/{*file}`. It is brought into its normal form before: `//login` and `/%6cogin` are `/login`. One with dots, as `/a/../admin`, is taken both as it is written and as it leads |
 //! | `method`, `host` | it is one of these; a host is written without its port |
 //! | `header`, `query` | each field or parameter that is named has this value |
 //! | `client` | the address of the client is in one of these networks |
@@ -80,10 +80,140 @@
 //! `header(name)` and `api_key(header)`, are worth a warning unless a rule for all requests goes by the address: a client that
 //! invents keys has a new bucket with each. `jwt(claim)` is verified, and an `api_key` that is not listed counts as missing.
 //!
+//! # How much, and what then: `policies`
+//! A policy is a budget by name; it limits nothing until a rule or a tier names it.
+//!
+//! | word | says | default |
+//! |---|---|---|
+//! | `quota` | `5/min`, `10/s burst 20`, or a list of quotas that all hold | |
+//! | `algorithm` | how it is counted, by the names of [`Algorithm`](sluicegate_core::Algorithm) | `gcra` |
+//! | `mode` | `enforce`, `shadow` (counted, and refuses nobody) or `off` | `enforce` |
+//! | `on_exceeded` | `deny`, or a wait as `wait 5s` | `deny` |
+//! | `count_rejected` | `true` where refused requests spend too: a client that goes on after a refusal has to pause | `false` |
+//! | `suspend` | refuses a key outright that goes on after many refusals | never |
+//! | `on_outage` | `local`, `allow` or `deny` while the store is away | `local` |
+//! | `hidden` | `true` where clients see no fields of it | `false` |
+//! | `keys` | the number of keys that a store in memory has room for | as the store says |
+//!
+//! ```
+//! use http::Request;
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_core::clock::ManualClock;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! policies:
+//!   login: { algorithm: sliding-log, quota: 2/min, count_rejected: true }
+//! rules:
+//!   - { name: login, only_if: { path: /login }, limit: login, key: everybody }
+//! ", &Variables::none())?;
+//! let clock = ManualClock::new();
+//! let limits = Rules::new(&MemoryStore::builder().clock(clock.clone()).build()?, file)?.limits();
+//!
+//! let login = Request::get("/login").body(())?;
+//! let mut passed = 0;
+//! for _ in 0..60 {
+//!     passed += u32::from(limits.decide(&login).await.is_ok());
+//!     clock.advance(Duration::from_secs(5));
+//! }
+//! assert_eq!(passed, 2, "in five minutes, because it never pauses for one");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How much it costs: `cost`, `share` and `refund_if`
+//! A request spends `cost` units of each limit of its rule, 1 unless said. Where a header field says it, what is not a number costs
+//! `max`, and a request without the field costs `missing`; `min` and `missing` have to fit into each burst, and `check` warns of a `max` that
+//! does not. `share: 1/10` gives a rule a part of a budget, as a policy of its own. `refund_if` gives the units back after responses
+//! of these statuses.
+//!
+//! ```
+//! use http::Request;
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! policies:
+//!   api: { quota: 100/min }
+//! rules:
+//!   - name: upload
+//!     only_if: { path: /upload }
+//!     limit: api
+//!     share: 1/10
+//!     key: everybody
+//!     cost: { header: x-units, min: 1, max: 8, missing: 2 }
+//!     refund_if: 5xx
+//! ", &Variables::none())?;
+//! let rules = Rules::new(&MemoryStore::new(), file)?;
+//!
+//! for (units, cost) in [("0", 1), ("5", 5), ("many", 8)] {
+//!     let request = Request::post("/upload").header("x-units", units).body(())?;
+//!     let explained = rules.explain(&request).await;
+//!     let asks = explained.rules[0].limits[0].asks.as_ref()?;
+//!     assert_eq!((asks.policy.name(), asks.cost), ("api.upload", cost));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Who is behind a request: `clients`, `jwt`, `api_keys` and `keys`
+//! Without `clients` the address of a client is that of the connection's peer. Behind proxies, name their networks (`proxies`) or
+//! their number (`hops`), and the `header` that they write. `jwt` says how tokens are verified, and `api_keys` which keys are known, by their
+//! sha256. `keys` gives a list of these a name.
+//!
+//! ```
+//! use std::net::SocketAddr;
+//! use http::Request;
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//! use sluicegate_tower::key::PeerAddr;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! clients: { proxies: 10.0.0.0/8, header: x-forwarded-for }
+//! jwt:
+//!   hs256: ${JWT_SECRET}
+//! policies:
+//!   api: { quota: 100/min }
+//! keys:
+//!   caller: [jwt(sub), client]
+//! rules:
+//!   - { name: all, limit: api, key: caller }
+//! ", &Variables::none().or_placeholders())?;
+//! let rules = Rules::new(&MemoryStore::new(), file)?;
+//!
+//! let mut request = Request::get("/").header("x-forwarded-for", "192.0.2.7").body(())?;
+//! request.extensions_mut().insert(PeerAddr(SocketAddr::from(([10, 0, 0, 1], 443))));
+//! let explained = rules.explain(&request).await;
+//! assert_eq!(explained.rules[0].limits[0].asks.as_ref()?.key.shown().to_string(), "192.0.2.7");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How many at once: `in_flight`
+//! A number under `in_flight` says how many requests of a key may be under way in each instance, and a rule names it beside its limits.
+//! One more is refused, or waits as `on_exceeded: wait 10s` says; a request that waits has spent nothing, and keeps the limits that it
+//! began with. [`RulesLayer`] has an example.
+//!
+//! # Where it is counted: `store`, and variables
+//! `redis` names a Redis that all instances share; without the section the program gives a store. `${NAME}` in a value stands for an
+//! environment variable, put in after the file was parsed; inside of quotes or braces it is not. A service refuses a file with one that is not set,
+//! and tools put a placeholder for it and say which value they took instead. [`Variables`] has an example.
+//!
 //! # What is wrong with a file
 //! Of the shape the first mistake is told, with the nearest word that is known; of the values all are told at once. `sluicegate check`
 //! prints them, and what is worth a second look. A file is also checked against its store: a sliding log of more than 2,000
-//! entries is an error where `store` names a Redis. No value under `jwt`, `store` and `api_keys` is shown.
+//! entries is an error where `store` names a Redis. No value under `jwt`, `store` and `api_keys` is shown,
+//! and none that a header field or a parameter must have.
 //!
 //! ```
 //! use sluicegate_rules::{RulesFile, Variables};
@@ -119,6 +249,7 @@ mod error;
 mod explain;
 mod file;
 mod layer;
+mod masks;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod read;

@@ -110,15 +110,22 @@ struct Brace {
 
 /// The braces that open on a line, without those in a comment.
 fn braces(line: &str) -> Vec<Brace> {
-    let (mut quote, mut before, mut found) = (None, ' ', Vec::new());
+    let (mut quote, mut before, mut is_in_value, mut found) = (None, ' ', false, Vec::new());
     for (column, c) in (1..).zip(line.chars()) {
         match (quote, c) {
             (None, '#') if before == ' ' => break,
-            (None, '"' | '\'') => quote = Some(c),
+            // Inside of a value an apostrophe is one, and two of them inside of quotes are.
+            (None, '"' | '\'') if !is_in_value || before == c => quote = Some(c),
             (Some(open), _) if open == c => quote = None,
             (_, '{') => found.push(Brace { column, before, is_quoted: quote.is_some() }),
             _ => {}
         }
+        // A space ends a name and its colon, and the dash of a list; otherwise it is a part of the value.
+        is_in_value = match c {
+            ' ' => is_in_value && !matches!(before, ':' | '-' | ','),
+            ',' | '[' | ']' | '{' | '}' => false,
+            _ => true,
+        };
         before = c;
     }
     found

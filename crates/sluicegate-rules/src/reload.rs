@@ -3,11 +3,11 @@
 //! A file is looked at often and changes seldom. So all of them hear of news only: a file that took effect, one that is wrong
 //! in another way than before, and one that is right again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::changes::Changes;
 use crate::error::RulesError;
-use crate::rules::Rules;
+use crate::rules::{InForce, Rules};
 use crate::source::Read;
 
 /// What a listener hears: the changes that took effect; none if the file is again the one that is in force; or what is wrong
@@ -18,7 +18,11 @@ type Listener = Arc<dyn Fn(News<'_>) + Send + Sync>;
 
 /// Whoever hears of news.
 #[derive(Default)]
-pub(crate) struct Listeners(Mutex<Vec<Listener>>);
+pub(crate) struct Listeners {
+    all: Mutex<Vec<Listener>>,
+    /// Taken before the next change can begin: news is told in the order in which it took effect.
+    turn: Mutex<()>,
+}
 
 /// What reading the file again has led to.
 enum Outcome {
@@ -34,14 +38,15 @@ enum Outcome {
 }
 
 impl Rules {
-    /// Reads the file again, and puts it in force if its text is another one. Says what has changed; nothing if the text is
-    /// the same, or if these rules were not [opened](Self::open) from a file.
+    /// Reads the file again, and puts it in force if its text is another one, or if [other rules](Self::replace) were put in its
+    /// place. Says what has changed; nothing if the text is the same, or if these rules were not [opened](Self::open) from a
+    /// file.
     ///
     /// # Errors
     /// As [`open`](Self::open). What was in force stays so, whatever is wrong: a file that is gone or empty never means that
     /// there are no limits.
     pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
-        match self.read_again() {
+        match self.read_again(true) {
             Outcome::Same | Outcome::RightAgain => Ok(None),
             Outcome::Changed(changes) => Ok(Some(changes)),
             Outcome::Wrong { error, .. } => Err(error),
@@ -73,15 +78,15 @@ impl Rules {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// It is called by the thread that reads the file, and must not wait for these rules.
+    /// It is called by the thread that reads the file, in the order of the changes, and must neither reload nor replace these rules.
     pub fn listen(&self, listener: impl Fn(Result<Option<&Changes>, &RulesError>) + Send + Sync + 'static) {
-        let mut all = self.0.listeners.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::new(listener));
     }
 
     /// Reads it again and logs what came of it. An operator who has asked for it gets an answer even if there is no news.
     pub(crate) fn reload_and_log(&self, is_asked: bool) {
-        match self.read_again() {
+        match self.read_again(is_asked) {
             Outcome::Changed(changes) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
             Outcome::RightAgain => tracing::info!("the rules file is right again, as it is in force"),
             Outcome::Wrong { error, is_new: true } => {
@@ -95,17 +100,19 @@ impl Rules {
         }
     }
 
-    fn read_again(&self) -> Outcome {
+    /// What code has put in force stays until the file changes, unless somebody asks for the file.
+    fn read_again(&self, is_asked: bool) -> Outcome {
         let Some(source) = &self.0.source else { return Outcome::Same };
         let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = source.read(in_force.read.as_ref()).and_then(|read| {
+        let known = in_force.read.as_ref().filter(|_| !(is_asked && in_force.is_replaced));
+        let read = source.read(known).and_then(|read| {
             let Some((text, file)) = read else { return Ok(None) };
             let changes = self.put(&mut in_force, &file)?;
             in_force.read = Some(Read { text, files: file.compiled.files });
+            in_force.is_replaced = false;
             Ok(Some(changes))
         });
         let before = std::mem::replace(&mut in_force.error, read.as_ref().err().cloned());
-        drop(in_force);
         let outcome = match read {
             Ok(Some(changes)) => Outcome::Changed(changes),
             Ok(None) if before.is_some() => Outcome::RightAgain,
@@ -118,16 +125,18 @@ impl Rules {
             Outcome::Wrong { error, is_new: true } => Some(Err(error)),
             Outcome::Same | Outcome::Wrong { .. } => None,
         };
-        self.tell(news);
+        self.tell(in_force, news);
         outcome
     }
 
-    /// To be called outside of all locks.
-    pub(crate) fn tell(&self, news: Option<News<'_>>) {
+    /// Lets go of what is in force, and tells news of it before the next can be told.
+    pub(crate) fn tell(&self, in_force: MutexGuard<'_, InForce>, news: Option<News<'_>>) {
+        let _turn = self.0.listeners.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(in_force);
         #[cfg(feature = "metrics")]
         self.0.meter.tell(news, self.0.store.now_us());
         if let Some(news) = news {
-            let all = self.0.listeners.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let all = self.0.listeners.all.lock().unwrap_or_else(PoisonError::into_inner).clone();
             all.iter().for_each(|listener| listener(news));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::{Policy, RateLimiter, Store};
-use sluicegate_tower::in_flight::{InFlightHandle, InFlightLimit};
+use sluicegate_tower::in_flight::{InFlightHandle, InFlightLimits};
 use sluicegate_tower::limits::{Limits, LimitsHandle};
 
 use crate::changes::Changes;
@@ -50,17 +50,17 @@ use crate::variables::Variables;
 pub struct Rules(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) store: Arc<dyn Store>,
+    pub store: Arc<dyn Store>,
     limits: LimitsHandle,
     in_flight: InFlightHandle,
-    pub(crate) source: Option<Source>,
+    pub source: Option<Source>,
     /// Whether the store is the one that the file names.
     is_own_store: bool,
     /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
-    pub(crate) in_force: Mutex<InForce>,
-    pub(crate) listeners: Listeners,
+    pub in_force: Mutex<InForce>,
+    pub listeners: Listeners,
     #[cfg(feature = "metrics")]
-    pub(crate) meter: Meter,
+    pub meter: Meter,
 }
 
 pub(crate) struct InForce {
@@ -71,10 +71,12 @@ pub(crate) struct InForce {
     in_flight: HashMap<String, InFlight>,
     /// The policies of code that those of the file have replaced, by name.
     code: HashMap<String, Policy>,
-    pub(crate) explainer: Arc<Explainer>,
-    pub(crate) read: Option<Read>,
+    pub explainer: Arc<Explainer>,
+    pub read: Option<Read>,
+    /// Whether code has put another file in its place since it was read.
+    pub is_replaced: bool,
     /// What was wrong with the file when it was read last.
-    pub(crate) error: Option<RulesError>,
+    pub error: Option<RulesError>,
 }
 
 impl Rules {
@@ -142,13 +144,16 @@ impl Rules {
             code: HashMap::new(),
             explainer: Arc::new(Explainer::of(&file.compiled, Vec::new())),
             read: None,
+            is_replaced: false,
             error: None,
         };
-        let (limits, in_flight) = in_force.put(&store, file)?;
+        let (limits, at_once) = in_force.put(&store, file)?;
+        let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
+        in_flight.swap_with(at_once.before(&limits));
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(Inner {
-            limits: LimitsHandle::new(limits),
-            in_flight: InFlightHandle::new(in_flight),
+            limits,
+            in_flight,
             source,
             is_own_store,
             in_force: Mutex::new(in_force),
@@ -160,13 +165,16 @@ impl Rules {
     }
 
     /// Puts another file in the place of the one that is in force, in one step. What was spent counts; a request keeps the
-    /// limits that it began with. Says what has changed.
+    /// limits that it began with. Says what has changed. Rules that were opened from a file come back to it by
+    /// [`reload`](Self::reload), and when its text changes.
     ///
     /// # Errors
     /// When the store cannot keep one of its policies; nothing has changed then.
     pub fn replace(&self, file: RulesFile) -> Result<Changes, RulesError> {
-        let changes = self.put(&mut self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner), &file)?;
-        self.tell(Some(Ok(Some(&changes))));
+        let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.put(&mut in_force, &file)?;
+        in_force.is_replaced = true;
+        self.tell(in_force, Some(Ok(Some(&changes))));
         Ok(changes)
     }
 
@@ -176,7 +184,8 @@ impl Rules {
         let (limits, in_flight) = in_force.put(&self.0.store, file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
         self.0.limits.swap(limits);
-        self.0.in_flight.swap(in_flight);
+        // And a request that waits for a permit goes on to the limits that it began with.
+        self.0.in_flight.swap_with(in_flight.before(&self.0.limits));
         in_force.error = None;
         // The store that is open counts until the next start.
         let (open, named) = (in_force.store.as_ref(), file.compiled.store.as_ref());
@@ -218,7 +227,7 @@ impl InForce {
         &mut self,
         store: &Arc<dyn Store>,
         file: &RulesFile,
-    ) -> Result<(Limits, Vec<InFlightLimit>), RulesError> {
+    ) -> Result<(Limits, InFlightLimits), RulesError> {
         let policies = &file.compiled.policies;
         let names =
             |all: &[Policy]| all.iter().map(|policy| policy.name().to_owned()).collect::<HashSet<_>>();
@@ -240,8 +249,9 @@ impl InForce {
         self.policies.clone_from(policies);
         let in_flight = file.compiled.in_flight(&mut self.in_flight);
         let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
-        self.explainer = Arc::new(Explainer::of(&file.compiled, in_flight.clone()));
-        Ok((limits, in_flight.into_iter().flatten().collect()))
+        let at_once = file.compiled.at_once(&in_flight);
+        self.explainer = Arc::new(Explainer::of(&file.compiled, in_flight));
+        Ok((limits, at_once))
     }
 }
 

@@ -9,14 +9,14 @@ use crate::variables::Variables;
 
 /// A file that is read again.
 pub(crate) struct Source {
-    pub(crate) path: PathBuf,
-    pub(crate) variables: Variables,
+    pub path: PathBuf,
+    pub variables: Variables,
 }
 
 /// What was read: the text of the file, and other files that it names.
 pub(crate) struct Read {
-    pub(crate) text: String,
-    pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
+    pub text: String,
+    pub files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Source {

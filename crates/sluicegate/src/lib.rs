@@ -168,8 +168,8 @@ pub mod in_flight {
     };
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::in_flight::{
-        HeldPermit, InFlightExplained, InFlightHandle, InFlightLayer, InFlightLimit, PermitBody,
-        PermitExplained,
+        HeldPermit, InFlightExplained, InFlightHandle, InFlightLayer, InFlightLimit, InFlightLimits,
+        PermitBody, PermitExplained,
     };
 }
 

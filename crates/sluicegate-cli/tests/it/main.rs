@@ -49,6 +49,13 @@ fn explain_names_every_rule_and_says_why_it_applies_or_not() {
     assert!(usage.starts_with("2\n") && usage.contains("name: value"), "{usage}");
 }
 
+/// It once made room for as many keys as the service has, a hundred gigabytes here.
+#[test]
+fn explain_needs_no_room_for_the_keys_of_a_service() {
+    let explained = printed(&run(&["explain", "--rules", "roomy.yaml", "GET", "/", "--peer", "203.0.113.9"]));
+    assert!(explained.starts_with("0\npasses\n"), "{explained}");
+}
+
 #[test]
 fn explain_says_which_condition_failed_and_which_rule_of_a_group_applies() {
     let look = |method| {
@@ -73,7 +80,8 @@ fn explain_as_json_has_a_shape_with_a_version() {
     assert_eq!(
         shadow,
         &serde_json::json!({
-            "policy": "rest", "quotas": "rest: 60/min (gcra)", "mode": "shadow", "tier": null, "key": "203.0.113.9", "cost": 1,
+            "policy": "rest", "quotas": "rest: 60/min (gcra)", "mode": "shadow", "counts_rejected": false, "tier": null,
+            "key": "203.0.113.9", "cost": 1,
             "stands": [{ "capacity": 60, "remaining": 60, "room_after_ms": 0, "reset_after_ms": 0 }],
         })
     );

@@ -25,10 +25,10 @@ pub(crate) struct Choice {
 
 /// A rule, as far as it says to which requests it applies.
 pub(super) struct Conditional {
-    pub(super) name: String,
+    pub name: String,
     /// Of the rules of one group only the first applies.
-    pub(super) group: Option<String>,
-    pub(super) only_if: Matcher,
+    pub group: Option<String>,
+    pub only_if: Matcher,
 }
 
 /// Places of rules, by a condition that each of them has.
@@ -79,17 +79,16 @@ impl Choice {
         self.finder.candidates(&asking).into_iter().find(|rule| self.holds(*rule, &asking))
     }
 
-    /// Whether this rule applies.
-    pub(super) fn applies(&self, rule: usize, request: RequestView<'_>) -> bool {
-        self.applying(&Asking::of(request)).contains(&rule)
+    /// The rules that apply, in order.
+    pub(super) fn applying(&self, request: RequestView<'_>) -> impl Iterator<Item = usize> {
+        self.applying_to(&Asking::of(request)).into_iter()
     }
 
     fn holds(&self, rule: usize, asking: &Asking<'_>) -> bool {
         self.rules[rule].only_if.mismatch(asking).is_none()
     }
 
-    /// The rules that apply, in order.
-    fn applying(&self, asking: &Asking<'_>) -> Places {
+    fn applying_to(&self, asking: &Asking<'_>) -> Places {
         let mut met: SmallVec<[&str; 4]> = SmallVec::new();
         let mut applying = self.finder.candidates(asking);
         applying.retain(|rule| {
@@ -104,7 +103,7 @@ impl Choice {
 
 impl Select for Choice {
     fn select(&self, request: RequestView<'_>) -> Selected {
-        self.applying(&Asking::of(request)).into_iter().collect()
+        self.applying(request).collect()
     }
 
     fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
@@ -114,7 +113,7 @@ impl Select for Choice {
             return Some(mismatch.to_string());
         }
         let group = rule.group.as_deref()?;
-        let applying = self.applying(&asking).into_iter().map(|place| &self.rules[place]);
+        let applying = self.applying_to(&asking).into_iter().map(|place| &self.rules[place]);
         let first = applying.filter(|first| first.name != rule.name);
         let first = first.into_iter().find(|first| first.group.as_deref() == Some(group))?;
         Some(format!("of group {group}, rule {} applies", first.name))
@@ -167,7 +166,9 @@ impl Finder {
     /// Every rule that can apply, in order, and others besides.
     fn candidates(&self, asking: &Asking<'_>) -> Places {
         let mut found: Places = self.others.iter().copied().collect();
-        self.paths.find(&asking.path, |places| found.extend_from_slice(places));
+        for path in [Some(&*asking.path), asking.leads_to.as_deref()].into_iter().flatten() {
+            self.paths.find(path, |places| found.extend_from_slice(places));
+        }
         let mut take = |places: Option<&Vec<usize>>| found.extend(places.into_iter().flatten().copied());
         if !self.hosts.is_empty() {
             take(asking.host().and_then(|host| self.hosts.get(host)));

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::keys::Keys;
 use super::networks;
-use super::paths::{Pattern, form_decoded, normal};
+use super::paths::{Pattern, form_decoded, leads_to, normal};
 use super::plan::Plan;
 use super::tiers::AllTiers;
 use crate::at::At;
@@ -23,21 +23,21 @@ use crate::schema::{Condition, Fields, OneOrMany};
 /// What must hold of a request; all of it must.
 #[derive(Default)]
 pub(super) struct Matcher {
-    pub(super) paths: Option<Vec<Pattern>>,
-    pub(super) methods: Vec<Method>,
+    pub paths: Option<Vec<Pattern>>,
+    pub methods: Vec<Method>,
     /// In lower case.
-    pub(super) hosts: Vec<String>,
-    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) query: Vec<(String, String)>,
+    pub hosts: Vec<String>,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub query: Vec<(String, String)>,
     client: Option<Client>,
-    pub(super) tiers: Vec<InTiers>,
+    pub tiers: Vec<InTiers>,
     not: Option<Box<Self>>,
 }
 
 /// Tiers of a plan, one of which a request is to be in.
 pub(super) struct InTiers {
-    pub(super) plan: Arc<Plan>,
-    pub(super) wanted: Vec<usize>,
+    pub plan: Arc<Plan>,
+    pub wanted: Vec<usize>,
 }
 
 /// Networks that a client is to be in.
@@ -49,8 +49,10 @@ struct Client {
 
 /// A request, its path in the normal form, and its tiers as far as somebody has asked for them.
 pub(super) struct Asking<'a> {
-    pub(super) request: RequestView<'a>,
-    pub(super) path: Cow<'a, str>,
+    pub request: RequestView<'a>,
+    pub path: Cow<'a, str>,
+    /// Where the path leads if it has dots: it is taken both ways, because nobody knows who resolves them.
+    pub leads_to: Option<String>,
     /// Places of plans and of tiers: to read one may be to verify a token, and many rules ask for it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
     /// Looked for once, however many rules ask for it.
@@ -71,7 +73,8 @@ pub(super) enum Mismatch<'a> {
 
 impl<'a> Asking<'a> {
     pub(super) fn of(request: RequestView<'a>) -> Self {
-        Self { request, path: normal(request.path()), tiers: RefCell::default(), host: OnceCell::new() }
+        let (path, leads_to) = (normal(request.path()), leads_to(request.path()));
+        Self { request, path, leads_to, tiers: RefCell::default(), host: OnceCell::new() }
     }
 
     /// The place of the tier that the request is in.
@@ -149,11 +152,13 @@ impl Matcher {
 
     /// The first condition that does not hold.
     pub(super) fn mismatch<'a>(&'a self, asking: &'a Asking<'_>) -> Option<Mismatch<'a>> {
-        let Asking { request, path, .. } = asking;
+        let Asking { request, path, leads_to, .. } = asking;
         if !self.methods.is_empty() && !self.methods.contains(request.method) {
             return Some(Mismatch::Method(request.method, &self.methods));
         }
-        if let Some(paths) = self.paths.as_ref().filter(|all| !all.iter().any(|one| one.matches(path))) {
+        let meant =
+            |one: &Pattern| one.matches(path) || leads_to.as_ref().is_some_and(|path| one.matches(path));
+        if let Some(paths) = self.paths.as_ref().filter(|all| !all.iter().any(meant)) {
             return Some(Mismatch::Path(path, paths));
         }
         if !self.hosts.is_empty() {
@@ -271,7 +276,8 @@ fn in_tiers(
 fn host(host: &At<String>, problems: &mut Problems<'_>) -> Option<String> {
     let parsed: Option<http::uri::Authority> = host.value.parse().ok();
     if !host.value.contains('*') && parsed.is_some_and(|parsed| parsed.host() == host.value) {
-        return Some(host.value.to_ascii_lowercase());
+        // As that of a request: a dot at its end says that it is the whole name.
+        return Some(host.value.strip_suffix('.').unwrap_or(&host.value).to_ascii_lowercase());
     }
     let shown = short(&host.value);
     problems.error(

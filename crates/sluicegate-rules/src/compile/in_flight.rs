@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{ConfigError, OnExceeded};
-use sluicegate_tower::in_flight::InFlightLimit;
+use sluicegate_tower::in_flight::{InFlightLimit, InFlightLimits};
 use sluicegate_tower::key::RequestView;
 
 use super::limits::{Compiled, is_exempt};
@@ -101,8 +101,7 @@ impl Compiled {
             now.insert(number.name.clone(), in_flight);
         }
         *open = now;
-        let rules = self.rules.iter().enumerate();
-        let limits = rules.map(|(index, rule)| {
+        let limits = self.rules.iter().map(|rule| {
             let number = rule.in_flight.as_ref()?;
             let mut limit = InFlightLimit::new(open.get(&number.name)?.clone()).key(Arc::clone(&rule.key));
             if let Some(longest) = number.longest {
@@ -111,18 +110,24 @@ impl Compiled {
             if let Some(action) = rule.on_missing_key {
                 limit = limit.on_missing_key(action);
             }
-            Some(limit.only_if(self.applies(index)))
+            Some(limit)
         });
         Ok(limits.collect())
     }
 
-    /// Whether this rule applies to a request: it comes to the rules, and of its group it is the first that matches.
-    fn applies(&self, rule: usize) -> impl Fn(RequestView<'_>) -> bool + Send + Sync + use<> {
+    /// All of these limits, which apply where their rules do: to a request that comes to the rules, and of a group to the first rule
+    /// that matches. Found out for all rules at once.
+    pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>]) -> InFlightLimits {
         let [deny, exempt, choice] = [&self.deny, &self.exempt, &self.choice].map(Arc::clone);
-        move |request| {
-            choice.applies(rule, request)
-                && deny.first(request).is_none()
-                && !is_exempt(&exempt, &deny, request)
-        }
+        let mut place = 0..;
+        let places: Vec<Option<usize>> =
+            limits.iter().map(|limit| limit.as_ref().and_then(|_| place.next())).collect();
+        InFlightLimits::new(limits.iter().flatten().cloned()).select(move |request: RequestView<'_>| {
+            let applying = choice.applying(request).filter_map(|rule| places.get(rule).copied().flatten());
+            let applying: Vec<usize> = applying.collect();
+            let passes_by =
+                !applying.is_empty() && (deny.first(request).is_some() || is_exempt(&exempt, &deny, request));
+            if passes_by { Vec::new() } else { applying }
+        })
     }
 }

@@ -28,18 +28,18 @@ use crate::schema::{Condition, File, OneOrMany, RuleEntry};
 
 /// What a file says, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
-    pub(crate) policies: Vec<Policy>,
+    pub policies: Vec<Policy>,
     /// Other files that it was read from, and what they held.
-    pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
+    pub files: Vec<(PathBuf, Vec<u8>)>,
     headers: Option<HeaderFields>,
     /// Where it is counted, if the file says so.
-    pub(crate) store: Option<NamedStore>,
-    pub(crate) deny: Arc<Choice>,
+    pub store: Option<NamedStore>,
+    pub deny: Arc<Choice>,
     /// The status of each denial.
     statuses: Arc<[StatusCode]>,
-    pub(crate) exempt: Arc<Choice>,
+    pub exempt: Arc<Choice>,
     /// Which of the rules apply to a request.
-    pub(crate) choice: Arc<Choice>,
+    pub choice: Arc<Choice>,
     pub(super) rules: Vec<Rule>,
 }
 
@@ -299,6 +299,8 @@ impl Compiled {
             if let Err(error) = group_of(rule, store, &limiters) {
                 problems.error(rule.place, error.problem());
             }
+            let too_much = rule.policies().filter_map(|name| rule.is_too_much(&limiters.get(name)?.policy()));
+            too_much.for_each(|text| problems.warning(rule.place, text));
         }
     }
 

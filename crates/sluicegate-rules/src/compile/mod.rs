@@ -29,6 +29,7 @@ pub(crate) use self::store::NamedStore;
 use crate::at::At;
 use crate::error::Problems;
 use crate::schema::File;
+use crate::variables::unset;
 
 /// What a file says, as far as no store is needed for it.
 pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {
@@ -47,8 +48,21 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
     compiled
 }
 
+/// Whether a value is not known here, which is told; a default stands for it. Only tools let a variable be unset.
+fn is_unknown(text: &At<String>, default: &str, problems: &mut Problems<'_>) -> bool {
+    let Some(name) = unset(&text.value) else { return false };
+    problems.warning(
+        text.place,
+        format!("the environment variable {name} is not set here: {default} stands for this value"),
+    );
+    true
+}
+
 /// Reads a value, or says what is wrong with it.
 fn read<T: FromStr<Err = ConfigError>>(text: &At<String>, problems: &mut Problems<'_>) -> Option<T> {
+    if is_unknown(text, "its default", problems) {
+        return None;
+    }
     text.value.parse().map_err(|error| wrong(text, &error, problems)).ok()
 }
 
@@ -73,6 +87,9 @@ fn number(
     range: std::ops::RangeInclusive<u64>,
     problems: &mut Problems<'_>,
 ) -> Option<u64> {
+    if is_unknown(text, &range.start().to_string(), problems) {
+        return Some(*range.start());
+    }
     let digits: String = text.value.chars().filter(|&c| c != '_').collect();
     let found = digits.parse().ok().filter(|number| range.contains(number));
     if found.is_none() {

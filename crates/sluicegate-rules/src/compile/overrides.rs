@@ -16,8 +16,8 @@ use crate::schema::{Named, OneOrMany};
 #[derive(Clone)]
 pub(super) struct Override {
     /// The name of its tier, which no tier of a file has: names of keys are behind a blank.
-    pub(super) tier: String,
-    pub(super) policy: Policy,
+    pub tier: String,
+    pub policy: Policy,
 }
 
 impl Override {

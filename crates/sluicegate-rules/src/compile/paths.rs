@@ -153,8 +153,31 @@ pub(super) fn normal(path: &str) -> Cow<'_, str> {
 
 /// Whether a path goes up, in whatever writing: routers and servers disagree where it leads.
 pub(crate) fn has_dots(path: &str) -> bool {
+    leads_to(path).is_some()
+}
+
+/// Where a path leads that has dots, for whoever resolves them; nothing if it has none. `/a/../admin` and `/a/%2e%2e%2fadmin` lead
+/// to `/admin`.
+pub(super) fn leads_to(path: &str) -> Option<String> {
+    if !path.contains(['.', '%']) {
+        return None;
+    }
     let plain = percent_decoded(path, 0);
-    plain.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."))
+    let is_dots = |segment: &str| matches!(segment, "." | "..");
+    if !plain.split(['/', '\\']).any(is_dots) {
+        return None;
+    }
+    let (mut segments, mut ends_in_slash) = (Vec::new(), false);
+    for segment in plain.split(['/', '\\']) {
+        ends_in_slash = segment.is_empty() || is_dots(segment);
+        match segment {
+            "" | "." => {}
+            ".." => _ = segments.pop(),
+            segment => segments.push(segment),
+        }
+    }
+    let end = if ends_in_slash && !segments.is_empty() { "/" } else { "" };
+    Some(format!("/{}{end}", segments.join("/")))
 }
 
 /// A part of a query as it is meant.
@@ -162,15 +185,21 @@ pub(super) fn form_decoded(text: &str) -> String {
     percent_decoded(&text.replace('+', " "), 0)
 }
 
-/// Without percent signs, but for a byte that stays as it is written.
+/// Without percent signs, but for a byte that stays encoded.
 fn percent_decoded(text: &str, kept: u8) -> String {
     let mut bytes: Vec<u8> = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
         let found = match (first, after) {
-            (b'%', [high, low, after @ ..]) => {
-                byte_of([*high, *low]).filter(|byte| *byte != kept).map(|byte| (byte, after))
-            }
+            (b'%', [high, low, after @ ..]) => match byte_of([*high, *low]) {
+                // In one writing: `%2f` and `%2F` are the same.
+                Some(byte) if byte == kept => {
+                    bytes.extend([b'%', high.to_ascii_uppercase(), low.to_ascii_uppercase()]);
+                    rest = after;
+                    continue;
+                }
+                byte => byte.map(|byte| (byte, after)),
+            },
             _ => None,
         };
         let (byte, after) = found.unwrap_or((*first, after));
@@ -243,6 +272,9 @@ mod tests {
             ("/users/{id}", "/users/", false),
             ("/users/{id}/posts", "/users/a%2fb/posts", true),
             ("/users/{id}", "/users/a%2Fb", true),
+            ("/a%2Fb", "/a%2fb", true),
+            ("/a%2Fb", "/a%2Fb", true),
+            ("/a%2Fb", "/a/b", false),
             ("/assets/{*file}", "/assets/a/b.css", true),
             ("/assets/{*file}", "/assets/", false),
             ("/{*file}", "/", false),
@@ -252,6 +284,24 @@ mod tests {
             ("/ä", "/%C3%A4", true),
         ] {
             assert_eq!(matches(pattern, path), is_match, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_dots_leads_where_a_server_resolves_it_to() {
+        for (path, leads) in [
+            ("/a/../admin", Some("/admin")),
+            ("/a/%2e%2E/admin", Some("/admin")),
+            ("/a/..%2fadmin", Some("/admin")),
+            ("/a\\..\\admin", Some("/admin")),
+            ("/../../admin/./x", Some("/admin/x")),
+            ("/admin/.", Some("/admin/")),
+            ("/..", Some("/")),
+            ("/a/...", None),
+            ("/a.b", None),
+            ("/.well-known/x", None),
+        ] {
+            assert_eq!(leads_to(path).as_deref(), leads, "{path}");
         }
     }
 
@@ -266,6 +316,7 @@ mod tests {
             ("/api/*", "write {*rest}"),
             ("//login", "write \"/login\""),
             ("/a%20b", "write \"/a b\""),
+            ("/a%2fb", "write \"/a%2Fb\""),
         ] {
             let error = Pattern::new(pattern).expect_err(pattern);
             assert!(error.contains(advice), "{error}");

@@ -13,12 +13,12 @@ use crate::read::short;
 /// How the tier of a request is read, for limits and for conditions alike. Tiers are told by their places.
 pub(super) struct Plan {
     /// Its place among the tiers of the file.
-    pub(super) place: usize,
-    pub(super) name: String,
-    pub(super) tiers: Vec<String>,
-    pub(super) default_tier: usize,
+    pub place: usize,
+    pub name: String,
+    pub tiers: Vec<String>,
+    pub default_tier: usize,
     /// The first that is there counts.
-    pub(super) by: Vec<By>,
+    pub by: Vec<By>,
 }
 
 /// Where the tier of a request is read.
@@ -45,7 +45,11 @@ impl By {
     pub(super) fn of(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
         let found = match call(&word.value) {
             Some(("header", name)) => match name.parse() {
-                Ok(name) => Ok(Self::Header(name)),
+                Ok(name) => {
+                    let text = "clients choose their tier freely by this header: let a proxy set it, or use jwt(claim) or api_key";
+                    problems.warning(word.place, text);
+                    Ok(Self::Header(name))
+                }
                 Err(_) => Err(format!("{:?} is not the name of a header field", short(name))),
             },
             Some(("jwt", claim)) => match keys.verifier().map(|jwt| jwt.map(|jwt| jwt.claim("sub"))) {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use sluicegate_core::policy::{PolicyBuilder, PolicyMode, TimeSpan};
 use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy};
 
-use super::{number, option, read, wrong};
+use super::{is_unknown, number, option, read, wrong};
 use crate::at::{At, Place};
 use crate::error::Problems;
 use crate::read::short;
@@ -76,6 +76,9 @@ impl Policies {
     }
 }
 
+/// Stands for a quota that is not known here.
+const UNKNOWN: &str = "1/s";
+
 /// The most keys that a policy can have room for.
 const MOST_KEYS: u64 = 1 << 31;
 
@@ -86,7 +89,12 @@ fn policy(
     problems: &mut Problems<'_>,
 ) -> Option<Policy> {
     let algorithm = option(given.algorithm.as_ref(), problems).unwrap_or(Algorithm::Gcra);
-    let quotas = quota.all();
+    let mut quotas = quota.all();
+    for quota in &mut quotas {
+        if is_unknown(quota, UNKNOWN, problems) {
+            UNKNOWN.clone_into(&mut quota.value);
+        }
+    }
     let Some((first, others)) = quotas.split_first() else {
         problems.error(quota.place, "a policy has at least one quota, as 5/min");
         return None;

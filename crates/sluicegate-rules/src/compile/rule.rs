@@ -20,17 +20,17 @@ use crate::schema::{Cost, HeaderCost};
 
 /// A rule, understood.
 pub(super) struct Rule {
-    pub(super) name: String,
-    pub(super) place: Place,
-    pub(super) group: Option<String>,
-    pub(super) only_if: Matcher,
-    pub(super) budgets: Vec<Budget>,
-    pub(super) key: Arc<dyn KeyExtractor>,
+    pub name: String,
+    pub place: Place,
+    pub group: Option<String>,
+    pub only_if: Matcher,
+    pub budgets: Vec<Budget>,
+    pub key: Arc<dyn KeyExtractor>,
     /// How many of its requests a key may have under way at once.
-    pub(super) in_flight: Option<Number>,
-    pub(super) on_missing_key: Option<OnMissingKey>,
-    pub(super) cost: Units,
-    pub(super) refund_if: Vec<Statuses>,
+    pub in_flight: Option<Number>,
+    pub on_missing_key: Option<OnMissingKey>,
+    pub cost: Units,
+    pub refund_if: Vec<Statuses>,
 }
 
 /// What a rule spends from.
@@ -61,6 +61,18 @@ impl Rule {
         })
     }
 
+    /// What is worth a second look where a request may cost more than this policy ever has.
+    pub(super) fn is_too_much(&self, policy: &Policy) -> Option<String> {
+        let Units::Header { name, most, .. } = &self.cost else { return None };
+        let quota = policy.quotas().iter().find(|quota| quota.rule().capacity() < *most)?;
+        Some(format!(
+            "cost {most}, the most that header {name} may say, is above burst {} of {} in policy {:?}: such a request never passes",
+            quota.rule().capacity(),
+            quota.quota(),
+            policy.name()
+        ))
+    }
+
     /// When it applies, which is then said by nobody else.
     pub(super) fn condition(&mut self) -> Conditional {
         let only_if = mem::take(&mut self.only_if);
@@ -74,7 +86,10 @@ impl Rule {
         }
         limit = match self.cost.clone() {
             Units::Fixed(cost) => limit.cost(cost)?,
-            header @ Units::Header { .. } => limit.cost_fn(move |request| header.of(request)),
+            header @ Units::Header { least, missing, .. } => {
+                // Otherwise none of these requests would ever pass.
+                limit.cost(least)?.cost(missing)?.cost_fn(move |request| header.of(request))
+            }
         };
         if !self.refund_if.is_empty() {
             let statuses = self.refund_if.clone();

@@ -20,8 +20,8 @@ use crate::schema::{File, Named, TiersEntry};
 /// Sizes of one limit: each tier with its policy, or none.
 #[derive(Clone)]
 pub(super) struct TierSet {
-    pub(super) tiers: Vec<(String, Option<Policy>)>,
-    pub(super) plan: Arc<Plan>,
+    pub tiers: Vec<(String, Option<Policy>)>,
+    pub plan: Arc<Plan>,
     /// Keys with quotas of their own.
     overrides: Arc<HashMap<String, Override>>,
     /// By what name an operator calls the key of a request, where that matters.
@@ -50,7 +50,7 @@ fn tier_set(
     (policies, keys): (&Policies, &Keys),
     problems: &mut Problems<'_>,
 ) -> Option<TierSet> {
-    let before = problems.count();
+    let before = problems.errors();
     let TiersEntry { by, tiers: given, default_tier, overrides } = &entry.value;
     let mut tiers = Vec::new();
     for (tier, policy) in &given.0 {
@@ -80,7 +80,7 @@ fn tier_set(
     let by: Vec<By> = by.iter().filter_map(|word| By::of(word, keys, problems)).collect();
     warn_of_unknown(&by, given, (name, default_tier), problems);
     let overrides = overrides::of(name, overrides, (given, default_tier), policies, problems);
-    let default_tier = default_place.filter(|_| problems.count() == before)?;
+    let default_tier = default_place.filter(|_| problems.errors() == before)?;
     let names = tiers.iter().map(|(tier, _)| tier.clone()).collect();
     let plan = Plan { place, name: name.value.clone(), tiers: names, default_tier, by };
     Some(TierSet { tiers, plan: Arc::new(plan), overrides: Arc::new(overrides), namer: None })

@@ -15,45 +15,45 @@ use crate::at::At;
 pub(crate) struct File {
     /// The version of these words: 1.
     #[schemars(schema_with = "words::version")]
-    pub(crate) version: At<String>,
+    pub version: At<String>,
     /// Where it is counted. Without this section the program says it.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) store: Option<At<StoreEntry>>,
+    pub store: Option<At<StoreEntry>>,
     /// How the address of a client is found. Default: it is the peer of the connection.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) clients: Option<At<Clients>>,
+    pub clients: Option<At<Clients>>,
     /// How JSON Web Tokens are verified.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) jwt: Option<At<Jwt>>,
+    pub jwt: Option<At<Jwt>>,
     /// The API keys that are known, and the tier of each.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) api_keys: Option<At<ApiKeysEntry>>,
+    pub api_keys: Option<At<ApiKeysEntry>>,
     /// Budgets by name; each is inert until a rule names it.
     #[serde(default)]
-    pub(crate) policies: Named<At<PolicyEntry>>,
+    pub policies: Named<At<PolicyEntry>>,
     /// Sizes of one limit, such as the plans of a service.
     #[serde(default)]
-    pub(crate) tiers: Named<At<TiersEntry>>,
+    pub tiers: Named<At<TiersEntry>>,
     /// Names for keys: the first of the list that a request has.
     #[serde(default)]
-    pub(crate) keys: Named<At<OneOrMany>>,
+    pub keys: Named<At<OneOrMany>>,
     /// The header fields of responses: `legacy` (`X-RateLimit-*`), `ietf` (`RateLimit`), `all` (both), `all-on-refusal` (`legacy`,
     /// and both on refusals), `spring` (those of Spring Cloud Gateway) or `none`. Default: `all-on-refusal`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::headers")]
-    pub(crate) headers: Option<At<String>>,
+    pub headers: Option<At<String>>,
     /// How many requests of a key may be under way at once, by name; each is inert until a rule names it.
     #[serde(default)]
-    pub(crate) in_flight: Named<At<InFlightEntry>>,
+    pub in_flight: Named<At<InFlightEntry>>,
     /// Requests that are refused before all else.
     #[serde(default)]
-    pub(crate) deny: Vec<At<Denial>>,
+    pub deny: Vec<At<Denial>>,
     /// Requests that no rule limits.
     #[serde(default)]
-    pub(crate) exempt: Vec<At<Exemption>>,
+    pub exempt: Vec<At<Exemption>>,
     /// Every rule that matches applies; of one group only the first.
     #[serde(default)]
-    pub(crate) rules: Vec<At<RuleEntry>>,
+    pub rules: Vec<At<RuleEntry>>,
 }
 
 /// A named budget.
@@ -64,34 +64,34 @@ pub(crate) struct PolicyEntry {
     /// How it is counted. Default: `gcra`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::algorithm")]
-    pub(crate) algorithm: Option<At<String>>,
+    pub algorithm: Option<At<String>>,
     /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, or a list of these that all hold.
-    pub(crate) quota: At<OneOrMany>,
+    pub quota: At<OneOrMany>,
     /// `enforce`, `shadow` (it is counted and refuses nobody) or `off`. Default: `enforce`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::mode")]
-    pub(crate) mode: Option<At<String>>,
+    pub mode: Option<At<String>>,
     /// Whether clients see no fields of it. Default: false.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) hidden: Option<At<bool>>,
+    pub hidden: Option<At<bool>>,
     /// Whether refused requests spend of it too, up to its capacity, so that a client has to pause. Default: false.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) count_rejected: Option<At<bool>>,
+    pub count_rejected: Option<At<bool>>,
     /// `deny`, or the longest wait as `wait 5s`. Default: `deny`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_exceeded")]
-    pub(crate) on_exceeded: Option<At<String>>,
+    pub on_exceeded: Option<At<String>>,
     /// `local`, `allow` or `deny`: what happens while the store cannot be reached. Default: `local`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_outage")]
-    pub(crate) on_outage: Option<At<String>>,
+    pub on_outage: Option<At<String>>,
     /// The number of keys for which a store in memory has room.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
-    pub(crate) keys: Option<At<String>>,
+    pub keys: Option<At<String>>,
     /// Refuses a key outright that goes on after many refusals.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) suspend: Option<At<Suspend>>,
+    pub suspend: Option<At<Suspend>>,
 }
 
 /// Refuses a key outright that goes on after many refusals.
@@ -100,15 +100,15 @@ pub(crate) struct PolicyEntry {
 #[schemars(rename = "suspend")]
 pub(crate) struct Suspend {
     /// The number of refusals, and the time in which they come, as `100 in 10min`.
-    pub(crate) after: At<String>,
+    pub after: At<String>,
     /// How long it lasts the first time, as `30min`; each further time it is twice as long.
-    pub(crate) r#for: At<String>,
+    pub r#for: At<String>,
     /// The longest that it ever lasts, as `1d`.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) up_to: Option<At<String>>,
+    pub up_to: Option<At<String>>,
     /// For how long a suspension counts towards the next one, as `1d`.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) remember: Option<At<String>>,
+    pub remember: Option<At<String>>,
 }
 
 /// Sizes of one limit, such as the plans of a service.
@@ -117,15 +117,15 @@ pub(crate) struct Suspend {
 #[schemars(rename = "tiers")]
 pub(crate) struct TiersEntry {
     /// Where the tier of a request is read: `jwt(claim)`, `api_key` or `header(name)`; of a list the first that is there.
-    pub(crate) by: At<OneOrMany>,
+    pub by: At<OneOrMany>,
     /// For each tier its policy, or `unlimited`.
-    pub(crate) tiers: Named<At<String>>,
+    pub tiers: Named<At<String>>,
     /// The tier of requests that have none, or one that is not listed.
-    pub(crate) default_tier: At<String>,
+    pub default_tier: At<String>,
     /// Quotas of single keys instead of their tier's, as `acme: 10000/min`. A key is named by the claim, the header field or the
     /// address that it is, an API key by its sha256.
     #[serde(default)]
-    pub(crate) overrides: Named<At<OneOrMany>>,
+    pub overrides: Named<At<OneOrMany>>,
 }
 
 /// Requests that are refused before all else.
@@ -134,13 +134,13 @@ pub(crate) struct TiersEntry {
 #[schemars(rename = "denial")]
 pub(crate) struct Denial {
     /// The name by which logs and `explain` call it.
-    pub(crate) name: At<String>,
+    pub name: At<String>,
     /// Which requests it is about.
-    pub(crate) only_if: At<Condition>,
+    pub only_if: At<Condition>,
     /// The status of the refusal, from 400 to 599. Default: 403.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
-    pub(crate) status: Option<At<String>>,
+    pub status: Option<At<String>>,
 }
 
 /// Requests that no rule limits.
@@ -149,9 +149,9 @@ pub(crate) struct Denial {
 #[schemars(rename = "exemption")]
 pub(crate) struct Exemption {
     /// The name by which logs and `explain` call it.
-    pub(crate) name: At<String>,
+    pub name: At<String>,
     /// Which requests it is about.
-    pub(crate) only_if: At<Condition>,
+    pub only_if: At<Condition>,
 }
 
 /// Which limits apply to which requests.
@@ -160,34 +160,34 @@ pub(crate) struct Exemption {
 #[schemars(rename = "rule")]
 pub(crate) struct RuleEntry {
     /// The name by which logs and `explain` call it.
-    pub(crate) name: At<String>,
+    pub name: At<String>,
     /// Of the rules of one group only the first that matches applies.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) group: Option<At<String>>,
+    pub group: Option<At<String>>,
     /// Which requests it is about. Default: all.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) only_if: Option<At<Condition>>,
+    pub only_if: Option<At<Condition>>,
     /// The policies, or tiers, that such a request spends from: all of them, or none.
-    pub(crate) limit: At<OneOrMany>,
+    pub limit: At<OneOrMany>,
     /// The part of each tier's quota that this rule has, as `1/10`; shows as policy `tier.rule`.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) share: Option<At<String>>,
+    pub share: Option<At<String>>,
     /// Whose bucket it is: `client`, `peer`, `everybody`, `api_key`, `api_key(header)`, `jwt(claim)`, `header(name)`, or a name under `keys`; of a
     /// list the first that the request has.
-    pub(crate) key: At<OneOrMany>,
+    pub key: At<OneOrMany>,
     /// A request without such a key: `share` (one bucket for all of them), `skip`, or a status such as `401`. Default: `share`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_missing_key")]
-    pub(crate) on_missing_key: Option<At<String>>,
+    pub on_missing_key: Option<At<String>>,
     /// Units that a request spends. Default: 1.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) cost: Option<At<Cost>>,
+    pub cost: Option<At<Cost>>,
     /// A name under `in_flight`: how many of these requests a key may have under way at once.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) in_flight: Option<At<String>>,
+    pub in_flight: Option<At<String>>,
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) refund_if: Option<At<OneOrMany>>,
+    pub refund_if: Option<At<OneOrMany>>,
 }
 
 /// Which requests something is about: all that is said must hold.
@@ -197,29 +197,29 @@ pub(crate) struct RuleEntry {
 pub(crate) struct Condition {
     /// A path as axum writes it, `/users/{id}` or `/assets/{*file}`, or a list of which one matches.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) path: Option<At<OneOrMany>>,
+    pub path: Option<At<OneOrMany>>,
     /// A method, or a list.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) method: Option<At<OneOrMany>>,
+    pub method: Option<At<OneOrMany>>,
     /// The host that the request names, without its port, or a list.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) host: Option<At<OneOrMany>>,
+    pub host: Option<At<OneOrMany>>,
     /// Header fields and the values that they must have.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) header: Option<At<Fields>>,
+    pub header: Option<At<Fields>>,
     /// Parameters of the query and the values that they must have.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) query: Option<At<Fields>>,
+    pub query: Option<At<Fields>>,
     /// A network in which the address of the client must be, or a list.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) client: Option<At<OneOrMany>>,
+    pub client: Option<At<OneOrMany>>,
     /// The tier that the request must be in, or a list, for a name under `tiers`: `{ plan: [free, pro] }`. A request that says no
     /// tier, or one that is not listed, is in the default one.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) tier: Option<At<Named<At<OneOrMany>>>>,
+    pub tier: Option<At<Named<At<OneOrMany>>>>,
     /// A condition that must not hold.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) not: Option<At<Box<Self>>>,
+    pub not: Option<At<Box<Self>>>,
 }
 
 impl Condition {

@@ -14,18 +14,18 @@ use crate::at::At;
 pub(crate) struct StoreEntry {
     /// The URL of a Redis that all instances share, as `${REDIS_URL}`.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) redis: Option<At<String>>,
+    pub redis: Option<At<String>>,
     /// Counts in this process alone; each policy has room for this number of keys, as `1M keys`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
-    pub(crate) memory: Option<At<String>>,
+    pub memory: Option<At<String>>,
     /// How long Redis may take for a request, from `1ms` to `1min`. Default: 50ms.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) deadline: Option<At<String>>,
+    pub deadline: Option<At<String>>,
     /// The number of instances of this service: while Redis is away, each admits its part. Default: 1.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
-    pub(crate) replicas: Option<At<String>>,
+    pub replicas: Option<At<String>>,
 }
 
 /// How the address of a client is found.
@@ -35,18 +35,18 @@ pub(crate) struct StoreEntry {
 pub(crate) struct Clients {
     /// The networks of the proxies that are trusted, as `10.0.0.0/8`.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) proxies: Option<At<OneOrMany>>,
+    pub proxies: Option<At<OneOrMany>>,
     /// The number of proxies that each request passes.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
-    pub(crate) hops: Option<At<String>>,
+    pub hops: Option<At<String>>,
     /// The field in which proxies say whom they forward for: `x-forwarded-for`, `forwarded`, or one with an address alone.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) header: Option<At<String>>,
+    pub header: Option<At<String>>,
     /// The bits of an IPv6 address that are one client. Default: 64.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
-    pub(crate) ipv6_prefix: Option<At<String>>,
+    pub ipv6_prefix: Option<At<String>>,
 }
 
 /// How JSON Web Tokens are verified.
@@ -56,16 +56,16 @@ pub(crate) struct Clients {
 pub(crate) struct Jwt {
     /// The shared secret of HS256, as `${JWT_SECRET}`.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) hs256: Option<At<String>>,
+    pub hs256: Option<At<String>>,
     /// A file with the public key of RS256 or ES256, in PEM; relative to the rules file.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) public_key_file: Option<At<String>>,
+    pub public_key_file: Option<At<String>>,
     /// The audience that tokens must name.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) audience: Option<At<String>>,
+    pub audience: Option<At<String>>,
     /// The issuer that tokens must name.
     #[serde(default, deserialize_with = "said")]
-    pub(crate) issuer: Option<At<String>>,
+    pub issuer: Option<At<String>>,
 }
 
 /// The API keys that are known. A key that is not listed counts as missing, so that a client gains nothing by inventing some.
@@ -74,9 +74,9 @@ pub(crate) struct Jwt {
 #[schemars(rename = "api_keys")]
 pub(crate) struct ApiKeysEntry {
     /// The header field in which clients send their key.
-    pub(crate) header: At<String>,
+    pub header: At<String>,
     /// A file with a line for each key: its sha256 in hexadecimal, and its tier, as `2cf2…9824: pro`; relative to the rules file.
-    pub(crate) file: At<String>,
+    pub file: At<String>,
 }
 
 /// How many requests of a key may be under way at once.
@@ -86,9 +86,9 @@ pub(crate) struct ApiKeysEntry {
 pub(crate) struct InFlightEntry {
     /// How many at once, for each key, in each instance of the service.
     #[schemars(schema_with = "words::number")]
-    pub(crate) permits: At<String>,
+    pub permits: At<String>,
     /// What happens to one more: `deny`, or the longest wait as `wait 10s`. Default: `deny`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_exceeded")]
-    pub(crate) on_exceeded: Option<At<String>>,
+    pub on_exceeded: Option<At<String>>,
 }

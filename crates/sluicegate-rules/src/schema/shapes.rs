@@ -160,13 +160,13 @@ pub(crate) enum Cost {
 #[schemars(rename = "header_cost")]
 pub(crate) struct HeaderCost {
     /// The name of the header field.
-    pub(crate) header: At<String>,
+    pub header: At<String>,
     /// The least that a request costs, at least 1.
-    pub(crate) min: At<String>,
+    pub min: At<String>,
     /// The most that a request costs; also the cost where the field is not a number.
-    pub(crate) max: At<String>,
+    pub max: At<String>,
     /// The cost of requests without the field.
-    pub(crate) missing: At<String>,
+    pub missing: At<String>,
 }
 
 impl<'de> Deserialize<'de> for Cost {

@@ -3,6 +3,7 @@
 mod agreement;
 mod catalogue;
 mod choice;
+mod forms;
 mod limits;
 mod mistakes;
 mod news;

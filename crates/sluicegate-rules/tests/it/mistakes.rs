@@ -280,3 +280,68 @@ fn proxies_that_hold_everybody_are_refused_also_in_parts() {
         );
     }
 }
+
+#[test]
+fn values_that_requests_must_have_are_masked_where_a_line_is_shown() {
+    let text = "version: 1\npolicies:\n  a: { quota: 5/min }\ndeny:\n  - name: x\n    only_if:\n      header:\n        \"x y\": s3cret\nexempt:\n  - { name: y, only_if: { query: { token: s3cret }, method: get } }\nrules:\n  - { name: all, limit: b, key: client, only_if: { header: { x-t: \"s3cret\" } } }\n";
+    let errors = errors(text);
+    assert_eq!(errors.matches("error: ").count(), 3, "{errors}");
+    assert!(!errors.contains("s3cret"), "{errors}");
+    assert!(errors.contains("query: { token: ****** }, method: get"), "{errors}");
+    assert!(errors.contains("header: { x-t: ******** }"), "{errors}");
+}
+
+#[test]
+fn what_a_request_may_cost_by_its_header_has_to_fit() {
+    for (cost, wrong) in [("min: 6, max: 6, missing: 1", 6), ("min: 1, max: 5, missing: 7", 7)] {
+        let errors = errors(&rule(&format!("cost: {{ header: x-units, {cost} }}")));
+        assert!(
+            errors.contains(&format!("cost {wrong} is above burst 5 of 5/min in policy \"a\"")),
+            "{errors}"
+        );
+    }
+    for (most, warnings) in [(5, 0), (6, 1)] {
+        let text = rule(&format!("cost: {{ header: x-units, min: 1, max: {most}, missing: 5 }}"));
+        let file = RulesFile::parse("rules.yaml", &text, &Variables::none())
+            .unwrap_or_else(|error| panic!("{error}"));
+        let told: Vec<_> = file.warnings().iter().map(|warning| warning.text()).collect();
+        assert_eq!(told.len(), warnings, "{told:#?}");
+        assert!(told.iter().all(|text| text.starts_with("cost 6, the most that header x-units may say,")));
+    }
+}
+
+#[test]
+fn an_apostrophe_in_a_name_quotes_no_variable() {
+    let variables: Variables = [("X", "stop")].into_iter().collect();
+    let named = |name: &str| {
+        format!(
+            "version: 1\npolicies:\n  a: {{ quota: 5/min }}\nrules:\n  - name: {name}\n    limit: a\n    key: client\n"
+        )
+    };
+    let text = named("don't ${X}");
+    RulesFile::parse("rules.yaml", &text, &variables).unwrap_or_else(|error| panic!("{error}"));
+    for quoted in ["'don''t ${X}'", "\"${X}\"", "'${X}' # don't"] {
+        let text = named(quoted);
+        assert!(errors(&text).contains("a variable in quotes is not put in"), "{quoted}");
+    }
+}
+
+#[test]
+fn a_tool_that_knows_no_variable_warns_of_each_value_and_looks_at_the_rest() {
+    let text = "version: 1\npolicies:\n  a:\n    quota: ${QUOTA}\n    keys: ${KEYS}\n    mode: ${MODE}\nrules:\n  - name: all\n    limit: a\n    key: client\n    cost: ${COST}\n";
+    let file = RulesFile::parse("rules.yaml", text, &Variables::none().or_placeholders())
+        .unwrap_or_else(|error| panic!("{error}"));
+    let warnings: Vec<_> = file.warnings().iter().map(|warning| warning.text()).collect();
+    assert_eq!(warnings.len(), 4, "{warnings:#?}");
+    assert_eq!(warnings[0], "the environment variable QUOTA is not set here: 1/s stands for this value");
+    assert!(errors(text).contains("the environment variable"), "a service refuses it");
+}
+
+#[test]
+fn tiers_that_clients_choose_by_a_header_are_warned_of() {
+    let text = "version: 1\npolicies:\n  a: { quota: 5/min }\ntiers:\n  plan: { by: header(x-plan), tiers: { a: a }, default_tier: a }\nrules:\n  - { name: all, limit: plan, key: client }\n";
+    let file =
+        RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_or_else(|error| panic!("{error}"));
+    let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
+    assert!(warnings[0].contains("clients choose their tier freely by this header"), "{warnings:#?}");
+}

@@ -138,3 +138,33 @@ fn reloads_are_counted_and_the_moment_of_the_last_good_one_is_told() {
         assert_eq!(told(), expected(1, 1, start + 100));
     });
 }
+
+/// Each change says what was in force before it: so the order in which they took effect is known.
+#[test]
+fn news_is_told_in_the_order_in_which_it_took_effect() {
+    let folder = Folder::new();
+    let (rules, heard) = heard(&folder);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let rules = &rules;
+            scope.spawn(move || {
+                for count in 0..50 {
+                    let quota = format!("{}/min", 10 + thread * 50 + count);
+                    let file = RulesFile::parse("code", &TEXT.replace("5/min", &quota), &Variables::none());
+                    rules.replace(file.expect("it is good")).expect("the store can keep it");
+                }
+            });
+        }
+    });
+    let heard = heard.lock().expect("no test panics here");
+    let mut before = "5/min".to_owned();
+    for line in &*heard {
+        let (old, new) = line
+            .strip_prefix("changed a ")
+            .and_then(|line| line.strip_suffix(", what was spent counts")?.split_once(" -> "))
+            .unwrap_or_else(|| panic!("{line}"));
+        assert_eq!(old, before, "{heard:#?}");
+        before = new.to_owned();
+    }
+    assert_eq!(heard.len(), 200);
+}

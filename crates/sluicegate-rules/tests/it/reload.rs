@@ -153,3 +153,18 @@ async fn the_thread_that_follows_ends_with_the_rules() {
         std::thread::yield_now();
     }
 }
+
+#[tokio::test]
+async fn what_code_has_put_in_force_stays_until_the_file_changes_or_is_asked_for() {
+    let folder = Folder::new();
+    folder.write(TEXT);
+    let rules = open(&folder.path());
+    let file =
+        sluicegate_rules::RulesFile::parse("code", &TEXT.replace("5/min", "9/min"), &Variables::none());
+    rules.replace(file.expect("it is good")).expect("the store can keep it");
+    assert_eq!(passed(&rules).await, 9);
+    let changes =
+        rules.reload().expect("it is good").expect("another file is in force: it once said the same");
+    assert_eq!(changes.to_string(), "changed a 9/min -> 5/min, what was spent counts");
+    assert_eq!(rules.reload(), Ok(None));
+}

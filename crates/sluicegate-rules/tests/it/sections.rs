@@ -293,3 +293,64 @@ fn a_program_without_redis_says_so_when_the_store_is_opened() {
     let error = file.open_store().err().expect("there is no Redis in it").to_string();
     assert!(error.contains("enable the feature `redis`"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_a_permit_keeps_the_limits_that_it_began_with() {
+    const TEXT: &str = "
+version: 1
+headers: ietf
+policies: { old: { quota: 100/min } }
+in_flight: { one: { permits: 1, on_exceeded: wait 10s } }
+rules: [{ name: all, limit: old, key: everybody, in_flight: one }]
+";
+    let rules = rules(TEXT);
+    let fields = |answer: &Answer| {
+        let all = answer.headers().get_all("ratelimit-policy").iter();
+        all.map(|line| line.to_str().expect("text").to_owned()).collect::<Vec<_>>().join(", ")
+    };
+    let first = send(&rules, "/x", "ada").await;
+    let waits = tokio::spawn({
+        let rules = rules.clone();
+        async move { send(&rules, "/x", "ada").await }
+    });
+    tokio::task::yield_now().await;
+    for name in ["newer", "newest"] {
+        let text = TEXT.replace("old", name);
+        rules.replace(parse(&text)).expect("memory keeps all");
+    }
+    drop(first);
+    let waited = waits.await.expect("no request panics");
+    assert_eq!(waited.status(), 200);
+    assert!(fields(&waited).contains("\"old\""), "{}", fields(&waited));
+    drop(waited);
+    assert!(fields(&send(&rules, "/x", "ada").await).contains("\"newest\""));
+    // Without a number at once there is nothing to keep them for.
+    rules.replace(parse(&TEXT.replace(", in_flight: one", ""))).expect("memory keeps all");
+    assert!(fields(&send(&rules, "/x", "ada").await).contains("\"old\""));
+}
+
+#[tokio::test]
+async fn a_thousand_rules_with_numbers_at_once_are_found_as_one_is() {
+    use std::fmt::Write as _;
+    let mut text = "version: 1\npolicies: { a: { quota: 1000/min } }\nin_flight: { one: { permits: 1 } }\ndeny: [{ name: no, only_if: { path: /p7 } }]\nexempt: [{ name: open, only_if: { path: /p8 } }]\nrules:\n".to_owned();
+    for rule in 0..1_000 {
+        writeln!(
+            text,
+            "  - {{ name: r{rule}, group: g, only_if: {{ path: /p{rule} }}, limit: a, key: header(x-user), in_flight: one }}"
+        )
+        .expect("a text can be written to");
+    }
+    let rules = rules(&text);
+    let held = send(&rules, "/p999", "ada").await;
+    for (path, user, status) in [
+        ("/p0", "ada", 429),
+        ("/p0", "bob", 200),
+        ("/none", "ada", 200),
+        ("/p7", "ada", 403),
+        ("/p8", "ada", 200),
+    ] {
+        assert_eq!(send(&rules, path, user).await.status(), status, "{path} {user}");
+    }
+    drop(held);
+    assert_eq!(send(&rules, "/p0", "ada").await.status(), 200);
+}

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
+use http::Extensions;
 
 use crate::admission::set::Limits;
 
@@ -32,17 +34,30 @@ use crate::admission::set::Limits;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 #[derive(Clone)]
-pub struct LimitsHandle(Arc<ArcSwap<Limits>>);
+pub struct LimitsHandle(Arc<Swapped>);
+
+struct Swapped {
+    limits: ArcSwap<Limits>,
+    /// Whether requests may bring limits of an earlier time: others are not looked at for them.
+    is_kept: AtomicBool,
+}
+
+/// The limits that a request keeps until it comes to them, of one handle.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    of: LimitsHandle,
+    limits: Limits,
+}
 
 impl LimitsHandle {
     /// A handle for layers that are made [from](crate::RateLimitLayer) it.
     pub fn new(limits: Limits) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(limits)))
+        Self(Arc::new(Swapped { limits: ArcSwap::from_pointee(limits), is_kept: AtomicBool::new(false) }))
     }
 
     /// The limits that requests meet now.
     pub fn current(&self) -> Limits {
-        Limits::clone(&self.0.load())
+        Limits::clone(&self.0.limits.load())
     }
 
     /// Puts these limits in the place of those that are there, which are returned.
@@ -51,18 +66,35 @@ impl LimitsHandle {
     /// checked here that [`build`](crate::limits::LimitsBuilder::build) has not checked already, so
     /// a swap cannot fail.
     pub fn swap(&self, limits: Limits) -> Limits {
-        Limits::clone(&self.0.rcu(|before| limits.instead_of(before)))
+        Limits::clone(&self.0.limits.rcu(|before| limits.instead_of(before)))
     }
 
     /// The limits, for a moment: without counting who has them.
     #[inline]
     pub(crate) fn load(&self) -> Guard<Arc<Limits>> {
-        self.0.load()
+        self.0.limits.load()
+    }
+
+    /// The limits as they are now, for requests that come to them later.
+    pub(crate) fn keep(&self) -> Kept {
+        // Relaxed: who sees the limits that are kept here has been given them behind this.
+        self.0.is_kept.store(true, Ordering::Relaxed);
+        Kept { of: self.clone(), limits: self.current() }
+    }
+
+    /// The limits that a request has kept, if it has any of this handle.
+    #[inline]
+    pub(crate) fn kept<'a>(&self, extensions: &'a Extensions) -> Option<&'a Limits> {
+        if !self.0.is_kept.load(Ordering::Relaxed) {
+            return None;
+        }
+        let kept = extensions.get::<Kept>()?;
+        Arc::ptr_eq(&kept.of.0, &self.0).then_some(&kept.limits)
     }
 }
 
 impl fmt::Debug for LimitsHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LimitsHandle").field(&*self.0.load()).finish()
+        f.debug_tuple("LimitsHandle").field(&*self.load()).finish()
     }
 }

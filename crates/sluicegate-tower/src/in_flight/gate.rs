@@ -22,7 +22,8 @@ use tokio::time::Sleep;
 use crate::guard::lookup::Lookup;
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::in_flight::layer::Shared;
-use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, PermitBody};
+use crate::in_flight::limits::Places;
+use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::headers::say_in_flight;
@@ -46,7 +47,9 @@ enum On {
 /// A request on its way: the limits that it began with, how far it has come, and the permits that it has.
 #[derive(Debug)]
 struct Way {
-    limits: Arc<[InFlightLimit]>,
+    limits: Arc<InFlightLimits>,
+    /// The places of those that may apply to it.
+    places: Places,
     next: usize,
     held: Option<HeldPermit>,
     /// By which limits, and for which keys.
@@ -58,6 +61,8 @@ struct Way {
 pub struct Entered {
     held: Option<HeldPermit>,
     headers: HeaderFields,
+    /// Those that it has met.
+    limits: Arc<InFlightLimits>,
 }
 
 type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<PermitBody<B>>, E>>;
@@ -68,10 +73,15 @@ type OnTheWay<B, E> = ControlFlow<Led<B, E>, Way>;
 impl Way {
     /// A request that has a permit of the same number for the same key already does not wait for itself.
     fn has(&self, key: &Key) -> bool {
-        let limit = &self.limits[self.next];
-        self.keys
-            .iter()
-            .any(|(other, held)| held == key && self.limits[*other].in_flight.is(&limit.in_flight))
+        let Some(limit) = self.limit(self.next) else { return false };
+        let is_same =
+            |other: usize| self.limit(other).is_some_and(|other| other.in_flight.is(&limit.in_flight));
+        self.keys.iter().any(|(other, held)| held == key && is_same(*other))
+    }
+
+    /// The limit that it comes to at this step.
+    fn limit(&self, step: usize) -> Option<&InFlightLimit> {
+        self.limits.each.get(usize::try_from(*self.places.get(step)?).ok()?)
     }
 }
 
@@ -81,7 +91,11 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        while let Some(limit) = way.limits.get(way.next) {
+        while way.next < way.places.len() {
+            let Some(limit) = way.limit(way.next) else {
+                way.next += 1;
+                continue;
+            };
             if !limit.applies_to(request) {
                 way.next += 1;
                 continue;
@@ -94,7 +108,7 @@ impl<R> Shared<R> {
                 Err(pending) => return waiting(way, On::Key(Lookup::new(pending))),
             };
         }
-        Step::Go(Entered { held: way.held, headers: self.headers })
+        Step::Go(Entered { held: way.held, headers: self.headers, limits: way.limits })
     }
 
     /// With its key, on to a permit.
@@ -107,7 +121,10 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        let limit = &way.limits[way.next];
+        let Some(limit) = way.limit(way.next) else {
+            way.next += 1;
+            return ControlFlow::Continue(way);
+        };
         let key = match limit.when_missing.read(found, || limit.in_flight.name().to_owned()) {
             Keyed::Key(key) if !way.has(&key) => key,
             Keyed::Key(_) | Keyed::Skipped(_) => {
@@ -141,12 +158,16 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        let Ok(permit) = result else {
-            let in_flight = &way.limits[way.next].in_flight;
-            return ControlFlow::Break(self.refuse(RefusalReason::ConcurrencyExceeded(in_flight), request));
+        let permit = match (result, way.limit(way.next)) {
+            (Ok(permit), _) => permit,
+            (Err(_), Some(limit)) => {
+                let reason = RefusalReason::ConcurrencyExceeded(&limit.in_flight);
+                return ControlFlow::Break(self.refuse(reason, request));
+            }
+            (Err(_), None) => return ControlFlow::Continue(way),
         };
         way.held = Some(HeldPermit::new(permit, way.held.take()));
-        if way.next + 1 < way.limits.len() {
+        if way.next + 1 < way.places.len() {
             way.keys.push((way.next, key));
         }
         way.next += 1;
@@ -175,8 +196,10 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     type Pass = Entered;
 
     fn begin(&self, request: &Request<B>, _: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
-        let way = Way { limits: self.limits(), next: 0, held: None, keys: SmallVec::new() };
-        self.shared.go_on(way, request.into())
+        let (limits, request) = (self.limits(), RequestView::from(request));
+        let places = limits.applying(request);
+        let way = Way { limits, places, next: 0, held: None, keys: SmallVec::new() };
+        self.shared.go_on(way, request)
     }
 
     fn poll(
@@ -190,6 +213,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         let Wait { way, on } = &mut **wait;
         let begun = |way: &mut Way| Way {
             limits: Arc::clone(&way.limits),
+            places: std::mem::take(&mut way.places),
             next: way.next,
             held: way.held.take(),
             keys: std::mem::take(&mut way.keys),
@@ -209,9 +233,14 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                     shared.acquired(begun(way), key.clone(), result, request)
                 } else {
                     ready!(sleep.as_mut().poll(cx));
-                    let in_flight = &way.limits[way.next].in_flight;
-                    in_flight.waited_in_vain(&*key);
-                    ControlFlow::Break(shared.refuse(RefusalReason::ConcurrencyExceeded(in_flight), request))
+                    match way.limit(way.next) {
+                        Some(limit) => {
+                            limit.in_flight.waited_in_vain(&*key);
+                            let reason = RefusalReason::ConcurrencyExceeded(&limit.in_flight);
+                            ControlFlow::Break(shared.refuse(reason, request))
+                        }
+                        None => ControlFlow::Continue(begun(way)),
+                    }
                 }
             }
         };
@@ -222,6 +251,9 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     }
 
     fn enter(&self, pass: &mut Entered, request: &mut Request<B>) {
+        if let Some(then) = &pass.limits.then {
+            request.extensions_mut().insert(then.clone());
+        }
         let upgrades = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
         if let Some(held) = pass.held.as_ref().filter(|_| upgrades) {
             // For whoever will have the connection.
@@ -230,7 +262,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     }
 
     fn after(pass: Entered, mut response: Response<ResB>) -> Self::Response {
-        let Entered { held, headers } = pass;
+        let Entered { held, headers, .. } = pass;
         if let Some(held) = &held {
             let permits: SmallVec<[&Permit; 2]> = held.permits().collect();
             for permit in permits.into_iter().rev() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::in_flight::InFlightLimit;
+use crate::in_flight::{InFlightLimit, InFlightLimits};
 
 /// The limits of an [`InFlightLayer`](crate::in_flight::InFlightLayer), to be swapped as a whole. Clones are about the same layer.
 ///
@@ -27,25 +27,27 @@ use crate::in_flight::InFlightLimit;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 #[derive(Clone)]
-pub struct InFlightHandle(Arc<ArcSwap<Held>>);
-
-/// A slice needs a place with a size of its own to be swapped.
-struct Held(Arc<[InFlightLimit]>);
+pub struct InFlightHandle(Arc<ArcSwap<InFlightLimits>>);
 
 impl InFlightHandle {
     /// A handle for layers that are made from it.
     pub fn new(limits: impl IntoIterator<Item = InFlightLimit>) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(Held(limits.into_iter().collect()))))
+        Self(Arc::new(ArcSwap::from_pointee(InFlightLimits::new(limits))))
     }
 
     /// Puts these limits in the place of those that are there.
     pub fn swap(&self, limits: impl IntoIterator<Item = InFlightLimit>) {
-        self.0.store(Arc::new(Held(limits.into_iter().collect())));
+        self.swap_with(InFlightLimits::new(limits));
+    }
+
+    /// Puts these limits in the place of those that are there, with what is known of them together.
+    pub fn swap_with(&self, limits: InFlightLimits) {
+        self.0.store(Arc::new(limits));
     }
 
     /// The limits that requests meet now, in their order.
-    pub(super) fn limits(&self) -> Arc<[InFlightLimit]> {
-        Arc::clone(&self.0.load().0)
+    pub(super) fn limits(&self) -> Arc<InFlightLimits> {
+        self.0.load_full()
     }
 }
 

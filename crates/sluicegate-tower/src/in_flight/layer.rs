@@ -10,7 +10,7 @@ use tower_layer::Layer;
 
 use crate::guard::Guarded;
 use crate::guard::lookup::Waits;
-use crate::in_flight::{InFlightHandle, InFlightLimit};
+use crate::in_flight::{InFlightHandle, InFlightLimit, InFlightLimits};
 use crate::key::KeyExtractor;
 use crate::key::missing::OnMissingKey;
 #[cfg(doc)]
@@ -97,7 +97,7 @@ impl<R> InFlightLayer<R> {
     /// layers, and [`limits_handle`](Self::limits_handle) is its new one.
     #[must_use]
     pub fn and(self, limit: impl Into<InFlightLimit>) -> Self {
-        let mut limits = self.limits().to_vec();
+        let mut limits = self.limits().each.clone();
         limits.push(limit.into());
         Self { limits: InFlightHandle::new(limits), ..self }
     }
@@ -121,7 +121,7 @@ impl<R> InFlightLayer<R> {
     }
 
     fn with_last(self, change: impl FnOnce(InFlightLimit) -> InFlightLimit) -> Self {
-        let mut limits = self.limits().to_vec();
+        let mut limits = self.limits().each.clone();
         let last = limits.pop().map(change);
         limits.extend(last);
         Self { limits: InFlightHandle::new(limits), ..self }
@@ -133,7 +133,7 @@ impl<R> InFlightLayer<R> {
     }
 
     /// The limits that requests meet now.
-    pub(super) fn limits(&self) -> Arc<[InFlightLimit]> {
+    pub(super) fn limits(&self) -> Arc<InFlightLimits> {
         self.limits.limits()
     }
 

@@ -43,9 +43,11 @@ mod gate;
 mod handle;
 mod layer;
 mod limit;
+mod limits;
 
 pub use self::body::{HeldPermit, PermitBody};
 pub use self::explain::{InFlightExplained, PermitExplained};
 pub use self::handle::InFlightHandle;
 pub use self::layer::InFlightLayer;
 pub use self::limit::InFlightLimit;
+pub use self::limits::InFlightLimits;

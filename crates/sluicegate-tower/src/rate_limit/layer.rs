@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::Guard;
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
 use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
@@ -74,6 +74,12 @@ impl<R> RateLimitLayer<R> {
     #[inline]
     pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
         self.0.limits.load()
+    }
+
+    /// The limits that a request has kept while it waited for a permit.
+    #[inline]
+    fn kept<'a>(&self, extensions: &'a Extensions) -> Option<&'a Limits> {
+        self.0.limits.kept(extensions)
     }
 
     /// What each policy in shadow would have done so far, in the order of the limits.
@@ -156,7 +162,14 @@ where
 
     #[inline]
     fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
-        let limits = self.limits();
+        let current;
+        let limits = match self.kept(request.extensions()) {
+            Some(kept) => kept,
+            None => {
+                current = self.limits();
+                &**current
+            }
+        };
         match limits.begin(request.into(), place) {
             Ok(end) => {
                 limits.count_route(request.into(), &end);

@@ -1,0 +1,83 @@
+//! Limits that requests meet together: [`InFlightLimits`].
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::admission::handle::Kept;
+use crate::in_flight::InFlightLimit;
+use crate::key::RequestView;
+use crate::limits::{LimitsHandle, Select};
+
+/// Limits with what is known of them together: which apply to a request, and which limits of a rate follow. For
+/// [`InFlightHandle::swap_with`](crate::in_flight::InFlightHandle::swap_with).
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::in_flight::{InFlightHandle, InFlightLimit, InFlightLimits};
+/// use sluicegate_tower::key::RequestView;
+/// use sluicegate_tower::limits::{Limits, LimitsHandle};
+///
+/// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
+/// let rates = LimitsHandle::new(Limits::new(api));
+/// let reports = InFlightLimit::new(InFlight::new("reports", 2)?);
+/// let uploads = InFlightLimit::new(InFlight::new("uploads", 1)?);
+///
+/// let at_once = InFlightLimits::new([reports, uploads])
+///     .select(|request: RequestView<'_>| match request.path() {
+///         "/report" => Some(0),
+///         "/upload" => Some(1),
+///         _ => None,
+///     })
+///     .before(&rates);
+/// InFlightHandle::new([]).swap_with(at_once);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[must_use = "limits do nothing until they are put into a layer"]
+pub struct InFlightLimits {
+    pub(super) each: Vec<InFlightLimit>,
+    select: Option<Box<dyn Select>>,
+    pub(super) then: Option<Kept>,
+}
+
+/// Places of limits, in order.
+pub(super) type Places = SmallVec<[u32; 6]>;
+
+impl InFlightLimits {
+    /// Limits that each say by themselves to which requests they apply.
+    pub fn new(limits: impl IntoIterator<Item = InFlightLimit>) -> Self {
+        Self { each: limits.into_iter().collect(), select: None, then: None }
+    }
+
+    /// Finds out for all of them at once which may apply to a request: of a thousand limits none has to be asked by itself. Places
+    /// count from 0. What a limit says [itself](InFlightLimit::only_if) has to hold, too.
+    pub fn select(mut self, select: impl Select) -> Self {
+        self.select = Some(Box::new(select));
+        self
+    }
+
+    /// A request that has met these limits meets those that are in the handle now, in every layer that is made of it, however long it
+    /// waits for a permit: all of its limits are of one time. Without limits at once there is nothing to wait for, and a request
+    /// meets those that are in the handle then.
+    pub fn before(mut self, limits: &LimitsHandle) -> Self {
+        self.then = Some(limits.keep()).filter(|_| !self.each.is_empty());
+        self
+    }
+
+    /// Those that may apply.
+    pub(super) fn applying(&self, request: RequestView<'_>) -> Places {
+        match &self.select {
+            _ if self.each.is_empty() => Places::new(),
+            Some(select) => select.select(request).in_order(),
+            None => (0..u32::try_from(self.each.len()).unwrap_or(u32::MAX)).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for InFlightLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.each).finish()
+    }
+}
