@@ -108,9 +108,13 @@ async fn waits(
 ) -> Result<Vec<(usize, usize, Wait)>, StoreError> {
     let (mut waits, mut pieces) = (Vec::new(), Vec::new());
     for asked in refused.iter().map(|place| &asks[*place]) {
+        let twins =
+            asks[..asked.place].iter().filter(|other| other.twin == asked.twin && other.ask.mode().spends());
+        let ahead = |quota: usize| twins.clone().map(|twin| twin.costs()[quota]).fold(0, u64::saturating_add);
+        let known = waits.len();
         let mut targets = vec![Costs::from_elem(0, asked.opened.quotas()); asked.opened.parts.len()];
         for (quota, cost) in asked.costs().into_iter().enumerate() {
-            let cost = if asked.ask.mode() == Mode::Take { 1 } else { cost };
+            let cost = if asked.ask.mode() == Mode::Take { 1 } else { cost }.saturating_add(ahead(quota));
             let left = table.remaining(asked.place, quota);
             let missing = cost.saturating_sub(left.iter().sum());
             if cost > asked.opened.whole_capacity(quota) {
@@ -133,6 +137,18 @@ async fn waits(
                 }
                 waits.push((asked.place, quota, Wait::AfterUs(0)));
             }
+        }
+        if waits.len() == known {
+            // There is room, in more parts than are decided together.
+            let parts = 0..asked.opened.parts.len();
+            let alone_us = parts.clone().filter_map(|part| table.alone_us(asked.place, part)).min();
+            let reset_us = || {
+                parts
+                    .flat_map(|part| table.part(asked.place, part))
+                    .map(|status| us(status.reset_after()))
+                    .max()
+            };
+            waits.push((asked.place, 0, Wait::AfterUs(alone_us.or_else(reset_us).unwrap_or(0))));
         }
         if targets.iter().flatten().any(|target| *target > 0) {
             let targets = targets.into_iter().enumerate();

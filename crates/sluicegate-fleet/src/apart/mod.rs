@@ -22,7 +22,7 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::{Inherit, Receipt};
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Limiters, Listener, PreparedPolicy, Shared, StoreStatus,
+    Ask, DecisionFuture, Event, Limiters, Listener, Place, PreparedPolicy, Shared, StoreStatus,
 };
 use sluicegate_core::{ConfigError, Policy, Store, StoreError};
 use smallvec::SmallVec;
@@ -105,6 +105,10 @@ impl<D: Divide> Store for Apart<D> {
 
     fn always_answers(&self) -> bool {
         self.divide.stores().iter().all(|store| store.always_answers())
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.divide.stores().iter().filter_map(|store| store.place()).max().max(Some(Place::Shard))
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {

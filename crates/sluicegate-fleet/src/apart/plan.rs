@@ -100,8 +100,11 @@ fn fit<'a>(divide: &dyn Divide, asked: &Asked<'a>, left: &mut Left, table: &Tabl
     };
     for (part, costs) in &each {
         for (left, cost) in left[*part].iter_mut().zip(costs) {
-            *left =
-                if mode == Mode::Refund { left.saturating_add(*cost) } else { left.saturating_sub(*cost) };
+            *left = match mode {
+                Mode::Peek => *left,
+                Mode::Refund => left.saturating_add(*cost),
+                _ => left.saturating_sub(*cost),
+            };
         }
     }
     Some(each.into_iter().map(|(part, costs)| asked.piece(divide, part, mode, costs)).collect())

@@ -65,6 +65,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::store::Place;
 use sluicegate_core::{ConfigError, Store};
 
 use self::regions::Regions;
@@ -155,8 +156,8 @@ impl RegionalBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] when this region is not one of those, when one is there twice or has no weight, and for a share
-    /// outside of 1 to 99.
+    /// [`ConfigErrorKind::Store`] when this region is not one of those, when one is there twice or has no weight, for a share
+    /// outside of 1 to 99, and around a store whose [place](Place) is not that of a `Resilient` one or none.
     pub fn build(self) -> Result<Regional, ConfigError> {
         let Self { region, stores, weights, share } = self;
         let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Store, problem));
@@ -164,6 +165,9 @@ impl RegionalBuilder {
             return refused(format!(
                 "the regions cannot share {share} hundredths of each quota: use 1 to 99"
             ));
+        }
+        for store in stores.iter().filter(|store| store.place() != Some(Place::Resilient)) {
+            Place::Shard.around(&**store)?;
         }
         let mut all = BTreeMap::new();
         for (name, weight) in weights {

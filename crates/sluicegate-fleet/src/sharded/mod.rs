@@ -65,7 +65,8 @@
 //!
 //! # Changes
 //! A policy that is replaced, by code or by an override, keeps its shards: one whose new limit is below the number of shards is
-//! refused. Another number of shards is another set of buckets: until all instances agree, each set admits the limit, so change it
+//! refused. Units that were spent count where they were spent: a limit that is lowered below what one shard has spent leaves a
+//! debt of that shard, and the others go on with what they have. Another number of shards is another set of buckets: until all instances agree, each set admits the limit, so change it
 //! as you would rename a policy.
 
 mod slots;
@@ -76,6 +77,7 @@ use std::sync::atomic::AtomicU64;
 
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::store::Place;
 use sluicegate_core::{ConfigError, Store};
 
 use self::slots::Slots;
@@ -158,7 +160,8 @@ impl ShardedBuilder {
     /// Checks the settings and makes the store.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] for less than 2 or more than 16 shards, and where nothing would be in shards.
+    /// [`ConfigErrorKind::Store`] for less than 2 or more than 16 shards, where nothing would be in shards, and around a store that
+    /// has a [place](Place) of its own: it is the innermost.
     pub fn build(self) -> Result<Sharded, ConfigError> {
         let Self { store, shards, policies, above } = self;
         let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Store, problem));
@@ -169,6 +172,7 @@ impl ShardedBuilder {
             let problem = "no policy would be in shards: name one with `policy`, or use `above`";
             return refused(problem.to_owned());
         }
+        Place::Shard.around(&*store)?;
         let slots = Slots { store: [store], shards, policies, above, turns: AtomicU64::new(0) };
         Ok(Sharded(Arc::new(Apart::new(slots))))
     }

@@ -30,3 +30,15 @@ pub(crate) fn has_burst(algorithm: Algorithm) -> bool {
             | Algorithm::LeakyBucket(Drain::Meter)
     )
 }
+
+/// The policy without a resolution, which lets units back late: as late as the last one that came beside them, in one place.
+pub(crate) fn finest(policy: &Policy) -> Policy {
+    let quotas: Vec<Quota> = policy.quotas().iter().map(|quota| quota.quota()).collect();
+    match policy.algorithm() {
+        Algorithm::SlidingLogIn(_) => {
+            let log = Policy::sliding_log(policy.name(), quotas[0]).build().unwrap();
+            log.with_quotas(&quotas).unwrap()
+        }
+        _ => policy.clone(),
+    }
+}

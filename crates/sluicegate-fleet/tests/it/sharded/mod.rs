@@ -1,1 +1,4 @@
+mod calls;
+mod load;
 mod model;
+mod settings;

@@ -8,7 +8,7 @@ use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Outcome, Policy, Qu
 use sluicegate_fleet::Sharded;
 use sluicegate_tests::memory::{answer, store_for};
 
-use crate::support::{has_burst, policy, splittable};
+use crate::support::{finest, has_burst, policy, splittable};
 
 /// A policy in shards as two instances have it, each shard by itself, and the same policy in one place.
 pub(crate) struct Played {
@@ -62,18 +62,6 @@ impl Played {
             assert_eq!((&shown, &self.left("k")), (&before, &before), "a refusal spends nothing");
         }
         decision
-    }
-}
-
-/// The policy without a resolution, which lets units back late: as late as the last one that came beside them, in one place.
-fn finest(policy: &Policy) -> Policy {
-    let quotas: Vec<Quota> = policy.quotas().iter().map(|quota| quota.quota()).collect();
-    match policy.algorithm() {
-        Algorithm::SlidingLogIn(_) => {
-            let log = Policy::sliding_log(policy.name(), quotas[0]).build().unwrap();
-            log.with_quotas(&quotas).unwrap()
-        }
-        _ => policy.clone(),
     }
 }
 

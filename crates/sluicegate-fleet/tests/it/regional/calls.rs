@@ -1,0 +1,152 @@
+//! Several limits over two stores, outages of either of them, and what is given back between them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Place};
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{
+    Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Resilient, Store, StoreError,
+};
+use sluicegate_fleet::Regional;
+use sluicegate_tests::around::around;
+use sluicegate_tests::memory::{answer, store};
+
+use super::model::regional;
+
+/// A store in memory, and whether it is away.
+fn failing(clock: &ManualClock) -> (Arc<dyn Store>, Arc<AtomicBool>) {
+    let memory = MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&fails);
+    let store = around(&memory, move |within: &Within, asks: &[Ask<'_>]| {
+        if flag.load(Ordering::Relaxed) {
+            return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()));
+        }
+        within.decide(asks)
+    });
+    (store, fails)
+}
+
+/// "eu" has 20 of 100 for itself, and 40 are the reserve.
+fn on(store: &Arc<dyn Store>, policy: sluicegate_core::policy::PolicyBuilder) -> RateLimiter {
+    RateLimiter::new(Arc::clone(store), policy.build().unwrap()).unwrap()
+}
+
+fn left(limiter: &RateLimiter) -> u64 {
+    answer(limiter.peek("k")).remaining()
+}
+
+#[tokio::test]
+async fn a_policy_that_is_switched_off_and_on_finds_its_keys_as_they_were() {
+    let clock = ManualClock::new();
+    let memory = || MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let api = on(&regional("eu", memory(), memory()), Policy::gcra("api", "100/min"));
+    for mode in ["off", "shadow", "enforce"] {
+        api.replace(api.policy().in_mode(mode.parse().unwrap()), Inherit::Spent).unwrap();
+        assert!(api.check_cost("k", 15).await.unwrap().is_allowed(), "{mode}");
+    }
+    assert_eq!(left(&api), 30, "what is off is not counted");
+}
+
+#[tokio::test]
+async fn what_no_region_can_have_a_share_of_is_refused_with_the_reason() {
+    let clock = ManualClock::new();
+    let memory = || MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let store = regional("eu", memory(), memory());
+    for (policy, reason) in [
+        (Policy::gcra("api", "5/min"), "one of 4 parts would have none of 5 units"),
+        (Policy::leaky_queue("api", "500/min"), "a queue spaces its output in one place"),
+    ] {
+        let error = policy.on(Arc::clone(&store)).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn several_limits_on_two_stores_spend_together_or_not_at_all() {
+    let (memory, clock) = store();
+    let reserve = MemoryStore::builder().keys(64).clock(clock).build().unwrap();
+    let store = regional("eu", &memory, &reserve);
+    let [wide, narrow] =
+        [("wide", "100/h"), ("narrow", "50/h")].map(|(name, quota)| on(&store, Policy::gcra(name, quota)));
+    let key = Key::from("k");
+    let both = |costs: [u64; 2]| {
+        answer(RateLimiter::check_all([(&wide, &key, costs[0]), (&narrow, &key, costs[1])]))
+    };
+    // Own shares are 20 and 10, reserves 40 and 20.
+    assert!(both([15, 5]).is_allowed());
+    assert!(both([5, 15]).is_allowed(), "one from its share, the other from the reserve");
+    assert_eq!((left(&wide), left(&narrow)), (40, 10));
+    let refused = both([1, 11]);
+    assert_eq!((refused.outcome(), refused.deciding().policy_index()), (Outcome::Denied, 1));
+    assert_eq!((left(&wide), left(&narrow)), (40, 10), "nothing is kept on either store");
+    assert!(both([40, 10]).is_allowed());
+    assert_eq!((left(&wide), left(&narrow)), (0, 0));
+}
+
+#[test]
+fn what_the_region_has_spent_is_given_back_when_the_reserve_is_away() {
+    let clock = ManualClock::new();
+    let ((own, _), (reserve, reserve_fails)) = (failing(&clock), failing(&clock));
+    let store = regional("eu", own, reserve);
+    let api = on(&store, Policy::gcra("api", "100/h").on_outage(OnOutage::Deny).refunds());
+    assert!(answer(api.check_cost("k", 10)).is_allowed());
+    reserve_fails.store(true, Ordering::Relaxed);
+    assert!(answer(api.check_cost("k", 10)).is_allowed(), "its own share does not need the reserve");
+    let refused = answer(api.check_cost("k", 1));
+    assert_eq!((refused.is_allowed(), refused.decided_by()), (false, DecidedBy::Outage));
+    reserve_fails.store(false, Ordering::Relaxed);
+    assert_eq!(left(&api), 40);
+    assert!(answer(api.check_cost("k", 40)).is_allowed());
+}
+
+/// Three regions with two instances each.
+#[tokio::test]
+async fn with_resilient_stores_within_no_outage_of_either_admits_more_than_the_whole() {
+    for (own_is_away, reserve_is_away) in [(true, false), (false, true), (true, true)] {
+        let clock = ManualClock::new();
+        let (reserve, reserve_fails) = failing(&clock);
+        let mut admitted = 0;
+        let mut limiters = Vec::new();
+        for (region, _) in super::model::REGIONS {
+            let (own, own_fails) = failing(&clock);
+            for _ in 0..2 {
+                let resilient = |store: &Arc<dyn Store>, replicas| {
+                    let store = Resilient::builder(Arc::clone(store)).replicas(replicas);
+                    store.clock(clock.clone()).build().unwrap()
+                };
+                let store = regional(region, resilient(&own, 2), resilient(&reserve, 6));
+                limiters.push(on(&store, Policy::gcra("api", "120/h")));
+            }
+            own_fails.store(own_is_away, Ordering::Relaxed);
+        }
+        reserve_fails.store(reserve_is_away, Ordering::Relaxed);
+        for _ in 0..100 {
+            for limiter in &limiters {
+                let decision = limiter.check("k").await.unwrap();
+                admitted += u64::from(decision.is_allowed());
+            }
+        }
+        // Shares of 12, 24 and 36, and a reserve of 48, all of which divide evenly.
+        assert_eq!(admitted, 120, "own away: {own_is_away}, reserve away: {reserve_is_away}");
+        clock.advance(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn stores_that_survive_outages_go_within_and_those_that_decide_locally_around() {
+    let resilient = || Resilient::new(MemoryStore::new());
+    let store = regional("eu", resilient(), resilient());
+    assert_eq!(store.place(), Some(Place::Resilient));
+    assert!(Resilient::builder(Arc::clone(&store)).build().is_err());
+    let plain = regional("eu", MemoryStore::new(), MemoryStore::new());
+    assert_eq!(plain.place(), Some(Place::Shard));
+    assert!(Resilient::builder(Arc::clone(&plain)).build().is_ok());
+    let nested = Regional::builder("eu", plain, MemoryStore::new()).region("eu", 1).build();
+    assert!(nested.unwrap_err().to_string().contains("around a store that is Sharded or Regional already"));
+}

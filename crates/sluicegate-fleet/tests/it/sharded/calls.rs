@@ -1,0 +1,286 @@
+//! Every call across shards: with several limits, costs per quota, refunds, turns, charges, outages, dropped futures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::conformance::Conformance;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Change;
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Mode};
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{
+    Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Resilient, Store, StoreError,
+};
+use sluicegate_fleet::Sharded;
+use sluicegate_tests::around::around;
+use sluicegate_tests::memory::{answer, store};
+
+/// A policy of 25 units an hour in four shards, 6, 6, 6 and 7.
+fn hot(memory: &MemoryStore) -> RateLimiter {
+    let store = Sharded::builder(memory, 4).policy("hot").build().unwrap();
+    Policy::gcra("hot", "25/h").on(&store).unwrap()
+}
+
+fn left(limiter: &RateLimiter) -> u64 {
+    answer(limiter.peek("k")).remaining()
+}
+
+#[tokio::test]
+async fn it_passes_what_the_suite_says_of_several_limits_and_of_modes() {
+    let clock = ManualClock::new();
+    let memory = MemoryStore::builder().clock(clock.clone()).log_entries(1 << 16).build().unwrap();
+    let suite = Conformance::new(Sharded::builder(&memory, 4).above(4).build().unwrap(), clock);
+    suite.all_or_nothing().await;
+    suite.modes().await;
+}
+
+#[tokio::test]
+async fn what_is_kept_whole_passes_the_whole_suite() {
+    let clock = ManualClock::new();
+    let memory = MemoryStore::builder().clock(clock.clone()).log_entries(1 << 16).build().unwrap();
+    let suite = Conformance::new(Sharded::builder(&memory, 4).policy("another").build().unwrap(), clock);
+    suite.worked_examples().await;
+    suite.all_or_nothing().await;
+    suite.modes().await;
+    suite.same_decisions_as_memory(1, 20).await;
+    suite.same_refunds_as_memory(1, 20).await;
+    suite.same_replacements_as_memory(1, 20).await;
+}
+
+#[test]
+fn a_peek_and_a_refusal_say_what_all_shards_have() {
+    let (memory, _) = store();
+    let hot = hot(&memory);
+    assert!(answer(hot.check_cost("k", 20)).is_allowed());
+    let look = answer(hot.peek_cost("k", 6));
+    assert_eq!((look.outcome(), look.capacity(), look.remaining()), (Outcome::Denied, 25, 5));
+    assert!(answer(hot.peek_cost("k", 5)).is_allowed());
+    assert_eq!(answer(hot.check_cost("k", 26)).outcome(), Outcome::Impossible);
+    assert_eq!(answer(hot.check_cost("k", 0)).outcome(), Outcome::Allowed);
+    assert_eq!(left(&hot), 5);
+    assert!(answer(hot.reset("k")).is_allowed());
+    assert_eq!(left(&hot), 25);
+}
+
+#[test]
+fn several_limits_spend_together_or_not_at_all() {
+    let (memory, _) = store();
+    let store: Arc<dyn Store> =
+        Sharded::builder(&memory, 4).policy("hot").policy("warm").build().unwrap().into();
+    let on = |policy: Policy| RateLimiter::new(Arc::clone(&store), policy).unwrap();
+    let [hot, warm] = ["hot", "warm"].map(|name| on(Policy::gcra(name, "25/h").build().unwrap()));
+    let user = on(Policy::gcra("user", "3/h").build().unwrap());
+    let key = Key::from("k");
+    let check =
+        |cost| answer(RateLimiter::check_all([(&hot, &key, cost), (&warm, &key, 1), (&user, &key, 1)]));
+    assert!(check(9).is_allowed() && check(9).is_allowed());
+    let refused = check(8);
+    let stands: Vec<u64> = refused.quotas().iter().map(|status| status.remaining()).collect();
+    assert_eq!((refused.outcome(), refused.deciding().policy_index()), (Outcome::Denied, 0));
+    assert_eq!((stands[0], stands[2]), (7, 1));
+    assert!(check(7).is_allowed());
+    assert_eq!((left(&hot), left(&warm), left(&user)), (0, 22, 0));
+    let refused = check(0);
+    assert_eq!(refused.deciding().policy_index(), 2, "the user has none left: {refused:?}");
+    assert_eq!(left(&warm), 22);
+}
+
+#[test]
+fn two_asks_for_one_bucket_see_each_other() {
+    let (memory, _) = store();
+    let hot = hot(&memory);
+    let key = Key::from("k");
+    let both = |costs: [u64; 2]| answer(RateLimiter::check_all(costs.map(|cost| (&hot, &key, cost))));
+    assert!(both([20, 5]).is_allowed());
+    assert!(answer(hot.reset("k")).is_allowed());
+    let peeks = [20, 25].map(|cost| (&hot, &key, cost, Some(Mode::Peek)));
+    assert!(answer(RateLimiter::decide_all(peeks)).is_allowed(), "a look takes nothing from the next");
+    let refused = both([20, 6]);
+    assert!(!refused.is_allowed(), "{refused:?}");
+    assert_eq!(left(&hot), 25);
+}
+
+#[test]
+fn each_quota_has_its_own_cost_and_its_own_shares() {
+    let (memory, _) = store();
+    let store: Arc<dyn Store> = Sharded::builder(&memory, 3).policy("hot").build().unwrap().into();
+    let policy = Policy::gcra("hot", "25/h").and("100/d").named("day").build().unwrap();
+    let opened = store.open(Arc::new(policy), None).unwrap();
+    let key = Key::from("k");
+    let ask = |mode, costs: [u64; 2]| {
+        let decision = store.decide(&[Ask::new(&opened, key.as_ref(), 0, mode).with_costs(&costs)]);
+        let decision = answer(decision);
+        (decision.is_allowed(), decision.quotas().iter().map(|status| status.spent()).collect::<Vec<_>>())
+    };
+    assert_eq!(ask(Mode::Spend, [20, 90]), (true, vec![20, 90]));
+    assert!(!ask(Mode::Spend, [5, 11]).0);
+    assert_eq!(ask(Mode::Spend, [5, 10]), (true, vec![5, 10]));
+    assert!(!ask(Mode::Spend, [0, 1]).0);
+}
+
+#[test]
+fn a_charge_goes_where_there_is_room_and_what_is_above_is_a_debt_of_all_shards() {
+    let (memory, clock) = store();
+    let hot = hot(&memory);
+    assert!(answer(hot.charge("k", 24)).is_allowed());
+    assert_eq!(left(&hot), 1);
+    let charged = answer(hot.charge("k", 26));
+    assert_eq!(charged.quotas()[0].spent(), 26);
+    assert_eq!(left(&hot), 0);
+    // One hour gives 25 back, which is what is owed.
+    clock.advance(Duration::from_secs(3_600));
+    assert_eq!(left(&hot), 0);
+    clock.advance(Duration::from_secs(3_600));
+    assert!(left(&hot) >= 22, "each shard owed about a quarter: {}", left(&hot));
+}
+
+#[test]
+fn a_refund_by_hand_goes_to_shards_that_have_spent() {
+    let (memory, _) = store();
+    let hot = hot(&memory);
+    for _ in 0..3 {
+        assert!(answer(hot.check("k")).is_allowed());
+    }
+    assert!(answer(hot.refund("k", 2)).is_allowed());
+    assert_eq!(left(&hot), 24);
+    assert!(answer(hot.refund("k", 9)).is_allowed());
+    assert_eq!(left(&hot), 25, "never better than at rest");
+}
+
+#[test]
+fn estimates_of_several_limits_are_settled_in_one_call() {
+    let (memory, _) = store();
+    let store: Arc<dyn Store> = Sharded::builder(&memory, 4).policy("hot").build().unwrap().into();
+    let on = |policy: Policy| RateLimiter::new(Arc::clone(&store), policy).unwrap();
+    let hot = on(Policy::gcra("hot", "25/h").refunds().build().unwrap());
+    let user = on(Policy::gcra("user", "30/h").refunds().build().unwrap());
+    let key = Key::from("k");
+    let mut decision = answer(RateLimiter::check_all([(&hot, &key, 20), (&user, &key, 20)]));
+    let [mut of_hot, mut of_user] = [0, 1].map(|ask| decision.take_receipt(ask).unwrap());
+    let mut later = of_hot.split(12).unwrap();
+    let settled = RateLimiter::change_all([
+        (&hot, &key, Change::Refund(&mut of_hot, 9)),
+        (&user, &key, Change::Refund(&mut of_user, 15)),
+    ]);
+    assert!(answer(settled).is_allowed());
+    assert_eq!((left(&hot), left(&user)), (14, 25));
+    assert_eq!((of_hot.cost(), of_user.cost(), later.cost()), (3, 5, 8));
+    assert!(answer(hot.refund_of(&mut later, &key, 100)).is_allowed());
+    assert!(answer(hot.refund_of(&mut of_hot, &key, 100)).is_allowed());
+    assert!(answer(hot.refund_of(&mut of_hot, &key, 100)).is_allowed());
+    assert_eq!((left(&hot), later.cost(), of_hot.cost()), (25, 0, 0));
+}
+
+#[test]
+fn a_turn_is_that_of_the_shard_with_the_shortest_wait_and_can_be_given_up() {
+    let (memory, clock) = store();
+    let store = Sharded::builder(&memory, 2).policy("calls").build().unwrap();
+    let calls = Policy::gcra("calls", "4/s burst 2").wait_up_to(Duration::from_secs(1)).on(&store).unwrap();
+    let delays: Vec<u128> = (0..6).map(|_| answer(calls.check("k")).delay().as_millis()).collect();
+    // Each of the two gives one turn in half a second.
+    assert_eq!(delays, [0, 0, 500, 500, 1_000, 1_000]);
+    let refused = answer(calls.check("k"));
+    assert_eq!(refused.retry_after(), Some(Duration::from_millis(500)));
+    clock.advance(Duration::from_millis(500));
+    assert_eq!(answer(calls.check("k")).delay(), Duration::from_secs(1));
+    let never = answer(calls.check_cost("k", 3));
+    assert_eq!(never.outcome(), Outcome::Impossible);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_go_in_turn_and_those_that_leave_give_their_turn_back() {
+    let memory = sluicegate_tests::memory::paused_store();
+    let store = Sharded::builder(&memory, 2).policy("calls").build().unwrap();
+    let calls = Policy::gcra("calls", "2/s burst 2").on(&store).unwrap();
+    let longest = Duration::from_secs(60);
+    let start = tokio::time::Instant::now();
+    for turn in 0..6_u32 {
+        assert!(calls.acquire("k", 1, longest).await.unwrap().is_allowed());
+        assert_eq!(start.elapsed(), Duration::from_secs(u64::from(turn / 2)), "turn {turn}");
+    }
+    let left = tokio::time::timeout(Duration::from_millis(10), calls.acquire("k", 1, longest)).await;
+    assert!(left.is_err());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(calls.peek("k").await.unwrap().remaining(), 2);
+}
+
+#[test]
+fn a_lease_comes_from_the_shard_of_its_request_and_goes_back_there() {
+    let (memory, _) = store();
+    let store: Arc<dyn Store> = Sharded::builder(&memory, 2).policy("hot").build().unwrap().into();
+    let policy = Arc::new(Policy::gcra("hot", "20/s").build().unwrap());
+    let opened = store.open(Arc::clone(&policy), None).unwrap();
+    let key = Key::from("k");
+    let ask = |cost, mode| Ask::new(&opened, key.as_ref(), cost, mode);
+    let mut decision = answer(store.decide(&[ask(1, Mode::Spend), ask(50, Mode::Lease)]));
+    assert_eq!(decision.quotas().iter().map(|status| status.spent()).collect::<Vec<_>>(), [1, 9]);
+    let mut lease = decision.take_receipt(1).unwrap();
+    // Ten units a second drain from that shard.
+    assert_eq!(lease.lasts(&policy, 0), Duration::from_millis(900));
+    let _spent = lease.split(5).unwrap();
+    assert!(answer(store.decide(&[ask(5, Mode::Refund).of(&lease)])).is_allowed());
+    assert_eq!(answer(store.decide(&[ask(1, Mode::Peek)])).remaining(), 15);
+    // More requests find the rest in both shards; then there is nothing to lease.
+    assert!(answer(store.decide(&[ask(15, Mode::Spend)])).is_allowed());
+    assert_eq!(answer(store.decide(&[ask(9, Mode::Lease)])).granted(), Some(0));
+}
+
+/// A store that answers when it is told to, and fails when it is told to.
+fn failing(memory: &MemoryStore) -> (Arc<dyn Store>, Arc<AtomicBool>) {
+    let fails = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&fails);
+    let store = around(memory, move |within: &Within, asks: &[Ask<'_>]| {
+        if flag.load(Ordering::Relaxed) {
+            return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()));
+        }
+        within.decide(asks)
+    });
+    (store, fails)
+}
+
+#[tokio::test]
+async fn in_an_outage_the_policy_decides_and_what_passed_is_owed_by_the_shards() {
+    let (memory, clock) = store();
+    let (failing, fails) = failing(&memory);
+    let sharded = Sharded::builder(failing, 4).policy("hot").policy("closed").build().unwrap();
+    let resilient = Resilient::builder(&sharded).clock(clock.clone()).build().unwrap();
+    let hot = Policy::gcra("hot", "25/h").on(&resilient).unwrap();
+    let closed = Policy::gcra("closed", "25/h").on_outage(OnOutage::Deny).on(&resilient).unwrap();
+    assert!(hot.check_cost("k", 10).await.unwrap().is_allowed());
+    fails.store(true, Ordering::Relaxed);
+    let local = hot.check_cost("k", 10).await.unwrap();
+    assert_eq!((local.is_allowed(), local.decided_by(), local.remaining()), (true, DecidedBy::Fallback, 5));
+    assert!(!closed.check("k").await.unwrap().is_allowed());
+    fails.store(false, Ordering::Relaxed);
+    clock.advance(Duration::from_secs(60));
+    // The first call pays what is owed.
+    let _ = hot.peek("k").await.unwrap();
+    tokio::task::yield_now().await;
+    assert_eq!(hot.peek("k").await.unwrap().remaining(), 5);
+}
+
+#[tokio::test]
+async fn a_request_whose_caller_leaves_is_decided_to_its_end() {
+    let (memory, _) = store();
+    let calls = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&calls);
+    let slow = around(&memory, move |within: &Within, asks: &[Ask<'_>]| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let answer = within.decide(asks);
+        DecisionFuture::pending(async {
+            tokio::task::yield_now().await;
+            answer.await
+        })
+    });
+    let store = Sharded::builder(slow, 4).policy("hot").build().unwrap();
+    let hot = Policy::gcra("hot", "25/h").on(&store).unwrap();
+    drop(hot.check_cost("k", 20));
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    // One shard, a look at all of them, and several together.
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
+    assert_eq!(hot.peek("k").await.unwrap().remaining(), 5);
+}
