@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::store::Place;
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{ConfigError, Store};
 
@@ -65,9 +66,11 @@ impl LeasedBuilder {
     /// Checks the settings and makes the store.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] for 0 keys, and for settings of the batch outside of their range.
+    /// [`ConfigErrorKind::Store`] for 0 keys, for settings of the batch outside of their range, and around a store that leases
+    /// already or has a [higher place](Place).
     pub fn build(self) -> Result<Leased, ConfigError> {
         let Self { store, batch, keys, clock } = self;
+        Place::Leased.around(&*store)?;
         batch.check()?;
         if keys == 0 {
             let problem = "leases for 0 keys: use at least 1";

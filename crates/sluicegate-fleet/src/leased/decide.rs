@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{
-    Ask, DecidedBy, DecisionFuture, Inherit, Mode, PreparedPolicy, QuotaStatus, StoreStatus, judge,
+    Ask, DecidedBy, DecisionFuture, Inherit, Mode, Place, PreparedPolicy, QuotaStatus, StoreStatus, judge,
 };
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 use sluicegate_core::{ConfigError, Policy};
@@ -23,6 +23,10 @@ impl Wrap for Front {
 
     fn within(&self) -> &Within<Self::Own> {
         &self.0.within
+    }
+
+    fn own_place(&self) -> Option<Place> {
+        Some(Place::Leased)
     }
 
     fn prepare(
@@ -137,6 +141,8 @@ impl State {
         }
         if waits
             && ask.mode() == Mode::Spend
+            // A store that answers at once has done so before anybody could wait.
+            && !self.within.store().always_answers()
             && Handle::try_current().is_ok()
             && let Some(gate) = account.wait(ask.cost())
         {

@@ -121,6 +121,9 @@ struct State {
 
 impl Leased {
     /// A store around `store`, with the defaults: see [`LeasedBuilder`].
+    ///
+    /// # Panics
+    /// When `store` leases already, or has a higher [`Place`](sluicegate_core::store::Place): see [`LeasedBuilder::build`].
     pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
         LeasedBuilder::new(store.into()).build().expect("the defaults are possible")
     }

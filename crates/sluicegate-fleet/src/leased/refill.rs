@@ -164,7 +164,7 @@ impl State {
         };
         match receipt.and_then(|receipt| Grant::new(measures, receipt, *sent_us)) {
             Some(grant) => {
-                counts.lost += account.units.add(grant, measures, &statuses);
+                counts.lost += account.units.add(grant, measures, &statuses, now_us);
                 granted
             }
             None => {

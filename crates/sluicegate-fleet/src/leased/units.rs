@@ -19,6 +19,8 @@ pub(super) struct Grant {
     /// Before the call was sent, by the local clock.
     sent_us: u64,
     holds: PerQuota<Hold>,
+    /// Of a policy that is divided among several buckets, how the one drains that has granted it.
+    own: Option<Box<PerQuota<Measure>>>,
     /// What is given back by it.
     receipt: Box<Receipt>,
 }
@@ -42,11 +44,19 @@ pub(super) struct Left {
 impl Grant {
     /// The lease of this receipt, asked for at `sent_us`; none if the receipt does not say how long it lasts.
     pub(super) fn new(measures: &[Measure], receipt: Receipt, sent_us: u64) -> Option<Self> {
-        let hold = |(quota, measure): (u8, &Measure)| {
-            Some(Hold { left: receipt.cost_of(quota), span_us: measure.span_us(&receipt, quota)? })
+        let cost = receipt.cost();
+        let mut pieces = receipt.pieces_of(cost).map(|(piece, _)| piece);
+        let (holds, own) = match (pieces.next(), pieces.next()) {
+            (None, _) => (holds(measures, &receipt)?, None),
+            (Some(piece), None) => {
+                let own = piece.policy.quotas().iter().map(Measure::new);
+                let own = own.collect::<Result<PerQuota<Measure>, _>>().ok()?;
+                (holds(&own, &piece.receipt)?, Some(Box::new(own)))
+            }
+            _ => return None,
         };
-        let holds = (0..).zip(measures).map(hold).collect::<Option<_>>()?;
-        Some(Self { sent_us, holds, receipt: Box::new(receipt) })
+        drop(pieces);
+        Some(Self { sent_us, holds, own, receipt: Box::new(receipt) })
     }
 
     /// How many units it still has: the least over its quotas, those that have ended included.
@@ -57,6 +67,7 @@ impl Grant {
     /// Forgets the units that may no longer be spent; says how many whole units those were.
     fn expire(&mut self, measures: &[Measure], now_us: u64) -> u64 {
         let (before, age_us) = (self.units(), at_most(now_us.saturating_sub(self.sent_us)));
+        let measures = self.own.as_deref().map_or(measures, |own| own);
         for (hold, measure) in self.holds.iter_mut().zip(measures) {
             hold.left = measure.alive(hold.left, hold.span_us, age_us);
         }
@@ -73,6 +84,14 @@ impl Grant {
         let left = self.holds.iter().map(|hold| hold.left).collect();
         (self.receipt, left)
     }
+}
+
+/// What a receipt says of each quota.
+fn holds(measures: &[Measure], receipt: &Receipt) -> Option<PerQuota<Hold>> {
+    let hold = |(quota, measure): (u8, &Measure)| {
+        Some(Hold { left: receipt.cost_of(quota), span_us: measure.span_us(receipt, quota)? })
+    };
+    (0..).zip(measures).map(hold).collect()
 }
 
 /// All units that this instance holds of one key, the oldest first.
@@ -126,17 +145,27 @@ impl Units {
         Left { units: self.of(quota), reset_us: end_us.saturating_sub(now_us) }
     }
 
-    /// A lease more. Where the store shows that a bucket no longer has the units that were held of it, somebody has reset
-    /// the key or the store has forgotten it: those are dropped. Says how many those were.
-    pub(super) fn add(&mut self, grant: Grant, measures: &[Measure], statuses: &[QuotaStatus]) -> u64 {
+    /// A lease more, whose answer has come by now. Where the store shows that a bucket no longer has the units that were held of
+    /// it, somebody has reset the key or the store has forgotten it: those are dropped. Says how many of the old ones are gone.
+    pub(super) fn add(
+        &mut self,
+        grant: Grant,
+        measures: &[Measure],
+        statuses: &[QuotaStatus],
+        now_us: u64,
+    ) -> u64 {
+        let ended = self.expire(measures, now_us);
         let is_forgotten = (0..measures.len()).zip(statuses).any(|(quota, status)| {
             let used = status.capacity().saturating_sub(status.remaining());
-            let last = self.0.last().map_or(0, |last| last.end_us(quota));
-            used < self.of(quota).saturating_add(status.spent()) || grant.end_us(quota) < last
+            // The decision was made at some moment since the call was sent: this is the latest end that it can mean.
+            let latest_us = grant.holds.get(quota).map_or(0, |hold| now_us.saturating_add(hold.span_us));
+            let last = self.0.last().filter(|last| last.own.is_none() && grant.own.is_none());
+            let last_us = last.map_or(0, |last| last.end_us(quota));
+            used < self.of(quota).saturating_add(status.spent()) || latest_us < last_us
         });
-        let lost = if is_forgotten { self.clear() } else { 0 };
+        let forgotten = if is_forgotten { self.clear() } else { 0 };
         self.0.push(grant);
-        lost
+        ended.saturating_add(forgotten)
     }
 
     /// Drops everything; says how many units that were.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Key, Policy, RateLimiter};
+use sluicegate_core::{Key, Policy, RateLimiter, Resilient};
+use sluicegate_fleet::Sharded;
 use sluicegate_fleet::leased::{Batch, Leased, LeasedBuilder};
 use sluicegate_tests::memory::answer;
 
@@ -178,4 +179,41 @@ fn settings_that_cannot_work_are_named() {
         let problem = build(builder);
         assert!(problem.contains(named), "{problem}");
     }
+}
+
+#[test]
+fn it_goes_around_what_survives_an_outage_and_not_the_other_way() {
+    let memory = sluicegate_core::MemoryStore::new;
+    assert!(Leased::builder(Resilient::new(memory())).build().is_ok());
+    let error = Resilient::builder(Leased::new(memory())).build().unwrap_err().to_string();
+    assert!(error.contains("around a store that is Leased already"), "{error}");
+    assert!(Leased::builder(Leased::new(memory())).build().is_err());
+}
+
+/// Once such units were counted by the rate of the whole policy, which drains faster than its part.
+#[test]
+fn units_of_a_part_of_a_divided_policy_end_by_the_rate_of_that_part() {
+    let (memory, clock) = sluicegate_tests::memory::store();
+    let sharded = Sharded::builder(&memory, 4).policy("api").build().unwrap();
+    let store = Leased::builder(&sharded).clock(clock.clone()).build().unwrap();
+    let limiter = Policy::gcra("api", "1000/s").on(&store).unwrap();
+    let (mut passed, mut local) = (Vec::new(), 0);
+    for _ in 0..4_000 {
+        let decision = answer(limiter.check("ada"));
+        if decision.is_allowed() {
+            passed.push(clock_us(&clock));
+            local += u64::from(decision.decided_by() == DecidedBy::Lease);
+        }
+        clock.advance(MS / 2);
+    }
+    for (first, begin_us) in passed.iter().enumerate() {
+        let most = |end_us: &u64| 1_000 + usize::try_from((end_us - begin_us) / 1_000).unwrap();
+        let is_kept = |(count, end_us): (usize, &u64)| count < most(end_us);
+        assert!(passed[first..].iter().enumerate().all(is_kept));
+    }
+    assert!(local > 0, "nothing was leased of {}", passed.len());
+}
+
+fn clock_us(clock: &sluicegate_core::clock::ManualClock) -> u64 {
+    sluicegate_core::clock::Clock::now_us(clock)
 }
