@@ -7,6 +7,7 @@ mod folder;
 mod gateway;
 mod load;
 mod page;
+mod replayed;
 mod sighup;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "another binary needs the rest")]

@@ -1,13 +1,13 @@
 //! What was asked and rejected, counted: [`Tally`] while it goes on, [`RuleFigures`] when it is over.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
-use sluicegate_core::{Algorithm, Key, Policy};
+use sluicegate_core::{Algorithm, Policy};
 
 use crate::court::Verdict;
-use crate::suggest::Suggestion;
+use crate::keys::Keys;
+use crate::suggestion::Suggestion;
 
 pub(crate) const MINUTE_US: u64 = 60_000_000;
 
@@ -119,8 +119,8 @@ pub(crate) struct Tally {
     pub(crate) asked: u64,
     pub(crate) rejected: u64,
     pub(crate) rejected_otherwise: u64,
-    keys: HashMap<Key, u32, RandomState>,
-    pub(crate) per_key: Vec<PerKey>,
+    /// By the number of the key.
+    per_key: Vec<PerKey>,
     /// How often a key came this often in a minute.
     crowds: Vec<u64>,
     minutes: Vec<Minute>,
@@ -149,7 +149,6 @@ impl Tally {
             asked: 0,
             rejected: 0,
             rejected_otherwise: 0,
-            keys: HashMap::default(),
             per_key: Vec::new(),
             crowds: Vec::new(),
             minutes: Vec::new(),
@@ -158,19 +157,14 @@ impl Tally {
         }
     }
 
-    /// Counts an ask that was decided at this time, and says which number the key has.
-    pub(crate) fn count(&mut self, key: &Key, at_us: u64, verdict: Verdict) -> u32 {
-        let index = match self.keys.get(key) {
-            Some(index) => *index,
-            None => {
-                let index = u32::try_from(self.per_key.len()).unwrap_or(u32::MAX);
-                self.keys.insert(key.clone(), index);
-                self.per_key.push(PerKey::default());
-                index
-            }
-        };
+    /// Counts an ask of the key of this number that was decided at this time.
+    pub(crate) fn count(&mut self, key: u32, at_us: u64, verdict: Verdict) {
+        let index = key as usize;
+        if self.per_key.len() <= index {
+            self.per_key.resize(index + 1, PerKey::default());
+        }
         let minute = at_us / MINUTE_US;
-        let known = &mut self.per_key[index as usize];
+        let known = &mut self.per_key[index];
         let short = u32::try_from(minute).unwrap_or(u32::MAX);
         if known.minute != short {
             let crowd = std::mem::take(&mut known.in_minute);
@@ -197,23 +191,21 @@ impl Tally {
                 self.longest_us = self.longest_us.max(Some(wait));
             }
         }
-        index
     }
 
-    /// The sum of all.
-    pub(crate) fn figures(mut self, top: usize, hides_keys: bool, has_other: bool) -> RuleFigures {
+    /// The sum of all. Keys are shown by their number if none is given.
+    pub(crate) fn figures(mut self, top: usize, keys: Option<&Keys>, has_other: bool) -> RuleFigures {
         for known in &self.per_key {
             crowded(&mut self.crowds, known.in_minute);
         }
-        let mut heaviest: Vec<(&Key, PerKey)> =
-            self.keys.iter().map(|(key, index)| (key, self.per_key[*index as usize])).collect();
+        let seen = self.per_key.iter().filter(|known| known.asked > 0).count() as u64;
+        let mut heaviest: Vec<(u32, PerKey)> = (0..).zip(self.per_key).collect();
         heaviest.retain(|(_, known)| known.rejected > 0);
         let rejected_keys = heaviest.len() as u64;
-        heaviest.sort_unstable_by(|(a, left), (b, right)| {
-            (right.rejected, right.asked, a).cmp(&(left.rejected, left.asked, b))
-        });
-        let top = heaviest.iter().take(top).enumerate().map(|(place, (key, known))| Offender {
-            key: if hides_keys { format!("key {}", place + 1) } else { key.shown() },
+        // Of equal ones the key that came first.
+        heaviest.sort_unstable_by_key(|(key, known)| (Reverse((known.rejected, known.asked)), *key));
+        let top = heaviest.iter().take(top).zip(1..).map(|((key, known), place)| Offender {
+            key: keys.map_or_else(|| format!("key {place}"), |keys| keys.key(*key).shown()),
             asked: known.asked,
             rejected: known.rejected,
         });
@@ -224,7 +216,7 @@ impl Tally {
             asked: self.asked,
             rejected: self.rejected,
             rejected_otherwise: has_other.then_some(self.rejected_otherwise),
-            keys: self.per_key.len() as u64,
+            keys: seen,
             rejected_keys,
             worst: worst.map(|worst| Worst { at_us: worst.at_us, per_minute: worst.rejected }),
             shortest_wait: self.shortest_us.map(Duration::from_micros),
@@ -280,13 +272,13 @@ mod tests {
         let mut tally = Tally::new("rule".to_owned(), 0, policy);
         // One key comes three times in a minute and once in the next, ten others come once.
         for at_us in [0, 1, 2, MINUTE_US] {
-            tally.count(&Key::from("heavy"), at_us, Verdict::Room);
+            tally.count(0, at_us, Verdict::Room);
         }
-        for key in 0..10 {
-            tally.count(&Key::from(key), MINUTE_US, Verdict::Room);
+        for key in 1..=10 {
+            tally.count(key, MINUTE_US, Verdict::Room);
         }
-        tally.count(&Key::from("heavy"), 5 * MINUTE_US, Verdict::Rejected(Some(7)));
-        let figures = tally.figures(1, true, false);
+        tally.count(0, 5 * MINUTE_US, Verdict::Rejected(Some(7)));
+        let figures = tally.figures(1, None, false);
         assert_eq!(figures.per_minute, Distribution { p50: 1, p90: 1, p99: 3, max: 3 });
         assert_eq!((figures.asked, figures.rejected, figures.keys, figures.rejected_keys), (15, 1, 11, 1));
         assert_eq!(figures.top, [Offender { key: "key 1".to_owned(), asked: 5, rejected: 1 }]);

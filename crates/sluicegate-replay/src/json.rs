@@ -19,7 +19,7 @@ impl Outcome {
         let shown = lines
             .shown
             .iter()
-            .map(|(number, why, line)| json!({"line": number, "reason": why, "begins": line}));
+            .map(|at| json!({"log": at.log, "line": at.line, "reason": at.reason, "begins": at.begins}));
         let left_out = self
             .left_out
             .iter()

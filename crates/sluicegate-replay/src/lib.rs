@@ -30,42 +30,50 @@
 //! |---|---|
 //! | limits | those of the rules, found by the code that finds them in the service, decided by the store in memory |
 //! | time | the log's; where a line has the time of its end and how long it took, the beginning |
-//! | order | lines are put in order within ten seconds; a later one counts as of the earliest moment that is still open |
+//! | order | lines are put in order among at least the last 32,768 requests and ten seconds; a later one counts as of the earliest moment that is still open |
+//! | several logs | are one: of all, that one goes on whose next lines are the earliest |
 //! | whole seconds | requests of one second are spread over it, or come together; the figures say both |
 //! | clients | do not react: a request that is rejected here was followed by the same requests as then |
 //! | statuses | a rule with `refund_if` gives back at once; a line that says 429 counts as asked, and gives nothing back |
 //! | keys | a rule whose key the log does not say is left out, and the outcome says how often |
 //! | waits | a request that waits its turn has room, and its cost counts from its turn on |
-//! | twice | a request that asks one policy twice is left out: the service answers it with 500 |
+//! | mistakes | a request that asks one policy twice, or more than 16 quotas, is left out: the service answers it with 500 |
 //!
 //! # When not to use it
 //! A replay says what limits would have done to the traffic of then. Clients that are refused come again, sooner or
 //! later than they did; to see what a limit does to today's traffic, put its policy into `shadow` mode.
 
+mod alone;
+mod counts;
 mod court;
 mod decide;
 mod error;
 mod figures;
 mod format;
 mod json;
+mod keys;
 mod lines;
 mod order;
 mod outcome;
 mod pool;
 mod read;
-mod record;
 mod replay;
 mod report;
 mod request;
+mod rows;
+mod second;
+mod settings;
 mod share;
 mod suggest;
+mod suggestion;
 mod table;
 mod trial;
 
 pub use self::error::ReplayError;
 pub use self::figures::{Compared, Distribution, Minute, Offender, RuleFigures, Worst};
 pub use self::format::Format;
-pub use self::outcome::{LeftOut, LineCounts, Outcome};
-pub use self::replay::{Replay, WithinSecond};
+pub use self::outcome::{LeftOut, LineCounts, NotUnderstood, Outcome};
+pub use self::replay::Replay;
+pub use self::settings::WithinSecond;
 pub use self::share::Share;
-pub use self::suggest::Suggestion;
+pub use self::suggestion::Suggestion;

@@ -1,7 +1,9 @@
-//! The lines of logs, one after the other: plain or gzip, of bounded length.
+//! The lines of logs in batches: plain or gzip, of bounded length, and of several logs the earlier ones first.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
 
+use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::error::ReplayError;
@@ -9,105 +11,152 @@ use crate::error::ReplayError;
 /// A longer line is not kept, and so not understood.
 pub(crate) const LONGEST: usize = 256 * 1024;
 
-/// How many bytes make a batch, but for its last line.
+/// How many bytes are read at once.
 const BATCH: usize = 128 * 1024;
 
-/// Lines that stand one after the other.
-#[derive(Debug, Default)]
+/// Lines of a log that stand one after the other.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
-    /// The number of the first.
-    first: u64,
-    bytes: Vec<u8>,
-    /// Where each ends, and whether it is all of the line.
-    ends: Vec<(usize, bool)>,
+    /// The place of the log among all.
+    pub(crate) log: usize,
+    /// How many lines of the log stand before it.
+    before: u64,
+    pub(crate) bytes: Bytes,
 }
 
 impl Batch {
-    /// Each line with its number; `Err` with the beginning of one that is too long.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, Result<&[u8], &[u8]>)> {
-        let begins = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
-        (self.first..).zip(begins.zip(&self.ends)).map(|(number, (begin, (end, is_whole)))| {
-            let line = &self.bytes[begin..*end];
-            (number, if *is_whole { Ok(line) } else { Err(line) })
-        })
+    /// Each line with its number in its log: where it stands, without its end.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, Range<usize>)> {
+        let (bytes, mut begin) = (&self.bytes[..], 0);
+        let lines = std::iter::from_fn(move || {
+            let rest = bytes.get(begin..).filter(|rest| !rest.is_empty())?;
+            let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+            let line = rest[..length].strip_suffix(b"\r").map_or(length, <[u8]>::len);
+            let place = begin..begin + line;
+            begin += length + 1;
+            Some(place)
+        });
+        (self.before + 1..).zip(lines)
     }
 }
 
-/// Reads logs one after the other, each as gzip if it begins as that does.
+/// Reads logs, each as gzip if it begins as that does.
+///
+/// Servers that share their traffic write a log each, and one that turns its log over gives the older ones names that come later.
+/// So of all logs the one goes on whose next lines are the earliest.
 pub(crate) struct Batches {
-    /// Each with its name; the next one is the last.
-    logs: Vec<(String, Box<dyn Read + Send>)>,
-    current: Option<Current>,
-    lines: u64,
+    logs: Vec<Log>,
+    /// Where a log goes on, and when that was, as far as it is known; none of logs that are over.
+    next: Vec<(Option<u64>, Batch)>,
 }
 
-/// The log that is read.
-struct Current {
+/// A log, as far as it was read.
+struct Log {
+    place: usize,
     name: String,
-    log: Box<dyn BufRead + Send>,
-    /// How many of its lines were read.
+    reader: Box<dyn BufRead + Send>,
     lines: u64,
+    /// The beginning of the next line.
+    rest: Vec<u8>,
 }
 
 impl Batches {
-    pub(crate) fn new(mut logs: Vec<(String, Box<dyn Read + Send>)>) -> Self {
-        logs.reverse();
-        Self { logs, current: None, lines: 0 }
+    /// Opens the logs and reads on until there is something of each.
+    pub(crate) fn new(logs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, ReplayError> {
+        let logs = logs.into_iter().enumerate().map(|(place, (name, log))| Log::open(place, name, log));
+        let mut batches = Self { logs: logs.collect::<Result<_, _>>()?, next: Vec::new() };
+        for log in &mut batches.logs {
+            let first = log.batch()?.map(|batch| (None, batch));
+            batches.next.extend(first);
+        }
+        Ok(batches)
     }
 
-    /// The next batch; nothing at the end of the last log.
-    pub(crate) fn next(&mut self) -> Result<Option<Batch>, ReplayError> {
-        let mut batch = Batch { first: self.lines + 1, ..Batch::default() };
-        while batch.bytes.len() < BATCH {
-            if self.current.is_none() {
-                let Some((name, log)) = self.logs.pop() else { break };
-                let log = open(log).map_err(|error| ReplayError::reading(&name, 0, error))?;
-                self.current = Some(Current { name, log, lines: 0 });
+    /// The beginning of the first log that has one.
+    pub(crate) fn first(&self) -> Option<&Batch> {
+        self.next.first().map(|(_, batch)| batch)
+    }
+
+    /// The next batch, if this says when a line was; nothing at the end of all logs.
+    pub(crate) fn next(&mut self, when: impl Fn(&[u8]) -> Option<u64>) -> Result<Option<Batch>, ReplayError> {
+        if self.next.len() > 1 {
+            for (time, batch) in self.next.iter_mut().filter(|(time, _)| time.is_none()) {
+                *time = Some(batch.lines().find_map(|(_, line)| when(&batch.bytes[line])).unwrap_or(0));
             }
-            let Some(Current { name, log, lines }) = &mut self.current else { break };
-            match line(log, &mut batch.bytes).map_err(|error| ReplayError::reading(name, *lines, error))? {
-                None => self.current = None,
-                Some(is_whole) => {
-                    *lines += 1;
-                    batch.ends.push((batch.bytes.len(), is_whole));
-                    self.lines += 1;
+        }
+        let earliest = self.next.iter().enumerate().min_by_key(|(_, (time, _))| *time);
+        let Some((place, _)) = earliest else { return Ok(None) };
+        let log = self.next[place].1.log;
+        Ok(Some(match self.logs[log].batch()? {
+            Some(next) => std::mem::replace(&mut self.next[place], (None, next)).1,
+            None => self.next.remove(place).1,
+        }))
+    }
+}
+
+impl Log {
+    fn open(place: usize, name: String, log: Box<dyn Read + Send>) -> Result<Self, ReplayError> {
+        // What is read at once passes it by, so it is only for what gzip begins with.
+        let mut plain = BufReader::with_capacity(BATCH / 2, log);
+        let begin = plain.fill_buf().map_err(|error| ReplayError::reading(&name, 0, error))?;
+        let reader: Box<dyn BufRead + Send> = match begin.starts_with(&[0x1f, 0x8b]) {
+            true => Box::new(BufReader::with_capacity(BATCH / 2, MultiGzDecoder::new(plain))),
+            false => Box::new(plain),
+        };
+        Ok(Self { place, name, reader, lines: 0, rest: Vec::new() })
+    }
+
+    /// The next lines; nothing at the end.
+    fn batch(&mut self) -> Result<Option<Batch>, ReplayError> {
+        let mut bytes = Vec::with_capacity(self.rest.len() + BATCH);
+        bytes.append(&mut self.rest);
+        let is_over = loop {
+            let begin = bytes.len();
+            bytes.resize(begin + BATCH, 0);
+            let read = self.read(&mut bytes[begin..])?;
+            bytes.truncate(begin + read);
+            if read == 0 {
+                break true;
+            }
+            if let Some(end) = memchr::memrchr(b'\n', &bytes[begin..]) {
+                self.rest = bytes.split_off(begin + end + 1);
+                break false;
+            }
+            if bytes.len() > LONGEST {
+                self.reader.skip_until(b'\n').map_err(|error| self.error(error))?;
+                break false;
+            }
+        };
+        if is_over && bytes.is_empty() {
+            return Ok(None);
+        }
+        let before = self.lines;
+        let ends = memchr::memchr_iter(b'\n', &bytes).count() as u64;
+        self.lines += ends + u64::from(bytes.last() != Some(&b'\n'));
+        Ok(Some(Batch { log: self.place, before, bytes: bytes.into() }))
+    }
+
+    /// Reads until these bytes are full or the log is over.
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReplayError> {
+        let mut all = 0;
+        while all < bytes.len() {
+            match self.reader.read(&mut bytes[all..]) {
+                Ok(0) => break,
+                Ok(read) => all += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let lines = memchr::memchr_iter(b'\n', &bytes[..all]).count() as u64;
+                    self.lines += lines;
+                    return Err(self.error(error));
                 }
             }
         }
-        Ok((!batch.ends.is_empty()).then_some(batch))
+        Ok(all)
     }
-}
 
-fn open(log: impl Read + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
-    const SIZE: usize = 256 * 1024;
-    let mut plain = BufReader::with_capacity(SIZE, log);
-    let is_gzip = plain.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-    Ok(match is_gzip {
-        true => Box::new(BufReader::with_capacity(SIZE, MultiGzDecoder::new(plain))),
-        false => Box::new(plain),
-    })
-}
-
-/// Reads the next line behind what is there, without its end, and says whether it is all of it; nothing at the end.
-fn line(log: &mut (dyn BufRead + Send), bytes: &mut Vec<u8>) -> io::Result<Option<bool>> {
-    let begin = bytes.len();
-    let most = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
-    let read = log.take(most).read_until(b'\n', bytes)?;
-    if read == 0 {
-        return Ok(None);
+    fn error(&self, error: io::Error) -> ReplayError {
+        ReplayError::reading(&self.name, self.lines, error)
     }
-    let has_end = bytes.last() == Some(&b'\n');
-    if read > LONGEST && !has_end {
-        log.skip_until(b'\n')?;
-        return Ok(Some(false));
-    }
-    if has_end {
-        bytes.pop();
-        if bytes.len() > begin && bytes.last() == Some(&b'\r') {
-            bytes.pop();
-        }
-    }
-    Ok(Some(true))
 }
 
 #[cfg(test)]
@@ -118,23 +167,32 @@ mod tests {
 
     use super::*;
 
-    fn all(log: Vec<u8>) -> Vec<(u64, usize, bool)> {
-        let mut batches = Batches::new(vec![("log".to_owned(), Box::new(Cursor::new(log)))]);
+    type Lines = Vec<(usize, u64, String)>;
+
+    /// All lines with their log and number, where a line says when it was.
+    fn of(logs: impl IntoIterator<Item = Vec<u8>>) -> Lines {
+        let logs = logs.into_iter().map(|log| ("log".to_owned(), Box::new(Cursor::new(log)) as _));
+        let mut batches = Batches::new(logs.collect()).unwrap();
         let mut all = Vec::new();
-        while let Some(batch) = batches.next().unwrap() {
-            let lines = batch.lines().map(|(number, line)| match line {
-                Ok(line) => (number, line.len(), true),
-                Err(begin) => (number, begin.len(), false),
-            });
-            all.extend(lines);
+        let when = |line: &[u8]| std::str::from_utf8(line).ok()?.parse().ok();
+        while let Some(batch) = batches.next(when).unwrap() {
+            let text = |line: Range<usize>| String::from_utf8(batch.bytes[line].to_vec()).unwrap();
+            all.extend(batch.lines().map(|(number, line)| (batch.log, number, text(line))));
         }
         all
+    }
+
+    fn all(log: Vec<u8>) -> Vec<(u64, usize)> {
+        of([log]).into_iter().map(|(_, number, line)| (number, line.len())).collect()
     }
 
     #[test]
     fn the_last_line_needs_no_end_and_an_empty_log_has_none() {
         assert_eq!(all(Vec::new()), []);
-        assert_eq!(all(b"ab\r\n\ncde".to_vec()), [(1, 2, true), (2, 0, true), (3, 3, true)]);
+        assert_eq!(all(b"ab\r\n\ncde".to_vec()), [(1, 2), (2, 0), (3, 3)]);
+        let long: String = (0..100_000).map(|line| format!("{line}\n")).collect();
+        let expected = (1..=100_000).map(|line| (line, (line - 1).to_string().len())).collect::<Vec<_>>();
+        assert_eq!(all(long.into_bytes()), expected);
     }
 
     #[test]
@@ -145,25 +203,36 @@ mod tests {
             encoder.finish().unwrap()
         };
         let two = [pack(b"one\ntw"), pack(b"o\n")].concat();
-        assert_eq!(all(two), [(1, 3, true), (2, 3, true)]);
+        assert_eq!(all(two), [(1, 3), (2, 3)]);
     }
 
     #[test]
-    fn a_long_line_is_left_out_and_the_next_one_read() {
+    fn a_long_line_is_cut_off_and_the_next_one_read() {
         let long = [vec![b'x'; 1 << 20], b"\nnext\n".to_vec()].concat();
-        assert_eq!(all(long), [(1, LONGEST + 1, false), (2, 4, true)]);
-        let longest = [vec![b'x'; LONGEST], b"\n".to_vec()].concat();
-        assert_eq!(all(longest), [(1, LONGEST, true)]);
+        let lines = all(long);
+        assert!(lines[0].1 > LONGEST && lines[0].1 < 2 * LONGEST);
+        assert_eq!(lines[1..], [(2, 4)]);
+        let longest = [vec![b'x'; LONGEST], b"\n".to_vec(), vec![b'y'; LONGEST + 1], b"\n".to_vec()].concat();
+        assert_eq!(all(longest), [(1, LONGEST), (2, LONGEST + 1)]);
+        assert_eq!(all(vec![b'x'; 1 << 20]).len(), 1, "also without an end");
     }
 
     #[test]
-    fn logs_are_read_one_after_the_other_and_lines_numbered_through() {
-        let logs = ["a\nb", "", "c\n"];
-        let logs = logs.map(|log| ("log".to_owned(), Box::new(Cursor::new(log)) as Box<dyn Read + Send>));
-        let mut batches = Batches::new(logs.into());
-        let batch = batches.next().unwrap().unwrap();
-        let lines: Vec<_> = batch.lines().collect();
-        assert_eq!(lines, [(1, Ok(&b"a"[..])), (2, Ok(b"b")), (3, Ok(b"c"))]);
-        assert!(batches.next().unwrap().is_none());
+    fn of_several_logs_the_earliest_lines_come_first_and_each_counts_its_own() {
+        let log = |lines: std::ops::Range<u64>| -> Vec<u8> {
+            lines.map(|line| format!("{line:06}\n")).collect::<String>().into_bytes()
+        };
+        // The newest one first, as a shell lists them, and an empty one.
+        let lines = of([log(80_000..90_000), Vec::new(), log(0..50_000), log(50_000..80_000)]);
+        assert!(lines.iter().map(|(.., line)| line).is_sorted() && lines.len() == 90_000);
+        assert_eq!((lines[0].0, lines[0].1), (2, 1));
+        assert_eq!(lines[89_999], (0, 10_000, "089999".to_owned()));
+        // Two servers that share the traffic: neither is more than a batch ahead.
+        let shared = of([log(0..100_000), log(0..100_000)]);
+        let mut ahead = [0_u64; 2];
+        for (log, number, _) in shared {
+            ahead[log] = number;
+            assert!(ahead[0].abs_diff(ahead[1]) <= 2 * BATCH as u64 / 7);
+        }
     }
 }

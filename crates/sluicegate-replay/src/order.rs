@@ -1,144 +1,217 @@
 //! Requests in the order of time: servers log them as they end, and several write one log.
 
-use std::collections::VecDeque;
+/// How far back a line may be and still be put in its place, whatever the traffic: seconds of log time.
+const REACH: u64 = 10;
 
-/// How far back a line may be and still be put in its place, in seconds of log time.
-pub(crate) const REACH: u64 = 10;
+/// How many asks are held back at first. Where ten seconds have more, so many are.
+const HELD: usize = 1 << 16;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// A request and its time.
-#[derive(Debug)]
-pub(crate) struct Timed<T> {
+/// When a request came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
     pub(crate) at_us: u64,
     /// Whether the time was written as a whole second.
     pub(crate) is_whole: bool,
-    pub(crate) what: T,
+    /// The status of its response.
+    pub(crate) status: Option<u16>,
 }
 
-/// Puts requests in order within [`REACH`] of the newest one. One that comes later than that counts as of the earliest moment
-/// that is still open.
+/// What a request asks of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asks {
+    pub(crate) row: u32,
+    /// The number of the key in its row.
+    pub(crate) key: u32,
+    pub(crate) cost: u64,
+    pub(crate) is_enforced: bool,
+}
+
+/// An ask, as it waits for its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) came: Came,
+    /// Whether it is the first of its request.
+    is_first: bool,
+    /// None for a request that asks nothing.
+    pub(crate) asks: Option<Asks>,
+}
+
+/// Puts requests in order: those that are at most ten seconds behind the newest one, and at least the last 32,768 in any case, so
+/// that a small log is in order whatever it was. A request that comes later than that counts as of the earliest moment that is
+/// still open.
 #[derive(Debug)]
-pub(crate) struct Order<T> {
-    /// The second of the first bucket.
-    first: u64,
-    /// A bucket per second, up to the newest.
-    seconds: VecDeque<Vec<Timed<T>>>,
-    /// Buckets that are empty, for later ones.
-    spare: Vec<Vec<Timed<T>>>,
+pub(crate) struct Order {
+    held: Vec<Held>,
+    most: usize,
+    /// The first second that was not handed on.
+    open: u64,
     pub(crate) late: u64,
 }
 
-impl<T> Default for Order<T> {
+impl Default for Order {
     fn default() -> Self {
-        Self { first: 0, seconds: VecDeque::new(), spare: Vec::new(), late: 0 }
+        Self::holding(HELD)
     }
 }
 
-impl<T> Order<T> {
-    /// Takes a request, and hands on the seconds that are complete: all requests of one, in order.
-    pub(crate) fn push(&mut self, mut timed: Timed<T>, mut complete: impl FnMut(&mut Vec<Timed<T>>)) {
-        let second = timed.at_us / SECOND_US;
-        if self.seconds.is_empty() {
-            // As if there had been requests all the time before.
-            self.first = second.saturating_sub(REACH);
-        }
-        let newest = self.first + self.seconds.len() as u64;
-        if second >= newest + REACH {
-            // A gap that is longer than the reach: nothing of before stays open.
-            self.finish(&mut complete);
-            self.first = second - REACH.min(second);
-        }
-        while second.saturating_sub(self.first) > REACH {
-            if let Some(mut bucket) = self.seconds.pop_front() {
-                hand_on(&mut bucket, &mut complete);
-                self.spare.push(bucket);
-            }
-            self.first += 1;
-        }
-        if second < self.first {
+impl Order {
+    fn holding(most: usize) -> Self {
+        Self { held: Vec::with_capacity(most), most, open: 0, late: 0 }
+    }
+
+    /// Takes a request, and hands on the seconds that are complete: all asks of one, in order.
+    pub(crate) fn push(
+        &mut self,
+        mut came: Came,
+        asks: impl IntoIterator<Item = Asks>,
+        complete: impl FnMut(&[Held]),
+    ) {
+        if came.at_us / SECOND_US < self.open {
             self.late += 1;
-            timed.at_us = self.first * SECOND_US;
+            came.at_us = self.open * SECOND_US;
         }
-        let place = usize::try_from(second.max(self.first) - self.first).unwrap_or_default();
-        while self.seconds.len() <= place {
-            self.seconds.push_back(self.spare.pop().unwrap_or_default());
+        let mut asks = asks.into_iter();
+        self.held.push(Held { came, is_first: true, asks: asks.next() });
+        self.held.extend(asks.map(|asks| Held { came, is_first: false, asks: Some(asks) }));
+        if self.held.len() >= self.most {
+            self.hand_on_half(complete);
         }
-        self.seconds[place].push(timed);
+    }
+
+    /// Hands on the older half, as far as it is out of reach.
+    fn hand_on_half(&mut self, complete: impl FnMut(&[Held])) {
+        self.sort();
+        let second = |held: &Held| held.came.at_us / SECOND_US;
+        let (Some(middle), Some(newest)) = (self.held.get(self.held.len() / 2), self.held.last()) else {
+            return;
+        };
+        let until = second(middle).min(second(newest).saturating_sub(REACH));
+        let complete_to = self.held.partition_point(|held| second(held) < until);
+        if complete_to < self.held.len() / 4 {
+            self.most *= 2;
+        }
+        self.open = self.open.max(until);
+        hand_on(&self.held[..complete_to], complete);
+        self.held.drain(..complete_to);
     }
 
     /// Hands on all that is left.
-    pub(crate) fn finish(&mut self, mut complete: impl FnMut(&mut Vec<Timed<T>>)) {
-        for mut bucket in self.seconds.drain(..) {
-            hand_on(&mut bucket, &mut complete);
-            self.spare.push(bucket);
+    pub(crate) fn finish(&mut self, complete: impl FnMut(&[Held])) {
+        self.sort();
+        hand_on(&self.held, complete);
+        self.held.clear();
+    }
+
+    /// Equal times keep their order, and so do the asks of a request.
+    fn sort(&mut self) {
+        if !self.held.is_sorted_by_key(|held| held.came.at_us) {
+            self.held.sort_by_key(|held| held.came.at_us);
         }
     }
 }
 
-fn hand_on<T>(bucket: &mut Vec<Timed<T>>, complete: &mut impl FnMut(&mut Vec<Timed<T>>)) {
-    if bucket.is_empty() {
-        return;
-    }
-    if !bucket.is_sorted_by_key(|timed| timed.at_us) {
-        bucket.sort_by_key(|timed| timed.at_us);
-    }
-    complete(bucket);
-    bucket.clear();
+fn hand_on(held: &[Held], complete: impl FnMut(&[Held])) {
+    held.chunk_by(|one, next| one.came.at_us / SECOND_US == next.came.at_us / SECOND_US).for_each(complete);
+}
+
+/// The requests of a second, each as its asks.
+pub(crate) fn requests(second: &[Held]) -> impl Iterator<Item = &[Held]> {
+    second.chunk_by(|_, next| !next.is_first)
 }
 
 /// When the request in this place of a second came, if those with whole seconds are spread over it.
-pub(crate) fn spread<T>(second: &[Timed<T>], place: usize) -> u64 {
-    let timed = &second[place];
-    if !timed.is_whole {
-        return timed.at_us;
-    }
-    timed.at_us + place as u64 * SECOND_US / second.len() as u64
+pub(crate) fn spread(came: Came, place: u64, requests: u64) -> u64 {
+    if came.is_whole { came.at_us + place * SECOND_US / requests } else { came.at_us }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ordered(seconds: &[u64]) -> (Vec<(u64, usize)>, u64) {
-        let (mut order, mut out) = (Order::default(), Vec::new());
-        let mut keep = |second: &mut Vec<Timed<usize>>| {
-            out.extend(second.iter().map(|timed| (timed.at_us / SECOND_US, timed.what)));
+    const NOTHING: [Asks; 0] = [];
+
+    fn came(at_us: u64) -> Came {
+        Came { at_us, is_whole: true, status: None }
+    }
+
+    fn asks(key: u32) -> Asks {
+        Asks { row: 0, key, cost: 1, is_enforced: true }
+    }
+
+    /// The seconds and the places of requests that came in this order, and how many were too late.
+    fn ordered(most: usize, seconds: impl IntoIterator<Item = u64>) -> (Vec<(u64, u32)>, u64) {
+        let (mut order, mut out) = (Order::holding(most), Vec::new());
+        let mut keep = |second: &[Held]| {
+            assert!(second.iter().all(|held| held.came.at_us == second[0].came.at_us));
+            out.extend(second.iter().map(|held| (held.came.at_us / SECOND_US, held.asks.unwrap().key)));
         };
-        for (what, second) in seconds.iter().enumerate() {
-            order.push(Timed { at_us: second * SECOND_US, is_whole: true, what }, &mut keep);
+        for (key, second) in (0..).zip(seconds) {
+            order.push(came(second * SECOND_US), [asks(key)], &mut keep);
         }
         order.finish(&mut keep);
         (out, order.late)
     }
 
     #[test]
-    fn lines_are_put_in_order_within_ten_seconds_and_equal_times_keep_theirs() {
+    fn a_small_log_is_put_in_order_whatever_it_was_and_equal_times_keep_theirs() {
         assert_eq!(
-            ordered(&[100, 110, 100, 105, 110]),
-            (vec![(100, 0), (100, 2), (105, 3), (110, 1), (110, 4)], 0)
+            ordered(HELD, [100, 100_000, 100, 7, 100_000]),
+            (vec![(7, 3), (100, 0), (100, 2), (100_000, 1), (100_000, 4)], 0)
         );
-        assert_eq!(ordered(&[100, 90]), (vec![(90, 1), (100, 0)], 0), "also at the beginning");
-        assert_eq!(ordered(&[3, 0]), (vec![(0, 1), (3, 0)], 0), "also at the epoch");
+        let scrambled = (0..30_000_u64).map(|place| place * 7_919 % 30_000);
+        let (seconds, late) = ordered(HELD, scrambled);
+        assert!(seconds.is_sorted() && seconds.len() == 30_000 && late == 0);
     }
 
     #[test]
-    fn later_lines_count_as_of_the_earliest_moment_that_is_open() {
-        assert_eq!(ordered(&[100, 111, 100, 99]), (vec![(100, 0), (101, 2), (101, 3), (111, 1)], 2));
-        assert_eq!(ordered(&[100, 100_000, 100]), (vec![(100, 0), (99_990, 2), (100_000, 1)], 1));
+    fn in_a_large_log_ten_seconds_are_in_reach_however_many_requests_they_have() {
+        // A thousand requests a second, each up to ten seconds behind the newest one.
+        let scrambled = (0..60_000_u64).map(|place| 100 + place / 1_000 - place * 7_919 % 11);
+        let (seconds, late) = ordered(64, scrambled);
+        assert!(seconds.is_sorted_by_key(|(second, _)| *second) && seconds.len() == 60_000 && late == 0);
     }
 
     #[test]
-    fn times_within_a_second_are_ordered_and_whole_ones_spread() {
-        let timed = |at_us, is_whole| Timed { at_us, is_whole, what: () };
+    fn later_lines_count_as_of_the_earliest_moment_that_is_open_and_none_is_lost() {
+        let seconds = (0..1_000).map(|second| 100 + second).chain([100, 1_090]);
+        let (out, late) = ordered(64, seconds);
+        assert!(out.is_sorted_by_key(|(second, _)| *second) && out.len() == 1_002);
+        assert_eq!(late, 1, "the last one is within reach");
+        let (second, _) = out.iter().find(|(_, key)| *key == 1_000).unwrap();
+        assert!((1_000..1_090).contains(second), "{second}");
+    }
+
+    #[test]
+    fn one_line_of_the_future_makes_no_other_one_late() {
+        let seconds = [100, 4_000_000].into_iter().chain((0..10_000).map(|place| 101 + place / 9));
+        let (out, late) = ordered(256, seconds);
+        assert_eq!((out.len(), late, out.last()), (10_002, 0, Some(&(4_000_000, 1))));
+    }
+
+    #[test]
+    fn the_asks_of_a_request_stay_together_and_one_that_asks_nothing_has_its_place() {
         let mut order = Order::default();
-        order.push(timed(5_900_000, false), |_| {});
-        order.push(timed(5_100_000, false), |_| {});
+        order.push(came(5_900_000), [asks(1), asks(2)], |_| {});
+        order.push(came(5_100_000), [asks(3), asks(4)], |_| {});
+        order.push(came(5_900_000), NOTHING, |_| {});
+        let mut seen: Vec<Vec<Option<u32>>> = Vec::new();
         order.finish(|second| {
-            let times: Vec<_> = (0..second.len()).map(|place| spread(second, place)).collect();
-            assert_eq!(times, [5_100_000, 5_900_000]);
+            let keys = |request: &[Held]| request.iter().map(|held| held.asks.map(|asks| asks.key)).collect();
+            seen.extend(requests(second).map(keys));
         });
-        let second = [timed(7_000_000, true), timed(7_000_000, true), timed(7_000_000, true)];
-        assert_eq!([0, 1, 2].map(|place| spread(&second, place)), [7_000_000, 7_333_333, 7_666_666]);
+        let expected: [Vec<Option<u32>>; 3] = [vec![Some(3), Some(4)], vec![Some(1), Some(2)], vec![None]];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn whole_seconds_are_spread_over_theirs_and_finer_times_stay() {
+        assert_eq!(
+            [0, 1, 2].map(|place| spread(came(7_000_000), place, 3)),
+            [7_000_000, 7_333_333, 7_666_666]
+        );
+        let fine = Came { is_whole: false, ..came(5_900_000) };
+        assert_eq!(spread(fine, 1, 2), 5_900_000);
     }
 }

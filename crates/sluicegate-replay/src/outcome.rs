@@ -1,10 +1,10 @@
 //! What a replay has found: [`Outcome`].
 
+use crate::counts::{Counts, Puzzle};
 use crate::decide::Decider;
 use crate::figures::RuleFigures;
 use crate::format::Format;
-use crate::read::Counts;
-use crate::replay::{Settings, WithinSecond};
+use crate::settings::{Settings, WithinSecond};
 use crate::share::Share;
 
 /// What the limits would have done. `Display` is a table for a terminal, [`to_json`](Self::to_json) one object for programs,
@@ -40,9 +40,10 @@ pub struct LineCounts {
     pub read: u64,
     /// Lines that could not be understood.
     pub not_understood: u64,
-    /// The first of these: the number of the line, why, and how it begins; `None` where keys are hidden, for a line may hold one.
-    pub shown: Vec<(u64, &'static str, Option<String>)>,
-    /// Lines that came more than ten seconds of log time too late: they count as of the earliest moment that was still open.
+    /// The first of these.
+    pub shown: Vec<NotUnderstood>,
+    /// Lines that came after more than ten seconds and more than 32,768 later requests: they count as of the earliest moment that
+    /// was still open.
     pub late: u64,
     /// Lines before or after the time that was asked for.
     pub outside: u64,
@@ -50,6 +51,20 @@ pub struct LineCounts {
     pub exempt: u64,
     /// Requests that are refused before all limits.
     pub blocked: u64,
+}
+
+/// A line that was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotUnderstood {
+    /// The name of its log.
+    pub log: String,
+    /// Its number in its log, from 1.
+    pub line: u64,
+    /// Why it was not understood.
+    pub reason: &'static str,
+    /// How it begins; `None` where keys are hidden, because a line may hold one.
+    pub begins: Option<String>,
 }
 
 /// Requests that a rule could not be asked about.
@@ -71,15 +86,19 @@ impl Outcome {
         decider: Decider,
         settings: &Settings,
     ) -> Self {
-        let mut left_out: Vec<LeftOut> = counts
-            .left_out
-            .into_iter()
-            .map(|((limit, reason), count)| LeftOut {
-                rule: names.get(limit).cloned().unwrap_or_default(),
-                count,
-                reason,
-            })
-            .collect();
+        let left_out = counts.left_out.all().map(|(limit, reason, count)| LeftOut {
+            rule: names.get(limit).cloned().unwrap_or_default(),
+            count,
+            reason: reason.to_owned(),
+        });
+        let mut left_out: Vec<LeftOut> = left_out.collect();
+        let shown = counts.shown.into_iter().map(|Puzzle { log, line, reason, begins, .. }| NotUnderstood {
+            log: logs.get(log).cloned().unwrap_or_default(),
+            line,
+            reason,
+            begins,
+        });
+        let shown = shown.collect();
         left_out.sort_unstable_by(|a, b| (&a.rule, &a.reason).cmp(&(&b.rule, &b.reason)));
         let (span, forgotten) = (decider.span, decider.forgotten());
         let rules = decider.finish(settings);
@@ -91,7 +110,7 @@ impl Outcome {
             lines: LineCounts {
                 read: counts.read,
                 not_understood: counts.not_understood,
-                shown: counts.shown,
+                shown,
                 late,
                 outside: counts.outside,
                 exempt: counts.exempt,

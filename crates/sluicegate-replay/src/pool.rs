@@ -3,20 +3,21 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use crate::counts::Counts;
 use crate::error::ReplayError;
+use crate::format::Format;
 use crate::lines::{Batch, Batches};
-use crate::order::Timed;
-use crate::read::{Asked, Counts, Reader};
+use crate::read::{Asked, Reader};
 
 /// How many batches each thread may be ahead.
 const AHEAD: usize = 2;
 
-/// Takes all batches apart, the first of which was read already, and hands on what each asks, in their order.
+/// Takes all batches apart, and hands on what each asks, in their order.
 pub(crate) fn take_apart(
-    first: Batch,
     mut batches: Batches,
+    format: &Format,
     readers: Vec<Reader>,
-    mut each: impl FnMut(Vec<Timed<Asked>>),
+    mut each: impl FnMut(Vec<Asked>),
 ) -> Result<Counts, ReplayError> {
     thread::scope(|scope| {
         let (mut to_readers, mut from_readers, mut running) = (Vec::new(), Vec::new(), Vec::new());
@@ -28,13 +29,12 @@ pub(crate) fn take_apart(
             running.push(scope.spawn(move || read(reader, &batches, &asked)));
         }
         let reading = scope.spawn(move || {
-            let mut batch = Some(first);
-            for reader in to_readers.iter().cycle() {
-                let Some(next) = batch.take() else { break };
-                if reader.send(next).is_err() {
+            let when = |line: &[u8]| format.when(line);
+            for (number, reader) in (0_u64..).zip(to_readers.iter().cycle()) {
+                let Some(next) = batches.next(when)? else { break };
+                if reader.send((number, next)).is_err() {
                     break;
                 }
-                batch = batches.next()?;
             }
             Ok(())
         });
@@ -56,9 +56,9 @@ fn ended<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn read(mut reader: Reader, batches: &Receiver<Batch>, asked: &SyncSender<Vec<Timed<Asked>>>) -> Counts {
-    while let Ok(batch) = batches.recv() {
-        if asked.send(reader.batch(&batch)).is_err() {
+fn read(mut reader: Reader, batches: &Receiver<(u64, Batch)>, asked: &SyncSender<Vec<Asked>>) -> Counts {
+    while let Ok((number, batch)) = batches.recv() {
+        if asked.send(reader.batch(number, &batch)).is_err() {
             break;
         }
     }
@@ -76,7 +76,8 @@ mod tests {
     use sluicegate_tower::limits::Limits;
 
     use super::*;
-    use crate::read::{Rows, Span};
+    use crate::read::Span;
+    use crate::rows::Rows;
 
     /// The figures were once those of the other threads.
     #[test]
@@ -85,12 +86,11 @@ mod tests {
         let limit = Limit::new(limiter).key(HeaderKey::new("x-api-key").unwrap());
         let limits = Limits::new(limit.only_if(|_| panic!("a question that has no answer")));
         let line = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n";
-        let mut batches = Batches::new(vec![("log".to_owned(), Box::new(Cursor::new(line)))]);
-        let first = batches.next().unwrap().expect("there is a line");
-        let reader =
-            || Reader::new("common".parse().unwrap(), Rows::of(limits.clone(), &[]).0, Span::default());
+        let batches = Batches::new(vec![("log".to_owned(), Box::new(Cursor::new(line)))]).unwrap();
+        let format: Format = "common".parse().unwrap();
+        let reader = || Reader::new(format.clone(), Rows::of(limits.clone(), &[]).0, Span::default());
         let readers = vec![reader(), reader()];
-        let run = AssertUnwindSafe(|| take_apart(first, batches, readers, |_| {}).map(|_| ()));
+        let run = AssertUnwindSafe(|| take_apart(batches, &format, readers, |_| {}).map(|_| ()));
         assert!(catch_unwind(run).is_err());
     }
 }

@@ -5,37 +5,20 @@ use std::io::Read;
 use sluicegate_core::MemoryStore;
 use sluicegate_rules::{Rules, RulesFile};
 use sluicegate_tower::limits::Limits;
+use smallvec::SmallVec;
 
+use crate::counts::{Counts, Puzzle};
 use crate::decide::Decider;
 use crate::error::ReplayError;
 use crate::format::{Format, time};
-use crate::lines::{Batch, Batches};
-use crate::order::Order;
+use crate::lines::{Batch, Batches, LONGEST};
+use crate::order::{Asks, Order};
 use crate::outcome::Outcome;
 use crate::pool;
-use crate::read::{Counts, Reader, Rows, Span};
+use crate::read::{Asked, Reader};
+use crate::rows::Rows;
+use crate::settings::{Settings, WithinSecond};
 use crate::share::Share;
-
-/// How requests of one second are taken where the log has whole seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WithinSecond {
-    /// They come one after the other, evenly over their second.
-    #[default]
-    Spread,
-    /// They come at once.
-    Together,
-}
-
-impl WithinSecond {
-    /// `spread` or `together`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Spread => "spread",
-            Self::Together => "together",
-        }
-    }
-}
 
 /// Replays access logs against the limits of a rules file.
 ///
@@ -64,20 +47,6 @@ pub struct Replay {
     settings: Settings,
 }
 
-/// What was asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    format: Option<Format>,
-    span: Span,
-    only: Vec<String>,
-    threads: usize,
-    pub(crate) within_second: WithinSecond,
-    pub(crate) top: usize,
-    pub(crate) hides_keys: bool,
-    pub(crate) compares: bool,
-    pub(crate) suggests: Option<Share>,
-}
-
 /// How many lines are looked at to guess the format.
 const GUESSED_FROM: usize = 100;
 
@@ -90,18 +59,7 @@ impl Replay {
         // Nothing is spent here: each replay has stores of its own.
         let store = MemoryStore::builder().keys(1).build().map_err(ReplayError::limits)?;
         let limits = Rules::new(&store, rules.without_store()).map_err(ReplayError::limits)?.limits();
-        let settings = Settings {
-            format: None,
-            span: Span::default(),
-            only: Vec::new(),
-            threads: 1,
-            within_second: WithinSecond::Spread,
-            top: 10,
-            hides_keys: false,
-            compares: false,
-            suggests: None,
-        };
-        Ok(Self { limits, settings })
+        Ok(Self { limits, settings: Settings::default() })
     }
 
     /// How the lines are written. Default: it is guessed from the first hundred.
@@ -165,7 +123,7 @@ impl Replay {
 
     /// Lists keys, and lines that are not understood, by number and not as they are.
     pub fn hide_keys(mut self) -> Self {
-        self.settings.hides_keys = true;
+        self.settings.span.hides_lines = true;
         self
     }
 
@@ -187,7 +145,9 @@ impl Replay {
         self
     }
 
-    /// Replays logs, one after the other as if they were one: each its name and what it holds, plain or gzip.
+    /// Replays logs as if they were one: each its name and what it holds, plain or gzip. Of several logs the one goes on whose next
+    /// lines are the earliest, so their order does not matter, whether one server has turned its log over or several share the
+    /// traffic.
     ///
     /// # Errors
     /// When a log cannot be read, when its format cannot be guessed, and when it has lines but none that is understood.
@@ -204,18 +164,20 @@ impl Replay {
         let Self { limits, settings } = self;
         let (rows, named) = Rows::of(limits.clone(), &settings.only);
         let mut decider = Decider::new(limits.clone(), named, settings)?;
-        let (mut order, mut batches) = (Order::default(), Batches::new(logs));
+        let (mut order, batches) = (Order::default(), Batches::new(logs)?);
         let (mut format, mut counts) = (settings.format.clone(), Counts::default());
-        if let Some(first) = batches.next()? {
-            let format = format.insert(match &settings.format {
+        if let Some(first) = batches.first() {
+            let format = format.get_or_insert(match &settings.format {
                 Some(format) => format.clone(),
-                None => guess(&first, settings.hides_keys)?,
+                None => guess(first, settings.span.hides_lines)?,
             });
-            let span = Span { hides_lines: settings.hides_keys, ..settings.span.clone() };
-            let reader = |_| Reader::new(format.clone(), rows.clone(), span.clone());
+            let reader = |_| Reader::new(format.clone(), rows.clone(), settings.span.clone());
             let readers = (0..settings.threads.max(1)).map(reader).collect();
-            counts = pool::take_apart(first, batches, readers, |asked| {
-                asked.into_iter().for_each(|timed| order.push(timed, |second| decider.second(second)));
+            counts = pool::take_apart(batches, format, readers, |all| {
+                for Asked { came, asks } in all {
+                    let asks: SmallVec<[Asks; 4]> = asks.iter().map(|ask| decider.numbered(ask)).collect();
+                    order.push(came, asks, |second| decider.second(second));
+                }
             })?;
         }
         if counts.read > 0 && counts.not_understood == counts.read {
@@ -230,8 +192,8 @@ impl Replay {
 
 /// The format of the first lines.
 fn guess(batch: &Batch, hides_lines: bool) -> Result<Format, ReplayError> {
-    let lines = batch.lines().take(GUESSED_FROM).filter_map(|(_, line)| line.ok());
-    let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
+    let lines = batch.lines().take(GUESSED_FROM).map(|(_, line)| &batch.bytes[line]);
+    let lines: Vec<_> = lines.filter(|line| line.len() <= LONGEST).map(String::from_utf8_lossy).collect();
     Format::guess(lines.iter().map(|line| &**line)).ok_or_else(|| {
         let problem = "no line is in the format combined, common or json, so say --format";
         let first: String = lines.first().map(|line| line.chars().take(160).collect()).unwrap_or_default();
@@ -247,9 +209,11 @@ fn not_understood(names: &[String], format: Option<&Format>, counts: &Counts) ->
     let format = format.map(ToString::to_string).unwrap_or_default();
     let mut problem =
         format!("{}: none of {} lines is understood in the format {format}", names.join(", "), counts.read);
-    if let Some((number, why, line)) = counts.shown.first() {
-        let line = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
-        problem.push_str(&format!("; line {number}: {why}{line}"));
+    if let Some(Puzzle { log, line, reason, begins, .. }) = counts.shown.first() {
+        let begins = begins.as_ref().map(|begins| format!(": {begins}")).unwrap_or_default();
+        let log =
+            names.get(*log).filter(|_| names.len() > 1).map(|log| format!("{log}, ")).unwrap_or_default();
+        problem.push_str(&format!("; {log}line {line}: {reason}{begins}"));
     }
     ReplayError::new(problem)
 }

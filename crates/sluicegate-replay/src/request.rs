@@ -1,7 +1,9 @@
 //! A request as the service would have seen it, made of a line.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Uri};
 use sluicegate_tower::key::PeerAddr;
 
@@ -12,21 +14,23 @@ use crate::format::entry::Entry;
 pub(crate) struct Head(Request<()>);
 
 impl Head {
-    /// The request of a line, or why no server would have taken it.
-    pub(crate) fn of(&mut self, entry: &Entry<'_>) -> Result<&Request<()>, &'static str> {
+    /// The request of a line, or why no server would have taken it. The line stands in these bytes, which the request shares.
+    pub(crate) fn of(&mut self, entry: Entry<'_>, bytes: &Bytes) -> Result<&Request<()>, &'static str> {
+        let shared = |text: Cow<'_, str>| match text {
+            Cow::Borrowed(text) => bytes.slice_ref(text.as_bytes()),
+            Cow::Owned(text) => text.into(),
+        };
         *self.0.method_mut() =
             Method::from_bytes(entry.method.as_bytes()).map_err(|_| "its method is none of HTTP")?;
         let target = match &entry.query {
-            Some(query) if !entry.target.contains('?') => Uri::try_from(format!("{}?{query}", entry.target)),
-            _ => Uri::try_from(&*entry.target),
+            Some(query) if !entry.target.contains('?') => format!("{}?{query}", entry.target).into(),
+            _ => shared(entry.target),
         };
-        *self.0.uri_mut() = target.map_err(|_| "its URL is none")?;
+        *self.0.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| "its URL is none")?;
         let headers = self.0.headers_mut();
         headers.clear();
-        for (name, value) in &entry.headers {
-            if let Ok(value) =
-                HeaderValue::from_str(value).or_else(|_| HeaderValue::from_bytes(value.as_bytes()))
-            {
+        for (name, value) in entry.headers {
+            if let Ok(value) = HeaderValue::from_maybe_shared(shared(value)) {
                 headers.append(name, value);
             }
         }

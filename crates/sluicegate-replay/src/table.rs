@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::figures::RuleFigures;
 use crate::format::time::shown;
 use crate::json::{quota, quotas};
-use crate::outcome::Outcome;
+use crate::outcome::{NotUnderstood, Outcome};
 
 const HEAD: [&str; 8] =
     ["rule/policy", "asked", "rejected", "keys", "rejected keys", "worst minute", "shortest wait", "longest"];
@@ -58,7 +58,7 @@ impl Outcome {
         let counts = [
             (
                 lines.late,
-                "lines came more than 10 s too late, and count as of the earliest moment that was open",
+                "lines came more than 10 s and 32,768 requests too late, and count as of the earliest moment that was open",
             ),
             (lines.outside, "lines are outside of the time that was asked for"),
             (lines.exempt, "requests are exempt"),
@@ -71,11 +71,19 @@ impl Outcome {
         for left in &self.left_out {
             remarks.push(format!("{} requests left out of rule {}: {}", left.count, left.rule, left.reason));
         }
-        for (number, why, line) in &lines.shown {
-            let line = line.as_ref().map(|line| format!(": {line}")).unwrap_or_default();
-            remarks.push(format!("line {number}: {why}{line}"));
+        for line in &lines.shown {
+            let begins = line.begins.as_ref().map(|begins| format!(": {begins}")).unwrap_or_default();
+            remarks.push(format!("{}: {}{begins}", self.place(line), line.reason));
         }
         remarks
+    }
+
+    /// Where a line stands: in which log, if there are several.
+    pub(crate) fn place(&self, line: &NotUnderstood) -> String {
+        match self.logs.len() {
+            0 | 1 => format!("line {}", line.line),
+            _ => format!("{}, line {}", line.log, line.line),
+        }
     }
 
     fn row(&self, rule: &RuleFigures) -> [String; 8] {
@@ -96,10 +104,7 @@ impl Outcome {
 
     /// How many, and how many with whole seconds taken the other way.
     pub(crate) fn rejected(&self, rule: &RuleFigures) -> String {
-        let other = match self.within_second {
-            crate::WithinSecond::Spread => "together",
-            crate::WithinSecond::Together => "spread",
-        };
+        let other = self.within_second.other().as_str();
         match rule.rejected_otherwise {
             Some(otherwise) => format!("{} ({other} {otherwise})", rule.rejected),
             None => rule.rejected.to_string(),

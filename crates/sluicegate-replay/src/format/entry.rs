@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::HeaderName;
+use smallvec::SmallVec;
 
 use super::time::Moment;
 
@@ -21,7 +22,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) query: Option<Cow<'a, str>>,
     pub(crate) peer: Option<IpAddr>,
     pub(crate) status: Option<u16>,
-    pub(crate) headers: Vec<(HeaderName, Cow<'a, str>)>,
+    pub(crate) headers: SmallVec<[(HeaderName, Cow<'a, str>); 4]>,
 }
 
 /// The longest that a request may have taken, in microseconds: a line that says more is wrong about it.
@@ -32,12 +33,15 @@ impl<'a> Entry<'a> {
     pub(crate) fn request(&mut self, text: Cow<'a, str>) -> Result<(), &'static str> {
         const WRONG: &str = "the request is not METHOD URL HTTP/VERSION";
         let split = |text: &str| {
-            let (method, rest) = text.split_once(' ')?;
+            let method = memchr::memchr(b' ', text.as_bytes())?;
+            let rest = &text[method + 1..];
             // HTTP/0.9 has no version; a URL has no space.
-            let target = rest
-                .split_once(' ')
-                .map_or(rest, |(target, version)| if version.starts_with("HTTP/") { target } else { "" });
-            (!method.is_empty() && !target.is_empty()).then_some((method.len(), target.len()))
+            let target = match memchr::memchr(b' ', rest.as_bytes()) {
+                Some(target) if rest.as_bytes()[target + 1..].starts_with(b"HTTP/") => target,
+                Some(_) => 0,
+                None => rest.len(),
+            };
+            (method > 0 && target > 0).then_some((method, target))
         };
         let (method, target) = split(&text).ok_or(WRONG)?;
         let target = method + 1..method + 1 + target;
@@ -50,14 +54,17 @@ impl<'a> Entry<'a> {
 
     /// The address of the peer. One of a Unix socket has none.
     pub(crate) fn peer(&mut self, text: &str) -> Result<(), &'static str> {
-        if text.starts_with("unix:") {
-            return Ok(());
-        }
-        let bare = text.strip_prefix('[').and_then(|text| text.split(']').next()).unwrap_or(text);
-        // Some logs add the port; a name was looked up, and is no address any more.
-        let address =
-            bare.parse().or_else(|_| text.parse().map(|address: std::net::SocketAddr| address.ip()));
-        self.peer = Some(address.map_err(|_| "the client is not an address")?);
+        self.peer = match text.parse() {
+            Ok(address) => Some(address),
+            Err(_) if text.starts_with("unix:") => None,
+            Err(_) => {
+                let bare = text.strip_prefix('[').and_then(|text| text.split(']').next()).unwrap_or(text);
+                // Some logs add the port; a name was looked up, and is no address any more.
+                let address =
+                    bare.parse().or_else(|_| text.parse().map(|address: std::net::SocketAddr| address.ip()));
+                Some(address.map_err(|_| "the client is not an address")?)
+            }
+        };
         Ok(())
     }
 

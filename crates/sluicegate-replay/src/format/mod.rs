@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use self::entry::Entry;
 use self::template::{COMBINED, COMMON, Template};
+use self::time::Clock;
 
 /// How the lines of a log are written. Reads `combined`, `common`, `json`, or an nginx `log_format`.
 ///
@@ -34,18 +35,26 @@ impl Format {
     /// The format of which most of these lines are, if any is.
     pub(crate) fn guess<'a>(lines: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let known = ["common", "combined", "json"].iter().filter_map(|name| name.parse::<Self>().ok());
-        let counted =
-            known.map(|format| (lines.clone().filter(|line| format.parse(line).is_ok()).count(), format));
+        let mut clock = Clock::default();
+        let counted = known.map(|format| {
+            (lines.clone().filter(|line| format.parse(line, &mut clock).is_ok()).count(), format)
+        });
         let (count, format) = counted.max_by_key(|(count, _)| *count)?;
         (count > 0).then_some(format)
     }
 
     /// Takes a line apart, or says why it cannot.
-    pub(crate) fn parse<'a>(&self, line: &'a str) -> Result<Entry<'a>, &'static str> {
+    pub(crate) fn parse<'a>(&self, line: &'a str, clock: &mut Clock) -> Result<Entry<'a>, &'static str> {
         match &self.0 {
-            Kind::Template(_, template) => template.parse(line),
+            Kind::Template(_, template) => template.parse(line, clock),
             Kind::Json => json::parse(line),
         }
+    }
+
+    /// When the request of a line came, in microseconds; nothing of a line that is not understood.
+    pub(crate) fn when(&self, line: &[u8]) -> Option<u64> {
+        let entry = self.parse(std::str::from_utf8(line).ok()?, &mut Clock::default()).ok()?;
+        entry.arrival().ok().map(|moment| moment.us)
     }
 
     /// Whether the beginning of a request is known from the time of its end and how long it took. Otherwise it is replayed at the

@@ -10,6 +10,31 @@ pub(crate) struct Moment {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
+/// Reads times, most of which are those of the line before.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    /// The last text of [`local`], and its moment.
+    last: Option<([u8; LOCAL], Moment)>,
+}
+
+/// How long `17/May/2015:10:05:03 +0200` is.
+const LOCAL: usize = 26;
+
+impl Clock {
+    /// As [`local`].
+    pub(crate) fn local(&mut self, text: &str) -> Option<Moment> {
+        match (&self.last, <[u8; LOCAL]>::try_from(text.as_bytes())) {
+            (Some((last, moment)), Ok(bytes)) if *last == bytes => Some(*moment),
+            (_, Ok(bytes)) => {
+                let moment = local(text)?;
+                self.last = Some((bytes, moment));
+                Some(moment)
+            }
+            _ => local(text),
+        }
+    }
+}
+
 /// As Apache and nginx write it: `17/May/2015:10:05:03 +0200`.
 pub(crate) fn local(text: &str) -> Option<Moment> {
     let (date, zone) = text.split_once(' ')?;

@@ -106,13 +106,13 @@ impl Outcome {
                 section {
                     h2 { "Not understood: " (self.lines.not_understood) " lines" }
                     table {
-                        thead { tr { th.number { "Line" } th { "Why" } th { "It begins" } } }
+                        thead { tr { th { "Line" } th { "Why" } th { "It begins" } } }
                         tbody {
-                            @for (number, why, line) in &self.lines.shown {
+                            @for line in &self.lines.shown {
                                 tr {
-                                    th.number { (number) }
-                                    td data-label="Why" { (why) }
-                                    td data-label="It begins" { @match line { Some(line) => { code { (line) } }, None => "-" } }
+                                    th { (self.place(line)) }
+                                    td data-label="Why" { (line.reason) }
+                                    td data-label="It begins" { @match &line.begins { Some(line) => { code { (line) } }, None => "-" } }
                                 }
                             }
                         }

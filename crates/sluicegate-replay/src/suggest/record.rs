@@ -2,8 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sluicegate_core::Key;
-
 /// An ask of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
@@ -86,8 +84,6 @@ fn mixed(key: u32) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) rows: Vec<Kept>,
-    /// The keys of each row by number, to replay all rows together.
-    pub(crate) keys: Vec<Vec<Key>>,
     requests: u32,
     /// How many events there is room for.
     most: usize,
@@ -100,7 +96,6 @@ impl Record {
     pub(crate) fn new(rows: usize, bytes: usize) -> Self {
         Self {
             rows: (0..rows).map(|_| Kept::default()).collect(),
-            keys: vec![Vec::new(); rows],
             requests: 0,
             most: bytes / size_of::<Event>(),
             kept: 0,
@@ -114,10 +109,7 @@ impl Record {
         self.requests
     }
 
-    pub(crate) fn keep(&mut self, row: usize, event: Event, key: &Key) {
-        if self.is_whole && self.keys[row].len() <= event.key as usize {
-            self.keys[row].push(key.clone());
-        }
+    pub(crate) fn keep(&mut self, row: usize, event: Event) {
         let kept = &mut self.rows[row];
         if kept.is_lost || !kept.keeps(event.key) {
             return;
@@ -130,7 +122,6 @@ impl Record {
             largest.halve();
             self.kept = self.rows.iter().map(|kept| kept.events.len()).sum();
             self.is_whole = false;
-            self.keys = Vec::new();
         }
     }
 }
@@ -143,7 +134,7 @@ mod tests {
     fn keep(record: &mut Record, row: usize, keys: impl Iterator<Item = u32>) {
         for key in keys {
             let event = Event { key, cost: 1, request: 0, gives_back: false, at_us: 0 };
-            record.keep(row, event, &Key::from(key));
+            record.keep(row, event);
         }
     }
 

@@ -1,0 +1,90 @@
+//! The same quotas under another algorithm, each row alone: [`Alone`].
+
+use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::{Algorithm, Policy, Quota};
+use sluicegate_tower::limits::Limits;
+
+use crate::court::{Ask, Court, Verdict};
+use crate::error::ReplayError;
+use crate::figures::{Compared, Tally};
+use crate::trial;
+
+/// Algorithms that are compared.
+pub(crate) const COMPARED: [Algorithm; 6] = [
+    Algorithm::Gcra,
+    Algorithm::FixedWindow(Anchor::Epoch),
+    Algorithm::SlidingCounter,
+    Algorithm::SlidingLog,
+    Algorithm::TokenBucket(Refill::Greedy),
+    Algorithm::TokenBucket(Refill::Interval),
+];
+
+/// All rows under one algorithm, each alone.
+pub(crate) struct Alone {
+    algorithm: Algorithm,
+    court: Court,
+    rows: Vec<AloneRow>,
+}
+
+struct AloneRow {
+    /// The place in the court, or why there is none.
+    place: Result<usize, String>,
+    drops_burst: bool,
+    rejected: u64,
+}
+
+impl Alone {
+    pub(crate) fn new(algorithm: Algorithm, all: &[Tally], limits: &Limits) -> Result<Self, ReplayError> {
+        let mut policies: Vec<Policy> = Vec::new();
+        let rows = all.iter().enumerate().map(|(number, row)| {
+            let (policy, drops_burst) = under(algorithm, number, &row.policy);
+            let place = policy.map(|policy| {
+                policies.push(policy);
+                policies.len() - 1
+            });
+            AloneRow { place, drops_burst, rejected: 0 }
+        });
+        let rows: Vec<AloneRow> = rows.collect();
+        let court = Court::new(&policies).map_err(ReplayError::limits)?;
+        for (row, _) in rows.iter().zip(all).filter(|(_, tally)| limits.may_give_back(tally.limit)) {
+            row.place.iter().for_each(|place| court.keep_accounts(*place));
+        }
+        Ok(Self { algorithm, court, rows })
+    }
+
+    /// Decides the asks of a request.
+    pub(crate) fn decide(&mut self, at_us: u64, asks: &[Ask], given_back: impl Fn(usize) -> bool) {
+        self.court.set(at_us);
+        for ask in asks {
+            let row = &mut self.rows[ask.row];
+            if let Ok(place) = &row.place {
+                let verdict = self.court.check(*place, &ask.key, ask.cost, given_back(ask.row));
+                row.rejected += u64::from(matches!(verdict, Verdict::Rejected(_)));
+            }
+        }
+    }
+
+    /// What the row in this place has come to.
+    pub(crate) fn compared(&self, row: usize) -> Compared {
+        let AloneRow { place, drops_burst, rejected } = &self.rows[row];
+        Compared {
+            algorithm: self.algorithm,
+            rejected: place.clone().map(|_| *rejected),
+            drops_burst: *drops_burst,
+        }
+    }
+}
+
+/// The policy under another algorithm, without bursts if that knows none.
+fn under(algorithm: Algorithm, number: usize, policy: &Policy) -> (Result<Policy, String>, bool) {
+    let name = format!("row-{number}");
+    let quotas = trial::quotas(policy);
+    let build =
+        |quotas: &[Quota]| trial::copy(policy, &name, algorithm, quotas).map_err(|error| error.to_string());
+    let plain: Vec<Quota> = quotas.iter().map(|quota| Quota::new(quota.limit(), quota.period())).collect();
+    let has_burst = quotas.iter().any(|quota| quota.burst_size() != quota.limit());
+    match build(&quotas) {
+        Err(_) if has_burst => (build(&plain), true),
+        built => (built, false),
+    }
+}

@@ -1,0 +1,96 @@
+//! The rows that are counted, one for each policy of each rule: [`Rows`].
+
+use std::sync::Arc;
+
+use sluicegate_core::RateLimiter;
+use sluicegate_tower::limits::Limits;
+use smallvec::SmallVec;
+
+/// The rows of all limits: one for each policy that a limit may ask.
+#[derive(Clone)]
+pub(crate) struct Rows {
+    pub(crate) limits: Limits,
+    /// The limiters of each limit.
+    of_limit: Arc<[Vec<Row>]>,
+    /// The limit of each row.
+    pub(crate) limit_of: Arc<[usize]>,
+}
+
+/// A limiter of a limit.
+pub(crate) struct Row {
+    limiter: RateLimiter,
+    /// Its place among all limiters, also of limits that are not replayed.
+    place: usize,
+    quotas: usize,
+    /// None if only other rules are replayed.
+    pub(crate) row: Option<usize>,
+}
+
+/// A row that is to be counted: the rule, the place of its limit, and the limiter.
+pub(crate) type Named = (String, usize, RateLimiter);
+
+impl Rows {
+    pub(crate) fn of(limits: Limits, only: &[String]) -> (Self, Vec<Named>) {
+        let mut named: Vec<Named> = Vec::new();
+        let mut of_limit = Vec::new();
+        let mut all: Vec<RateLimiter> = Vec::new();
+        for (limit, (name, limiters)) in limits.limiters().enumerate() {
+            let is_replayed = only.is_empty() || only.contains(&name);
+            let mut rows = Vec::new();
+            for limiter in limiters {
+                let place = all.iter().position(|known| known.is(limiter)).unwrap_or_else(|| {
+                    all.push(limiter.clone());
+                    all.len() - 1
+                });
+                let row = is_replayed.then_some(named.len());
+                let quotas = limiter.policy().quotas().len();
+                rows.push(Row { limiter: limiter.clone(), place, quotas, row });
+                named.extend(row.map(|_| (name.clone(), limit, limiter.clone())));
+            }
+            of_limit.push(rows);
+        }
+        let limit_of = named.iter().map(|(_, limit, _)| *limit).collect();
+        (Self { limits, of_limit: of_limit.into(), limit_of }, named)
+    }
+
+    /// The row of this limiter of a limit.
+    pub(crate) fn row(&self, limit: usize, limiter: &RateLimiter) -> Option<&Row> {
+        self.of_limit[limit].iter().find(|row| row.limiter.is(limiter))
+    }
+
+    /// Whether requests that this limit cannot be asked about are to be told.
+    pub(crate) fn is_replayed(&self, limit: usize) -> bool {
+        self.of_limit[limit].iter().any(|row| row.row.is_some())
+    }
+}
+
+/// What a request asks of policies that are enforced, as far as a service answers it with 500.
+#[derive(Default)]
+pub(crate) struct Enforced {
+    places: SmallVec<[usize; 4]>,
+    quotas: usize,
+    is_twice: bool,
+}
+
+impl Enforced {
+    pub(crate) fn add(&mut self, row: &Row) {
+        self.is_twice |= self.places.contains(&row.place);
+        self.places.push(row.place);
+        self.quotas += row.quotas;
+    }
+
+    /// What the service answers with 500, if it does.
+    pub(crate) fn mistake(&self) -> Option<&'static str> {
+        match () {
+            () if self.is_twice => Some(TWICE),
+            () if self.quotas > MOST_QUOTAS => Some(TOO_MANY),
+            () => None,
+        }
+    }
+}
+
+/// How many quotas a store decides together.
+const MOST_QUOTAS: usize = 16;
+
+const TWICE: &str = "the request asks one policy twice, which the service answers with 500";
+const TOO_MANY: &str = "the request asks more than 16 quotas, which the service answers with 500";

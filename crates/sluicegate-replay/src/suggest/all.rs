@@ -1,0 +1,73 @@
+//! A limit for each row, and all of them replayed together.
+
+use sluicegate_core::Policy;
+use sluicegate_core::policy::PolicyMode;
+
+use crate::court::{Ask, Court, Verdict};
+use crate::figures::RuleFigures;
+use crate::keys::Keys;
+use crate::share::Share;
+use crate::suggest::record::{Event, Record};
+use crate::suggest::search::suggest;
+
+/// Why a row has no suggestion.
+const TOO_LARGE: &str =
+    "the log is too large to keep what a limit is looked for in: use --only, --since and --until";
+const NONE_IS_ENOUGH: &str = "no limit that the policy can have rejects as little";
+
+/// Finds a limit for each row by itself, and replays all of them together.
+pub(crate) fn suggest_all(mut record: Record, keys: &[Keys], share: Share, rules: &mut [RuleFigures]) {
+    // As they were asked, before they are put together by key.
+    let mut asked: Vec<(u32, usize, Event)> = Vec::new();
+    if record.is_whole {
+        for (row, kept) in record.rows.iter().enumerate() {
+            asked.extend(kept.events.iter().map(|event| (event.request, row, *event)));
+        }
+        asked.sort_by_key(|(request, row, _)| (*request, *row));
+    }
+    for (rule, kept) in rules.iter_mut().zip(&mut record.rows) {
+        if kept.is_lost {
+            rule.no_suggestion = Some(TOO_LARGE);
+        } else if rule.asked > 0 {
+            kept.by_key();
+            rule.suggestion = suggest(&rule.policy, kept, share);
+            rule.no_suggestion = rule.suggestion.is_none().then_some(NONE_IS_ENOUGH);
+        }
+    }
+    if !record.is_whole {
+        return;
+    }
+    let policies = rules.iter().map(|rule| match &rule.suggestion {
+        Some(suggestion) => suggestion.policy.clone(),
+        None => rule.policy.clone(),
+    });
+    let policies: Vec<Policy> = policies.collect();
+    // Rows of one policy may be told different limits; they share no bucket then, so there is nothing to replay together.
+    let Ok(court) = Court::new(&policies) else { return };
+    let gives_back = |row: usize| record.rows[row].events.iter().any(|event| event.gives_back);
+    (0..rules.len()).filter(|row| gives_back(*row)).for_each(|row| court.keep_accounts(row));
+    let mut rejected = vec![0_u64; rules.len()];
+    let mut verdicts = Vec::new();
+    for request in asked.chunk_by(|one, next| one.0 == next.0) {
+        let asks: Vec<Ask> = request
+            .iter()
+            .map(|(_, row, event)| Ask {
+                row: *row,
+                key: keys[*row].key(event.key),
+                cost: event.cost.into(),
+                is_enforced: rules[*row].policy.mode() == PolicyMode::Enforce,
+            })
+            .collect();
+        let given_back = |row| request.iter().any(|(_, asked, event)| *asked == row && event.gives_back);
+        verdicts.resize(asks.len(), Verdict::NotAsked);
+        court.decide(request[0].2.at_us, &asks, given_back, &mut verdicts);
+        for (ask, verdict) in asks.iter().zip(&verdicts) {
+            rejected[ask.row] += u64::from(matches!(verdict, Verdict::Rejected(_)));
+        }
+    }
+    for (rule, rejected) in rules.iter_mut().zip(rejected) {
+        if let Some(suggestion) = &mut rule.suggestion {
+            suggestion.together = Some(rejected);
+        }
+    }
+}

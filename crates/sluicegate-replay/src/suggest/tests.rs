@@ -1,0 +1,88 @@
+//! What a sample says, against the exact answer.
+
+use super::*;
+use crate::suggest::record::Record;
+
+const MINUTE_US: u64 = 60_000_000;
+const KEYS: u64 = 25_000;
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A log of a minute: which key comes when. Most keys come a few times, some often.
+fn log(seed: u64) -> Vec<Event> {
+    let mut random = Random(seed);
+    let mut events = Vec::new();
+    // Other numbers in each log, so that each sample is another one.
+    for key in seed * KEYS..(seed + 1) * KEYS {
+        let most = if random.below(20) == 0 { 60 } else { 9 };
+        for _ in 0..=random.below(most) {
+            let key = u32::try_from(key).unwrap();
+            let event = Event { key, cost: 1, request: 0, gives_back: false, at_us: random.below(MINUTE_US) };
+            events.push(event);
+        }
+    }
+    events.sort_by_key(|event| event.at_us);
+    events
+}
+
+/// What is kept of a log in room for this many events.
+fn kept(events: &[Event], room: usize) -> Kept {
+    let mut record = Record::new(1, room * size_of::<Event>());
+    events.iter().for_each(|event| record.keep(0, *event));
+    let mut kept = record.rows.remove(0);
+    kept.by_key();
+    kept
+}
+
+/// How many requests of each key there are. A window of the whole log rejects all of them that are above its limit.
+fn asked(events: &[Event]) -> Vec<u64> {
+    let mut asked = vec![0; KEYS as usize];
+    events.iter().for_each(|event| asked[event.key as usize % KEYS as usize] += 1);
+    asked
+}
+
+fn window() -> Policy {
+    Policy::fixed_window("p", "5/min").build().unwrap()
+}
+
+#[test]
+fn the_interval_of_a_sample_covers_the_truth_as_often_as_it_says() {
+    let policy = window();
+    let (mut covered, mut cases) = (0, 0);
+    for seed in 0..20 {
+        let events = log(seed);
+        let (room, limit) = [(140_000, 5), (125_000, 4)][usize::try_from(seed % 2).unwrap()];
+        let sample = kept(&events, room);
+        assert!(sample.events.len() <= room && room < events.len() && !sample.is_lost);
+        let asked = asked(&events);
+        let search = Search::new(&policy, &sample);
+        let needs: Vec<u64> = search.keys.iter().map(|key| asked[key.events[0].key as usize % KEYS as usize]).collect();
+        let found = search.count(limit, &needs).expect("the policy can have it");
+        let truth: u64 = asked.iter().map(|asked| asked.saturating_sub(limit)).sum();
+        assert!(found.uncertainty > 0 && found.uncertainty < truth / 10, "{found:?} and {truth}");
+        covered += u32::from(found.rejected.abs_diff(truth) <= found.uncertainty);
+        cases += 1;
+    }
+    // Nineteen in the mean.
+    assert!(covered >= 18, "{covered} of {cases}");
+}
+
+#[test]
+fn a_sample_suggests_the_limit_that_all_of_the_log_does() {
+    let events = log(99);
+    let truth = |limit: u64| asked(&events).iter().map(|asked| asked.saturating_sub(limit)).sum::<u64>();
+    let share: Share = "20%".parse().unwrap();
+    let exact =
+        (1..).find(|limit| share.covers(truth(*limit), events.len() as u64)).expect("some limit is enough");
+    let found = suggest(&window(), &kept(&events, 125_000), share).expect("there is one");
+    assert!(found.limit.abs_diff(exact) <= 1, "{found:?} and {exact}");
+    assert!(found.rejected.abs_diff(truth(found.limit)) <= found.uncertainty, "{found:?}");
+}
