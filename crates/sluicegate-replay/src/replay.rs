@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use http::HeaderName;
 use sluicegate_core::MemoryStore;
 use sluicegate_rules::{Rules, RulesFile};
 use sluicegate_tower::limits::Limits;
@@ -44,6 +45,8 @@ use crate::share::Share;
 #[must_use = "a replay does nothing until it runs"]
 pub struct Replay {
     limits: Limits,
+    /// Header fields that most logs have and no rule reads.
+    unread: Vec<HeaderName>,
     settings: Settings,
 }
 
@@ -57,9 +60,11 @@ impl Replay {
     /// When a store in memory cannot keep one of their policies.
     pub fn new(rules: RulesFile) -> Result<Self, ReplayError> {
         // Nothing is spent here: each replay has stores of its own.
+        let clients_say = [http::header::REFERER, http::header::USER_AGENT];
+        let unread = clients_say.into_iter().filter(|name| !rules.may_mention(name.as_str())).collect();
         let store = MemoryStore::builder().keys(1).build().map_err(ReplayError::limits)?;
         let limits = Rules::new(&store, rules.without_store()).map_err(ReplayError::limits)?.limits();
-        Ok(Self { limits, settings: Settings::default() })
+        Ok(Self { limits, unread, settings: Settings::default() })
     }
 
     /// How the lines are written. Default: it is guessed from the first hundred.
@@ -161,7 +166,7 @@ impl Replay {
         let logs: Vec<(String, Box<dyn Read + Send>)> =
             logs.into_iter().map(|(name, log)| (name.into(), Box::new(log) as _)).collect();
         let names: Vec<String> = logs.iter().map(|(name, _)| name.clone()).collect();
-        let Self { limits, settings } = self;
+        let Self { limits, settings, unread } = self;
         let (rows, named) = Rows::of(limits.clone(), &settings.only);
         let mut decider = Decider::new(limits.clone(), named, settings)?;
         let (mut order, batches) = (Order::default(), Batches::new(logs)?);
@@ -171,7 +176,8 @@ impl Replay {
                 Some(format) => format.clone(),
                 None => guess(first, settings.span.hides_lines)?,
             });
-            let reader = |_| Reader::new(format.clone(), rows.clone(), settings.span.clone());
+            let read = format.clone().without(unread);
+            let reader = |_| Reader::new(read.clone(), rows.clone(), settings.span.clone());
             let readers = (0..settings.threads.max(1)).map(reader).collect();
             counts = pool::take_apart(batches, format, readers, |all| {
                 for Asked { came, asks } in all {

@@ -41,6 +41,8 @@ pub struct RulesFile {
     pub(crate) name: String,
     pub(crate) compiled: Compiled,
     warnings: Vec<Problem>,
+    /// The text in lower case; empty if a word of it may be written in another way.
+    words: String,
 }
 
 impl RulesFile {
@@ -81,7 +83,10 @@ impl RulesFile {
                     check(&compiled, &mut problems);
                 }
                 let warnings = problems.into_result()?;
-                Ok(Self { name: name.to_owned(), compiled, warnings })
+                // A variable and an escape may stand for any word.
+                let is_plain = !text.contains(['$', '\\']);
+                let words = if is_plain { text.to_ascii_lowercase() } else { String::new() };
+                Ok(Self { name: name.to_owned(), compiled, warnings, words })
             }
             None => Err(problems.into_errors()),
         }
@@ -153,6 +158,25 @@ impl RulesFile {
     pub fn with_keys(mut self, keys: usize) -> Self {
         self.compiled.policies = self.compiled.policies.iter().map(|policy| policy.with_keys(keys)).collect();
         self
+    }
+
+    /// Whether a word may stand in the file, in upper or lower case. A header field whose name does not is read by no rule, but for
+    /// those of hosts, cookies, tokens and proxies, so that a tool that has many requests at hand can leave it out.
+    ///
+    /// ```
+    /// use sluicegate_rules::{RulesFile, Variables};
+    ///
+    /// let text = "
+    /// version: 1
+    /// policies: { api: { quota: 100/min } }
+    /// rules: [{ name: all, limit: api, key: header(User-Agent) }]
+    /// ";
+    /// let file = RulesFile::parse("rules.yaml", text, &Variables::none())?;
+    /// assert!(file.may_mention("user-agent") && !file.may_mention("referer"));
+    /// # Ok::<(), sluicegate_rules::RulesError>(())
+    /// ```
+    pub fn may_mention(&self, word: &str) -> bool {
+        self.words.is_empty() || self.words.contains(&word.to_ascii_lowercase())
     }
 
     /// What is worth a second look: a policy that limits nothing, a key that clients choose freely.

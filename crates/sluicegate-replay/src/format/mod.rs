@@ -8,6 +8,8 @@ pub(crate) mod time;
 use std::fmt;
 use std::str::FromStr;
 
+use http::HeaderName;
+
 use self::entry::Entry;
 use self::template::{COMBINED, COMMON, Template};
 use self::time::Clock;
@@ -41,6 +43,14 @@ impl Format {
         });
         let (count, format) = counted.max_by_key(|(count, _)| *count)?;
         (count > 0).then_some(format)
+    }
+
+    /// The same, but header fields of these names are not looked at.
+    pub(crate) fn without(self, unread: &[HeaderName]) -> Self {
+        Self(match self.0 {
+            Kind::Template(name, template) => Kind::Template(name, template.without(unread)),
+            Kind::Json => Kind::Json,
+        })
     }
 
     /// Takes a line apart, or says why it cannot.

@@ -35,6 +35,8 @@ enum What {
     Query,
     Status,
     Header(HeaderName),
+    /// A header field that no rule reads.
+    Unread,
     Unused,
 }
 
@@ -80,6 +82,16 @@ impl Template {
         Ok(template)
     }
 
+    /// The same without what clients say of themselves, where nothing reads it.
+    pub(crate) fn without(mut self, unread: &[HeaderName]) -> Self {
+        for (field, _) in &mut self.fields {
+            if matches!(&field.what, What::Header(name) if unread.contains(name)) {
+                field.what = What::Unread;
+            }
+        }
+        self
+    }
+
     /// Whether the moment and the time that a request took are both there, so that its beginning is known.
     pub(crate) fn knows_arrival(&self) -> bool {
         let has = |what: &What| self.fields.iter().any(|(field, _)| field.what == *what);
@@ -94,7 +106,7 @@ impl Template {
         for (field, after) in &self.fields {
             let end = match (after.is_empty(), field.is_quoted) {
                 // The last one ends with the line; only texts of clients have spaces.
-                (true, _) if matches!(field.what, What::Header(_)) => Some(rest.len()),
+                (true, _) if matches!(field.what, What::Header(_) | What::Unread) => Some(rest.len()),
                 (true, _) => Some(memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len())),
                 (false, true) => quote(rest),
                 (false, false) => end(rest, after),
@@ -157,7 +169,7 @@ impl Field {
     fn read<'a>(&self, value: &'a str, entry: &mut Entry<'a>, clock: &mut Clock) -> Result<(), &'static str> {
         const NO_TIME: &str = "its time cannot be read";
         match &self.what {
-            What::Unused => return Ok(()),
+            What::Unused | What::Unread => return Ok(()),
             What::LocalTime if entry.moment.is_none_or(|known| known.is_whole) => {
                 entry.moment = Some(clock.local(value).ok_or(NO_TIME)?);
             }

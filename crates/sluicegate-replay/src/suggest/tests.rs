@@ -64,7 +64,8 @@ fn the_interval_of_a_sample_covers_the_truth_as_often_as_it_says() {
         assert!(sample.events.len() <= room && room < events.len() && !sample.is_lost);
         let asked = asked(&events);
         let search = Search::new(&policy, &sample);
-        let needs: Vec<u64> = search.keys.iter().map(|key| asked[key.events[0].key as usize % KEYS as usize]).collect();
+        let needs: Vec<u64> =
+            search.keys.iter().map(|key| asked[key.events[0].key as usize % KEYS as usize]).collect();
         let found = search.count(limit, &needs).expect("the policy can have it");
         let truth: u64 = asked.iter().map(|asked| asked.saturating_sub(limit)).sum();
         assert!(found.uncertainty > 0 && found.uncertainty < truth / 10, "{found:?} and {truth}");

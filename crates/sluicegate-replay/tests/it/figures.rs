@@ -173,6 +173,26 @@ fn nginx_times_of_the_end_are_turned_into_those_of_the_beginning() {
     assert!(outcome.to_string().contains("finer than seconds") && outcome.left_out.is_empty());
 }
 
+#[test]
+fn header_fields_are_read_wherever_a_rule_names_them() {
+    let log: String = (0..9)
+        .map(|agent| line(0, "192.0.2.1", "/").replace("\"-\"\n", &format!("\"agent {agent}\"\n")))
+        .collect();
+    let keyed = |key: &str| {
+        format!(
+            "version: 1\npolicies: {{ p: {{ quota: 5/min }} }}\nrules: [{{ name: r, limit: p, key: {key} }}]\n"
+        )
+    };
+    for (key, keys) in [
+        ("client", 1),
+        ("header(user-agent)", 9),
+        ("'header(User-Agent)'", 9),
+        ("\"header(user\\x2dagent)\"", 9),
+    ] {
+        assert_eq!(run(&of_rules(&keyed(key)), &log).rules[0].keys, keys, "{key}");
+    }
+}
+
 /// They were once counted as nothing at all.
 #[test]
 fn requests_of_more_quotas_than_a_service_decides_together_are_left_out_and_the_reason_told() {
