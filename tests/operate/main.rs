@@ -5,6 +5,7 @@ mod alerts;
 mod browser;
 mod fleet;
 mod monitoring;
+mod replay;
 mod scrape;
 mod status;
 #[path = "../it/support.rs"]

@@ -56,6 +56,9 @@ pub(crate) struct Arguments {
     /// Also write a page with all of it, drawn.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Also write a picture for a document, as SVG.
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
     /// Print one object of JSON in place of the table.
     #[arg(long)]
     json: bool,
@@ -84,10 +87,12 @@ pub(crate) fn run(asked: &Arguments) -> Result<Replayed, String> {
     let logs = logs.into_iter().map(|(name, log, _)| (name, bar.wrap_read(log)));
     let outcome = replay.run(logs).map_err(|error| chain(&error))?;
     bar.finish_and_clear();
-    if let Some(path) = &asked.report {
-        std::fs::write(path, outcome.to_html())
-            .map_err(|error| format!("{}: it cannot be written: {error}", path.display()))?;
-    }
+    let write = |path: &Path, text: String| {
+        std::fs::write(path, text)
+            .map_err(|error| format!("{}: it cannot be written: {error}", path.display()))
+    };
+    asked.report.iter().try_for_each(|path| write(path, outcome.to_html()))?;
+    asked.picture.iter().try_for_each(|path| write(path, outcome.to_svg()))?;
     let is_above = asked.fail_above.is_some_and(|share| outcome.rejects_more_than(share));
     Ok(Replayed { text: text(asked, &outcome), is_above })
 }

@@ -7,62 +7,83 @@ use maud::{Markup, html};
 use crate::figures::{MINUTE_US, Minute};
 use crate::format::time::shown;
 
-const WIDTH: u64 = 720;
+pub(super) const WIDTH: u64 = 720;
 const HEIGHT: u64 = 120;
 /// The most bars that are told apart at this width.
 const BARS: u64 = 180;
 
 /// Requests over time, those that were rejected on top of the others.
+pub(super) struct Bars {
+    pub(super) allowed: String,
+    pub(super) rejected: String,
+    /// How many requests the highest bar has, and in how many minutes.
+    highest: u64,
+    minutes: u64,
+}
+
+impl Bars {
+    /// Bars of these minutes, this high; nothing if there is none.
+    pub(super) fn of(minutes: &[Minute], tall: u64) -> Option<Self> {
+        let (first, last) = (minutes.first()?, minutes.last()?);
+        let all = (last.at_us - first.at_us) / MINUTE_US + 1;
+        let per_bar = all.div_ceil(BARS);
+        let bars = all.div_ceil(per_bar);
+        let mut counts = vec![(0_u64, 0_u64); usize::try_from(bars).unwrap_or_default()];
+        for minute in minutes {
+            let place = (minute.at_us - first.at_us) / MINUTE_US / per_bar;
+            let Some(bar) = usize::try_from(place).ok().and_then(|place| counts.get_mut(place)) else {
+                continue;
+            };
+            bar.0 += minute.asked - minute.rejected;
+            bar.1 += minute.rejected;
+        }
+        let highest = counts.iter().map(|(allowed, rejected)| allowed + rejected).max().unwrap_or(0).max(1);
+        let (mut allowed, mut rejected) = (String::new(), String::new());
+        for (place, (passed, refused)) in (0_u64..).zip(&counts) {
+            let sides = (place * WIDTH * 10 / bars, (place + 1) * WIDTH * 10 / bars);
+            let height = |count: u64| count * tall * 10 / highest;
+            bar(&mut allowed, sides, (0, height(*passed)), tall);
+            bar(&mut rejected, sides, (height(*passed), height(passed + refused)), tall);
+        }
+        Some(Self { allowed, rejected, highest, minutes: per_bar })
+    }
+
+    /// How high the highest one is.
+    pub(super) fn scale(&self) -> String {
+        let unit =
+            if self.minutes == 1 { "a minute".to_owned() } else { format!("{} minutes", self.minutes) };
+        format!("the highest bar is {} requests in {unit}", self.highest)
+    }
+}
+
+/// The bars as a figure of the page.
 pub(super) fn over_time(minutes: &[Minute], title: &str) -> Markup {
-    let (Some(first), Some(last)) = (minutes.first(), minutes.last()) else { return html! {} };
-    let all = (last.at_us - first.at_us) / MINUTE_US + 1;
-    let per_bar = all.div_ceil(BARS);
-    let bars = all.div_ceil(per_bar);
-    let mut counts = vec![(0_u64, 0_u64); usize::try_from(bars).unwrap_or_default()];
-    for minute in minutes {
-        let place = (minute.at_us - first.at_us) / MINUTE_US / per_bar;
-        let Some(bar) = usize::try_from(place).ok().and_then(|place| counts.get_mut(place)) else { continue };
-        bar.0 += minute.asked - minute.rejected;
-        bar.1 += minute.rejected;
-    }
-    let highest = counts.iter().map(|(allowed, rejected)| allowed + rejected).max().unwrap_or(0).max(1);
-    let (mut allowed, mut rejected) = (String::new(), String::new());
-    for (place, (passed, refused)) in (0_u64..).zip(&counts) {
-        let (left, right) = (place * WIDTH * 10 / bars, (place + 1) * WIDTH * 10 / bars);
-        let height = |count: u64| count * HEIGHT * 10 / highest;
-        bar(&mut allowed, (left, right), 0, height(*passed));
-        bar(&mut rejected, (left, right), height(*passed), height(passed + refused));
-    }
-    let unit = if per_bar == 1 { "minute".to_owned() } else { format!("{per_bar} minutes") };
+    let (Some(bars), Some(first), Some(last)) = (Bars::of(minutes, HEIGHT), minutes.first(), minutes.last())
+    else {
+        return html! {};
+    };
     html! {
         figure {
-            figcaption { (title) ": the highest bar is " (highest) " requests in " (unit) }
+            figcaption { (title) ": " (bars.scale()) }
             svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(title) {
-                path class="allowed" d=(allowed) {}
-                path class="rejected" d=(rejected) {}
+                path class="allowed" d=(bars.allowed) {}
+                path class="rejected" d=(bars.rejected) {}
             }
             div.ends { span { (shown(first.at_us, false)) } span { (shown(last.at_us, false)) } }
         }
     }
 }
 
-/// A bar between two heights above the ground; numbers are tenths.
-fn bar(path: &mut String, (left, right): (u64, u64), low: u64, high: u64) {
+/// A bar between two heights above the ground of a drawing this tall; the other numbers are tenths.
+fn bar(path: &mut String, (left, right): (u64, u64), (low, high): (u64, u64), tall: u64) {
     if high <= low {
         return;
     }
     let tenths = |number: u64| format!("{}.{}", number / 10, number % 10);
     // A bar that is there is seen.
-    let (bottom, top) = (HEIGHT * 10 - low, (HEIGHT * 10).saturating_sub(high.max(low + 10)));
-    _ = write!(
-        path,
-        "M{} {}V{}H{}V{}z",
-        tenths(left),
-        tenths(bottom),
-        tenths(top),
-        tenths(right),
-        tenths(bottom)
-    );
+    let (bottom, top) = (tall * 10 - low, (tall * 10).saturating_sub(high.max(low + 10)));
+    let [left, right, bottom, top] = [left, right, bottom, top].map(tenths);
+    _ = write!(path, "M{left} {bottom}V{top}H{right}V{bottom}z");
 }
 
 /// Marks on a line from 0.

@@ -1,4 +1,5 @@
-//! The outcome as one page: no script, no other file, no network.
+//! The outcome as one page, and as a picture: no script, no other file, no network.
 
 mod chart;
 mod page;
+mod picture;

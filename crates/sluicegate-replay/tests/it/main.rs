@@ -3,5 +3,6 @@
 mod figures;
 mod hostile;
 mod model;
+mod pictures;
 mod suggest;
 mod support;
