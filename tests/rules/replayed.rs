@@ -116,7 +116,7 @@ fn count(explained: &Explained, passes: bool, counts: &mut Counts) {
 async fn requests_of_a_real_log_are_answered_as_explained_and_replayed_as_answered() {
     let clock = ManualClock::new();
     let file = || RulesFile::parse("rules.yaml", RULES, &Variables::none()).unwrap();
-    let rules = Rules::new(&store_on(clock.clone()), file()).unwrap();
+    let rules = Rules::new(store_on(clock.clone()), file()).unwrap();
     let mut client = Client::connect(serve_without_peer_address(app(&rules)).await).await;
     let (mut counts, mut refused, all) = (Counts::new(), 0, logged());
     for Logged { line, at, address, method, target, status } in &all {
