@@ -4,7 +4,7 @@ use super::*;
 use crate::suggest::record::Record;
 
 const MINUTE_US: u64 = 60_000_000;
-const KEYS: u64 = 25_000;
+const KEYS: u32 = 25_000;
 
 /// Numbers that look random.
 struct Random(u64);
@@ -17,14 +17,13 @@ impl Random {
 }
 
 /// A log of a minute: which key comes when. Most keys come a few times, some often.
-fn log(seed: u64) -> Vec<Event> {
-    let mut random = Random(seed);
+fn log(seed: u32) -> Vec<Event> {
+    let mut random = Random(seed.into());
     let mut events = Vec::new();
     // Other numbers in each log, so that each sample is another one.
     for key in seed * KEYS..(seed + 1) * KEYS {
         let most = if random.below(20) == 0 { 60 } else { 9 };
         for _ in 0..=random.below(most) {
-            let key = u32::try_from(key).unwrap();
             let event = Event { key, cost: 1, request: 0, gives_back: false, at_us: random.below(MINUTE_US) };
             events.push(event);
         }
@@ -45,7 +44,7 @@ fn kept(events: &[Event], room: usize) -> Kept {
 /// How many requests of each key there are. A window of the whole log rejects all of them that are above its limit.
 fn asked(events: &[Event]) -> Vec<u64> {
     let mut asked = vec![0; KEYS as usize];
-    events.iter().for_each(|event| asked[event.key as usize % KEYS as usize] += 1);
+    events.iter().for_each(|event| asked[(event.key % KEYS) as usize] += 1);
     asked
 }
 
@@ -59,13 +58,13 @@ fn the_interval_of_a_sample_covers_the_truth_as_often_as_it_says() {
     let (mut covered, mut cases) = (0, 0);
     for seed in 0..20 {
         let events = log(seed);
-        let (room, limit) = [(140_000, 5), (125_000, 4)][usize::try_from(seed % 2).unwrap()];
+        let (room, limit) = [(140_000, 5), (125_000, 4)][(seed % 2) as usize];
         let sample = kept(&events, room);
         assert!(sample.events.len() <= room && room < events.len() && !sample.is_lost);
         let asked = asked(&events);
         let search = Search::new(&policy, &sample);
         let needs: Vec<u64> =
-            search.keys.iter().map(|key| asked[key.events[0].key as usize % KEYS as usize]).collect();
+            search.keys.iter().map(|key| asked[(key.events[0].key % KEYS) as usize]).collect();
         let found = search.count(limit, &needs).expect("the policy can have it");
         let truth: u64 = asked.iter().map(|asked| asked.saturating_sub(limit)).sum();
         assert!(found.uncertainty > 0 && found.uncertainty < truth / 10, "{found:?} and {truth}");
