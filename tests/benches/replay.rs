@@ -121,7 +121,7 @@ fn rules(count: usize) -> String {
     let rule = |place: usize| match count {
         1 => "{ name: all, limit: p, key: client }".to_owned(),
         _ => format!(
-            "{{ name: r{place}, group: g, limit: p{place}, key: client, only_if: {{ path: /shop-{place}/** }} }}"
+            "{{ name: r{place}, group: g, limit: p{place}, key: client, only_if: {{ path: \"/shop-{place}/{{*rest}}\" }} }}"
         ),
     };
     let rules: Vec<String> = (0..count).map(rule).collect();
