@@ -123,7 +123,7 @@ impl Receipt {
     /// For how long a unit of this [lease](crate::store::Mode::Lease) may be spent that `behind` others of the same lease
     /// follow: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
     ///
-    /// It counts from any moment before the call was sent. Units are spent in their order, so of a lease of `n` the first is
+    /// It counts from any moment before the call was sent, and the moment that long after it is the last one. Units are spent in their order, so of a lease of `n` the first is
     /// followed by `n - 1`.
     ///
     /// ```

@@ -294,7 +294,9 @@ impl Shape for FixedWindow {
     }
 
     fn lease_lasts_us(&self, after: State, at_us: u64, _behind: u64) -> u64 {
-        self.after_borders(self.window(after, at_us).start_us, 1).saturating_sub(at_us)
+        // At the border itself the next window has begun.
+        let last_us = self.after_borders(self.window(after, at_us).start_us, 1).saturating_sub(1);
+        last_us.saturating_sub(at_us)
     }
 
     /// Units counted, with those of the windows that turns ahead have used up.

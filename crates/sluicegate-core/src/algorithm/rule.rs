@@ -265,7 +265,8 @@ impl Rule {
     }
 
     /// For how many microseconds after `at_us` a leased unit may be spent that `behind` others of its lease follow, where the
-    /// lease has left the bucket in the state `after`; of a rule that [can be leased](Self::can_lease).
+    /// lease has left the bucket in the state `after`: that long after it is the last moment. Of a rule that
+    /// [can be leased](Self::can_lease).
     ///
     /// A bucket that drains lets `B + t * L / P` pass in any span of `t` as long as a unit is spent while all of it is still
     /// in the bucket: then no unit leaves it before it was spent, and those that are in it at once are at most `B`. In a fixed

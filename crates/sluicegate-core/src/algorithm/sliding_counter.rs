@@ -365,8 +365,9 @@ impl Shape for SlidingCounter {
     }
 
     fn lease_lasts_us(&self, after: State, at_us: u64, _behind: u64) -> u64 {
+        // At the border itself the next window has begun.
         let end_us = self.window(after, at_us).start_us.saturating_add(self.period_us.get());
-        end_us.saturating_sub(at_us)
+        end_us.saturating_sub(1).saturating_sub(at_us)
     }
 
     /// Units counted, with those of the windows that turns ahead have used up.

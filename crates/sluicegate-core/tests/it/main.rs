@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod in_flight;
+mod lease;
 mod limiter;
 mod memory;
 mod observed;
