@@ -65,6 +65,14 @@ async fn one_server_gives_back_as_memory_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_server_leases_as_memory_does() {
+    let suite = suite(&standalone().url(), "leases").await;
+    for seed in seeds(30) {
+        suite.same_leases_as_memory(seed, 20).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_sentinel_group_decides_as_memory_does() {
     let suite = suite(&Sentinels::shared().url(), "sentinel").await;
     suite.worked_examples().await;
@@ -86,5 +94,6 @@ async fn a_cluster_decides_as_memory_does() {
     for seed in 6..=10 {
         suite.same_decisions_as_memory(seed, 15).await;
         suite.same_suspensions_as_memory(seed, 5).await;
+        suite.same_leases_as_memory(seed, 10).await;
     }
 }

@@ -186,7 +186,7 @@ async fn a_mode_that_the_script_does_not_know_is_an_error_and_changes_nothing() 
         rules.extend(number(of_rule));
     }
     for (mode, is_known) in
-        [(0_u8, true), (8, true), (9, false), (127, false), (128, true), (136, true), (137, false)]
+        [(0_u8, true), (9, true), (10, false), (127, false), (128, true), (137, true), (138, false)]
     {
         let key = format!("unknown-mode-{mode}");
         let order =

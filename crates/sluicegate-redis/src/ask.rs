@@ -111,6 +111,12 @@ impl KeyAsk {
         Self { mode, ..self.clone() }
     }
 
+    /// The same, for nothing.
+    pub(crate) fn without_cost(mut self) -> Self {
+        self.costs.fill(0);
+        self
+    }
+
     /// The same, about what this receipt says.
     pub(crate) fn of(&self, mode: Mode, receipt: &Receipt) -> Self {
         let spent = Some(Spent::of(receipt, self.prepared.rules.len()));

@@ -28,12 +28,14 @@
 //! | [`same_decisions_as_memory`](Conformance::same_decisions_as_memory) | every store that is exact |
 //! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, by a clock that is corrected |
 //! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |
+//! | [`same_leases_as_memory`](Conformance::same_leases_as_memory) | stores that lease: all that are exact |
 //! | [`same_replacements_as_memory`](Conformance::same_replacements_as_memory) | stores whose policies can be replaced |
 //!
 //! Traces are made from a seed: the same seed gives the same trace, so a failure can be run again.
 //! Each policy of the suite has a name of its own, and a store may be used for several checks.
 
 mod against_memory;
+mod leases;
 mod steps;
 mod suspensions;
 

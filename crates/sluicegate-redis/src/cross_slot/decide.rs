@@ -26,7 +26,10 @@ pub(crate) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
     if asks.iter().any(|ask| ask.mode == Mode::Return) {
         return give_up(&caller, asks, deadline).await;
     }
-    let (certain, asking): (Vec<_>, Vec<_>) = asks.into_iter().partition(|ask| !ask.mode.asks());
+    // No slot knows what the others leave, so that nothing is leased.
+    let without_units = |ask: KeyAsk| if ask.mode == Mode::Lease { ask.without_cost() } else { ask };
+    let asks = asks.into_iter().map(without_units);
+    let (certain, asking): (Vec<_>, Vec<_>) = asks.partition(|ask| !ask.mode.asks());
     let begun = Instant::now();
     let mut end = attempt(&caller, &asking, deadline).await?;
     if matches!(end, End::Refused(_, true)) {

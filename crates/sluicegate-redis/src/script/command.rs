@@ -5,10 +5,11 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 use sluicegate_core::StoreError;
+use sluicegate_core::algorithm::State;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::Mode;
 
-use crate::ask::{CrossSlot, KeyAsk};
+use crate::ask::{CrossSlot, KeyAsk, Spent};
 use crate::connection::ScriptName;
 use crate::encode::{micros, push};
 use crate::prepared::Prepared;
@@ -32,7 +33,7 @@ const TEXT: &str = concat!(
 );
 
 /// The modes that the script knows, by their numbers.
-const MODES: u8 = 9;
+const MODES: u8 = 10;
 
 /// Its name for `EVALSHA`.
 static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
@@ -128,7 +129,9 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
     push(&mut extra, at_us);
     // An account of what was given back is kept for all; policies that do not ask for it refund as in memory, without.
     let is_exact = ask.prepared.gives_back || ask.cross_slot.is_some();
-    extra.push(u8::from(is_held) + 2 * u8::from(is_exact));
+    let is_lease = |spent: &Spent| spent.traces.iter().any(|(_, trace)| trace.floor.is_some());
+    let is_lease = ask.spent.as_ref().is_some_and(is_lease);
+    extra.push(u8::from(is_held) + 2 * u8::from(is_exact) + 4 * u8::from(is_lease));
     push(&mut extra, marked_us);
     let Some(spent) = &ask.spent else { return extra };
     if spent.traces.len() == ask.prepared.rules.len() {
@@ -138,6 +141,11 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
             for number in head.into_iter().chain(before).chain(after) {
                 push(&mut extra, number);
             }
+        }
+        for (_, trace) in spent.traces.iter().filter(|_| is_lease) {
+            let floor = trace.floor.unwrap_or(State::REST);
+            push(&mut extra, floor.until_us);
+            push(&mut extra, floor.aux);
         }
     }
     extra
@@ -149,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_mode_that_the_script_does_not_know_is_not_sent() {
-        assert!(check(Mode::Take).is_ok());
+        assert!(check(Mode::Lease).is_ok());
         for number in [MODES, 127, 128, 255] {
             let error = check_number(number).expect_err("the script has no such mode");
             assert_eq!(error.kind(), StoreErrorKind::UnknownMode);
@@ -159,9 +167,9 @@ mod tests {
 
     #[test]
     fn the_script_has_a_change_for_each_mode_but_a_peek_and_a_take_which_is_a_spend() {
-        for (number, name) in
-            (0..).zip(["SPEND", "PEEK", "RESERVE", "CHARGE", "REFUND", "RESET", "RETURN", "DEPART", "TAKE"])
-        {
+        for (number, name) in (0..).zip([
+            "SPEND", "PEEK", "RESERVE", "CHARGE", "REFUND", "RESET", "RETURN", "DEPART", "TAKE", "LEASE",
+        ]) {
             let changes = !["PEEK", "TAKE"].contains(&name);
             assert_eq!(TEXT.contains(&format!("change[{name}] = ")), changes, "{name}");
             assert!(number < MODES);

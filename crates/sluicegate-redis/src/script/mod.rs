@@ -8,7 +8,8 @@
 //! KEYS     one name per ask
 //! ARGV[1]  f64  the time in microseconds; 0 for the server's
 //!          then per ask:
-//!            u8   mode: 0 spend, 1 peek, 2 reserve, 3 charge, 4 refund, 5 reset, 6 return, 7 depart; +8 for the long way
+//!            u8   mode: 0 spend, 1 peek, 2 reserve, 3 charge, 4 refund, 5 reset, 6 return, 7 depart, 8 take,
+//!                 9 lease; +128 for the long way
 //!            u8   1 if it is the last ask of its request
 //!            u8   place of the policy's text in ARGV
 //!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given
@@ -29,7 +30,8 @@
 //! # Two ways
 //! The short way is a flat loop without functions or tables, for values that hold nothing but the
 //! asker's own rules: almost all. Everything else takes the long way: several rules in a value,
-//! turns, refunds, units that are held or marked, the same bucket twice.
+//! turns, refunds, leases, units that are held or marked, the same bucket twice. The floors of leases are
+//! carried along on the short way.
 
 mod command;
 mod probe;

@@ -65,7 +65,8 @@ impl Reply {
             _ => self.long(asks, &mut told)?,
         };
         let decision = judge(self.now_us, delay_us, told.quotas);
-        let keeps = |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some();
+        let keeps =
+            |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some() || ask.mode == Mode::Lease;
         let is_kept = decision.is_allowed() && (delay_us > 0 || asks.iter().any(keeps));
         Some(if is_kept { decision.with_traces(told.traces) } else { decision })
     }
@@ -134,7 +135,13 @@ impl Reply {
                 let rule =
                     ask.prepared.rules.get(usize::from(quota)).or_else(|| ask.prepared.rules.first())?;
                 let [before, after] = [before, after].map(|words| rule.of_words(words));
-                told.traces.push(Trace { found, given, birth, before, after, held: held == 1, floor: None });
+                let mut trace = Trace { found, given, birth, before, after, held: held == 1, floor: None };
+                if ask.mode == Mode::Lease {
+                    let [until_us, aux] = self.numbers()?;
+                    let is_bounded = took > 0 && rule.numbers().kind() == 1;
+                    trace.floor = is_bounded.then(|| rule.of_words([until_us, aux, 0]));
+                }
+                told.traces.push(trace);
                 self.is_busy |= passed == 2;
             }
         }

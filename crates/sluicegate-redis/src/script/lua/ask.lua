@@ -29,8 +29,9 @@ local function ask_at(key, at, values)
   local mode, _, which, way, extra, since = unpacked('<BBBBHd', orders, at)
   local text, name = ARGV[which], KEYS[key]
   values[name] = values[name] or load(name)
-  local ask = { mode = mode % 128, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {} }
-  if ask.mode > TAKE then error('sluicegate: unknown mode ' .. ask.mode) end
+  local ask = { mode = mode % 128, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {},
+    floor = {} }
+  if ask.mode > LEASE then error('sluicegate: unknown mode ' .. ask.mode) end
   -- It is a spend of what there is.
   if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
   ask.group, ask.accounts = own(ask.value, text, since, way % 8), way % 16 >= 8
@@ -45,8 +46,9 @@ local function ask_at(key, at, values)
   end
   if extra > 0 then
     ask.longest, ask.spent, ask.flags, ask.mark = unpacked('<ddBd', orders, at)
-    ask.held, ask.is_exact = ask.flags % 2 == 1, ask.flags >= 2
+    ask.held, ask.is_exact = ask.flags % 2 == 1, ask.flags % 4 >= 2
     if extra > 25 then ask.traces = at + 25 end
+    if ask.flags >= 4 then ask.floors = at + 25 + #ask * 80 end
   end
   return ask, at + extra
 end

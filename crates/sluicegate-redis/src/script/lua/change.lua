@@ -113,11 +113,45 @@ change[CHARGE] = function(ask)
   end)
 end
 
+-- Units that are leased may be spent while all of them are in the bucket, so nothing that is given back lowers it below the
+-- latest end of a lease.
+local function is_below(s, floor)
+  return s.till < floor.till or (s.till == floor.till and s.a > floor.a)
+end
+
+-- The state that is left after something was given back. Behind a floor, units have taken places before it, and nobody knows
+-- which: from then on all of them count as the first in the bucket.
+local function gives(quota, s, given)
+  local floor = quota.floor
+  if floor and floor.till > now then
+    local before = quota.rule.counted(quota.r, quota.s, now)
+    if is_below(s, floor) then s = is_below(quota.s, floor) and quota.s or floor end
+    given = before > quota.rule.counted(quota.r, s, now) and before or 0
+  end
+  quota.s, quota.given = s, quota.given + given
+  -- What would not be exact any more is another bucket.
+  if quota.given > EXACT then quota.birth, quota.given = max(now, quota.birth + 1), 0 end
+end
+
 -- Gives back as if nothing but this had drained since it was spent, or just now if that is not known.
 local function give(quota, ago, cost)
-  local before = quota.rule.counted(quota.r, quota.s, now)
-  quota.s = quota.rule.refund(quota.r, quota.s, ago, cost)
-  quota.given = quota.given + max(before - quota.rule.counted(quota.r, quota.s, now), 0)
+  local s = quota.rule.refund(quota.r, quota.s, ago, cost)
+  gives(quota, s, max(quota.rule.counted(quota.r, quota.s, now) - quota.rule.counted(quota.r, s, now), 0))
+end
+
+-- Ends a lease: those of its units that were not spent are the last of it, and come back as far as they have not drained. The
+-- floor is put back to where the lease found it, if it is still the end of this one.
+local function end_lease(ask, quota, index)
+  local lease, floor = spent_of(ask, quota, index), quota.floor
+  if not lease or not lease.is_known then return end
+  if floor and floor.till == lease.after.till and floor.a == lease.after.a then
+    local till, a = unpacked('<dd', orders, ask.floors + index * 16 - 16)
+    quota.floor = till > now and { till = till, a = a, b = 0, closed = 0 } or nil
+  end
+  if may_depend(ask.value, quota, index) then return end
+  lease.cost = ask[index]
+  lease.before = max(gcra.level(quota.r, lease.after, lease.at) - lease.cost * quota.r.spacing, 0)
+  gives(quota, gcra.give_back(quota.r, quota.s, lease, lease.cost))
 end
 
 change[REFUND] = function(ask)
@@ -128,7 +162,9 @@ change[REFUND] = function(ask)
   each_quota(ask.value, function(quota, group, index)
     local is_own = group == ask.group
     local spent = is_own and not ask.held and spent_of(ask, quota, index)
-    if is_own and is_turn then
+    if is_own and ask.floors and quota.kind == 1 then
+      end_lease(ask, quota, index)
+    elseif is_own and is_turn then
       leave(quota, spent)
     elseif ask.spent and not (spent and quota.kind == 4) and may_depend(ask.value, quota, is_own and index) then
       return
@@ -136,9 +172,7 @@ change[REFUND] = function(ask)
       if spent.is_known and not (ask.is_exact or quota.kind == 4) then
         give(quota, ago, cost_of(ask, group, index))
       elseif spent.is_known then
-        local given
-        quota.s, given = quota.rule.give_back(quota.r, quota.s, spent, spent.give)
-        quota.given = quota.given + given
+        gives(quota, quota.rule.give_back(quota.r, quota.s, spent, spent.give))
       end
     elseif not ask.spent or quota.birth <= ask.spent then
       give(quota, ago, cost_of(ask, group, index))
@@ -149,8 +183,26 @@ end
 change[RESET] = function(ask)
   local value = ask.value
   while #value > 0 do table.remove(value) end
-  for _, quota in ipairs(ask.group) do quota.s, quota.birth, quota.given = REST, 0, 0 end
+  for _, quota in ipairs(ask.group) do quota.s, quota.birth, quota.given, quota.floor = REST, 0, 0, nil end
   value[1], value.held = ask.group, {}
+end
+
+-- What all other asks have left, and all of its quotas have. Whoever decides by a newer version leases nothing: the asker could
+-- not tell for how long.
+change[LEASE] = function(ask)
+  local units = ask.is_own and NEVER or 0
+  for index, quota in ipairs(ask.group) do
+    local left = quota.rule.remaining(quota.r, quota.s) - held_of(ask.value, 0)
+    units = min(units, cost_of(ask, ask.group, index), left)
+    if quota.kind == 4 or quota.r.queues then units = 0 end
+  end
+  if units <= 0 then return end
+  for index, quota in ipairs(ask.group) do ask.took[index], ask.floor[index] = units, quota.floor end
+  each_quota(ask.value, function(quota, group)
+    local take = group == ask.group and spend or share
+    take(quota, now, now, units, ask.accounts)
+    if quota.kind == 1 then quota.floor = quota.s end
+  end)
 end
 
 -- A turn that has not come; those of other texts keep it.

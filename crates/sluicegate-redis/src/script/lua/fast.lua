@@ -211,7 +211,14 @@ while key <= count do
           if cost > 0 then spends = true end
         end
       end
-      if raw and from ~= #raw + 1 then usual = false end
+      if raw and from ~= #raw + 1 then
+        -- Behind the states stand floors of leases, which are carried along, or what is out of the ordinary.
+        if from + 25 > #raw or (#raw - from - 8) % 17 > 0 or byte(raw, from + 8) > 0 then usual = false end
+        for mark = from + 25, usual and #raw or 0, 17 do
+          if byte(raw, mark) < 128 then usual = false end
+        end
+        states = spends and states .. sub(raw, from) or states
+      end
       -- What has lapsed is forgotten, whatever becomes of the request.
       if lapsed and (last == 0 or not granted or not spends) then usual = false end
     end

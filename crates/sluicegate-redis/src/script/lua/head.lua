@@ -1,4 +1,4 @@
--- sluicegate 3: decides requests one after the other, each for itself and all of its asks together. The rules are those of
+-- sluicegate 4: decides requests one after the other, each for itself and all of its asks together. The rules are those of
 -- sluicegate_core::algorithm: the same traces must give the same decisions. All numbers are integers below 2^53, exact in a
 -- double; none passes through tostring or .. (which keep 14 digits).
 --
@@ -7,14 +7,15 @@
 --   when its asker has last changed it, which for the first is when the value was written, and since when it is there;
 --   per quota its state: until, a, b (of a log: base and count), birth, given; a log's entries follow, time and running sum.
 -- A group without quotas at the end lists units, until when, and why: 0 if they are held for waiting requests, 1 if they were
--- spent by requests that other slots of a Cluster have not decided yet.
+-- spent by requests that other slots of a Cluster have not decided yet. From 128 on it is no unit but the floor of a quota,
+-- counted through all groups: a and until of the latest end of a lease.
 --
 -- ARGV[1], packed: the time or 0 for the server's; then per ask
 --   mode (Mode::number; 128 more: not for the short way), 1 if it is the last of its request, the text's place in ARGV, how that
 --   inherits (8 more: it keeps account of what is given back; 16 more: its peeks write nothing; 32 more: refusals count),
 --   bytes behind the costs, since; a cost per quota; and perhaps the longest wait, when it was spent that is given back (or the
---   turn comes that other slots gave), 1 if it is held and 2 if it goes by the account, for how long it is marked, and per
---   quota what it cost, and its trace.
+--   turn comes that other slots gave), 1 if it is held, 2 if it goes by the account and 4 if it is a lease, for how long it is
+--   marked, per quota what it cost, and its trace, and of a lease per quota the floor that it found.
 -- ARGV[2..]: the texts.
 -- Reply, packed doubles: the time; per request 0, and six numbers per quota as it was found: sluicegate_core reckons the rest;
 --   or what request.lua says.
@@ -24,7 +25,8 @@ local STEP = 10000000 -- a clock that went back by more than this was set; what 
 local HORIZON = 946080000000000 -- no honest state reaches further ahead: thirty years
 local NEVER = 9007199254740991
 local CLOSED = 4294967296 -- above any count of a sliding counter
-local call, pcall, pack, unpacked, sub, find = redis.call, redis.pcall, struct.pack, struct.unpack, string.sub, string.find
+local call, pcall, pack, unpacked = redis.call, redis.pcall, struct.pack, struct.unpack
+local sub, find, byte = string.sub, string.find, string.byte
 
 local orders = ARGV[1]
 local now, slack = unpacked('<d', orders), 60000 -- an injected clock and the server's, by which keys expire, differ

@@ -73,7 +73,7 @@ local function begin(value, text, since, way)
     local old, rank = ancestor(value, quota, index, text, least)
     if old and old.s.till > now then
       if rank == 3 then
-        quota.s, quota.birth, quota.given = old.s, old.birth, old.given
+        quota.s, quota.birth, quota.given, quota.floor = old.s, old.birth, old.given, old.floor
       else
         quota.s, quota.birth = way == SPENT and spent(quota, old) or kept(quota, old, way), now
       end

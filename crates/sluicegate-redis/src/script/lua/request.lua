@@ -1,6 +1,6 @@
 -- One request, the long way. Reply: 1, the delay; per ask its number of quotas, and per quota whether it passed, whether it
 -- never can, its capacity, what remains, until it is at rest, until more is available, what was spent, whether that is held,
--- and the trace: birth, given, what was counted, the state before and after.
+-- and the trace: birth, given, what was counted, the state before and after, and of a lease the floor before.
 local function add(number)
   -- What was spoiled in a log counts as nothing.
   if not (number >= 0 and number <= NEVER) then number = 0 end
@@ -52,6 +52,11 @@ local function tell(line, due, granted)
   add(line.before.till > now and quota.rule.counted(r, line.before, due) or 0)
   add_state(quota, line.before)
   add_state(quota, line.after)
+  if ask.mode == LEASE then
+    local floor = ask.floor[line.index] or REST
+    add(floor.till)
+    add(floor.a)
+  end
 end
 
 -- All of a value that an ask may change.
@@ -61,7 +66,7 @@ local function copied(value)
   for index, hold in ipairs(value.held) do
     copy.held[index] = { units = hold.units, till = hold.till, marked = hold.marked }
   end
-  each_quota(value, function(quota) copy.quotas[quota] = { quota.s, quota.birth, quota.given } end)
+  each_quota(value, function(quota) copy.quotas[quota] = { quota.s, quota.birth, quota.given, quota.floor } end)
   return copy
 end
 
@@ -69,20 +74,22 @@ local function restore(value, copy)
   while #value > 0 do table.remove(value) end
   for index, group in ipairs(copy) do value[index] = group end
   value.changed, value.held = copy.changed, copy.held
-  for quota, was in pairs(copy.quotas) do quota.s, quota.birth, quota.given = was[1], was[2], was[3] end
+  for quota, was in pairs(copy.quotas) do
+    quota.s, quota.birth, quota.given, quota.floor = was[1], was[2], was[3], was[4]
+  end
 end
 
 -- Judges each ask as if those before it had been carried out.
 local function judge_all(asks, lines)
   local granted, reports, copies = true, {}, {}
   for _, ask in ipairs(asks) do
-    if ask.mode >= CHARGE then reports[ask.value] = #asks > 1 end
+    if ask.mode >= CHARGE and ask.mode ~= LEASE then reports[ask.value] = #asks > 1 end
   end
   for number, ask in ipairs(asks) do
     local passed = judge(asks, number, lines, reports[ask.value])
     granted = granted and passed
     -- Reports beside the spends of a bucket have to be tried out.
-    if passed and reports[ask.value] and ask.mode ~= PEEK then
+    if passed and reports[ask.value] and ask.mode ~= PEEK and ask.mode ~= LEASE then
       copies[ask.value] = copies[ask.value] or copied(ask.value)
       change[ask.mode](ask, ask.departs)
     end
@@ -107,6 +114,22 @@ local function count_refused(asks, lines)
   end
 end
 
+-- Carries out an ask of a request that is granted, whose lines begin there; they note what it finds and leaves.
+local function carry_out(ask, lines, from, granted, due)
+  for line = from, from + #ask.group - 1 do
+    local quota = lines[line].quota
+    lines[line].before = quota.s
+    lines[line].given = quota.s.till > now and quota.given or 0
+  end
+  if granted and ask.mode ~= PEEK and (ask.mode ~= LEASE or due <= now) then
+    change[ask.mode](ask, due)
+    ask.value.changed = true
+  end
+  for line = from, from + #ask.group - 1 do
+    lines[line].after, lines[line].birth = lines[line].quota.s, lines[line].quota.birth
+  end
+end
+
 return function(key, last, at)
   local values, asks, lines, due = {}, {}, {}, now
   for index = key, last do asks[#asks + 1], at = ask_at(index, at, values) end
@@ -117,22 +140,13 @@ return function(key, last, at)
   end
   if due > now then granted = hold_back(asks, lines, due) and granted end
   if not granted then count_refused(asks, lines) end
-  local next_line = 1
-  for _, ask in ipairs(asks) do
-    local from = next_line
-    for line = from, from + #ask.group - 1 do
-      local quota = lines[line].quota
-      lines[line].before = quota.s
-      lines[line].given = quota.s.till > now and quota.given or 0
+  -- Leases are what all others leave.
+  for _, is_lease in ipairs({ false, true }) do
+    local from = 1
+    for _, ask in ipairs(asks) do
+      if (ask.mode == LEASE) == is_lease then carry_out(ask, lines, from, granted, due) end
+      from = from + #ask.group
     end
-    if granted and ask.mode ~= PEEK then
-      change[ask.mode](ask, due)
-      ask.value.changed = true
-    end
-    for line = from, from + #ask.group - 1 do
-      lines[line].after, lines[line].birth = lines[line].quota.s, lines[line].quota.birth
-    end
-    next_line = from + #ask.group
   end
   for _, value in pairs(values) do
     if value.changed and value.is_asked then

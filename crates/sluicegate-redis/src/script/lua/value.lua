@@ -50,7 +50,23 @@ local function read_states(group, raw, at)
   return at
 end
 
--- The groups and held units in a value; nothing if it is not ours.
+local function each_quota(value, change)
+  for _, group in ipairs(value) do
+    for index, quota in ipairs(group) do change(quota, group, index) end
+  end
+end
+
+-- Gives each quota its floor, by their numbers; one that lies in the past is none.
+local function give_floors(value, floors)
+  local number = FLOORS
+  each_quota(value, function(quota)
+    local floor = floors[number]
+    if floor and floor.till > now then quota.floor = floor end
+    number = number + 1
+  end)
+end
+
+-- The groups, held units and floors in a value; nothing if it is not ours.
 local function read(raw)
   local value, at, step = { found = true, held = {} }, 1, nil
   while at <= #raw do
@@ -58,11 +74,17 @@ local function read(raw)
     local _, quotas = unpacked('<dB', raw, at)
     local states = at + 9 + quotas * 53
     if quotas == 0 and step then
+      local floors = {}
       for held = states, #raw - 16, 17 do
         local units, till, marked = unpacked('<ddB', raw, held)
         if not (is_whole(units, NEVER) and is_whole(till, now + HORIZON)) then return nil end
-        table.insert(value.held, { units = units, till = till, marked = marked })
+        if marked >= FLOORS then
+          floors[marked] = { till = till, a = units, b = 0, closed = 0 }
+        else
+          table.insert(value.held, { units = units, till = till, marked = marked })
+        end
       end
+      give_floors(value, floors)
       return value, step
     end
     if quotas == 0 or states + 15 > #raw then return nil end
@@ -75,12 +97,6 @@ local function read(raw)
     value[#value + 1] = group
   end
   return step and value, step
-end
-
-local function each_quota(value, change)
-  for _, group in ipairs(value) do
-    for index, quota in ipairs(group) do change(quota, group, index) end
-  end
 end
 
 -- A bucket that leaves its rest is born. When the clock goes back a little, what is spent then was not spent before the birth,
@@ -135,7 +151,10 @@ local function load(key)
   value.key = key
   if step > STEP then
     -- Written at once, whatever is asked: from here on time passes for it again.
-    each_quota(value, function(quota) quota.s = quota.rule.set_back(quota.r, quota.s, step) end)
+    each_quota(value, function(quota)
+      quota.s = quota.rule.set_back(quota.r, quota.s, step)
+      quota.floor = quota.floor and quota.rule.set_back(quota.r, quota.floor, step)
+    end)
     for _, hold in ipairs(value.held) do hold.till = hold.till - step end
     for _, group in ipairs(value) do group.asked = max(group.asked - step, 0) end
     value.changed = true
@@ -180,8 +199,13 @@ local function save(value)
     if value.found then call('DEL', value.key) end
     return
   end
-  if #value.held > 0 then
-    parts[#parts + 1] = pack('<dB', 0, 0)
+  local groups, number = #parts, FLOORS
+  each_quota(value, function(quota)
+    if quota.floor then parts[#parts + 1] = pack('<ddB', quota.floor.a, quota.floor.till, number) end
+    number = number + 1
+  end)
+  if #value.held > 0 or #parts > groups then
+    table.insert(parts, groups + 1, pack('<dB', 0, 0))
     for _, hold in ipairs(value.held) do
       parts[#parts + 1] = pack('<ddB', hold.units, hold.till, hold.marked)
       -- It is to be found when it is due, and counts from then on.
