@@ -140,7 +140,7 @@ fn a_lease_is_no_request_and_its_units_are_counted() {
     let ask = |cost, mode| Ask::new(&policy, key.as_ref(), cost, mode);
     let mut decision = answer(store.decide(&[ask(1, Mode::Spend), ask(4, Mode::Lease)]));
     let lease = decision.take_receipt(1).expect("there is room");
-    answer(store.decide(&[ask(3, Mode::Refund).of(&lease)]));
+    let _ = answer(store.decide(&[ask(3, Mode::Refund).of(&lease)]));
     let seen = observed.snapshot();
     let counted = &seen.policies[0];
     assert_eq!((counted.totals.allowed, counted.units.spent, counted.units.refunded), (1, 5, 3));
