@@ -156,7 +156,7 @@
 //! for (units, cost) in [("0", 1), ("5", 5), ("many", 8)] {
 //!     let request = Request::post("/upload").header("x-units", units).body(())?;
 //!     let explained = rules.explain(&request).await;
-//!     let asks = explained.rules[0].limits[0].asks.as_ref()?;
+//!     let asks = explained.rules[0].limits[0].asks.clone()?;
 //!     assert_eq!((asks.policy.name(), asks.cost), ("api.upload", cost));
 //! }
 //! # Ok(())
@@ -194,7 +194,7 @@
 //! let mut request = Request::get("/").header("x-forwarded-for", "192.0.2.7").body(())?;
 //! request.extensions_mut().insert(PeerAddr(SocketAddr::from(([10, 0, 0, 1], 443))));
 //! let explained = rules.explain(&request).await;
-//! assert_eq!(explained.rules[0].limits[0].asks.as_ref()?.key.shown().to_string(), "192.0.2.7");
+//! assert_eq!(explained.rules[0].limits[0].asks.clone()?.key.shown().to_string(), "192.0.2.7");
 //! # Ok(())
 //! # }
 //! ```

@@ -76,8 +76,8 @@ impl Policies {
     }
 }
 
-/// Stands for a quota that is not known here.
-const UNKNOWN: &str = "1/s";
+/// Stands for a quota that is not known here: as high as every algorithm keeps on every store.
+const UNKNOWN: &str = "2000/s";
 
 /// The most keys that a policy can have room for.
 const MOST_KEYS: u64 = 1 << 31;

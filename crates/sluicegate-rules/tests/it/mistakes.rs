@@ -333,7 +333,7 @@ fn a_tool_that_knows_no_variable_warns_of_each_value_and_looks_at_the_rest() {
         .unwrap_or_else(|error| panic!("{error}"));
     let warnings: Vec<_> = file.warnings().iter().map(|warning| warning.text()).collect();
     assert_eq!(warnings.len(), 4, "{warnings:#?}");
-    assert_eq!(warnings[0], "the environment variable QUOTA is not set here: 1/s stands for this value");
+    assert_eq!(warnings[0], "the environment variable QUOTA is not set here: 2000/s stands for this value");
     assert!(errors(text).contains("the environment variable"), "a service refuses it");
 }
 
