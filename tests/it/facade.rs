@@ -6,13 +6,14 @@ use std::fs;
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 
 /// How many names an application finds at the root, and in each module.
-const NAMES: [(&str, usize); 23] = [
+const NAMES: [(&str, usize); 24] = [
     ("(root)", 24),
     ("algorithm", 17),
     ("attribute", 2),
     ("call", 3),
     ("clock", 3),
     ("error", 4),
+    ("fleet", 8),
     ("guard", 7),
     ("in_flight", 14),
     ("key", 28),

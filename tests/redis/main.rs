@@ -5,6 +5,7 @@ mod access;
 mod clocks;
 mod concurrency;
 mod conformance;
+mod deny_cache;
 mod foreign;
 mod groups;
 mod idle;

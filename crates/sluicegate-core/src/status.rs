@@ -18,6 +18,24 @@ pub struct StoreStatus {
     pub leases: Option<LeaseStatus>,
     /// How full its table in memory is, or that of its fallback, if it has one.
     pub memory: Option<MemoryStats>,
+    /// How much it has refused by itself, if it keeps refusals.
+    pub deny_cache: Option<DenyCacheStatus>,
+}
+
+/// How full a `DenyCache` is, and how much it has refused. Counts are since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a store of another crate puts it together")]
+pub struct DenyCacheStatus {
+    /// Keys that it knows to be refused, or to have been until a moment ago, counted once per policy.
+    pub keys: usize,
+    /// The most that fit.
+    pub slots: usize,
+    /// Keys that had to make room before their refusal was over. Should stay near zero: if it grows, make room for more keys.
+    pub evictions: u64,
+    /// Requests that it has refused without a call of the store.
+    pub refused: u64,
+    /// Requests that it has asked the store about.
+    pub asked: u64,
 }
 
 /// How a store is doing that decides by units that it has leased from the one within. Counts are since it was made.

@@ -3,10 +3,13 @@
 //! This crate is part of `sluicegate`, which re-exports all of it behind the feature `fleet`; use that one.
 
 mod apart;
+pub mod deny_cache;
 pub mod leased;
 pub mod regional;
 pub mod sharded;
 
+#[doc(inline)]
+pub use self::deny_cache::DenyCache;
 #[doc(inline)]
 pub use self::leased::Leased;
 #[doc(inline)]

@@ -38,6 +38,7 @@
 //! | [`memory`] | the store in this process: size, clock, numbers |
 //! | [`redis`] | the store that all instances share |
 //! | [`resilient`] | a breaker and a local fallback around a store |
+//! | [`fleet`] | stores around the shared store: refusals and leases that are decided here |
 //! | [`rules`] | limits in a file, changed without a deploy |
 //! | [`observed`] | counts of all decisions: who is limited, by which policy, and how the store is doing |
 //! | [`status`] | the page for the person on call |
@@ -60,6 +61,7 @@
 //! | `metrics` | [`Observed`](observed::Observed): a store that counts every decision of the one it is around; `resilient` with it |
 //! | `resilient` | [`Resilient`]: a breaker and a local fallback around a store that may be out of reach |
 //! | `redis` | [`RedisStore`]: limits that all instances of a service share; `resilient` with it |
+//! | `fleet` | [`DenyCache`](fleet::DenyCache), [`Leased`](fleet::Leased), [`Sharded`](fleet::Sharded), [`Regional`](fleet::Regional): shared limits, mostly decided without a call; `resilient` with it |
 //! | `rules` | [`Rules`](rules::Rules): limits in a file, changed without a deploy; `jwt` with it |
 //! | `redis-tls` | `rediss://` URLs; the application installs a rustls crypto provider |
 //! | `redis-deadpool` | Redis stores on a pool of deadpool-redis that the application has already |
@@ -84,7 +86,7 @@ pub mod docs {
     }
 
     pages! {
-        algorithms comparison cookbook gateway getting_started keys migration operating
+        algorithms comparison cookbook fleet gateway getting_started keys migration operating
         outages promises redis speed testing threats tiers waiting
     }
 }
@@ -143,6 +145,47 @@ pub use sluicegate_tower::{call, guard, limits, rate_limit};
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub mod attribute {
     pub use sluicegate_axum::{Attributed, RateLimitStore};
+}
+
+/// Limits that a fleet of instances shares, decided at the speed of memory: stores around the store that all of them ask.
+///
+/// | store | what it saves | see |
+/// |---|---|---|
+/// | [`DenyCache`](fleet::DenyCache) | calls for keys that are refused | [`deny_cache`](fleet::deny_cache) |
+/// | [`Leased`](fleet::Leased) | calls for keys that are let pass | [`leased`](fleet::leased) |
+/// | [`Sharded`](fleet::Sharded) | the slot of a Cluster that one hot key fills | [`sharded`](fleet::sharded) |
+/// | [`Regional`](fleet::Regional) | the way to another region | [`regional`](fleet::regional) |
+///
+/// Each goes around any store, and can be left out. The order is fixed, from outside in: `Observed`, `DenyCache`, `Leased`,
+/// [`Resilient`], `Sharded` or `Regional`; another order is an error that prints it. When to switch on which of them is a
+/// [page](docs::fleet) of its own.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate::fleet::DenyCache;
+/// use sluicegate::store::DecidedBy;
+/// use sluicegate::{Policy, Resilient};
+///
+/// # let redis = sluicegate::MemoryStore::new();
+/// let store = Resilient::builder(redis).replicas(4).build()?;
+/// let store = DenyCache::builder(&store).longest(Duration::from_secs(2)).build()?;
+/// let login = Policy::gcra("login", "5/min").on(&store)?;
+///
+/// for _ in 0..1_000 {
+///     login.check("ada").now().expect("memory answers at once")?;
+/// }
+/// let refused = login.check("ada").now().expect("memory answers at once")?;
+/// assert_eq!(refused.decided_by(), DecidedBy::Cache);
+/// assert_eq!(store.status().asked, 5); // as often as it was let pass
+///
+/// // The wrong way round is found out when it is built.
+/// assert!(Resilient::builder(&store).build().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(feature = "fleet")]
+#[cfg_attr(docsrs, doc(cfg(feature = "fleet")))]
+pub mod fleet {
+    pub use sluicegate_fleet::{DenyCache, Leased, Regional, Sharded, deny_cache, leased, regional, sharded};
 }
 
 /// How many requests of a key are under way at once.

@@ -52,7 +52,7 @@ pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::ConfigError;
 use crate::policy::Policy;
 pub use crate::receipt::{Piece, Trace};
-pub use crate::status::{LeaseStatus, StoreStatus};
+pub use crate::status::{DenyCacheStatus, LeaseStatus, StoreStatus};
 
 /// Where state lives, and who decides.
 ///

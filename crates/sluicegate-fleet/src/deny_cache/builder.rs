@@ -1,0 +1,121 @@
+//! The settings of a [`DenyCache`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::store::Place;
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{ConfigError, Store};
+
+use super::DenyCache;
+use super::front::{Front, State};
+use super::refusal::micros;
+use super::table::Table;
+
+/// Collects the settings of a [`DenyCache`].
+///
+/// | setting | default | too low | too high |
+/// |---|---|---|---|
+/// | [`longest`](Self::longest) | 1 s | refused keys cost more calls | a reset elsewhere is seen late |
+/// | [`keys`](Self::keys) | 50,000 | a flood from more keys reaches the store | memory |
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_fleet::DenyCache;
+///
+/// # let redis = MemoryStore::new();
+/// let store = DenyCache::builder(redis).longest(Duration::from_secs(3)).keys(200_000).build()?;
+/// assert_eq!(store.status().slots, 200_000);
+///
+/// let error = DenyCache::builder(MemoryStore::new()).longest(Duration::from_secs(60)).build().unwrap_err();
+/// assert_eq!(error.to_string(), "refusals kept for up to 60s: use more than 0 and at most 5s");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct DenyCacheBuilder {
+    store: Arc<dyn Store>,
+    longest: Duration,
+    keys: usize,
+    clock: Arc<dyn Clock>,
+}
+
+/// The longest that a refusal may be kept: a key that was reset on another instance is refused no longer.
+const MOST: Duration = Duration::from_secs(5);
+const MOST_KEYS: usize = 1 << 31;
+
+impl DenyCacheBuilder {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, longest: Duration::from_secs(1), keys: 50_000, clock: Arc::new(SystemClock::new()) }
+    }
+
+    /// How long a refusal is kept at most, however late its retry is. Default: 1 s. At most 5 s.
+    ///
+    /// It is the time after which a refund, a reset or a replacement that another instance has made is seen here.
+    pub fn longest(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
+    /// How many keys are kept at most, each counted once per policy. Default: 50,000, in at most 14 MB: up to 280 bytes for a
+    /// policy of one quota, and 80 more for each further quota. When it is full, the refusal that ends soonest makes room.
+    pub fn keys(mut self, keys: usize) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// By what clock refusals end. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Checks the settings and makes the store.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] for a longest time of 0 or above 5 s, for 0 keys or more than 2^31, and around a store that is
+    /// a `DenyCache` or observed already ([`Place`]).
+    pub fn build(self) -> Result<DenyCache, ConfigError> {
+        let problem = match (self.longest, self.keys) {
+            (longest, _) if longest < Duration::from_micros(1) || longest > MOST => {
+                format!("refusals kept for up to {longest:?}: use more than 0 and at most {MOST:?}")
+            }
+            (_, keys) if keys == 0 || keys > MOST_KEYS => {
+                format!("a cache for {keys} keys: use at least 1 and at most {MOST_KEYS}")
+            }
+            _ => {
+                Place::DenyCache.around(&*self.store)?;
+                return Ok(self.build_anywhere());
+            }
+        };
+        Err(ConfigError::new(ConfigErrorKind::Store, problem))
+    }
+
+    /// The same around any store; the order is checked when a policy is opened.
+    pub(super) fn build_anywhere(self) -> DenyCache {
+        let Self { store, longest, keys, clock } = self;
+        let longest_us = micros(longest);
+        DenyCache(Arc::new(Front(Arc::new(State {
+            within: Within::new(store),
+            table: Arc::new(Table::new(keys, longest_us)),
+            slots: keys,
+            longest_us,
+            clock,
+            refused: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+        }))))
+    }
+}
+
+impl fmt::Debug for DenyCacheBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCacheBuilder")
+            .field("longest", &self.longest)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}

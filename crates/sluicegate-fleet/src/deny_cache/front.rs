@@ -1,0 +1,243 @@
+//! The way of a request through the cache.
+//!
+//! 1. All asks are looked at before any call. If one of them is refused, so is the request: the others are not asked, and hold
+//!    nothing.
+//! 2. Where a refusal has just ended, one of all who ask is the probe, and the others wait for its answer, once.
+//! 3. The store is asked, and its answer kept, whether anybody waits for it or not: a client that hangs up at once would
+//!    otherwise cost a call each time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluicegate_core::clock::Clock;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{
+    Ask, DecidedBy, DecisionFuture, DenyCacheStatus, Mode, Place, PreparedPolicy, QuotaStatus, StoreStatus,
+    judge,
+};
+use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
+use sluicegate_core::{ConfigError, Decision, Policy, StoreError};
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+
+use super::question::Question;
+use super::refusal::{Refusal, Times};
+use super::table::{Id, Known, Probe, Table};
+
+/// What limiters hold: calls that have to wait take a share of the state along.
+pub(super) struct Front(pub(super) Arc<State>);
+
+pub(super) struct State {
+    pub(super) within: Within<Kept>,
+    pub(super) table: Arc<Table>,
+    pub(super) slots: usize,
+    pub(super) longest_us: u64,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) refused: AtomicU64,
+    pub(super) asked: AtomicU64,
+}
+
+/// What is kept of a policy.
+pub(super) struct Kept {
+    version: u64,
+    policy: Arc<Policy>,
+}
+
+type Questions = SmallVec<[Question; 2]>;
+type Probes = SmallVec<[Probe; 1]>;
+
+impl Wrap for Front {
+    type Own = Kept;
+
+    fn within(&self) -> &Within<Kept> {
+        &self.0.within
+    }
+
+    fn own_place(&self) -> Option<Place> {
+        Some(Place::DenyCache)
+    }
+
+    fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Kept, Inherit)>) -> Result<Kept, ConfigError> {
+        Ok(Kept { version: self.0.table.version(policy), policy: Arc::clone(policy) })
+    }
+
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        // A refusal that spends is a report as well.
+        let reports = |ask: &Ask<'_>| !is_question(ask.mode()) || ask.policy().policy().counts_rejected();
+        if asks.iter().any(reports) { self.0.report(asks) } else { self.0.decide(asks, true) }
+    }
+
+    fn hand_over(&self, _: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
+        // It is rare, and what is forgotten costs a call for each key.
+        self.0.table.clear();
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn report(&self, status: &mut StoreStatus) {
+        status.deny_cache = Some(self.0.status());
+    }
+}
+
+impl State {
+    pub(super) fn status(&self) -> DenyCacheStatus {
+        let (keys, evictions) = self.table.counts();
+        // Relaxed: these are counts.
+        let (refused, asked) = (self.refused.load(Ordering::Relaxed), self.asked.load(Ordering::Relaxed));
+        DenyCacheStatus { keys, slots: self.slots, evictions, refused, asked }
+    }
+
+    /// Decides asks that are questions. Whoever has waited for a probe once does not wait for another.
+    fn decide(self: &Arc<Self>, asks: &[Ask<'_>], may_wait: bool) -> DecisionFuture {
+        let questions = match self.questions(asks) {
+            Ok(questions) => questions,
+            Err(foreign) => return DecisionFuture::ready(Err(foreign)),
+        };
+        let now_us = self.clock.now_us();
+        let (mut refusals, mut due) = (SmallVec::<[(usize, Refusal); 1]>::new(), SmallVec::<[Id; 1]>::new());
+        let mut probed = None;
+        for (index, question) in questions.iter().enumerate() {
+            match self.table.look(question, now_us) {
+                Known::Nothing => {}
+                Known::Refused(refusal) => refusals.push((index, refusal)),
+                Known::Due => due.push(question.id),
+                Known::Probed(probe) => probed = Some(probe),
+            }
+        }
+        if !refusals.is_empty() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return DecisionFuture::ready(Ok(self.refuse(asks, &questions, &refusals, now_us)));
+        }
+        let runtime = Handle::try_current().ok();
+        if let (Some(mut probe), Some(runtime), true) = (probed, &runtime, may_wait) {
+            let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
+            let state = Arc::clone(self);
+            return DecisionFuture::begun(runtime, async move {
+                // It ends when the probe is dropped, which is an error here.
+                _ = probe.changed().await;
+                let follows = {
+                    let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
+                    state.decide(&asks, false)
+                };
+                follows.await
+            });
+        }
+        let probes = due.into_iter().filter_map(|id| self.table.probe(id)).collect();
+        self.ask_store(asks, questions, probes, runtime)
+    }
+
+    /// Asks the store, and keeps its answer.
+    fn ask_store(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        questions: Questions,
+        probes: Probes,
+        runtime: Option<Handle>,
+    ) -> DecisionFuture {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let sent_us = self.clock.now_us();
+        let pending = match self.within.decide(asks).now() {
+            Ok(result) => {
+                self.keep(&questions, &result, sent_us);
+                return DecisionFuture::ready(result);
+            }
+            Err(pending) => pending,
+        };
+        let state = Arc::clone(self);
+        let work = async move {
+            let result = pending.await;
+            state.keep(&questions, &result, sent_us);
+            drop(probes);
+            result
+        };
+        match runtime {
+            Some(runtime) => DecisionFuture::begun(&runtime, work),
+            None => DecisionFuture::pending(work),
+        }
+    }
+
+    /// Keeps what the store has said. Decisions of others than the store, in an outage or out of a lease, are local already.
+    fn keep(&self, questions: &[Question], result: &Result<Decision, StoreError>, sent_us: u64) {
+        let times = Times { sent_us, received_us: self.clock.now_us() };
+        // Turns that are asked for together wait no longer than the least patient of them: what that says of one alone is not known.
+        let is_plain = questions.len() == 1 || questions.iter().all(|question| question.patience_us() == 0);
+        for (index, question) in questions.iter().enumerate() {
+            let mut others = questions[..index].iter().chain(&questions[index + 1..]);
+            // Asks for one bucket see each other: what is too much after the first may fit alone.
+            let is_alone = others.all(|other| other.id != question.id);
+            let refusal = match result {
+                Ok(decision) if is_plain && is_alone && decision.decided_by() == DecidedBy::Store => {
+                    let is_settled = !decision.is_allowed() || decision.delay().is_zero();
+                    Refusal::of(question, decision, times, self.longest_us).filter(|_| is_settled)
+                }
+                _ => None,
+            };
+            self.table.keep(question.id, question.mark, refusal);
+        }
+    }
+
+    /// The decision that follows from what is known of some of the questions. Of the others nothing is known, and nothing said.
+    fn refuse(
+        &self,
+        asks: &[Ask<'_>],
+        questions: &[Question],
+        refusals: &[(usize, Refusal)],
+        now_us: u64,
+    ) -> Decision {
+        let statuses = refusals.iter().flat_map(|(index, refusal)| {
+            let question = &questions[*index];
+            let kept = self.within.own(asks[question.place()].policy()).ok();
+            kept.map(|kept| refusal.statuses(question, &kept.policy, now_us)).into_iter().flatten()
+        });
+        let statuses: SmallVec<[QuotaStatus; 4]> = statuses.collect();
+        let at_us = refusals.iter().map(|(_, refusal)| refusal.at_us(now_us)).max().unwrap_or(now_us);
+        judge(at_us, 0, statuses).by(DecidedBy::Cache)
+    }
+
+    /// Hands on what is reported, and forgets the keys that it is about: before, and again when it has happened, for what was
+    /// asked in between may have been decided before it.
+    fn report(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
+        let ids = asks.iter().map(|ask| Ok(self.table.id(self.within.own(ask.policy())?.version, ask.key())));
+        let ids: SmallVec<[Id; 2]> = match ids.collect::<Result<_, StoreError>>() {
+            Ok(ids) => ids,
+            Err(foreign) => return DecisionFuture::ready(Err(foreign)),
+        };
+        let forget = move |table: &Table| ids.iter().for_each(|id| table.forget(*id));
+        forget(&self.table);
+        match self.within.decide(asks).now() {
+            Ok(result) => {
+                forget(&self.table);
+                DecisionFuture::ready(result)
+            }
+            Err(pending) => {
+                let table = Arc::clone(&self.table);
+                let work = async move {
+                    let result = pending.await;
+                    forget(&table);
+                    result
+                };
+                match Handle::try_current() {
+                    Ok(runtime) => DecisionFuture::begun(&runtime, work),
+                    Err(_) => DecisionFuture::pending(work),
+                }
+            }
+        }
+    }
+
+    /// The asks that a refusal may answer.
+    fn questions(&self, asks: &[Ask<'_>]) -> Result<Questions, StoreError> {
+        let mut questions = Questions::new();
+        for (place, ask) in (0..).zip(asks) {
+            let kept = self.within.own(ask.policy())?;
+            let id = self.table.id(kept.version, ask.key());
+            questions.extend(Question::new(place, ask, id, self.table.mark(id)));
+        }
+        Ok(questions)
+    }
+}
+
+fn is_question(mode: Mode) -> bool {
+    matches!(mode, Mode::Spend | Mode::Take | Mode::Reserve { .. } | Mode::Peek)
+}

@@ -1,0 +1,128 @@
+//! A store around a store that refuses by itself whoever the store has refused: [`DenyCache`].
+//!
+//! A limit that refuses 999 of 1,000 requests asks a shared store 1,000 times. With this, it asks as often as it admits, and about
+//! once a second for each key that is refused.
+//!
+//! ```
+//! use sluicegate_core::store::DecidedBy;
+//! use sluicegate_core::{MemoryStore, Policy};
+//! use sluicegate_fleet::DenyCache;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let redis = MemoryStore::new();
+//! let store = DenyCache::new(redis);
+//! let login = Policy::gcra("login", "5/min").on(&store)?;
+//! for _ in 0..1_000 {
+//!     login.check("ada").now().expect("memory answers at once")?;
+//! }
+//! let refused = login.check("ada").now().expect("memory answers at once")?;
+//! assert_eq!((refused.is_allowed(), refused.decided_by()), (false, DecidedBy::Cache));
+//! let status = store.status();
+//! assert_eq!((status.asked, status.refused), (5, 996));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where it stands
+//! Around `Leased` and `Resilient`, within `Observed`; another order is refused ([`Place`](sluicegate_core::store::Place)). Refusals of a fallback and of
+//! an outage are not kept: they are local already, and end with the outage.
+//!
+//! # What is refused, and until when
+//! Each quota that refused an ask refuses it again until its own retry, and no longer than [`longest`](DenyCacheBuilder::longest): a
+//! refund, a reset or a replacement on another instance is seen after that. A quota that has let pass all that it had refuses the
+//! next ask until a unit is back, as its answer says.
+//!
+//! | a later ask for the same key | is |
+//! |---|---|
+//! | of the same cost, or a higher one | refused here |
+//! | of a lower cost | asked |
+//! | that would wait for its turn, longer than the one that was refused | asked |
+//! | to take [as much as there is](sluicegate_core::RateLimiter::check_up_to) | refused here if one unit is |
+//! | peek | asked |
+//! | after a refund, a reset, a charge or a replacement through this store | asked |
+//!
+//! Of a request with several asks all are looked at before any call: one that is refused spares the store the whole request,
+//! which then holds nothing of the others. The decision has the quotas that are known to refuse, and no numbers of the others.
+//!
+//! When a refusal is over, one of those who ask is sent to the store. The others wait for its answer: if it is refused, so are
+//! they, without a call; if not, they ask. Nobody waits twice.
+//!
+//! # The numbers
+//! [`retry_after`](sluicegate_core::Decision::retry_after) is that of the answer, less the time since: exact for the same cost.
+//! For a higher cost it is exact to the microsecond, rounded up, where units come back one by one (GCRA, the greedy token bucket,
+//! the leaky meter), and elsewhere until all of the capacity is back, which is never too early. What remains is told as in the
+//! answer that refused.
+//!
+//! # Refusals that count
+//! A request that a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) takes part in is always asked, for its
+//! refusal spends.
+//!
+//! A policy with a [suspension](sluicegate_core::suspension) counts refusals in a call of its own, which still reaches the store,
+//! so no strike is lost: its flood costs a call per request until the key is suspended. An answer that suspends is not kept.
+//!
+//! # What it admits
+//! Never more than the store does: it only refuses. It refuses no request later than [`longest`](DenyCacheBuilder::longest), or its retry if
+//! that is sooner, after the moment at which the store would admit it. An instance asks for a refused key at most once per
+//! `min(longest, retry)`, and once for each admission, beside calls that were on their way already.
+//!
+//! # When not to use it
+//! Around a store in memory, which refuses as fast. Where a reset on another instance must be seen at once.
+
+mod builder;
+mod front;
+mod question;
+mod refusal;
+mod table;
+
+use std::fmt;
+use std::sync::Arc;
+
+use sluicegate_core::Store;
+pub use sluicegate_core::store::DenyCacheStatus;
+
+pub use self::builder::DenyCacheBuilder;
+use self::front::Front;
+
+/// Refuses by itself whoever the store has refused, until a retry could pass; see the [module](self).
+///
+/// # Cancel safety
+/// As that of the store: a question is asked when the limiter is called, and its answer is kept also if nobody waits for it,
+/// where there is a tokio runtime.
+#[derive(Clone)]
+pub struct DenyCache(Arc<Front>);
+
+impl DenyCache {
+    /// A cache around `store`, with the defaults: see [`DenyCacheBuilder`]. Around one of a higher
+    /// [`Place`](sluicegate_core::store::Place) it opens no policy.
+    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+        DenyCacheBuilder::new(store.into()).build_anywhere()
+    }
+
+    /// Begins a cache around `store` with other settings.
+    pub fn builder(store: impl Into<Arc<dyn Store>>) -> DenyCacheBuilder {
+        DenyCacheBuilder::new(store.into())
+    }
+
+    /// How full it is, and how much it has refused.
+    pub fn status(&self) -> DenyCacheStatus {
+        self.0.0.status()
+    }
+}
+
+impl fmt::Debug for DenyCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DenyCache").field(&self.status()).finish()
+    }
+}
+
+impl From<&DenyCache> for Arc<dyn Store> {
+    fn from(store: &DenyCache) -> Self {
+        Arc::clone(&store.0) as Self
+    }
+}
+
+impl From<DenyCache> for Arc<dyn Store> {
+    fn from(store: DenyCache) -> Self {
+        store.0
+    }
+}

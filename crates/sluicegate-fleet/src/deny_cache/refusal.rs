@@ -1,0 +1,168 @@
+//! A refusal that is kept: which costs it refuses, until when, and its numbers some time later.
+
+use sluicegate_core::algorithm::{Drain, Refill};
+use sluicegate_core::policy::{Policy, PolicyQuota};
+use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::{Algorithm, Decision};
+use smallvec::SmallVec;
+
+use super::question::Question;
+
+/// What a store has said of one key under one policy.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    /// Before the call was sent: refusals end by this time, so that none is kept beyond the moment at which the store lets pass.
+    sent_us: u64,
+    /// After the answer came: waits are told by this time, so that none is too short.
+    received_us: u64,
+    /// When the store decided, by its own clock.
+    at_us: u64,
+    ends_us: u64,
+    lines: SmallVec<[Line; 1]>,
+}
+
+/// Where one quota stood.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    status: QuotaStatus,
+    refused: Option<Refused>,
+}
+
+/// What a quota had no room for.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    cost: u64,
+    /// The longest wait for a turn that was asked for, and is too short.
+    patience_us: u64,
+    wait_us: u64,
+}
+
+/// The times of a call, by the clock of the cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) sent_us: u64,
+    pub(super) received_us: u64,
+}
+
+impl Line {
+    fn quota(&self) -> u8 {
+        u8::try_from(self.status.quota_index()).unwrap_or(u8::MAX)
+    }
+}
+
+impl Refused {
+    /// What a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says until when.
+    fn of(question: &Question, status: &QuotaStatus) -> Option<Self> {
+        let wait_us = micros(status.available_after());
+        if status.passed() {
+            let cost = status.remaining().saturating_add(1);
+            return (wait_us > 0).then_some(Self { cost, patience_us: 0, wait_us });
+        }
+        let wait_us = if status.is_impossible() { u64::MAX } else { wait_us };
+        Some(Self { cost: question.refused_cost(status), patience_us: question.patience_us(), wait_us })
+    }
+
+    /// Whether the cost of a question is as high, and its patience as short.
+    fn covers(&self, question: &Question, quota: u8) -> bool {
+        question.cost_of(quota) >= self.cost && question.patience_us() <= self.patience_us
+    }
+}
+
+impl Refusal {
+    /// What this answer says about others like its question, if one of them is refused from now on: because this one was, or
+    /// because it has left too little.
+    pub(super) fn of(
+        question: &Question,
+        decision: &Decision,
+        times: Times,
+        longest_us: u64,
+    ) -> Option<Self> {
+        let own = decision.quotas().iter().filter(|status| status.policy_index() == question.place());
+        let lines: SmallVec<[Line; 1]> =
+            own.map(|status| Line { status: *status, refused: Refused::of(question, status) }).collect();
+        let refuses_again = |line: &Line| {
+            let left = !decision.is_allowed() || line.status.remaining() < question.cost_of(line.quota());
+            line.refused.filter(|refused| left && refused.covers(question, line.quota()))
+        };
+        let wait_us = lines.iter().filter_map(refuses_again).map(|refused| refused.wait_us).max()?;
+        let Times { sent_us, received_us } = times;
+        let ends_us = sent_us.saturating_add(wait_us.min(longest_us));
+        let at_us = decision.at_us();
+        (wait_us > 0).then_some(Self { sent_us, received_us, at_us, ends_us, lines })
+    }
+
+    /// When it is over, by the clock of the cache.
+    pub(super) fn ends_us(&self) -> u64 {
+        self.ends_us
+    }
+
+    /// Whether it refuses this question now.
+    pub(super) fn refuses(&self, question: &Question, now_us: u64) -> bool {
+        now_us < self.ends_us && self.lines.iter().any(|line| self.line_refuses(line, question, now_us))
+    }
+
+    /// The moment of a decision that is made of it now, by the store's clock.
+    pub(super) fn at_us(&self, now_us: u64) -> u64 {
+        self.at_us.saturating_add(now_us.saturating_sub(self.received_us))
+    }
+
+    /// Where the quotas stand that it knows, as this question has it. What remains is as in the answer; waits are shorter by the
+    /// time that has passed. A cost that is above what remained, and below one that was refused, is told the wait of that one.
+    pub(super) fn statuses(
+        &self,
+        question: &Question,
+        policy: &Policy,
+        now_us: u64,
+    ) -> SmallVec<[QuotaStatus; 2]> {
+        let place = u8::try_from(question.place()).unwrap_or(u8::MAX);
+        let status = |line: &Line| {
+            let (capacity, quota) = (line.status.capacity(), line.quota());
+            let passed_us = now_us.saturating_sub(self.received_us);
+            let reset_us = micros(line.status.reset_after()).saturating_sub(passed_us);
+            let status = QuotaStatus::at_rest((place, quota), capacity)
+                .with_remaining(line.status.remaining())
+                .with_reset_after_us(reset_us);
+            let cost = question.cost_of(quota);
+            match line.refused {
+                _ if cost > capacity => status.impossible(),
+                Some(refused) if refused.covers(question, quota) || cost > line.status.remaining() => {
+                    let wait_us = refused.wait_us.saturating_sub(passed_us);
+                    let of = policy.quotas().get(usize::from(quota));
+                    let more = cost.saturating_sub(refused.cost);
+                    let more_us = of.and_then(|of| more_us(policy.algorithm(), of, more));
+                    let until_all_us = reset_us.max(wait_us);
+                    let cost_us = more_us.map_or(until_all_us, |more_us| wait_us.saturating_add(more_us));
+                    let patience_us = refused.patience_us.saturating_sub(question.patience_us());
+                    match cost_us.min(until_all_us).saturating_add(patience_us) {
+                        0 => status,
+                        wait_us => status.refused_for_us(wait_us),
+                    }
+                }
+                _ => status,
+            }
+        };
+        self.lines.iter().map(status).collect()
+    }
+
+    fn line_refuses(&self, line: &Line, question: &Question, now_us: u64) -> bool {
+        line.refused.is_some_and(|refused| {
+            refused.covers(question, line.quota()) && now_us < self.sent_us.saturating_add(refused.wait_us)
+        })
+    }
+}
+
+/// How much longer a cost waits that is higher by this many units, rounded up: known where units come back one by one at the
+/// quota's rate. Elsewhere none, and the wait is told that is certainly enough: until all of the capacity is back.
+fn more_us(algorithm: Algorithm, of: &PolicyQuota, more: u64) -> Option<u64> {
+    let is_even = matches!(
+        algorithm,
+        Algorithm::Gcra | Algorithm::TokenBucket(Refill::Greedy) | Algorithm::LeakyBucket(Drain::Meter)
+    );
+    let (limit, period_us) = (of.quota().limit(), micros(of.quota().period()));
+    let more_us = (u128::from(more) * u128::from(period_us)).div_ceil(u128::from(limit.max(1)));
+    (is_even || more == 0).then(|| u64::try_from(more_us).unwrap_or(u64::MAX))
+}
+
+pub(super) fn micros(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
+}

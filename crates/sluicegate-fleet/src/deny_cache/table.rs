@@ -1,0 +1,236 @@
+//! Where refusals are kept: bounded, and by what ends first.
+//!
+//! # Refusals that come too late
+//! A refund, a reset or a charge makes what was refused before it worthless, also what is still on its way. So each
+//! [report](Table::forget) counts up a number that keys share by their hash, and an answer is kept only if that number is as it was when
+//! it was [asked for](Table::mark).
+//!
+//! # Locking
+//! One mutex per shard, held for a look or a change, never across a call or an await, and never two at once.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use foldhash::quality::RandomState;
+use sluicegate_core::key::KeyRef;
+use tokio::sync::watch;
+
+use super::question::Question;
+use super::refusal::Refusal;
+
+/// A key under a policy, by a hash of 128 bits that is keyed at random: memory per key does not depend on its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Id(u128);
+
+/// Which reports the cache had heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark(u64, u32);
+
+/// What the cache knows about a question.
+#[derive(Debug)]
+pub(super) enum Known {
+    /// Nothing: ask.
+    Nothing,
+    /// It is refused.
+    Refused(Refusal),
+    /// A refusal of it is over: one of all who ask now is to find out.
+    Due,
+    /// One of all does, until this ends.
+    Probed(watch::Receiver<()>),
+}
+
+/// The refusals of all policies.
+pub(super) struct Table {
+    shards: Box<[Mutex<Shard>]>,
+    most_per_shard: usize,
+    /// How long a refusal is remembered that is over.
+    linger_us: u64,
+    seeds: [RandomState; 2],
+    reports: Box<[AtomicU32]>,
+    clears: AtomicU64,
+    keys: AtomicUsize,
+    evictions: AtomicU64,
+}
+
+#[derive(Default)]
+struct Shard {
+    refusals: HashMap<Id, Refusal, BuildHasherDefault<Hashed>>,
+    by_end: BTreeSet<(u64, Id)>,
+    probes: HashMap<Id, watch::Receiver<()>, BuildHasherDefault<Hashed>>,
+}
+
+const REPORTS: usize = 4_096;
+
+impl Table {
+    pub(super) fn new(keys: usize, linger_us: u64) -> Self {
+        let shards = (keys / 64).clamp(1, 64).next_power_of_two();
+        Self {
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            most_per_shard: keys.div_ceil(shards),
+            linger_us,
+            seeds: [RandomState::default(), RandomState::default()],
+            reports: (0..REPORTS).map(|_| AtomicU32::new(0)).collect(),
+            clears: AtomicU64::new(0),
+            keys: AtomicUsize::new(0),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// The key under the policy of this number.
+    pub(super) fn id(&self, version: u64, key: KeyRef<'_>) -> Id {
+        let key = (version, key.to_key());
+        let [high, low] = [0, 1].map(|half: usize| u128::from(self.seeds[half].hash_one(&key)));
+        Id(high << 64 | low)
+    }
+
+    /// The number of a policy: equal policies have the same.
+    pub(super) fn version(&self, policy: &sluicegate_core::Policy) -> u64 {
+        self.seeds[0].hash_one(policy)
+    }
+
+    /// To be taken before a question is asked.
+    pub(super) fn mark(&self, id: Id) -> Mark {
+        // Acquire, with the release of those who count up: whoever sees a count asks after that report was made. The rest is
+        // ordered by the shard's lock.
+        Mark(self.clears.load(Ordering::Acquire), self.reports(id).load(Ordering::Acquire))
+    }
+
+    /// What is known about a question.
+    pub(super) fn look(&self, question: &Question, now_us: u64) -> Known {
+        if self.keys() == 0 {
+            return Known::Nothing;
+        }
+        let id = question.id;
+        let mut shard = self.shard(id);
+        let Some(refusal) = shard.refusals.get(&id) else { return Known::Nothing };
+        if refusal.refuses(question, now_us) {
+            return Known::Refused(refusal.clone());
+        }
+        if now_us < refusal.ends_us() {
+            // Of a lower cost, or of one that would wait, nothing is known.
+            return Known::Nothing;
+        }
+        match shard.probes.get(&id) {
+            Some(probe) => Known::Probed(probe.clone()),
+            None if now_us >= refusal.ends_us().saturating_add(self.linger_us) => {
+                self.remove(&mut shard, id);
+                Known::Nothing
+            }
+            None => Known::Due,
+        }
+    }
+
+    /// Finds out about a key whose refusal is over, until the probe is dropped; None if somebody does already.
+    pub(super) fn probe(self: &Arc<Self>, id: Id) -> Option<Probe> {
+        let mut shard = self.shard(id);
+        if shard.probes.contains_key(&id) {
+            return None;
+        }
+        let (done, probe) = watch::channel(());
+        shard.probes.insert(id, probe);
+        Some(Probe { table: Arc::clone(self), id, _done: done })
+    }
+
+    /// Keeps what an answer says about a key: a refusal, or that there is none any more.
+    pub(super) fn keep(&self, id: Id, mark: Mark, refusal: Option<Refusal>) {
+        if refusal.is_none() && self.keys() == 0 {
+            return;
+        }
+        let mut shard = self.shard(id);
+        if self.mark(id) != mark {
+            return;
+        }
+        self.remove(&mut shard, id);
+        let Some(refusal) = refusal else { return };
+        if shard.refusals.len() >= self.most_per_shard {
+            // The one that would end first has the least to refuse.
+            let Some((soonest_us, soonest)) = shard.by_end.first().copied() else { return };
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+            if soonest_us > refusal.ends_us() {
+                return;
+            }
+            self.remove(&mut shard, soonest);
+        }
+        shard.by_end.insert((refusal.ends_us(), id));
+        shard.refusals.insert(id, refusal);
+        // Relaxed, here and below: a count beside the shards, which are read under their locks.
+        self.keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forgets a key about which something is reported.
+    pub(super) fn forget(&self, id: Id) {
+        self.reports(id).fetch_add(1, Ordering::Release);
+        let mut shard = self.shard(id);
+        self.remove(&mut shard, id);
+    }
+
+    /// Forgets all keys.
+    pub(super) fn clear(&self) {
+        self.clears.fetch_add(1, Ordering::Release);
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            self.keys.fetch_sub(shard.refusals.len(), Ordering::Relaxed);
+            shard.refusals.clear();
+            shard.by_end.clear();
+        }
+    }
+
+    /// How many keys it has, and how many had to make room.
+    pub(super) fn counts(&self) -> (usize, u64) {
+        (self.keys(), self.evictions.load(Ordering::Relaxed))
+    }
+
+    fn keys(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    fn remove(&self, shard: &mut Shard, id: Id) {
+        if let Some(refusal) = shard.refusals.remove(&id) {
+            shard.by_end.remove(&(refusal.ends_us(), id));
+            self.keys.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn shard(&self, id: Id) -> MutexGuard<'_, Shard> {
+        // A power of two, so the lowest bits choose one.
+        let shard = usize::try_from(id.0 % (self.shards.len() as u128)).unwrap_or(0);
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reports(&self, id: Id) -> &AtomicU32 {
+        &self.reports[usize::try_from((id.0 >> 32) % (REPORTS as u128)).unwrap_or(0)]
+    }
+}
+
+/// Finds out about a key; others who ask for it wait until this is dropped.
+pub(super) struct Probe {
+    table: Arc<Table>,
+    id: Id,
+    _done: watch::Sender<()>,
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.table.shard(self.id).probes.remove(&self.id);
+    }
+}
+
+/// The hasher of what is a hash already.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |all, byte| all.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = u64::try_from(hash >> 64).unwrap_or(0);
+    }
+}
