@@ -17,6 +17,7 @@ mod promises;
 mod replace;
 mod rolling;
 mod scripts;
+mod shards;
 mod slots;
 mod support;
 mod suspension;

@@ -63,8 +63,9 @@ impl Policy {
     ///
     /// # Errors
     /// When a part would have nothing, when a name cannot be used, and when parts cannot decide as the whole does: those of a
-    /// queue, which spaces its output in one place, and of windows that begin with a key's first unit, which would begin at
-    /// several times.
+    /// queue, which spaces its output in one place, of windows that begin with a key's first unit, which would begin at
+    /// several times, and of a policy that [counts refused requests](PolicyBuilder::count_rejected), which would count those that
+    /// another part lets pass.
     pub fn split(&self, parts: impl IntoIterator<Item = (String, u64)>) -> Result<Vec<Self>, ConfigError> {
         let parts: Vec<(String, u64)> = parts.into_iter().collect();
         let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Policy, problem).in_policy(&self.name));
@@ -74,6 +75,9 @@ impl Policy {
             }
             Algorithm::FixedWindow(Anchor::FirstHit) | Algorithm::TokenBucket(Refill::Interval) => {
                 "windows that begin with a key's first unit would begin at several times"
+            }
+            _ if self.settings.counts_rejected => {
+                "it counts refused requests, and no part knows of one that another part lets pass"
             }
             _ => "",
         };
@@ -212,6 +216,7 @@ mod tests {
             (Policy::gcra("plan", "30/s burst 1"), &[1, 1], "none of 1 units"),
             (Policy::gcra("plan", "30/s"), &[1, 0], "none of 30 units"),
             (Policy::leaky_queue("plan", "30/s"), &[1, 1], "a queue spaces its output in one place"),
+            (Policy::gcra("plan", "30/s").count_rejected(), &[1, 1], "it counts refused requests"),
             (
                 Policy::builder("plan", Algorithm::FixedWindow(Anchor::FirstHit), "30/s"),
                 &[1, 1],

@@ -59,6 +59,10 @@
 //! The wait of a cost of one unit is exact. For a higher cost it is never too short, and too long by at most the time in which a
 //! shard gets one unit.
 //!
+//! # Suspensions
+//! Whether a key is suspended is kept whole, in one slot that each request is checked against: a policy that suspends keys is no
+//! faster in shards.
+//!
 //! # Outages
 //! A call needs the parts of the store on which any shard of its key is: around it, a `Resilient` store leaves a key to its fallback
 //! as long as the node of one of its shards is away.

@@ -284,3 +284,21 @@ async fn a_request_whose_caller_leaves_is_decided_to_its_end() {
     assert_eq!(calls.load(Ordering::Relaxed), 3);
     assert_eq!(hot.peek("k").await.unwrap().remaining(), 5);
 }
+
+#[tokio::test]
+async fn a_suspension_holds_for_the_whole_key_and_counts_each_refusal_once() {
+    let (memory, clock) = store();
+    let store: Arc<dyn Store> = Sharded::builder(&memory, 4).policy("hot").build().unwrap().into();
+    let policy = Policy::gcra("hot", "25/h").suspend(3, "1min", "30min").build().unwrap();
+    let hot = RateLimiter::new(store, policy).unwrap();
+    assert!(hot.check_cost("k", 25).await.unwrap().is_allowed());
+    for _ in 0..2 {
+        assert_eq!(hot.check("k").await.unwrap().outcome(), Outcome::Denied);
+    }
+    assert_eq!(hot.check("other").await.unwrap().outcome(), Outcome::Allowed);
+    clock.advance(Duration::from_secs(1));
+    let outcomes = [hot.check("k").await.unwrap().outcome(), hot.check("k").await.unwrap().outcome()];
+    assert_eq!(outcomes[1], Outcome::Suspended, "{outcomes:?}");
+    clock.advance(Duration::from_secs(29 * 60));
+    assert_eq!(hot.check("k").await.unwrap().outcome(), Outcome::Suspended, "whatever has come back");
+}
