@@ -7,6 +7,7 @@ use std::time::Duration;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::resilient::BreakerSettings;
 use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter, Resilient, Store};
+use sluicegate_fleet::{Leased, Regional, Sharded};
 use sluicegate_tests::random::Random;
 
 use crate::network::{Cut, Link, Network};
@@ -22,8 +23,8 @@ pub(crate) struct Fleet {
     random: Random,
     /// Instances that have ever started.
     started: u64,
-    /// The store that all share.
-    pub(crate) server: Arc<Server>,
+    /// The stores that all share: one, or one of each region and a reserve.
+    pub(crate) servers: Vec<Arc<Server>>,
     /// Calls to shared stores so far.
     pub(crate) calls: Arc<AtomicU64>,
     /// One per place; none while it is down.
@@ -40,6 +41,7 @@ pub(crate) struct Instance {
     pub(crate) clock: Skewed,
     links: Vec<Arc<Link>>,
     resilient: Option<Resilient>,
+    leased: Option<Leased>,
 }
 
 impl Fleet {
@@ -53,13 +55,14 @@ impl Fleet {
         if plan.refunds > 0 {
             policy = policy.refunds();
         }
+        let servers = if plan.has(Wrapper::Regional) { plan.regions + 1 } else { 1 };
         let mut fleet = Self {
             plan: plan.clone(),
             policy: policy.build()?,
             time: time.clone(),
             random,
             started: 0,
-            server: Server::new(clock, plan.keys, plan.flushes),
+            servers: (0..servers).map(|_| Server::new(clock.clone(), plan.keys, plan.flushes)).collect(),
             calls: Arc::default(),
             instances: (0..plan.instances).map(|_| None).collect(),
         };
@@ -69,15 +72,23 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Asks the shared store, and no network is between.
-    pub(crate) fn on_the_server(&self) -> Result<RateLimiter, ConfigError> {
-        RateLimiter::new(Arc::clone(&self.server) as Arc<dyn Store>, self.policy.clone())
+    /// The time by the clock of the shared stores.
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.servers[0]
+    }
+
+    /// Asks the shared store, and no network is between; none if several stores have a part of each quota.
+    pub(crate) fn on_the_server(&self) -> Result<Option<RateLimiter>, ConfigError> {
+        if self.plan.has(Wrapper::Regional) || self.plan.has(Wrapper::Sharded) {
+            return Ok(None);
+        }
+        RateLimiter::new(Arc::clone(self.server()) as Arc<dyn Store>, self.policy.clone()).map(Some)
     }
 
     /// A store that decides what the shared one would if it were everywhere at once.
     pub(crate) fn ideal(&self) -> Result<RateLimiter, ConfigError> {
         let store = MemoryStore::builder().keys(room_for(self.plan.keys)).log_entries(1 << 20);
-        let server = Arc::clone(&self.server);
+        let server = Arc::clone(self.server());
         RateLimiter::new(store.clock(ByServer(server)).build()?, self.policy.clone())
     }
 
@@ -87,24 +98,61 @@ impl Fleet {
         self.started += 1;
         let ahead_us = self.random.below(3_600_000_000);
         let clock = Skewed::new(&self.time, ahead_us, skew(&self.plan, &mut self.random));
-        let way = (self.plan.delay, self.plan.loss);
-        let link = Arc::new(Link::new(number, self.plan.seed, way, &self.time, &self.calls));
-        let mut store: Arc<dyn Store> =
-            Arc::new(Network::new(Arc::clone(&self.server) as Arc<dyn Store>, Arc::clone(&link)));
-        let mut resilient = None;
-        if self.plan.has(Wrapper::Resilient) {
-            let memory = MemoryStore::builder()
-                .keys(room_for(self.plan.keys).min(1 << 14))
+        let mut links = Vec::new();
+        let mut network = |server: usize, delay_us: u64| {
+            // Each way has fates of its own.
+            let seed = self.plan.seed ^ (server as u64) << 32;
+            let link = Link::new(number, seed, (delay_us, self.plan.loss), &self.time, &self.calls);
+            links.push(Arc::new(link));
+            let server = Arc::clone(&self.servers[server]) as Arc<dyn Store>;
+            Arc::new(Network::new(server, Arc::clone(&links[links.len() - 1]))) as Arc<dyn Store>
+        };
+        let mut store = if self.plan.has(Wrapper::Regional) {
+            let (region, reserve) = (place % self.plan.regions, self.plan.regions);
+            let far = if self.plan.regions > 1 { self.plan.far } else { self.plan.delay };
+            let (own, reserve) = (network(region, self.plan.delay), network(reserve, far));
+            let regional = Regional::builder(format!("region-{region}"), own, reserve);
+            let each = (0..self.plan.regions).map(|region| format!("region-{region}"));
+            each.fold(regional, |regional, name| regional.region(name, 1)).build()?.into()
+        } else {
+            network(0, self.plan.delay)
+        };
+        if self.plan.has(Wrapper::Sharded) {
+            store = Sharded::builder(store, 2).policy(self.policy.name()).build()?.into();
+        }
+        let resilient = self.plan.has(Wrapper::Resilient).then(|| {
+            let memory =
+                MemoryStore::builder().keys(room_for(self.plan.keys).min(1 << 14)).clock(clock.clone());
+            let around = Resilient::builder(Arc::clone(&store)).replicas(self.plan.instances as u64);
+            around
+                .fallback(memory.build()?)
                 .clock(clock.clone())
-                .build()?;
-            let around = Resilient::builder(store).replicas(self.plan.instances as u64).fallback(memory);
-            let around = around.clock(clock.clone()).breaker(BreakerSettings::new().jitter(0)).build()?;
-            store = (&around).into();
-            resilient = Some(around);
+                .breaker(BreakerSettings::new().jitter(0))
+                .build()
+        });
+        let resilient = resilient.transpose()?;
+        if let Some(resilient) = &resilient {
+            store = resilient.into();
+        }
+        let leased = self.plan.has(Wrapper::Leased).then(|| {
+            Leased::builder(Arc::clone(&store))
+                .keys(self.plan.keys.clamp(1 << 10, 1 << 16))
+                .clock(clock.clone())
+                .build()
+        });
+        let leased = leased.transpose()?;
+        if let Some(leased) = &leased {
+            store = leased.into();
         }
         let limiter = RateLimiter::new(store, self.policy.clone())?;
-        self.instances[place] = Some(Instance { number, limiter, clock, links: vec![link], resilient });
+        self.instances[place] = Some(Instance { number, limiter, clock, links, resilient, leased });
         Ok(())
+    }
+
+    /// Units that instances hold and have not spent.
+    pub(crate) fn held(&self) -> u64 {
+        let leased = self.instances.iter().flatten().filter_map(|instance| instance.leased.as_ref());
+        leased.map(|leased| leased.status().held).sum()
     }
 
     /// An instance that is up, near this place.
@@ -127,6 +175,9 @@ impl Instance {
 
     /// It gives back what it holds, and ends.
     pub(crate) async fn close(self) {
+        if let Some(leased) = &self.leased {
+            let _ = leased.close(Duration::from_secs(1)).await;
+        }
         if let Some(resilient) = &self.resilient {
             // What is not settled within a second is lost, as in a crash.
             let _ = resilient.close(Duration::from_secs(1)).await;

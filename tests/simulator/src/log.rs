@@ -31,6 +31,8 @@ pub struct Log {
     pub ideal_units: u64,
     /// Of each slice of the run what was decided in it.
     pub slices: Vec<Slice>,
+    /// Whether a single store keeps each quota.
+    is_of_one_store: bool,
     /// The latest refusal of a key by the store, as an instance has heard of it.
     refused: HashMap<(u64, usize), u64>,
     /// How old the answers were that refusals without the store repeated, in microseconds.
@@ -48,6 +50,8 @@ pub struct Slice {
     pub alone: u64,
     /// Units that one exact store would have admitted.
     pub ideal: u64,
+    /// Units that instances held at the beginning of the slice, if they lease.
+    pub held: Option<u64>,
 }
 
 /// A request that was asked.
@@ -73,8 +77,9 @@ pub(crate) struct Entry {
 
 impl Log {
     /// A log of so many keys, in so many slices.
-    pub(crate) fn new(keys: usize, slices: usize) -> Self {
+    pub(crate) fn new(keys: usize, slices: usize, is_of_one_store: bool) -> Self {
         Self {
+            is_of_one_store,
             shared: vec![Vec::new(); keys],
             losses: vec![Vec::new(); keys],
             slices: vec![Slice::default(); slices],
@@ -106,10 +111,10 @@ impl Log {
         let (list, admission, is_shared) = match by {
             DecidedBy::Store => {
                 slice.by_store += asked.units;
-                // The store says when that was, to the microsecond.
+                // A single store says when that was, to the microsecond.
                 let at_us = decision.at_us();
-                assert!((by_store[0]..=by_store[1]).contains(&at_us), "{at_us} is not in {by_store:?}");
-                (&mut self.shared[key], admission([at_us; 2]), true)
+                let is_known = (by_store[0]..=by_store[1]).contains(&at_us) && self.is_of_one_store;
+                (&mut self.shared[key], admission(if is_known { [at_us; 2] } else { by_store }), true)
             }
             DecidedBy::Outage | DecidedBy::Off => {
                 slice.alone += asked.units;

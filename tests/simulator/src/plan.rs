@@ -77,8 +77,14 @@ pub struct Plan {
 /// A store around a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Wrapper {
+    /// Keeps each key in two shards.
+    Sharded,
+    /// Divides the quota among the regions and a reserve, each on a store of its own.
+    Regional,
     /// Decides alone while the store is away.
     Resilient,
+    /// Spends units that an instance has leased.
+    Leased,
 }
 
 impl Default for Plan {
@@ -118,8 +124,21 @@ impl Plan {
     pub fn varied(&self) -> Self {
         let mut random = Random::new(self.seed ^ 0x7661_7269_6564);
         let mut pick = |choices: &[u64]| choices[random.index(choices.len())];
-        let quota =
-            ["5/s", "20/s", "10/2s", "60/min burst 10", "1/s", "3/700ms", "40/s burst 4", "7/3s burst 20"];
+        let quota = if self.has(Wrapper::Sharded) || self.has(Wrapper::Regional) {
+            // There is a part of each number for every place.
+            [
+                "25/s",
+                "20/s",
+                "40/2s",
+                "60/min burst 30",
+                "21/s",
+                "33/700ms",
+                "80/s burst 20",
+                "27/3s burst 50",
+            ]
+        } else {
+            ["5/s", "20/s", "10/2s", "60/min burst 10", "1/s", "3/700ms", "40/s burst 4", "7/3s burst 20"]
+        };
         let quota = quota[usize::try_from(pick(&[0, 1, 2, 3, 4, 5, 6, 7])).unwrap_or(0)];
         let algorithm = [
             Algorithm::Gcra,

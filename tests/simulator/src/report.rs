@@ -32,6 +32,11 @@ impl fmt::Display for Run {
         )?;
         let trips = self.calls as f64 / decisions.max(1) as f64;
         writeln!(f, "{} calls to the store, {trips:.4} per decision", self.calls)?;
+        let held: Vec<u64> = log.slices.iter().filter_map(|slice| slice.held).collect();
+        if let Some(most) = held.iter().max() {
+            let mean = held.iter().sum::<u64>() / held.len() as u64;
+            writeln!(f, "units held by leases: {mean} on average, {most} at most")?;
+        }
         let mut ages = log.ages_us.clone();
         ages.sort_unstable();
         if let Some(last) = ages.len().checked_sub(1) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_core::clock::Clock;
-use sluicegate_core::store::{DecidedBy, DecisionFuture};
+use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{ConfigError, Decision, RateLimiter};
 use sluicegate_tests::random::{Random, Zipf};
 
@@ -12,7 +12,7 @@ use crate::fault::{Fault, faults};
 use crate::fleet::{Fleet, Instance};
 use crate::law::{Excess, Law, Loss};
 use crate::log::{Asked, Log};
-use crate::plan::Plan;
+use crate::plan::{Plan, Wrapper};
 use crate::server::Server;
 use crate::time::{Skewed, Time};
 
@@ -90,7 +90,7 @@ struct Driver {
     plan: Plan,
     time: Time,
     fleet: Fleet,
-    server: RateLimiter,
+    server: Option<RateLimiter>,
     ideal: RateLimiter,
     log: Arc<Mutex<Log>>,
     lasts_us: u64,
@@ -100,7 +100,7 @@ struct Driver {
 struct Request {
     asked: Asked,
     limiter: RateLimiter,
-    server: RateLimiter,
+    server: Option<RateLimiter>,
     clocks: (Arc<Server>, Skewed),
     began: (u64, u64),
     log: Arc<Mutex<Log>>,
@@ -113,7 +113,7 @@ impl Driver {
         let time = Time::begin();
         let fleet = Fleet::start(plan, &time)?;
         let (server, ideal) = (fleet.on_the_server()?, fleet.ideal()?);
-        let log = Arc::new(Mutex::new(Log::new(plan.keys, SLICES)));
+        let log = Arc::new(Mutex::new(Log::new(plan.keys, SLICES, !plan.has(Wrapper::Regional))));
         #[expect(clippy::cast_possible_truncation, reason = "a run is shorter than an age")]
         let lasts_us = (plan.requests as f64 / plan.rate() * 1e6) as u64 + 1;
         Ok(Self { plan: plan.clone(), time, fleet, server, ideal, log, lasts_us })
@@ -135,6 +135,7 @@ impl Driver {
                 self.befall(fault)?;
             }
             self.time.until(now_us).await;
+            self.look();
             let key = popularity.draw(&mut random);
             self.request(key, &mut random);
         }
@@ -167,7 +168,7 @@ impl Driver {
             return;
         };
         drop(log);
-        let server = Arc::clone(&self.fleet.server);
+        let server = Arc::clone(self.fleet.server());
         let request = Request {
             asked: Asked { instance: *number, ..asked },
             limiter: limiter.clone(),
@@ -180,6 +181,16 @@ impl Driver {
         match limiter.check_cost(key as u64, units).now() {
             Ok(answer) => request.answered(answer.ok()),
             Err(pending) => drop(tokio::spawn(async { request.answered(pending.await.ok()) })),
+        }
+    }
+
+    /// Looks at what instances hold, once in a slice.
+    fn look(&self) {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let slice = usize::try_from(self.time.now_us() * SLICES as u64 / self.lasts_us).unwrap_or(SLICES);
+        let slice = &mut log.slices[slice.min(SLICES - 1)];
+        if self.plan.has(Wrapper::Leased) && slice.held.is_none() {
+            slice.held = Some(self.fleet.held());
         }
     }
 
@@ -206,11 +217,11 @@ impl Driver {
                 }
             }
             Fault::Flush => {
-                self.fleet.server.flush();
-                let now_us = self.fleet.server.time_us();
+                self.fleet.servers.iter().for_each(|server| server.flush());
+                let (now_us, life_us) = (self.fleet.server().time_us(), self.life_us());
                 let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
                 for losses in &mut log.losses {
-                    losses.push(Loss { from_us: now_us, to_us: now_us, units: Loss::ALL });
+                    losses.push(Loss { from_us: now_us, to_us: now_us + life_us, units: Loss::ALL });
                 }
             }
             Fault::Reset(key) => self.reset(key),
@@ -218,19 +229,27 @@ impl Driver {
         Ok(())
     }
 
+    /// How long instances may spend what they held of a key that the store has forgotten, beside what it admits anew.
+    fn life_us(&self) -> u64 {
+        let quota = self.plan.quota;
+        let drains =
+            quota.period() * u32::try_from(quota.burst_size().div_ceil(quota.limit())).unwrap_or(u32::MAX);
+        if self.plan.has(Wrapper::Leased) { u64::try_from(drains.as_micros()).unwrap_or(u64::MAX) } else { 0 }
+    }
+
     fn reset(&self, key: usize) {
         let Some(Instance { number, limiter, clock, .. }) = self.fleet.near(key % self.plan.instances) else {
             return;
         };
         let (number, clock) = (*number, clock.clone());
-        let (server, log) = (Arc::clone(&self.fleet.server), Arc::clone(&self.log));
-        let (from_us, own_from_us) = (server.time_us(), clock.now_us());
+        let (server, log) = (Arc::clone(self.fleet.server()), Arc::clone(&self.log));
+        let (from_us, own_from_us, life_us) = (server.time_us(), clock.now_us(), self.life_us());
         let reset = limiter.reset(key as u64);
         tokio::spawn(async move {
             // Unanswered, it may have been carried out all the same.
             let _ = reset.await;
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.losses[key].push(Loss { from_us, to_us: server.time_us(), units: Loss::ALL });
+            log.losses[key].push(Loss { from_us, to_us: server.time_us() + life_us, units: Loss::ALL });
             let own = Loss { from_us: own_from_us, to_us: clock.now_us(), units: Loss::ALL };
             log.forgotten.entry((number, key)).or_default().push(own);
         });
@@ -263,7 +282,10 @@ impl Request {
 
     /// Whether the shared store would let this request pass now.
     fn has_room(&self) -> bool {
-        let look: DecisionFuture = self.server.peek_cost(self.asked.key as u64, self.asked.units);
-        look.now().is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_allowed()))
+        let Some(server) = &self.server else { return false };
+        server
+            .peek_cost(self.asked.key as u64, self.asked.units)
+            .now()
+            .is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_allowed()))
     }
 }

@@ -7,12 +7,19 @@ fn run(arguments: &str) -> Run {
     Run::of(&plan).expect("the policy is possible")
 }
 
-const FAULTS: &str = "--instances 9 --requests 6000 --keys 30 --wrap resilient --loss 20 --skew 200 --crashes 5 \
+const FAULTS: &str = "--instances 9 --requests 6000 --keys 30 --wrap resilient,leased --loss 20 --skew 200 --crashes 5 \
                       --partitions 2 --flushes 1 --resets 3 --refunds 50 --closes 2";
 
 /// Each stack of stores around stores, with everything else drawn from the seed. A thousand seeds of a full size are for the
 /// command: `--vary --seeds 1000`.
-const STACKS: [&str; 2] = ["--load 1.2", "--wrap resilient"];
+const STACKS: [&str; 6] = [
+    "--regions 1",
+    "--wrap resilient",
+    "--wrap leased",
+    "--wrap resilient,leased",
+    "--wrap sharded,resilient,leased",
+    "--wrap regional,resilient,leased --regions 3",
+];
 
 #[test]
 fn no_key_is_admitted_more_than_its_quota_allows_whatever_befalls_the_fleet() {
@@ -25,7 +32,7 @@ fn no_key_is_admitted_more_than_its_quota_allows_whatever_befalls_the_fleet() {
     };
     std::thread::scope(|scope| {
         for stack in 0..STACKS.len() {
-            scope.spawn(move || (0..30).for_each(|seed| run(stack, seed)));
+            scope.spawn(move || (0..15).for_each(|seed| run(stack, seed)));
         }
     });
 }
