@@ -29,7 +29,7 @@ impl Admitted {
         Self(marked)
     }
 
-    /// What was decided, if any limit that is enforced was asked, and if the limits show or need it later.
+    /// The decision, if an enforced limit was asked, and if the limits show or need it later.
     pub fn decided(&self) -> Option<&Decided> {
         self.0.as_ref()?.decided.as_ref()
     }
@@ -51,17 +51,17 @@ impl Admitted {
     }
 }
 
-/// What a response is to be marked with.
+/// The marks of a response.
 #[derive(Debug)]
 pub(crate) struct Marked {
     /// Those that the request began with.
     pub(crate) limits: Limits,
     pub(crate) asks: Asks,
-    /// What was decided, if any policy is enforced.
+    /// The decision, if any policy is enforced.
     pub(crate) decided: Option<Decided>,
-    /// What was asked of policies in shadow.
+    /// The asks of policies in shadow.
     pub(crate) trials: Vec<Arc<Trial>>,
-    /// What the request has spent, if that may change while it is served.
+    /// The spend of the request, if that may change while it is served.
     pub(crate) meter: Option<Meter>,
     /// Whether a layer further out reads from the response what is decided here.
     pub(crate) is_read: bool,
