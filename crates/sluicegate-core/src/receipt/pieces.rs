@@ -45,9 +45,9 @@ impl Receipt {
     /// quotas. For stores that keep one bucket in several places.
     ///
     /// The first place gives first. What is given back by this receipt is taken out of its pieces in the same order.
-    pub fn pieces_of(&self, cost: u64) -> impl Iterator<Item = (&Piece, SmallVec<[u64; 2]>)> {
+    pub fn pieces_of(&self, cost: u64) -> impl Iterator<Item = (&Piece, Vec<u64>)> {
         let mut left = Costs::from_elem(cost, self.costs.len());
-        self.pieces.iter().map(move |piece| (piece, piece.receipt.taken(&mut left)))
+        self.pieces.iter().map(move |piece| (piece, piece.receipt.taken(&mut left).into_vec()))
     }
 
     /// Leaves up to this many units in the pieces.

@@ -88,7 +88,7 @@ impl<'a> Asked<'a> {
             Some(receipt) if receipt.has_pieces() => {
                 let pieces = receipt.pieces_of(self.ask.cost()).map(|(piece, costs)| {
                     let part = usize::from(piece.place).min(self.opened.parts.len() - 1);
-                    Piece { receipt: Some(&piece.receipt), ..self.piece(divide, part, mode, costs) }
+                    Piece { receipt: Some(&piece.receipt), ..self.piece(divide, part, mode, costs.into()) }
                 });
                 return pieces.collect();
             }

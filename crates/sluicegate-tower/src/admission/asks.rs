@@ -1,4 +1,4 @@
-//! What one request asks of the limiters that it is subject to.
+//! One request's asks of its limiters.
 
 use std::sync::Arc;
 

@@ -195,7 +195,7 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// What `X-RateLimit-Reset` is. Default: [`LegacyReset::Delta`].
+    /// Sets the meaning of `X-RateLimit-Reset`. Default: [`LegacyReset::Delta`].
     pub fn legacy_reset(mut self, reset: LegacyReset) -> Self {
         self.settings.style.reset = reset;
         self

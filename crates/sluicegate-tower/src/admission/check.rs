@@ -1,6 +1,6 @@
 //! Whether limits can be decided together.
 //!
-//! What is known when the layer is made is checked then, so that a mistake stops the program at its
+//! Checks as much as is known when the layer is made, so that a mistake stops the program at its
 //! start. Which limits meet may depend on the request, and so the rest is checked per request; the
 //! two checks are the same functions.
 

@@ -1,4 +1,4 @@
-//! What would be decided on a request, and why: [`Explanation`].
+//! Explains the decision that a request would meet: [`Explanation`].
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -35,13 +35,13 @@ use crate::respond::stop::Stop;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What would be decided.
+    /// The outcome that it would have.
     pub outcome: WouldBe,
     /// Every limit, in order.
     pub limits: Vec<LimitExplained>,
 }
 
-/// What would be decided on a request.
+/// The decision that a request would meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WouldBe {
@@ -72,11 +72,11 @@ pub enum WouldBe {
 pub struct LimitExplained {
     /// The name of the limit, or of its first policy.
     pub name: String,
-    /// What it asks, or why it asks nothing.
+    /// Its ask, or why it asks nothing.
     pub asks: Result<AskExplained, String>,
 }
 
-/// What a limit asks.
+/// The ask of a limit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AskExplained {

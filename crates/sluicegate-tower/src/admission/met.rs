@@ -1,4 +1,4 @@
-//! What a request asks of limits, before anything is decided: [`Met`].
+//! A request's asks, before anything is decided: [`Met`].
 
 use std::task::{Context, Poll, Waker};
 
@@ -12,17 +12,17 @@ use crate::limits::door::Entry;
 use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
 use crate::respond::stop::Stop;
 
-/// What one of the [`Limits`] asks for a request; see [`Limits::meet`].
+/// The ask of one of the [`Limits`] for a request; see [`Limits::meet`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Met<'a> {
     /// The place of the limit among those of [`Limits::limiters`].
     pub limit: usize,
-    /// What it asks, or why it cannot.
+    /// Its ask, or why it has none.
     pub asks: Result<MetAsk<'a>, NoAsk<'a>>,
 }
 
-/// What a limit asks.
+/// The ask of a limit.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MetAsk<'a> {

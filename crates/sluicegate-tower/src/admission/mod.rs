@@ -1,4 +1,4 @@
-//! What is decided on a request, and what becomes of it: [`Limits`](set::Limits) without a service.
+//! The decision on a request, and its consequences: [`Limits`](set::Limits) without a service.
 //!
 //! | file | step of a request |
 //! |---|---|

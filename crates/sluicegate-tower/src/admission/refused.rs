@@ -32,7 +32,7 @@ impl Refused {
         Refusal::new(self.stop.reason(), request.into())
     }
 
-    /// What was decided, if it is refused because of that.
+    /// The decision, if it is refused because of that.
     pub(crate) fn decided(&self) -> Option<&Decided> {
         match &self.stop {
             Stop::Decided(decided) => Some(decided),

@@ -1,4 +1,4 @@
-//! What decides on requests: [`Limits`].
+//! The limits that decide on requests: [`Limits`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -60,18 +60,18 @@ struct Inner {
     shadows: Shadows,
 }
 
-/// What does not change.
+/// The part that does not change.
 pub(crate) struct Made {
     pub(crate) plan: Plan,
     pub(crate) settings: Settings,
     /// Whether a limit gives back by the response.
     pub(crate) refunds: bool,
-    /// The policies that requests were asked of together, for the next request.
+    /// The policies that the last requests asked together, for the next request.
     pub(crate) together: ArcSwapOption<Together>,
     mistake: OnceASecond,
 }
 
-/// What is not a limit.
+/// The settings beside the limits.
 pub(crate) struct Settings {
     /// Before the limits, if anything was said of who does not come to them.
     pub(crate) door: Option<Box<Door>>,
@@ -124,7 +124,7 @@ impl Limits {
         Self(Arc::new(Inner { made: Arc::new(made), waits, shadows: Shadows::default() }))
     }
 
-    /// What each policy in shadow would have done so far: those of the limits in their order, then those that were chosen
+    /// The counts of what each policy in shadow would have done so far: those of the limits in their order, then those that were chosen
     /// for a request or were here before a swap. At most 1,000 policies are counted.
     pub fn shadow_counts(&self) -> Vec<ShadowCount> {
         let known = self.plan().limits.iter().flat_map(|limit| limit.source.known());

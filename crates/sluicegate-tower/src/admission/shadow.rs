@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use crate::admission::trial::Trial;
 use crate::guard::once::OnceASecond;
 
-/// What a shadow policy would have done to the requests that the enforced limits let pass.
+/// The requests that the enforced limits let pass, by what a shadow policy would have done to them.
 ///
 /// Each shadow policy of a layer is decided on its own, as if it were the only one that were added. Its requests pass,
 /// whatever it says, and no client sees anything of it.
@@ -82,7 +82,7 @@ impl Shadows {
         }
     }
 
-    /// What was counted: of those that are `known` if they are in shadow, in their order, and then of others.
+    /// The counts: of those that are `known` if they are in shadow, in their order, and then of others.
     pub(crate) fn counts(&self, known: impl Iterator<Item = Arc<Policy>>) -> Vec<ShadowCount> {
         let known: Vec<_> = known.collect();
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);

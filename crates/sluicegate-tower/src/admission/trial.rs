@@ -1,4 +1,4 @@
-//! What one request asked of a policy that is only tried out.
+//! One request's ask of a policy that is only tried out.
 //!
 //! Its verdict may come before the response or after it, and the response may give back what was
 //! spent. Whichever comes second does the rest; the mutex makes sure that there is a second.
@@ -12,7 +12,7 @@ use sluicegate_core::{Decision, Key, RateLimiter};
 use crate::limits::group::Plan;
 use crate::limits::walk::Asked;
 
-/// What a request asked of a policy in shadow, so that it can be given back as if the policy were enforced.
+/// A request's ask of a policy in shadow, so that it can be given back as if the policy were enforced.
 #[derive(Debug)]
 pub(crate) struct Trial {
     /// The place of its limit.

@@ -41,20 +41,20 @@ use crate::respond::stop::Stop;
 struct Way {
     walk: Walk,
     asks: Asks,
-    /// What is asked of policies that are only tried out, and then what was.
+    /// The asks of policies that are only tried out, and then their answers.
     tried: Vec<Asked>,
     trials: Vec<Arc<Trial>>,
     step: Step,
 }
 
-/// What has to be waited for.
+/// The thing to wait for.
 #[derive(Debug, Default)]
 enum Step {
     /// A key or a limiter.
     #[default]
     Limit,
     Exemption(Lookup<Answer>),
-    /// In a box of its own, for it is large, and a request waits for its turn for longer.
+    /// In a box of its own, because it is large, and a request waits for its turn for longer.
     Decision(Box<DecisionFuture>),
     Turn(Turn),
 }

@@ -23,7 +23,7 @@ use crate::guard::{Place, Step};
 /// A call whose decision or turn has not come.
 #[derive(Debug)]
 pub enum Admission {
-    /// In a box, for it is large.
+    /// In a box, because it is large.
     Decision(Ask, Box<DecisionFuture>),
     Turn(Waiting),
 }
@@ -36,7 +36,7 @@ pub struct Waiting {
     of: Option<(RateLimiter, Key)>,
 }
 
-/// What a call asks of a limiter.
+/// A call's ask of a limiter.
 #[derive(Debug)]
 pub struct Ask {
     pub(crate) key: Key,
@@ -52,7 +52,7 @@ pub(crate) struct Under<'a> {
     pub(crate) queue: &'a Queue,
 }
 
-/// What a call goes on with: what it has spent, if anything was decided.
+/// The spend that a call goes on with, if anything was decided.
 type Next<Res, E> = Step<Option<Decision>, Admission, Result<Res, CallError<E>>>;
 
 impl Under<'_> {

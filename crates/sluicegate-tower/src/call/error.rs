@@ -1,4 +1,4 @@
-//! What a limited call fails with: [`CallError`].
+//! The error of a limited call: [`CallError`].
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -60,7 +60,7 @@ impl<E> CallError<E> {
         }
     }
 
-    /// What was decided, if the call exceeds its limit.
+    /// The decision, if the call exceeds its limit.
     pub fn decision(&self) -> Option<&Decision> {
         match self {
             Self::Limited(decision) => Some(decision),

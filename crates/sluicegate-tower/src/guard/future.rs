@@ -40,7 +40,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<F, H, P, A> {
-        // In a box, for it is large and rare.
+        // In a box, because it is large and rare.
         Waiting { held: Option<Box<H>> },
         Calling { #[pin] inner: F, pass: Option<P> },
         Refused { answer: Option<A> },

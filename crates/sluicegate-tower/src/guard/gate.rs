@@ -1,4 +1,4 @@
-//! What differs from layer to layer: [`Gate`].
+//! The part in which layers differ: [`Gate`].
 //!
 //! The steps of a call come in this order, and each of them once, `poll` and `reconsider` aside:
 //!
@@ -11,18 +11,18 @@ use std::task::{Context, Poll};
 
 use crate::guard::Place;
 
-/// What a layer of this crate does with a call: what has to happen before it is made, and what follows from its response.
+/// The part of a layer that treats a call: before it is made, and after its response.
 ///
 /// All else is the same for all of them, and is that of [`Guarded`](crate::guard::Guarded) and
 /// [`ResponseFuture`](crate::guard::ResponseFuture).
 pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
-    /// What the caller gets of a response of the service inside, and of a call that is refused.
+    /// The caller's response, of the service inside and of a call that is refused.
     type Response;
-    /// What the caller gets of an error of the service inside.
+    /// The caller's error for an error of the service inside.
     type Error;
-    /// What a call has to wait for.
+    /// The wait of a call.
     type Wait;
-    /// What a call that may be made keeps until its response.
+    /// The state that a call which may be made keeps until its response.
     type Pass;
 
     /// Goes as far as it can without waiting. A call that has to wait takes a place in the layer's queue.
@@ -39,7 +39,7 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Req, Res, E>>;
 
-    /// A call that has waited is about to be made, for the service is ready. `Some` takes back that it may be.
+    /// A call that has waited is about to be made: the service is ready. `Some` takes back that it may be.
     #[doc(hidden)]
     fn reconsider(&self, pass: &mut Self::Pass, place: &mut Place) -> Option<Next<Self, Req, Res, E>> {
         _ = (pass, place);
@@ -61,14 +61,14 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
     fn failed(error: E) -> Self::Error;
 }
 
-/// What a step of a call through a [`Gate`] leads to.
+/// The result of a step of a call through a [`Gate`].
 pub type Next<G, Req, Res, E> =
     Step<<G as Gate<Req, Res, E>>::Pass, <G as Gate<Req, Res, E>>::Wait, Answer<G, Req, Res, E>>;
 
-/// What the caller gets.
+/// The caller's answer.
 pub type Answer<G, Req, Res, E> = Result<<G as Gate<Req, Res, E>>::Response, <G as Gate<Req, Res, E>>::Error>;
 
-/// What a step leads to.
+/// The result of a step.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Step<P, W, A> {

@@ -48,7 +48,7 @@ impl<F: Future + Unpin> Lookup<F> {
         Self { found, latest: None }
     }
 
-    /// What was looked up, or why the request does not wait for it any longer.
+    /// The result of the look-up, or why the request does not wait for it any longer.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,

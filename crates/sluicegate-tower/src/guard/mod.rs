@@ -1,4 +1,4 @@
-//! What all layers of this crate have in common: the service and the future of a call that may have to wait.
+//! The frame of all layers of this crate: the service and the future of a call that may have to wait.
 //!
 //! Each layer says what a call waits for, when it is refused, and what follows from its response. The rest stands here,
 //! once: only the service that was polled ready is called, a call that waits keeps no readiness from others and takes one

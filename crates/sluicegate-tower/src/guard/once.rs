@@ -1,4 +1,4 @@
-//! What is said often is said once a second.
+//! Lines that would be logged often are logged once a second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

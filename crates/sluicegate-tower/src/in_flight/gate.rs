@@ -29,7 +29,7 @@ use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::headers::say_in_flight;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond};
 
-/// What a request waits for, and how far it has come.
+/// The wait of a request, and how far it has come.
 #[derive(Debug)]
 pub struct Wait {
     way: Way,

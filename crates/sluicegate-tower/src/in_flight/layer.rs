@@ -74,7 +74,7 @@ pub struct InFlightLayer<R = ProblemJson> {
     pub(super) shared: Arc<Shared<R>>,
 }
 
-/// What all clones of a layer share, whatever its limits are.
+/// State that all clones of a layer share, whatever its limits are.
 pub(super) struct Shared<R> {
     /// For keys; permits are waited for in the queue of the `InFlight`.
     pub(super) waits: Waits,
@@ -153,7 +153,7 @@ impl<R> InFlightLayer<R> {
         self
     }
 
-    /// Who makes the response to a refused request, which is told that it
+    /// Sets the responder for refused requests, which is told that it
     /// [has exceeded](RefusalReason::ConcurrencyExceeded) the [`InFlight`]. Default: [`ProblemJson`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {

@@ -58,7 +58,7 @@ impl InFlightLimit {
         self
     }
 
-    /// What happens to a request whose key is missing. Default: as of [`Limit`](crate::Limit::on_missing_key).
+    /// Says how to treat a request whose key is missing. Default: as of [`Limit`](crate::Limit::on_missing_key).
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
         self.when_missing.chosen = Some(action);
         self

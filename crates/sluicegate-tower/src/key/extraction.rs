@@ -10,7 +10,7 @@ use sluicegate_core::Key;
 
 use crate::key::missing::MissingKey;
 
-/// What an extractor found.
+/// The result of an extractor.
 ///
 /// ```
 /// use sluicegate_core::Key;

@@ -42,7 +42,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of a request, or why it has none.
     fn extract(&self, request: RequestView<'_>) -> Extraction;
 
-    /// What its keys are, which says who may see them. Default: [`KeyKind::Secret`]. A layer puts it on each key that it finds.
+    /// The kind of its keys, which says how much of them is shown. Default: [`KeyKind::Secret`]. A layer puts it on each key that it finds.
     ///
     /// ```
     /// use sluicegate_tower::key::{ApiKey, KeyKind, RequestMethod};

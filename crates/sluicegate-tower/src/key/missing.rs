@@ -43,7 +43,7 @@ impl MissingKey {
         self.reject
     }
 
-    /// What was looked for.
+    /// The key that was looked for.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -76,7 +76,7 @@ impl fmt::Display for MissingKey {
 
 impl std::error::Error for MissingKey {}
 
-/// What happens to a request whose key is missing. Written `share`, `skip`, or the status to refuse it with: `401`.
+/// The treatment of a request whose key is missing. Written `share`, `skip`, or the status to refuse it with: `401`.
 ///
 /// | | the request | take it when |
 /// |---|---|---|
@@ -135,7 +135,7 @@ pub(crate) struct WhenMissing {
     logged: Arc<AtomicBool>,
 }
 
-/// What comes of a key that was looked for.
+/// The result of looking for a key.
 pub(crate) enum Keyed {
     /// Whose bucket it is.
     Key(Key),
@@ -145,7 +145,7 @@ pub(crate) enum Keyed {
 }
 
 impl WhenMissing {
-    /// What the limit of this name makes of it.
+    /// The treatment by the limit of this name.
     #[inline]
     pub(crate) fn read(&self, found: Result<Key, MissingKey>, name: impl FnOnce() -> String) -> Keyed {
         let missing = match found {

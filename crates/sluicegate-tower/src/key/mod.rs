@@ -1,4 +1,4 @@
-//! Who is asking: [`KeyExtractor`], the extractors, and the ways to combine them.
+//! Keys of requests: [`KeyExtractor`], the extractors, and the ways to combine them.
 //!
 //! | the client is known by | extractor | trust |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! What a request is for: [`Route`] and [`RequestMethod`].
+//! Keys by the purpose of a request: [`Route`] and [`RequestMethod`].
 
 use http::Method;
 

@@ -10,7 +10,7 @@ use sluicegate_core::{ConfigError, Key};
 /// Longer values are not worth a bucket of their own: they all share one.
 pub(super) const MAX_LENGTH: usize = 8 * 1024;
 
-/// Text that a client chose, as a key. Never cut off, for then two of them would meet.
+/// Text that a client chose, as a key. Never cut off, because then two of them would meet.
 pub(super) fn bounded(value: &[u8]) -> Key {
     if value.len() > MAX_LENGTH { Key::shared().and("oversize") } else { value.into() }
 }

@@ -33,7 +33,7 @@ pub struct RequestView<'a> {
     pub version: Version,
     /// The header fields.
     pub headers: &'a HeaderMap,
-    /// What servers and middleware in front have left for those behind them.
+    /// Values that servers and middleware in front have left for those behind them.
     pub extensions: &'a Extensions,
 }
 

@@ -20,7 +20,7 @@ use crate::limits::pick::{Pick, Which};
 /// How many chosen policies stay open unless [`Limit::open_at_most`](crate::Limit::open_at_most) says another number.
 const OPEN_AT_MOST: usize = 100;
 
-/// What [`Limit::by`](crate::Limit::by) chooses for a request.
+/// The choice of [`Limit::by`](crate::Limit::by) for a request.
 ///
 /// A [`Policy`], a [`PolicyBuilder`] and a [`RateLimiter`] are turned into one, and so is a `Result` of these: a request
 /// whose policy is wrong is refused with 500, and the error is logged.

@@ -28,7 +28,7 @@ pub(crate) struct Door {
     pub(crate) deny: Vec<Denial>,
 }
 
-/// What the door does with a request.
+/// The door's treatment of a request.
 pub(crate) enum Entry {
     ToTheLimits,
     PastTheLimits,

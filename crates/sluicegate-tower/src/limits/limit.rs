@@ -37,7 +37,7 @@ use crate::limits::tiers::Tiers;
 pub struct Limit {
     pub(crate) source: Source,
     pub(crate) key: Box<dyn KeyExtractor>,
-    /// What its keys are.
+    /// The kind of its keys.
     pub(crate) kind: KeyKind,
     cost: u64,
     /// Finds the cost of a request, if it is not the same for all.
@@ -230,7 +230,7 @@ impl Limit {
     /// Units that a request spends, found out from the request. A cost of 0 means that this limit does not apply to
     /// it. A cost above what a quota ever lets pass at once is refused with 403, for no wait helps.
     ///
-    /// What a client writes chooses the cost here, so a closure that reads a header should have a bound of its own.
+    /// Clients may choose the cost here, so a closure that reads a header should have a bound of its own.
     ///
     /// ```
     /// use http::Method;
@@ -293,7 +293,7 @@ impl Limit {
         self
     }
 
-    /// What happens to a request whose key is missing. Default: [`OnMissingKey::Share`]; but a request whose peer address
+    /// Says how to treat a request whose key is missing. Default: [`OnMissingKey::Share`]; but a request whose peer address
     /// is not known at all is refused with 500, and an error that says what to write is logged once. Such a server does
     /// not pass on who connects, and one bucket for all clients is hardly meant, unless it is chosen here.
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {

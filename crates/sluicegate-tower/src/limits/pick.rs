@@ -1,4 +1,4 @@
-//! What was found for a request: one of a limit's limiters, or why there is none.
+//! The limiter found for a request, or why there is none.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ pub(crate) enum Which {
     Chosen(RateLimiter),
 }
 
-/// What was found for a request.
+/// The limiter found for a request.
 pub(crate) enum Pick {
     Limiter(Which),
     Unlimited,

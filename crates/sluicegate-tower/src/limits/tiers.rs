@@ -30,7 +30,7 @@ struct Inner {
     unknown: Unknown,
 }
 
-/// What a request gets whose tier is not known.
+/// The treatment of a request whose tier is not known.
 #[derive(Clone, Copy)]
 enum Unknown {
     /// The tier in this place.

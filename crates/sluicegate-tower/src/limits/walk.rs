@@ -50,7 +50,7 @@ pub(crate) struct Asked {
     pub(crate) cost: u64,
 }
 
-/// What the limit in this place asks for a request.
+/// The ask of the limit in this place for a request.
 pub(crate) struct Found {
     pub(crate) limit: usize,
     pub(crate) finding: Finding,
@@ -245,7 +245,7 @@ impl Asked {
     }
 }
 
-/// What the limit asks, now that its key was looked for.
+/// The ask of the limit, now that its key was looked for.
 #[inline]
 fn with_key(
     (limit, mode): (&Limit, PolicyMode),

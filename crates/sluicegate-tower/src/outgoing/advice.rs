@@ -1,4 +1,4 @@
-//! What a server asks of its clients: `Retry-After`, `RateLimit` and their predecessors.
+//! A server's advice to its clients: `Retry-After`, `RateLimit` and their predecessors.
 //!
 //! In this order, and the first that can be read counts: `Retry-After` of a 429 or 503; the
 //! `RateLimit` field of the draft; the older pairs of remaining and reset. Numbers are seconds,
@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode};
 use crate::respond::headers::RATELIMIT;
 use crate::respond::headers::list::{members, one_line};
 
-/// What was there before the draft, and in its early versions: what remains, and until when.
+/// The fields before the draft, and in its early versions: the units left, and until when.
 const EARLIER: [(HeaderName, HeaderName); 3] = [
     (HeaderName::from_static("ratelimit-remaining"), HeaderName::from_static("ratelimit-reset")),
     (HeaderName::from_static("x-ratelimit-remaining"), HeaderName::from_static("x-ratelimit-reset")),
@@ -28,9 +28,9 @@ const UNIX_MILLIS: u64 = 1_000_000_000_000;
 const MAX_FIELD: usize = 16 * 1024;
 
 /// How long a server asks not to be called after this response, if it does. `now` is the time since the Unix epoch; where
-/// the response has a date of its own, times of day are relative to that, for the server's clock may be off.
+/// the response has a date of its own, times of day are relative to that, because the server's clock may be off.
 ///
-/// What cannot be read is not guessed: a client that is wrong about a limit either hammers or
+/// Nothing unreadable is guessed: a client that is wrong about a limit either hammers or
 /// starves.
 pub(super) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let now = headers.get(DATE).and_then(date).unwrap_or(now);
@@ -63,7 +63,7 @@ fn retry_after(value: &HeaderValue, now: Duration) -> Option<Duration> {
     digits(value).map(Duration::from_secs).or_else(|| Some(date(value)?.saturating_sub(now)))
 }
 
-/// What the field of the draft says, if it can be read: the longest wait of all quotas of which nothing is left. A field
+/// The wait by the field of the draft, if it can be read: the longest of all quotas of which nothing is left. A field
 /// that is not quite right, or very long, is ignored as a whole.
 fn ratelimit(headers: &HeaderMap) -> Option<Option<Duration>> {
     let line = one_line(headers.get_all(RATELIMIT).iter()).filter(|line| line.len() <= MAX_FIELD)?;

@@ -29,7 +29,7 @@ pub struct Departure {
     latest: Instant,
 }
 
-/// What a call waits for.
+/// The wait of a call.
 #[derive(Debug)]
 pub enum Wait {
     /// The server wants to be left alone.
@@ -42,7 +42,7 @@ pub enum Wait {
 #[derive(Debug)]
 pub struct Departed<W> {
     departure: Departure,
-    /// What it has spent under a limit of ours.
+    /// Its spend under a limit of ours.
     receipt: Option<Receipt>,
     shared: Arc<Shared<W>>,
 }

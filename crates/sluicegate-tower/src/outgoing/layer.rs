@@ -28,7 +28,7 @@ use crate::outgoing::{HttpWire, Wire};
 ///   [`CallError::HeldOff`](crate::call::CallError::HeldOff) or [`CallError::Limited`](crate::call::CallError::Limited).
 /// - At most [`longest_queue`](Self::longest_queue) calls wait at once.
 ///
-/// What a server said is heeded for up to an hour, and of up to 1,024 hosts.
+/// A server's advice is heeded for up to an hour, and of up to 1,024 hosts.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -79,7 +79,7 @@ pub struct OutgoingLayer<W = HttpWire> {
     pub(crate) shared: Arc<Shared<W>>,
 }
 
-/// What all services of a layer share.
+/// State that all services of a layer share.
 pub(crate) struct Shared<W> {
     pub(super) wire: Arc<W>,
     pub(crate) limiter: Option<RateLimiter>,

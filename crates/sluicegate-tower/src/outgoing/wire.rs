@@ -1,4 +1,4 @@
-//! What the layer reads of requests and responses: [`Wire`].
+//! The parts of requests and responses that the layer reads: [`Wire`].
 
 use http::header::HOST;
 use http::{HeaderMap, Request, Response, StatusCode};

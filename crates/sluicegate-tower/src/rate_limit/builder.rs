@@ -41,7 +41,7 @@ impl RateLimitLayer {
 }
 
 impl<R> LimitsBuilder<Responding<R>> {
-    /// Who makes the response to a refused request: a closure, or a type of yours. Default: [`ProblemJson`].
+    /// Sets the responder for refused requests: a closure, or a type of yours. Default: [`ProblemJson`].
     ///
     /// It makes the body and the status. The rate limit fields are added to whatever it makes, and
     /// `Cache-Control: no-store` where it says nothing about caches.

@@ -82,7 +82,7 @@ impl<R> RateLimitLayer<R> {
         self.0.limits.kept(extensions)
     }
 
-    /// What each policy in shadow would have done so far, in the order of the limits.
+    /// The counts of what each policy in shadow would have done so far, in the order of the limits.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};

@@ -1,4 +1,4 @@
-//! What a layer decided, and by which policies: [`Decided`].
+//! The decision of a layer with its policies: [`Decided`].
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Decision, Policy};
 
-/// What a layer decided about a request, and the policies that it decided by.
+/// The decision of a layer about a request, and the policies that it decided by.
 ///
 /// Handlers find it in the extensions of their request, where it is that of the innermost layer; with the feature `axum` it
 /// is an extractor. A response carries that of all layers together: a refusal always, and any other where somebody further

@@ -116,7 +116,7 @@ impl<R: Respond<B>, B: Default> Respond<B> for GrpcOr<R> {
     }
 }
 
-/// What a request speaks.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GrpcKind {
     Grpc,

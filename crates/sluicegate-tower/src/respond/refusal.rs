@@ -20,7 +20,7 @@ use crate::respond::shown::Shown;
 pub struct Refusal<'a> {
     reason: RefusalReason<'a>,
     request: RequestView<'a>,
-    /// What the client may see of the decision, if it came to one.
+    /// The part of the decision that the client may see, if it came to one.
     pub(crate) shown: Option<Shown<'a>>,
     status: StatusCode,
     wait: Option<u64>,
@@ -89,7 +89,7 @@ impl<'a> Refusal<'a> {
         self.request
     }
 
-    /// What the layer decided, if it came to that.
+    /// The decision of the layer, if it came to one.
     pub fn decided(&self) -> Option<&'a Decided> {
         self.shown.map(|shown| shown.decided)
     }
@@ -153,7 +153,7 @@ impl<'a> Refusal<'a> {
         Self { wait: self.wait.map(|wait| wait.saturating_add(extra)), ..self }
     }
 
-    /// What is wrong and what helps, in one sentence without a full stop. Without `fmt` where it matters, for floods are
+    /// The reason and the remedy, in one sentence without a full stop. Without `fmt` where it matters, for floods are
     /// refused by the million.
     pub(crate) fn say(&self, text: &mut impl fmt::Write) -> fmt::Result {
         let words = match self.reason {
@@ -200,7 +200,7 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// What is wrong and what helps, in one sentence without a full stop: for bodies.
+/// The reason and the remedy, in one sentence without a full stop: for bodies.
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.say(f)

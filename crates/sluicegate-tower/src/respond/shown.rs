@@ -1,4 +1,4 @@
-//! What a client may see of a decision: [`Shown`].
+//! The part of a decision that a client may see: [`Shown`].
 //!
 //! A hidden policy still refuses, and its wait still counts: only its name and its numbers are left
 //! out. Fields and bodies both come from here, so that neither shows what the other hides.

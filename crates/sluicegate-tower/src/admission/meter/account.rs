@@ -1,4 +1,4 @@
-//! What a request has spent of one limiter, and how that changes.
+//! The spend of a request on one limiter, and how it changes.
 //!
 //! An account is a sum and the receipts that it came by. A refund takes the youngest receipts
 //! first, because of those the least has drained; a charge that the store did not answer is taken
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::admission::restate::Now;
 use crate::admission::trial::Trial;
 
-/// What a request has spent of one limiter.
+/// The spend of a request on one limiter.
 pub(super) struct Account {
     pub(super) limiter: RateLimiter,
     /// The one that was in force when the request began.
@@ -26,7 +26,7 @@ pub(super) struct Account {
     trial: Option<Arc<Trial>>,
 }
 
-/// What an account has spent, and by which receipts that is given back.
+/// The spend of an account, and the receipts by which it is given back.
 struct Entries {
     spent: u64,
     /// Of the request and of each charge that was answered, in that order.
@@ -156,7 +156,7 @@ impl Account {
         entries
     }
 
-    /// What the store is asked for; at least one thing, so that it says where the key stands.
+    /// The asks to the store; at least one, so that it says where the key stands.
     pub(super) fn changes<'a>(
         &'a self,
         entry: &'a mut Entry,

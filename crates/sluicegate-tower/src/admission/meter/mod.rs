@@ -17,7 +17,7 @@ use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
 use crate::respond::decided::Decided;
 
-/// What a request has spent, for handlers that learn its cost while they serve it: tokens, bytes, rows.
+/// The spend of a request, for handlers that learn its cost while they serve it: tokens, bytes, rows.
 ///
 /// In the extensions of requests behind a layer with [`meter`](crate::limits::LimitsBuilder::meter). Cheap to clone, and
 /// of use after the handler has returned: in a task, in a body that is still streamed. Clones share one account.
@@ -126,7 +126,7 @@ impl Meter {
         self.change(self.accounts().iter().map(|account| account.settle(actual)).collect())
     }
 
-    /// What a request is about to spend, in the order of its asks.
+    /// The spends of a request that is about to be decided, in the order of its asks.
     pub(crate) fn of_request(
         limits: &Limits,
         asks: &Asks,

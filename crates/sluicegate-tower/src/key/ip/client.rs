@@ -57,7 +57,7 @@ use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 /// ```
 ///
 /// # Two widths at once
-/// Who owns a /48 has 65,536 networks of /64. A second, wider limit bounds all of them together:
+/// The owner of a /48 has 65,536 networks of /64. A second, wider limit bounds all of them together:
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -88,7 +88,7 @@ enum Syntax {
     Single,
 }
 
-/// What happens to a request whose forwarded header, sent by a trusted proxy, cannot be read.
+/// The treatment of a request whose forwarded header, sent by a trusted proxy, cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMalformed {
@@ -179,7 +179,7 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// What happens when a trusted proxy sends a header that cannot be read. Default: [`OnMalformed::UseHop`].
+    /// Says how to treat an unreadable header of a trusted proxy. Default: [`OnMalformed::UseHop`].
     ///
     /// A missing header is never refused: the proxies' own health checks have none.
     #[must_use]

@@ -5,7 +5,7 @@ use http::header::{HeaderValue, ValueIter};
 /// More proxies than that are in nobody's way.
 const MAX_ELEMENTS: usize = 32;
 
-/// What 32 elements with ports, brackets and parameters need, with room to spare.
+/// Room for 32 elements with ports, brackets and parameters, and to spare.
 const MAX_BYTES: usize = 2 * 1024;
 
 /// The elements of all lines of a header, the last one first.
@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 2 * 1024;
 #[derive(Debug)]
 pub(super) struct FromTheRight<'a> {
     lines: ValueIter<'a, HeaderValue>,
-    /// What is left of a line.
+    /// The rest of a line.
     line: Option<&'a [u8]>,
     last_comma: fn(&[u8]) -> Option<usize>,
     elements: usize,

@@ -1,4 +1,4 @@
-//! What was wrong with forwarded headers: counters, and one warning of each kind.
+//! Faults of forwarded headers: counters, and one warning of each kind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -55,7 +55,7 @@ fn token(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().position(|byte| !is_token(byte)).unwrap_or(text.len()))
 }
 
-/// What is inside a quoted string, still escaped, and what comes after the closing quote.
+/// The inside of a quoted string, still escaped, and the rest after the closing quote.
 fn quoted(inside: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut escaped = false;
     let end = inside.iter().position(|&byte| {

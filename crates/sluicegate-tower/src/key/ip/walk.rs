@@ -14,7 +14,7 @@ use super::elements::FromTheRight;
 use super::networks::Networks;
 use sluicegate_core::store::ForwardedFault as Fault;
 
-/// Who is believed.
+/// The trusted proxies.
 #[derive(Clone, Debug)]
 pub(super) enum Proxies {
     Named(Arc<Networks>),

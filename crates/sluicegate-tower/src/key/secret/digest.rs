@@ -9,7 +9,7 @@ use sluicegate_core::Key;
 use crate::key::text::{MAX_LENGTH, bounded};
 use crate::key::{MissingKey, RequestView};
 
-/// What API keys and bearer tokens have in common: who may show a secret in either place has one bucket for both.
+/// The common part of API keys and bearer tokens: a secret has one bucket, in whichever of the two places it is shown.
 pub(super) const TOKEN: &str = "token";
 
 /// Makes keys of secrets: 128 bits, from which nothing can be read back.
@@ -35,7 +35,7 @@ impl Digest {
 
 /// The value of a header that must not be there with two different values; `None` if it is blank.
 ///
-/// Whoever reads such a request next may choose the other one, so that one client would have two buckets, or spend from
+/// The next reader of such a request may choose the other one, so that one client would have two buckets, or spend from
 /// somebody else's.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, MissingKey> {
     let mut lines = headers.get_all(name).iter().map(|line| line.as_bytes().trim_ascii());

@@ -58,7 +58,7 @@ pub struct BearerJwt {
     digest: Digest,
 }
 
-/// What a verified token says.
+/// The claims of a verified token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims(Map<String, Value>);
 
@@ -144,7 +144,7 @@ impl BearerJwt {
         self.digest.key(&[&length, issuer.as_bytes(), subject.as_bytes()].concat())
     }
 
-    /// What the request's token says, if it is verified: for plans and roles.
+    /// The claims of the request's token, if it is verified: for plans and roles.
     ///
     /// # Errors
     /// When there is no token or it is not good. One with two different tokens is to be refused with 400.

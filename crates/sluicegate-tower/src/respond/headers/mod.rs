@@ -104,7 +104,7 @@ impl FromStr for HeaderFields {
     }
 }
 
-/// What `X-RateLimit-Reset` is. Services differ, and clients cannot tell by looking.
+/// The meaning of `X-RateLimit-Reset`. Services differ, and clients cannot tell by looking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LegacyReset {
