@@ -73,7 +73,7 @@ enum How {
     Together,
 }
 
-/// What is printed, and whether more was rejected than may be.
+/// The text to print, and whether more was rejected than may be.
 pub(crate) struct Replayed {
     pub(crate) text: String,
     pub(crate) is_above: bool,

@@ -14,7 +14,7 @@ pub struct StoreStatus {
     #[cfg(feature = "resilient")]
     #[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
     pub resilient: Option<ResilientStatus>,
-    /// What it has leased of the store within, if it leases.
+    /// Its leases of the store within, if it leases.
     pub leases: Option<LeaseStatus>,
     /// How full its table in memory is, or that of its fallback, if it has one.
     pub memory: Option<MemoryStats>,

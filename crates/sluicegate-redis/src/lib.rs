@@ -125,7 +125,7 @@
 //! A value that is not ours counts as a fresh key. Every error of a command is an outage.
 //!
 //! # Rights
-//! A user of its own needs these commands and no others, for the keys that begin with the prefix:
+//! A user of its own needs these commands and no others, on the keys that begin with the prefix:
 //!
 //! ```text
 //! ACL SETUSER app on >password ~rl:* +eval +evalsha +time +get +set +del

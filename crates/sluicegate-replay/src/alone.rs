@@ -64,7 +64,7 @@ impl Alone {
         }
     }
 
-    /// What the row in this place has come to.
+    /// The result of the row in this place.
     pub(crate) fn compared(&self, row: usize) -> Compared {
         let AloneRow { place, drops_burst, rejected } = &self.rows[row];
         Compared {

@@ -11,7 +11,7 @@ use sluicegate_core::{ConfigError, Decision, Key, MemoryStore, Policy, RateLimit
 use sluicegate_tower::limits::Limits;
 use smallvec::SmallVec;
 
-/// What one request asks of the limiter in one row.
+/// One request's ask of the limiter in one row.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) row: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Ask {
     pub(crate) is_enforced: bool,
 }
 
-/// What became of it.
+/// Its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The row had room, whether the request passed or another row refused it.

@@ -1,4 +1,4 @@
-//! What keeps a log from being replayed: [`ReplayError`].
+//! Errors that keep a log from being replayed: [`ReplayError`].
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What was asked and rejected, counted: [`Tally`] while it goes on, [`RuleFigures`] when it is over.
+//! Counts of asked and rejected requests: [`Tally`] while it goes on, [`RuleFigures`] when it is over.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::suggestion::Suggestion;
 
 pub(crate) const MINUTE_US: u64 = 60_000_000;
 
-/// What one policy would have done for one rule.
+/// The figures of one policy for one rule.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleFigures {
@@ -41,7 +41,7 @@ pub struct RuleFigures {
     pub per_minute: Distribution,
     /// The minutes in which it was asked, in order.
     pub minutes: Vec<Minute>,
-    /// What each algorithm alone would have rejected, if that was asked for.
+    /// The requests that each algorithm alone would have rejected, if that was asked for.
     pub compared: Vec<Compared>,
     /// The limit to set, if that was asked for.
     pub suggestion: Option<Suggestion>,
@@ -97,19 +97,19 @@ pub struct Minute {
     pub rejected: u64,
 }
 
-/// What the same quotas reject under another algorithm, each alone.
+/// The rejections of the same quotas under another algorithm, each alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compared {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// What it rejects, or why it cannot keep these quotas.
+    /// Its rejections, or why it cannot keep these quotas.
     pub rejected: Result<u64, String>,
     /// Whether the quotas have lost a burst that it does not know.
     pub drops_burst: bool,
 }
 
-/// What one row has come to so far.
+/// The figures of one row so far.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) name: String,
@@ -128,7 +128,7 @@ pub(crate) struct Tally {
     longest_us: Option<u64>,
 }
 
-/// What is known of a key.
+/// The figures of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PerKey {
     pub(crate) asked: u64,

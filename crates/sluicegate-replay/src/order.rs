@@ -3,7 +3,7 @@
 /// How far back a line may be and still be put in its place, whatever the traffic: seconds of log time.
 const REACH: u64 = 10;
 
-/// How many asks are held back at first. Where ten seconds have more, so many are.
+/// How many asks are held back at first. Where ten seconds have more, all of those are.
 const HELD: usize = 1 << 16;
 
 const SECOND_US: u64 = 1_000_000;
@@ -18,7 +18,7 @@ pub(crate) struct Came {
     pub(crate) status: Option<u16>,
 }
 
-/// What a request asks of a row.
+/// A request's ask of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asks {
     pub(crate) row: u32,

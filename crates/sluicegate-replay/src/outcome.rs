@@ -1,4 +1,4 @@
-//! What a replay has found: [`Outcome`].
+//! The findings of a replay: [`Outcome`].
 
 use crate::counts::{Counts, Puzzle};
 use crate::decide::Decider;
@@ -7,7 +7,7 @@ use crate::format::Format;
 use crate::settings::{Settings, WithinSecond};
 use crate::share::Share;
 
-/// What the limits would have done. `Display` is a table for a terminal, [`to_json`](Self::to_json) one object for programs,
+/// The findings of a replay. `Display` is a table for a terminal, [`to_json`](Self::to_json) one object for programs,
 /// [`to_html`](Self::to_html) a page.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub span: Option<(u64, u64)>,
     /// Keys that were forgotten before they were at rest, because the store that replays had no room for more.
     pub forgotten: u64,
-    /// What each rule would have done under each of its policies.
+    /// The figures of each rule under each of its policies.
     pub rules: Vec<RuleFigures>,
 }
 

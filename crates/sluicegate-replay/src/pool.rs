@@ -51,7 +51,7 @@ pub(crate) fn take_apart(
     })
 }
 
-/// What a thread has come to. If it panics, so does the replay: its figures would lack what that thread had taken.
+/// The result of a thread. If it panics, so does the replay: its figures would lack what that thread had taken.
 fn ended<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -53,7 +53,7 @@ impl Reader {
         Self { format, rows, span, head, clock, counts }
     }
 
-    /// What the lines of a batch ask: nothing where they are outside of the time, or not understood.
+    /// The asks of the lines of a batch: none where they are outside of the time, or not understood.
     pub(crate) fn batch(&mut self, number: u64, batch: &Batch) -> Vec<Asked> {
         let mut all = Vec::with_capacity(batch.bytes.len() / 128);
         // One look at all of the text, and one at each line only if that is none.
@@ -88,7 +88,7 @@ impl Reader {
         }
     }
 
-    /// What a line asks, which stands in these bytes.
+    /// The ask of a line, which stands in these bytes.
     fn asked(&mut self, line: &str, bytes: &Bytes) -> Result<Option<Asked>, &'static str> {
         let entry = self.format.parse(line, &mut self.clock)?;
         let (moment, status) = (entry.arrival()?, entry.status);

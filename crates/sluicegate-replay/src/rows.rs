@@ -64,7 +64,7 @@ impl Rows {
     }
 }
 
-/// What a request asks of policies that are enforced, as far as a service answers it with 500.
+/// A request's asks of policies that are enforced, as far as a service answers it with 500.
 #[derive(Default)]
 pub(crate) struct Enforced {
     places: SmallVec<[usize; 4]>,
@@ -79,7 +79,7 @@ impl Enforced {
         self.quotas += row.quotas;
     }
 
-    /// What the service answers with 500, if it does.
+    /// The reason for which the service answers 500, if it does.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         match () {
             () if self.is_twice => Some(TWICE),

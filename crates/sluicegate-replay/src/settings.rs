@@ -1,4 +1,4 @@
-//! What was asked for: [`Settings`].
+//! The settings of a replay: [`Settings`].
 
 use crate::format::Format;
 use crate::read::Span;

@@ -30,7 +30,7 @@ impl fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// What a reader has to know beside the figures.
+    /// Remarks that a reader needs beside the figures.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let lines = &self.lines;
         let resolution = match (self.has_whole_seconds, self.rules.iter().all(|rule| rule.asked == 0)) {

@@ -1,4 +1,4 @@
-//! What is wrong with a rules file, and where.
+//! Mistakes in a rules file, with their places.
 
 use std::error::Error;
 use std::fmt;
@@ -62,7 +62,7 @@ impl Problem {
         self.place.map(|place| place.column)
     }
 
-    /// What is wrong, and what would be accepted.
+    /// The mistake, and what would be accepted.
     pub fn text(&self) -> &str {
         &self.text
     }

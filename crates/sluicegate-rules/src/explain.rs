@@ -45,7 +45,7 @@ use crate::rules::Rules;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained {
-    /// What would be decided.
+    /// The decision that would be made.
     pub outcome: WouldBe,
     /// Every rule: first those under `deny`, then those under `exempt`, then those under `rules`, each in their order.
     pub rules: Vec<RuleExplained>,
@@ -63,7 +63,7 @@ pub struct RuleExplained {
     pub group: Option<String>,
     /// Why it does not apply, if it does not.
     pub why_not: Option<String>,
-    /// What it asks: one for each of its limits. Empty if it does not apply, and for a rule under `deny` or `exempt`.
+    /// Its asks: one for each of its limits. Empty if it does not apply, and for a rule under `deny` or `exempt`.
     pub limits: Vec<LimitExplained>,
     /// The permit that the request needs, if the rule names one of `in_flight`. It is asked for before the limits are, and
     /// [`outcome`](Explained::outcome) does not tell of it: a request without one is refused with 429.
@@ -89,7 +89,7 @@ pub(crate) struct Explainer {
     choice: Arc<Choice>,
     /// How many limits each rule has.
     sizes: Vec<usize>,
-    /// What each rule says of requests under way at once.
+    /// The limits of each rule on requests under way at once.
     in_flight: Vec<Option<InFlightLimit>>,
 }
 

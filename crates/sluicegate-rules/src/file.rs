@@ -92,7 +92,7 @@ impl RulesFile {
         }
     }
 
-    /// What would change if this file took the place of that one.
+    /// The changes if this file took the place of that one.
     pub fn changes_since(&self, old: &Self) -> Changes {
         let (old, new) = (&old.compiled, &self.compiled);
         Changes::between(&old.policies, &new.policies).of_stores(old.store.as_ref(), new.store.as_ref())
@@ -179,7 +179,7 @@ impl RulesFile {
         self.words.is_empty() || self.words.contains(&word.to_ascii_lowercase())
     }
 
-    /// What is worth a second look: a policy that limits nothing, a key that clients choose freely.
+    /// Warnings that are worth a second look: a policy that limits nothing, a key that clients choose freely.
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }

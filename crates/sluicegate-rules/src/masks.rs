@@ -3,7 +3,7 @@
 //! A line is looked at as it was written, also where it is not YAML: keys and values are told apart by colons, braces and
 //! indentation. What is in doubt is masked.
 
-/// What stands for each character of a value.
+/// The sign that stands for each character of a value.
 pub(crate) const MASK: char = '*';
 
 /// Sections that say which requests something is about.
@@ -30,7 +30,7 @@ struct Scanner {
     is_in_section: bool,
 }
 
-/// What a key says of the values under it.
+/// How a key masks the values under it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -104,12 +104,12 @@ impl Scanner {
         shown
     }
 
-    /// What the braces or the key say that all of this stands under.
+    /// The masking by the braces or the key that all of this stands under.
     fn kind(&self) -> Kind {
         self.within.last().copied().or_else(|| self.above.last().map(|(_, kind)| *kind)).unwrap_or_default()
     }
 
-    /// What a key says that stands here.
+    /// The masking by a key that stands here.
     fn kind_of(&self, word: &str) -> Kind {
         let word = word.trim_matches(['"', '\'']);
         match self.kind() {

@@ -39,7 +39,7 @@ pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problem
     None
 }
 
-/// What is wrong with the shape; of a section that may hold a secret no value is shown.
+/// The mistake in the shape; of a section that may hold a secret no value is shown.
 fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> String {
     match error {
         Error::Eof { .. } => "the file is empty: it needs at least \"version: 1\" and \"rules\"".to_owned(),
@@ -137,7 +137,7 @@ pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     (near.0 * 3 <= near.1.len()).then_some(near.1)
 }
 
-/// What to write in place of a name that is not there.
+/// The nearest name to write in place of an unknown one.
 pub(crate) fn instead_of(name: &str, known: &[&str]) -> String {
     match nearest(name, known) {
         Some(near) => format!(": did you mean {near:?}?"),
@@ -159,7 +159,7 @@ pub(crate) fn text(path: &Path) -> Result<String, String> {
     })
 }
 
-/// What a file holds, or why that is not known.
+/// The content of a file, or why it is not known.
 pub(crate) fn bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
     // Looked at before it is opened: opening a pipe waits for whoever writes to it.

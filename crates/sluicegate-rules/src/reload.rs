@@ -10,13 +10,13 @@ use crate::error::RulesError;
 use crate::rules::{InForce, Rules};
 use crate::source::Read;
 
-/// What a listener hears: the changes that took effect; none if the file is again the one that is in force; or what is wrong
+/// News for a listener: the changes that took effect; none if the file is again the one that is in force; or what is wrong
 /// with it.
 pub(crate) type News<'a> = Result<Option<&'a Changes>, &'a RulesError>;
 
 type Listener = Arc<dyn Fn(News<'_>) + Send + Sync>;
 
-/// Whoever hears of news.
+/// A listener of news.
 #[derive(Default)]
 pub(crate) struct Listeners {
     all: Mutex<Vec<Listener>>,
@@ -24,7 +24,7 @@ pub(crate) struct Listeners {
     turn: Mutex<()>,
 }
 
-/// What reading the file again has led to.
+/// The result of reading the file again.
 enum Outcome {
     /// It is what is in force, or no file.
     Same,
@@ -100,7 +100,7 @@ impl Rules {
         }
     }
 
-    /// What code has put in force stays until the file changes, unless somebody asks for the file.
+    /// Rules that code has put in force stay until the file changes, unless a reload is asked for.
     fn read_again(&self, is_asked: bool) -> Outcome {
         let Some(source) = &self.0.source else { return Outcome::Same };
         let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);

@@ -75,7 +75,7 @@ pub(crate) struct InForce {
     pub read: Option<Read>,
     /// Whether code has put another file in its place since it was read.
     pub is_replaced: bool,
-    /// What was wrong with the file when it was read last.
+    /// The mistakes in the file when it was read last.
     pub error: Option<RulesError>,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Source {
     pub variables: Variables,
 }
 
-/// What was read: the text of the file, and other files that it names.
+/// The text of the file, and the other files that it names.
 pub(crate) struct Read {
     pub text: String,
     pub files: Vec<(PathBuf, Vec<u8>)>,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use regex::Regex;
 
-/// What `${NAME}` in a value stands for. Variables are put in after the file was parsed, so that none of them can change its
+/// The values of `${NAME}`. Variables are put in after the file was parsed, so that none of them can change its
 /// shape.
 ///
 /// A service gives those of its [environment](Self::environment), and one that is missing stops it. A tool that looks at the

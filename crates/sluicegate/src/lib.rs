@@ -2,6 +2,7 @@
 //! [comparison]: docs::comparison
 //! [cookbook]: docs::cookbook
 //! [examples]: https://github.com/sluicegate/sluicegate/tree/main/examples
+//! [fleet]: docs::fleet
 //! [gateway]: docs::gateway
 //! [getting_started]: docs::getting_started
 //! [keys]: docs::keys
