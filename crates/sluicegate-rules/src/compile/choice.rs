@@ -13,7 +13,7 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Select, Selected};
 use smallvec::SmallVec;
 
-use super::condition::{Asking, InTiers, Matcher};
+use super::condition::{Asking, InTiers, Matcher, Mismatch};
 use super::paths::PathTree;
 use super::plan::Plan;
 
@@ -84,17 +84,30 @@ impl Choice {
         self.applying_to(&Asking::of(request)).into_iter()
     }
 
+    /// Whether all conditions of a rule hold in one reading of the path.
     fn holds(&self, rule: usize, asking: &Asking<'_>) -> bool {
-        self.rules[rule].only_if.mismatch(asking).is_none()
+        asking.readings().any(|path| self.mismatch(rule, asking, path).is_none())
     }
 
+    fn mismatch<'a>(&'a self, rule: usize, asking: &'a Asking<'_>, path: &'a str) -> Option<Mismatch<'a>> {
+        self.rules[rule].only_if.mismatch(asking, path)
+    }
+
+    /// The rules that apply in one reading of the path: of a group, the first of each reading. However the path is resolved behind
+    /// the layer, no rule is missing.
     fn applying_to(&self, asking: &Asking<'_>) -> Places {
-        let mut met: SmallVec<[&str; 4]> = SmallVec::new();
+        let mut met: SmallVec<[(usize, &str); 4]> = SmallVec::new();
         let mut applying = self.finder.candidates(asking);
         applying.retain(|rule| {
             let group = self.rules[*rule].group.as_deref();
-            let applies = !group.is_some_and(|group| met.contains(&group)) && self.holds(*rule, asking);
-            met.extend(group.filter(|_| applies));
+            let mut applies = false;
+            for (reading, path) in asking.readings().enumerate() {
+                let is_first = !group.is_some_and(|group| met.contains(&(reading, group)));
+                if is_first && self.mismatch(*rule, asking, path).is_none() {
+                    met.extend(group.map(|group| (reading, group)));
+                    applies = true;
+                }
+            }
             applies
         });
         applying
@@ -109,14 +122,16 @@ impl Select for Choice {
     fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
         let asking = Asking::of(request);
         let rule = self.rules.get(member)?;
-        if let Some(mismatch) = rule.only_if.mismatch(&asking) {
-            return Some(mismatch.to_string());
+        if !self.holds(member, &asking) {
+            return self.mismatch(member, &asking, asking.readings().next()?).map(|why| why.to_string());
         }
         let group = rule.group.as_deref()?;
-        let applying = self.applying_to(&asking).into_iter().map(|place| &self.rules[place]);
-        let first = applying.filter(|first| first.name != rule.name);
-        let first = first.into_iter().find(|first| first.group.as_deref() == Some(group))?;
-        Some(format!("of group {group}, rule {} applies", first.name))
+        let applying = self.applying_to(&asking);
+        if applying.contains(&member) {
+            return None;
+        }
+        let first = applying.into_iter().find(|first| self.rules[*first].group.as_deref() == Some(group))?;
+        Some(format!("of group {group}, rule {} applies", self.rules[first].name))
     }
 
     fn is_certain(&self, member: usize) -> bool {
@@ -166,7 +181,7 @@ impl Finder {
     /// Every rule that can apply, in order, and others besides.
     fn candidates(&self, asking: &Asking<'_>) -> Places {
         let mut found: Places = self.others.iter().copied().collect();
-        for path in [Some(&*asking.path), asking.leads_to.as_deref()].into_iter().flatten() {
+        for path in asking.readings() {
             self.paths.find(path, |places| found.extend_from_slice(places));
         }
         let mut take = |places: Option<&Vec<usize>>| found.extend(places.into_iter().flatten().copied());

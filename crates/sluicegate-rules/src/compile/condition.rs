@@ -50,9 +50,9 @@ struct Client {
 /// A request, its path in the normal form, and its tiers as far as somebody has asked for them.
 pub(super) struct Asking<'a> {
     pub request: RequestView<'a>,
-    pub path: Cow<'a, str>,
-    /// Where the path leads if it has dots: it is taken both ways, because nobody knows who resolves them.
-    pub leads_to: Option<String>,
+    path: Cow<'a, str>,
+    /// Where the path leads if it has dots: it is read both ways, because nobody knows who resolves them.
+    leads_to: Option<String>,
     /// Places of plans and of tiers: to read one may be to verify a token, and many rules ask for it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
     /// Looked for once, however many rules ask for it.
@@ -75,6 +75,11 @@ impl<'a> Asking<'a> {
     pub(super) fn of(request: RequestView<'a>) -> Self {
         let (path, leads_to) = (normal(request.path()), leads_to(request.path()));
         Self { request, path, leads_to, tiers: RefCell::default(), host: OnceCell::new() }
+    }
+
+    /// The paths that the request may have.
+    pub(super) fn readings(&self) -> impl Iterator<Item = &str> {
+        [Some(&*self.path), self.leads_to.as_deref()].into_iter().flatten()
     }
 
     /// The place of the tier that the request is in.
@@ -150,15 +155,14 @@ impl Matcher {
             && not.is_none()
     }
 
-    /// The first condition that does not hold.
-    pub(super) fn mismatch<'a>(&'a self, asking: &'a Asking<'_>) -> Option<Mismatch<'a>> {
-        let Asking { request, path, leads_to, .. } = asking;
+    /// The first condition that does not hold if the path is read as this one. So what a `not` spares is spared in this reading only.
+    pub(super) fn mismatch<'a>(&'a self, asking: &'a Asking<'_>, path: &'a str) -> Option<Mismatch<'a>> {
+        let request = &asking.request;
         if !self.methods.is_empty() && !self.methods.contains(request.method) {
             return Some(Mismatch::Method(request.method, &self.methods));
         }
-        let meant =
-            |one: &Pattern| one.matches(path) || leads_to.as_ref().is_some_and(|path| one.matches(path));
-        if let Some(paths) = self.paths.as_ref().filter(|all| !all.iter().any(meant)) {
+        let is_met = |one: &Pattern| one.matches(path);
+        if let Some(paths) = self.paths.as_ref().filter(|all| !all.iter().any(is_met)) {
             return Some(Mismatch::Path(path, paths));
         }
         if !self.hosts.is_empty() {
@@ -187,7 +191,7 @@ impl Matcher {
                 return Some(Mismatch::Tier(plan, tier, wanted));
             }
         }
-        self.not.as_ref().filter(|not| not.mismatch(asking).is_none()).map(|_| Mismatch::Not)
+        self.not.as_ref().filter(|not| not.mismatch(asking, path).is_none()).map(|_| Mismatch::Not)
     }
 }
 

@@ -1,6 +1,7 @@
 //! One request written in several ways: paths with dots and encoded slashes, hosts with a dot at their end.
 
 use http::StatusCode;
+use sluicegate_rules::RuleExplained;
 use sluicegate_tower::limits::WouldBe;
 
 use crate::support::{request, rules};
@@ -53,6 +54,81 @@ async fn a_path_with_dots_meets_the_rules_of_both_its_forms() {
         ("/x/..", "rest"),
     ] {
         assert_eq!(name(path).await.as_deref(), Some(rule), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_not_spares_in_one_reading_of_the_dots_is_not_spared_in_the_other() {
+    let rules = rules(
+        "
+version: 1
+policies: { all: { quota: 1000/min } }
+deny:
+  - { name: unknown, only_if: { not: { path: [/health, \"/api/{*rest}\"] } } }
+  - { name: inside, only_if: { path: \"/api/{*rest}\", not: { path: \"/api/open/{*rest}\" } } }
+  - { name: twice, only_if: { not: { not: { path: /api/open/shut } } } }
+rules:
+  - { name: all, limit: all, key: everybody }
+",
+    );
+    let passes = async |path: &str| rules.limits().decide(&request(path, &[])).await.is_ok();
+    for path in ["/health", "/api/open/a", "/api/open/../../health", "/api/open/../open/b"] {
+        assert!(passes(path).await, "{path}");
+    }
+    for path in [
+        "/admin",
+        "/admin/../health",
+        "/./health",
+        "/health/../admin",
+        "/api/../admin",
+        "/api/%2e%2e%2fadmin",
+        "/api/a",
+        "/api/open/../a",
+        "/api/a/../open/b",
+        "/api/open/a/../shut",
+    ] {
+        assert!(!passes(path).await, "{path}");
+    }
+}
+
+const GROUP: &str = "
+version: 1
+policies:
+  static: { quota: 1000/min }
+  api: { quota: 1/min }
+  rest: { quota: 1000/min }
+in_flight:
+  calls: { permits: 1 }
+rules:
+  - { name: static, group: g, only_if: { path: \"/static/{*file}\" }, limit: static, key: everybody }
+  - { name: api, group: g, only_if: { path: \"/api/{*rest}\" }, limit: api, key: everybody, in_flight: calls }
+  - { name: rest, group: g, limit: rest, key: everybody }
+";
+
+#[tokio::test]
+async fn of_a_group_the_first_rule_of_each_reading_of_the_dots_applies() {
+    for (path, applying) in [
+        ("/api/x/../../static/y", vec!["static", "api"]),
+        ("/static/x/../../api/y", vec!["static", "api"]),
+        ("/api/../y", vec!["api", "rest"]),
+        ("/static/../y", vec!["static", "rest"]),
+        ("/static/../static/y", vec!["static"]),
+        ("/x/../y", vec!["rest"]),
+        ("/static/y", vec!["static"]),
+    ] {
+        let rules = rules(GROUP);
+        let explained = rules.explain(&request(path, &[])).await.rules;
+        let of = |is_it: &dyn Fn(&RuleExplained) -> bool| -> Vec<String> {
+            explained.iter().filter(|rule| is_it(rule)).map(|rule| rule.name.clone()).collect()
+        };
+        assert_eq!(of(&|rule| rule.why_not.is_none()), applying, "{path}");
+        assert_eq!(of(&|rule| rule.limits.iter().any(|limit| limit.asks.is_ok())), applying, "{path}");
+        let is_api = applying.contains(&"api");
+        assert_eq!(of(&|rule| rule.in_flight.is_some()).len(), usize::from(is_api), "{path}");
+        // The code that decides says the same.
+        assert!(rules.limits().decide(&request(path, &[])).await.is_ok(), "{path}");
+        let api = rules.limits().decide(&request("/api/z", &[])).await;
+        assert_eq!(api.is_err(), is_api, "{path}");
     }
 }
 
