@@ -107,6 +107,11 @@ impl Policy {
         named.map(|((name, _), bounds)| self.sized(name, true, |units| part(*bounds, units))).collect()
     }
 
+    /// The same policy, under which a refused request spends nothing.
+    pub(crate) fn without_count_rejected(self) -> Self {
+        Self { settings: Settings { counts_rejected: false, ..self.settings }, ..self }
+    }
+
     /// The same policy under this name, with a part of each limit and burst.
     fn sized(&self, name: String, is_part: bool, part: impl Fn(u64) -> u64) -> Result<Self, ConfigError> {
         let algorithm = match self.algorithm {

@@ -4,6 +4,9 @@
 //! its limit does not find a fresh bucket when the store goes away. It is asked with its *share* of
 //! each quota. A cost that fits the quota and not the share is refused as in an outage, with a
 //! wait: it could pass when the store is back.
+//!
+//! A share of one of several instances does not [count refused requests](crate::policy::PolicyBuilder::count_rejected): it refuses
+//! requests that the whole quota lets pass, and a client that keeps to its limit would never leave a share that counts them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +47,7 @@ impl Fallback {
             OnOutage::Local => {
                 let old = replaces.and_then(|(old, how)| Some((old.0.as_ref()?, how)));
                 let share = policy.share(policy.name(), 1, self.replicas)?;
+                let share = if self.replicas > 1 { share.without_count_rejected() } else { share };
                 self.store.open(Arc::new(share), old).map(|share| Share(Some(share)))
             }
             OnOutage::Allow | OnOutage::Deny => Ok(Share(None)),

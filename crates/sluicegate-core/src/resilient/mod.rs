@@ -84,6 +84,10 @@ use crate::wrap::Within;
 /// not repeated. A call that was not answered in time may have been counted by the store and by the fallback: such a key
 /// has spent a unit too many, never one too few.
 ///
+/// A policy that [counts refused requests](crate::policy::PolicyBuilder::count_rejected) counts them in an outage only with one replica.
+/// With more, an instance refuses requests of clients that keep to the limit, because its share is smaller. If such refusals
+/// counted, these clients would be refused until the outage is over.
+///
 /// # When a part of it is away
 /// A store may have [parts](Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker. Of a request
 /// whose limits live in several of them, only those of the part that is away are left to the fallback, and the store

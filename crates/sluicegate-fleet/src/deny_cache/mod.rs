@@ -48,7 +48,7 @@
 //! they, without a call; if not, they ask. Nobody waits twice.
 //!
 //! # The numbers
-//! [`retry_after`](sluicegate_core::Decision::retry_after) is that of the answer, less the time since: exact for the same cost.
+//! [`retry_after`](sluicegate_core::Decision::retry_after) is that of the answer, less the time since: exact for the same ask.
 //! For a higher cost it is exact to the microsecond, rounded up, where units come back one by one (GCRA, the greedy token bucket,
 //! the leaky meter), and elsewhere until all of the capacity is back, which is never too early. What remains is told as in the
 //! answer that refused.

@@ -259,6 +259,40 @@ async fn a_charge_that_is_not_answered_in_time_is_given_up() {
 }
 
 #[test]
+fn a_client_within_a_limit_that_counts_refused_requests_keeps_its_share_in_an_outage() {
+    for (replicas, a_second) in [(1, 10), (3, 5)] {
+        let scene = Scene::new(|builder| builder.replicas(replicas));
+        let limiter = Policy::gcra("api", "15/s").count_rejected().on(&scene.store).unwrap();
+        let steady = |seconds: u64| {
+            let calls = (0..seconds * 10).filter(|_| {
+                scene.clock.advance(Duration::from_millis(100));
+                now(limiter.check("ada")).is_allowed()
+            });
+            calls.count()
+        };
+        assert_eq!(steady(10), 100, "the store lets all of it pass");
+        scene.mood(FAILS);
+        steady(1); // the share has its burst, or what the store has left of it
+        assert_eq!(steady(10), 10 * a_second, "with {replicas} replicas");
+    }
+}
+
+#[test]
+fn a_flood_is_kept_out_in_an_outage_where_one_instance_has_the_whole_limit() {
+    for (replicas, passed) in [(1, 0), (3, 50)] {
+        let scene = Scene::new(|builder| builder.replicas(replicas));
+        let limiter = Policy::gcra("api", "15/s").count_rejected().on(&scene.store).unwrap();
+        scene.mood(FAILS);
+        admitted(&limiter, "ada", 100);
+        let flood = (0..500).filter(|_| {
+            scene.clock.advance(Duration::from_millis(20));
+            now(limiter.check("ada")).is_allowed()
+        });
+        assert_eq!(flood.count(), passed, "with {replicas} replicas");
+    }
+}
+
+#[test]
 fn policies_may_let_pass_or_refuse_instead() {
     let scene = Scene::new(|builder| builder);
     let open = scene.limiter(OnOutage::Allow);
