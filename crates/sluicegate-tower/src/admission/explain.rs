@@ -59,7 +59,9 @@ pub enum WouldBe {
     Refused {
         /// The status of the response.
         status: StatusCode,
-        /// The wait after which it could pass, if one helps.
+        /// The wait after which it could pass, if one helps. It is a lower bound where a policy
+        /// [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): a refusal makes it longer, and an
+        /// explanation does not refuse.
         retry_after: Option<Duration>,
         /// Why, for operators.
         why: String,
@@ -96,8 +98,8 @@ impl Limits {
     /// Says what would be decided on a request, and why: every limit in order, whether it applies and if not why not, its
     /// policy, key, tier and cost, and where each quota stands. Nothing is spent and no place in the queue is taken;
     /// keys and tiers are looked up as for a decision, and what is logged once about them may be logged here. Under a policy
-    /// that [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected) the wait of a refusal is that of
-    /// a request that is not made now: one that is refused makes it longer.
+    /// that [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected) the wait of a refusal is a
+    /// lower bound: that of a request that is not made now, and one that is refused makes it longer.
     ///
     /// ```
     /// use http::Request;

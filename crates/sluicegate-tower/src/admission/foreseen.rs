@@ -36,7 +36,11 @@ pub(crate) fn foreseen(asks: &Asks, plan: &Plan, looked: &Decision) -> Decision 
         })
         .collect();
     let delay = each.iter().map(|quota| quota.departs).max().unwrap_or_default();
-    let waits = !delay.is_zero() && each.iter().all(|quota| quota.status().passed());
+    // A queue that nobody asks to wait only delays: units are held for a request that has asked to wait.
+    let asks_to_wait = asked
+        .iter()
+        .any(|asked| asked.limiter(plan).with_policy(|policy| policy.on_exceeded().longest_wait().is_some()));
+    let waits = asks_to_wait && !delay.is_zero() && each.iter().all(|quota| quota.status().passed());
     let decision = if waits && !could_hold(&asked, &each, delay) {
         judge(looked.at_us(), 0, each.iter().map(|quota| quota.refused_until(quota.departs)))
     } else {

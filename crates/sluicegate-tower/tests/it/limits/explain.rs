@@ -151,6 +151,37 @@ async fn a_queue_says_when_its_turn_comes() {
     assert_eq!(retry_after(&limits.explain(&from("ada")).await.outcome), Duration::from_secs(5));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_queue_without_a_wait_delays_beside_a_cost_that_could_not_be_held() {
+    let store = paused_store();
+    let queue = on(&store, Policy::leaky_queue("queue", "12/min burst 2"));
+    let costly = by_header(on(&store, Policy::gcra("api", "10/min"))).cost(6).unwrap();
+    let limits = Limits::builder(by_header(queue.clone())).and(costly).build().unwrap();
+    drop(Limits::new(by_header(queue)).decide(&from("ada")).await.unwrap());
+    let explained = limits.explain(&from("ada")).await.outcome;
+    let start = tokio::time::Instant::now();
+    assert!(limits.decide(&from("ada")).await.is_ok());
+    assert_eq!(
+        (explained, start.elapsed()),
+        (WouldBe::Delayed(Duration::from_secs(5)), Duration::from_secs(5))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_of_a_policy_that_counts_refused_requests_is_a_lower_bound() {
+    let store = paused_store();
+    let limits =
+        Limits::new(by_header(on(&store, Policy::gcra("api", "4/min").count_rejected())).cost(2).unwrap());
+    drop(limits.decide(&from("ada")).await.unwrap());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    drop(limits.decide(&from("ada")).await.unwrap());
+    tokio::time::advance(Duration::from_secs(14)).await;
+    let said = retry_after(&limits.explain(&from("ada")).await.outcome);
+    let refused = limits.decide(&from("ada")).await.unwrap_err();
+    let told = refused.refusal(&from("ada")).retry_after_seconds().map(Duration::from_secs);
+    assert_eq!((said, told), (Duration::from_secs(15), Some(Duration::from_secs(30))));
+}
+
 #[tokio::test]
 async fn a_request_that_no_store_is_asked_about_is_explained_too() {
     let (store, _) = store();
@@ -229,22 +260,28 @@ fn many(store: &MemoryStore) -> Limits {
     let waits = on(store, Policy::gcra("waits", "5/min").wait_up_to(Duration::from_secs(10)));
     let sooner = on(store, Policy::gcra("sooner", "30/min burst 3").wait_up_to(Duration::from_secs(3)));
     let queue = on(store, Policy::leaky_queue("queue", "12/min burst 2").wait_up_to(Duration::from_secs(6)));
+    let line = by_header(on(store, Policy::leaky_queue("line", "12/min burst 2")));
+    let costly = limit("costly", "10/min").cost(6).unwrap();
     Limits::builder(limit("flood", "20/min").on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED)))
         .and(group)
         .and(plan.key(Key::from("everybody")))
         .and(by_header(waits).only_if(path_in(["/slow", "/slower"]).unwrap()))
         .and(by_header(sooner).only_if(path_in(["/slower"]).unwrap()))
         .and(by_header(queue).only_if(path_in(["/queue"]).unwrap()))
+        .and(line.only_if(path_in(["/line", "/costly"]).unwrap()))
+        .and(costly.only_if(path_in(["/costly"]).unwrap()))
         .exempt(path_in(["/health"]).unwrap())
         .build()
         .unwrap()
 }
 
 fn request() -> impl Strategy<Value = Request<()>> {
-    let (path, method) = (0..7_usize, 0..2_usize);
+    let (path, method) = (0..9_usize, 0..2_usize);
     (path, method, 0..4_usize, 0..4_usize).prop_map(|(path, method, key, plan)| {
         let request = Request::builder()
-            .uri(["/", "/login", "/slow", "/health", "/search", "/slower", "/queue"][path])
+            .uri(
+                ["/", "/login", "/slow", "/health", "/search", "/slower", "/queue", "/line", "/costly"][path],
+            )
             .method([Method::GET, Method::POST][method].clone());
         let request = match key {
             3 => request,
