@@ -94,12 +94,12 @@ impl<R> InFlightLayer<R> {
     /// order, and one that it does not get gives the others back.
     ///
     /// As with all settings of a layer, it has limits of its own from then on: a handle that it was made of swaps those of other
-    /// layers, and [`limits_handle`](Self::limits_handle) is its new one.
+    /// layers, and [`limits_handle`](Self::limits_handle) is its new one. The [choice](InFlightLimits::select) among the
+    /// limits that are there stays, and so do the limits of a rate that [follow](InFlightLimits::before). The added limit applies to
+    /// every request that it names [itself](InFlightLimit::only_if).
     #[must_use]
     pub fn and(self, limit: impl Into<InFlightLimit>) -> Self {
-        let mut limits = self.limits().each.clone();
-        limits.push(limit.into());
-        Self { limits: InFlightHandle::new(limits), ..self }
+        self.with(|limits| limits.push(limit.into()))
     }
 
     /// As [`InFlightLimit::key`], of the last limit.
@@ -121,10 +121,16 @@ impl<R> InFlightLayer<R> {
     }
 
     fn with_last(self, change: impl FnOnce(InFlightLimit) -> InFlightLimit) -> Self {
-        let mut limits = self.limits().each.clone();
-        let last = limits.pop().map(change);
-        limits.extend(last);
-        Self { limits: InFlightHandle::new(limits), ..self }
+        self.with(|limits| {
+            let last = limits.pop().map(change);
+            limits.extend(last);
+        })
+    }
+
+    fn with(self, change: impl FnOnce(&mut Vec<InFlightLimit>)) -> Self {
+        let limits = InFlightHandle::new([]);
+        limits.swap_with(self.limits().with(change));
+        Self { limits, ..self }
     }
 
     /// The limits of this layer, to swap them while it serves.

@@ -1,6 +1,8 @@
 //! Limits that requests meet together: [`InFlightLimits`].
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -38,7 +40,9 @@ use crate::limits::{LimitsHandle, Select};
 #[must_use = "limits do nothing until they are put into a layer"]
 pub struct InFlightLimits {
     pub(super) each: Vec<InFlightLimit>,
-    select: Option<Box<dyn Select>>,
+    select: Option<Arc<dyn Select>>,
+    /// How many of them `select` knows: those behind them may apply to any request.
+    selected: usize,
     pub(super) then: Option<Kept>,
 }
 
@@ -48,13 +52,14 @@ pub(super) type Places = SmallVec<[u32; 6]>;
 impl InFlightLimits {
     /// Limits that each say by themselves to which requests they apply.
     pub fn new(limits: impl IntoIterator<Item = InFlightLimit>) -> Self {
-        Self { each: limits.into_iter().collect(), select: None, then: None }
+        Self { each: limits.into_iter().collect(), select: None, selected: 0, then: None }
     }
 
     /// Finds out for all of them at once which may apply to a request: of a thousand limits none has to be asked by itself. Places
     /// count from 0. What a limit says [itself](InFlightLimit::only_if) has to hold, too.
     pub fn select(mut self, select: impl Select) -> Self {
-        self.select = Some(Box::new(select));
+        self.select = Some(Arc::new(select));
+        self.selected = self.each.len();
         self
     }
 
@@ -66,13 +71,30 @@ impl InFlightLimits {
         self
     }
 
+    /// The same with its list changed; limits that are added come last.
+    pub(super) fn with(&self, change: impl FnOnce(&mut Vec<InFlightLimit>)) -> Self {
+        let mut each = self.each.clone();
+        change(&mut each);
+        Self { each, select: self.select.clone(), selected: self.selected, then: self.then.clone() }
+    }
+
     /// Those that may apply.
     pub(super) fn applying(&self, request: RequestView<'_>) -> Places {
         match &self.select {
             _ if self.each.is_empty() => Places::new(),
-            Some(select) => select.select(request).in_order(),
-            None => (0..u32::try_from(self.each.len()).unwrap_or(u32::MAX)).collect(),
+            Some(select) => {
+                let mut places = select.select(request).in_order();
+                places.retain(|place| (*place as usize) < self.selected);
+                places.extend(self.places_from(self.selected));
+                places
+            }
+            None => self.places_from(0).collect(),
         }
+    }
+
+    fn places_from(&self, first: usize) -> Range<u32> {
+        let place = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        place(first)..place(self.each.len())
     }
 }
 

@@ -14,8 +14,11 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy};
-use sluicegate_tower::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, PermitBody};
+use sluicegate_tower::in_flight::{
+    HeldPermit, InFlightHandle, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody,
+};
 use sluicegate_tower::key::{OnMissingKey, RequestView, key_fn};
+use sluicegate_tower::limits::Selected;
 use sluicegate_tower::respond::{GrpcStatus, HeaderFields, Refusal, RefusalReason};
 use sluicegate_tower::{KeyExtractor, Limit};
 use tokio::sync::mpsc;
@@ -447,4 +450,31 @@ async fn limits_that_are_swapped_hold_for_requests_that_begin_after_it() {
     handle.swap([]);
     let third = send(&service, "ada").await;
     assert!(!third.headers().contains_key("ratelimit") && !third.body().is_holding());
+}
+
+#[tokio::test]
+async fn a_layer_with_one_limit_more_keeps_what_is_known_of_those_of_its_handle() {
+    let [reports, uploads, all] = ["reports", "uploads", "all"].map(|name| InFlight::new(name, 5).unwrap());
+    let limit = |of: &InFlight| InFlightLimit::new(of.clone()).key(Key::from("all"));
+    let handle = InFlightHandle::new([]);
+    // The place 2 is none of theirs.
+    handle.swap_with(InFlightLimits::new([limit(&reports), limit(&uploads)]).select(
+        |request: RequestView<'_>| match request.path() {
+            "/report" => Selected::from_iter([2, 0]),
+            _ => Selected::default(),
+        },
+    ));
+    let changed = InFlightLayer::from(handle.clone()).key(Key::from("other"));
+    let more = InFlightLayer::from(handle).and(limit(&all)).wait_up_to(Duration::ZERO);
+    for (layer, path, counted) in [
+        (&changed, "/", [0, 0, 0]),
+        (&changed, "/report", [1, 0, 0]),
+        (&more, "/", [0, 0, 1]),
+        (&more, "/report", [1, 0, 1]),
+    ] {
+        let request = Request::get(path).body(()).unwrap();
+        let held = layer.layer(service_fn(hello)).oneshot(request).await.unwrap();
+        assert_eq!([&reports, &uploads, &all].map(|of| of.in_use("all")), counted, "{path}");
+        drop(held);
+    }
 }
