@@ -107,7 +107,10 @@ fn fit<'a>(divide: &dyn Divide, asked: &Asked<'a>, left: &mut Left, table: &Tabl
             };
         }
     }
-    Some(each.into_iter().map(|(part, costs)| asked.piece(divide, part, mode, costs)).collect())
+    // A spend that no part has made, as that of a unit that was leased before, is given back by its time.
+    let receipt = asked.ask.receipt().filter(|_| mode == Mode::Refund);
+    let piece = |(part, costs)| Piece { receipt, ..asked.piece(divide, part, mode, costs) };
+    Some(each.into_iter().map(piece).collect())
 }
 
 /// The part that a lease comes from.

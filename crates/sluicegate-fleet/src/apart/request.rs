@@ -86,7 +86,12 @@ impl<'a> Asked<'a> {
         let mode = self.ask.mode();
         match self.ask.receipt() {
             Some(receipt) if receipt.has_pieces() => {
-                let pieces = receipt.pieces_of(self.ask.cost()).map(|(piece, costs)| {
+                let mut left = self.costs();
+                let pieces = receipt.pieces_of(self.ask.cost()).map(|(piece, mut costs)| {
+                    for (units, left) in costs.iter_mut().zip(&mut left) {
+                        *units = (*units).min(*left);
+                        *left -= *units;
+                    }
                     let part = usize::from(piece.place).min(self.opened.parts.len() - 1);
                     Piece { receipt: Some(&piece.receipt), ..self.piece(divide, part, mode, costs.into()) }
                 });

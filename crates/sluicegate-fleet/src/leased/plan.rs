@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{PreparedPolicy, WeakPolicy};
 use sluicegate_core::{OnExceeded, Policy};
 use smallvec::SmallVec;
@@ -25,6 +26,8 @@ pub enum Unleased {
     Suspends,
     /// The [share](Batch::share) of its smallest quota is less than two units.
     TooSmall,
+    /// It has more than half of [`MAX_QUOTAS`]: a lease is asked for beside a spend, and both are decided together.
+    TooManyQuotas,
 }
 
 impl Unleased {
@@ -53,6 +56,7 @@ impl fmt::Display for Unleased {
             Self::Waits => "a policy whose requests wait is not leased",
             Self::Suspends => "a policy that suspends keys is not leased",
             Self::TooSmall => "its share of the smallest quota is less than two units",
+            Self::TooManyQuotas => "a policy of more than 8 quotas is not leased",
         })
     }
 }
@@ -110,6 +114,9 @@ fn measures(policy: &Policy, batch: &Batch) -> Result<SmallVec<[Measure; 2]>, Un
     }
     if policy.suspension().is_some() || policy.is_of_suspension() {
         return Err(Unleased::Suspends);
+    }
+    if policy.quotas().len() > MAX_QUOTAS / 2 {
+        return Err(Unleased::TooManyQuotas);
     }
     let measures: SmallVec<[Measure; 2]> =
         policy.quotas().iter().map(Measure::new).collect::<Result<_, _>>()?;

@@ -1,5 +1,6 @@
 //! Leases, over stores in memory.
 
+mod apart;
 mod bound;
 mod closing;
 mod conformance;

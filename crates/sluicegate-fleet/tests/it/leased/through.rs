@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_core::algorithm::Drain;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::policy::{PolicyBuilder, PolicyMode};
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Algorithm, OnExceeded, Policy, Resilient, Store, StoreError};
@@ -29,6 +29,7 @@ fn what_cannot_be_leased_passes_through_and_is_listed() {
         ),
         (Policy::gcra("suspends", "1000/min").suspend(10, "1min", "1min"), Unleased::Suspends),
         (Policy::gcra("small", "4/min"), Unleased::TooSmall),
+        (of_quotas("many", 9), Unleased::TooManyQuotas),
     ];
     let mut open = Vec::new();
     for (policy, why) in policies {
@@ -46,6 +47,22 @@ fn what_cannot_be_leased_passes_through_and_is_listed() {
     assert_eq!(listed, expected);
     drop(open);
     assert!(scene.store.unleased().is_empty());
+}
+
+/// A policy of this many quotas.
+fn of_quotas(name: &str, count: u64) -> PolicyBuilder {
+    let more = (2..=count).map(|place| format!("{}/{place}min", place * 1_000));
+    more.fold(Policy::gcra(name, "1000/min"), |policy, quota| policy.and(quota.as_str()))
+}
+
+/// Once the lease that was asked for beside a spend was too much for one call, and the request failed.
+#[test]
+fn a_policy_of_many_quotas_is_leased_as_far_as_a_lease_fits_beside_a_spend() {
+    let scene = Scene::new();
+    for count in [8, 9, 16] {
+        let limiter = scene.limiter(of_quotas(&format!("of-{count}"), count));
+        assert_eq!(spend(&limiter, "ada", 20) > 0, count == 8, "{count} quotas");
+    }
 }
 
 #[test]

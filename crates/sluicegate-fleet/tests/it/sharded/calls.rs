@@ -227,6 +227,23 @@ fn a_lease_comes_from_the_shard_of_its_request_and_goes_back_there() {
     assert_eq!(answer(store.decide(&[ask(9, Mode::Lease)])).granted(), Some(0));
 }
 
+/// Once each quota got the highest number of units.
+#[test]
+fn what_is_left_of_a_lease_goes_back_to_each_quota_for_itself() {
+    let (memory, _) = store();
+    let store: Arc<dyn Store> = Sharded::builder(&memory, 2).policy("hot").build().unwrap().into();
+    let policy = Policy::gcra("hot", "20/s").and("200/h").build().unwrap();
+    let opened = store.open(Arc::new(policy), None).unwrap();
+    let key = Key::from("k");
+    let ask = |cost, mode| Ask::new(&opened, key.as_ref(), cost, mode);
+    let mut decision = answer(store.decide(&[ask(1, Mode::Spend), ask(9, Mode::Lease)]));
+    let lease = decision.take_receipt(1).unwrap();
+    drop(answer(store.decide(&[ask(0, Mode::Refund).with_costs(&[2, 7]).of(&lease)])));
+    let look = answer(store.decide(&[ask(1, Mode::Peek)]));
+    let left: Vec<u64> = look.quotas().iter().map(|status| status.remaining()).collect();
+    assert_eq!(left, [20 - 10 + 2, 200 - 10 + 7]);
+}
+
 /// A store that answers when it is told to, and fails when it is told to.
 fn failing(memory: &MemoryStore) -> (Arc<dyn Store>, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(false));
