@@ -27,9 +27,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) keys: usize,
 }
 
-/// A `Resilient` store each, and the stores that are named as well (`leased`), under a load that is well above the limits.
+/// All stores around stores, under a load that is well above the limits.
 pub(crate) const ALL: Setup<'_> =
-    Setup { wrap: "resilient", algorithm: "gcra", quota: "60/s", rate: 300, keys: 12 };
+    Setup { wrap: "resilient,leased,deny", algorithm: "gcra", quota: "60/s", rate: 300, keys: 12 };
 
 /// Processes that share a server.
 pub(crate) struct Crowd {
@@ -98,6 +98,13 @@ impl Crowd {
     pub(crate) fn heard(&self, member: usize, line: &str) {
         let lines = &self.members[member].lines;
         eventually(line, || lines.lock().unwrap().iter().any(|said| said.ends_with(line)));
+    }
+
+    /// The number that an instance has said behind this word.
+    pub(crate) fn number(&self, member: usize, word: &str) -> u64 {
+        let lines = self.members[member].lines.lock().unwrap();
+        let number = lines.iter().find_map(|line| line.strip_prefix(word)?.trim().parse().ok());
+        number.unwrap_or_else(|| panic!("{word} is not in {lines:?}"))
     }
 
     /// Tells an instance to do something, and waits until it has.

@@ -51,25 +51,31 @@ fn f52_instances_that_are_closed_leave_nothing_spent_that_was_not_used() {
         let setup = Setup { algorithm, quota: "100000/30d", rate: 250, keys: 4, ..ALL };
         let mut crowd = Crowd::start(&server.url(), setup);
         pass(3);
+        let mut held = 0;
         for member in 0..4 {
             crowd.tell(member, "close");
             crowd.heard(member, "settled true");
+            held += crowd.number(member, "held");
         }
         let left = Crowd::left(&server.url(), setup);
         crowd.check(&[]);
         let said = crowd.said();
+        let mut lost = 0;
         for (key, left) in (0..4).zip(left) {
             let of_it = || said.iter().filter(|one| one.key == key);
             let admitted = of_it().filter(|one| one.is_allowed).count() as u64;
             // A call that was not answered in time may have spent all the same.
             let late = of_it().filter(|one| one.by == "Fallback").count() as u64;
-            // A bucket refills by a unit each 26 s.
+            // A bucket refills by a unit each 26 s, and takes back no unit from behind one that another instance still holds.
             let spent = 100_000 - left;
+            let late = if algorithm == "gcra" { late + held } else { late };
             assert!(
                 spent <= admitted + late && spent + 2 >= admitted,
                 "{algorithm}, key {key}: {spent} spent, {admitted} admitted"
             );
+            lost += spent.saturating_sub(admitted);
         }
+        println!("{algorithm}: {held} units held at the end, {lost} not given back");
     }
 }
 
@@ -84,7 +90,8 @@ fn f53_an_instance_that_is_killed_takes_along_no_more_than_it_held() {
         // What they held has drained after a period, or its window is over.
         pass(3);
         let from_us = now_us();
-        pass(3);
+        // Two windows.
+        pass(4);
         let seconds = (now_us() - from_us) as f64 / 1e6;
         crowd.check(&[]);
         let popular = crowd

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter, Resilient, Store};
-use sluicegate_fleet::Leased;
+use sluicegate_fleet::{DenyCache, Leased};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::process::is_alone;
 use sluicegate_tests::random::{Random, Zipf};
@@ -82,11 +82,15 @@ impl Stores {
         if let Some(leased) = &leased {
             store = leased.into();
         }
+        if wrap.contains("deny") {
+            store = DenyCache::new(store).into();
+        }
         Self { resilient, leased, store }
     }
 
     async fn close(&self) {
         if let Some(leased) = &self.leased {
+            println!("held {}", leased.status().held);
             leased.close(Duration::from_secs(2)).await.unwrap();
         }
         println!("settled {}", self.resilient.close(Duration::from_secs(2)).await.is_ok());

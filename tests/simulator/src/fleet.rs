@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::resilient::BreakerSettings;
 use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter, Resilient, Store};
-use sluicegate_fleet::{Leased, Regional, Sharded};
+use sluicegate_fleet::{DenyCache, Leased, Regional, Sharded};
 use sluicegate_tests::random::Random;
 
 use crate::network::{Cut, Link, Network};
@@ -143,6 +143,9 @@ impl Fleet {
         let leased = leased.transpose()?;
         if let Some(leased) = &leased {
             store = leased.into();
+        }
+        if self.plan.has(Wrapper::Deny) {
+            store = DenyCache::builder(store).clock(clock.clone()).build()?.into();
         }
         let limiter = RateLimiter::new(store, self.policy.clone())?;
         self.instances[place] = Some(Instance { number, limiter, clock, links, resilient, leased });

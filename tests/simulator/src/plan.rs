@@ -85,6 +85,8 @@ pub enum Wrapper {
     Resilient,
     /// Spends units that an instance has leased.
     Leased,
+    /// Repeats refusals until their retry.
+    Deny,
 }
 
 impl Default for Plan {

@@ -16,9 +16,9 @@ const STACKS: [&str; 6] = [
     "--regions 1",
     "--wrap resilient",
     "--wrap leased",
-    "--wrap resilient,leased",
-    "--wrap sharded,resilient,leased",
-    "--wrap regional,resilient,leased --regions 3",
+    "--wrap resilient,leased,deny",
+    "--wrap sharded,resilient,leased,deny",
+    "--wrap regional,resilient,leased,deny --regions 3",
 ];
 
 #[test]
