@@ -38,7 +38,9 @@ fn main() -> ExitCode {
     let mut bench = Bench::from_args("Replaying a log; the reference is GoAccess where nothing else is said");
     let lines = if bench.is_smoke() { 2_000 } else { 10_000_000 };
     let log = log::of(lines);
-    // A round of GoAccess takes minutes.
+    // GoAccess ended by a fault of its own after ten million lines, so it reads a tenth of them: its rate is that of its best size, and
+    // its memory that of a tenth.
+    let tenth = log::of(lines / 10);
     let rounds = bench.rounds().0.min(3);
     let sides = ["one rule", "one rule, together", "100 rules", "by hand"];
     let mut ours = sides.map(|_| Vec::new());
@@ -50,12 +52,13 @@ fn main() -> ExitCode {
                 .arg(&log)));
         }
         wc.push(run(Command::new("wc").arg("-l").arg(&log)));
-        goaccess.push(goaccess_of(&log, bench.is_smoke()));
+        goaccess.push(goaccess_of(&tenth, bench.is_smoke()));
     }
     let [one, together, hundred, by_hand] = ours;
-    let rate = |used: &[Used]| {
+    let rate_of = |lines: u64, used: &[Used]| {
         used.iter().map(|used| lines as f64 / 1e3 / used.cpu.as_secs_f64().max(0.01)).collect::<Vec<_>>()
     };
+    let rate = |used: &[Used]| rate_of(lines, used);
     let seconds =
         |used: &[Used]| used.iter().map(|used| used.cpu.as_secs_f64().max(0.01)).collect::<Vec<_>>();
     let memory = |used: &[Used]| used.iter().map(|used| used.peak_kib as f64 / 1024.0).collect::<Vec<_>>();
@@ -64,14 +67,14 @@ fn main() -> ExitCode {
         "lines, requests of a second spread",
         per_second,
         &rate(&one),
-        &rate(&goaccess),
+        &rate_of(lines / 10, &goaccess),
         Aim::RatioAtLeast(10.0),
     ));
     bench.record(Row::of_rounds(
         "lines, requests of a second in batches",
         per_second,
         &rate(&together),
-        &rate(&goaccess),
+        &rate_of(lines / 10, &goaccess),
         Aim::RatioAtLeast(20.0),
     ));
     bench.record(Row::of_rounds(
