@@ -84,7 +84,9 @@ fn of_quota(
         None => {}
     }
     let more = known.iter().map(|status| us(status.available_after())).filter(|wait_us| *wait_us > 0).min();
-    let more_us = if remaining == capacity { 0 } else { more.unwrap_or(0) };
+    // One part that is empty says nothing of the others: they may have a unit now.
+    let are_all_known = known.len() >= asked.opened.parts.len();
+    let more_us = if remaining == capacity || !are_all_known { 0 } else { more.unwrap_or(0) };
     status.with_more_after_us(more_us).spending(spent)
 }
 

@@ -39,7 +39,11 @@ impl<'a> Plan<'a> {
                 None => plan.refused.push(asked.place),
             }
         }
-        if plan.pieces.iter().map(Piece::quotas).sum::<usize>() > MAX_QUOTAS {
+        if plan.is_too_much() {
+            // A lease may get nothing, and what is asked for beside it shall pass.
+            plan.pieces.retain(|piece| piece.mode != Mode::Lease);
+        }
+        if plan.is_too_much() {
             // That many are not decided together. A request in fewer pieces passes when one part has room for all of it.
             let pieces_of =
                 |asked: &&Asked<'_>| plan.pieces.iter().filter(|piece| piece.ask == asked.place).count();
@@ -47,6 +51,11 @@ impl<'a> Plan<'a> {
             plan.refused.extend(asks.iter().filter(is_cut).map(|asked| asked.place));
         }
         plan
+    }
+
+    /// Whether it is more than is decided together.
+    fn is_too_much(&self) -> bool {
+        self.pieces.iter().map(Piece::quotas).sum::<usize>() > MAX_QUOTAS
     }
 }
 

@@ -167,8 +167,14 @@ impl Account {
         self.pace.spend(cost);
     }
 
-    /// How many units to ask for beside a request that goes to the store, and the refill of this number begins; 0 if none.
-    pub(super) fn begin(&mut self, measures: &[Measure], batch: &Batch, now_us: u64, number: u64) -> u64 {
+    /// How many units to ask for beside a request of this cost, and the refill of this number begins; 0 if none.
+    pub(super) fn begin(
+        &mut self,
+        measures: &[Measure],
+        batch: &Batch,
+        cost: u64,
+        (now_us, number): (u64, u64),
+    ) -> u64 {
         if self.flight.is_some() || self.remaining.is_empty() || !self.units.has_room() {
             return 0;
         }
@@ -176,7 +182,7 @@ impl Account {
         if now_us < self.dry_until_us {
             return 0;
         }
-        let asked = batch.size(measures, &self.remaining, pace);
+        let asked = batch.size(measures, &self.remaining, pace, cost);
         if asked > 0 {
             self.flight = Some(Flight { number, asked, promised: 0, gate: None });
         } else {

@@ -12,7 +12,8 @@ use super::time::micros;
 ///
 /// A lease lasts [`ahead`](Self::ahead) at the key's own rate on this instance, and is at most a [`share`](Self::share) of what
 /// the key has left in the tightest of its quotas. So a key that is far from its limit is leased in large batches, one near its
-/// limit unit by unit, and one that comes now and then not at all.
+/// limit unit by unit, and one that comes now and then not at all. Units are leased for whole requests: in multiples of the cost of
+/// the one that asks.
 ///
 /// | setting | default | too low | too high |
 /// |---|---|---|---|
@@ -94,11 +95,12 @@ impl Batch {
     }
 
     /// How many units to lease for a key that will spend `pace` units within [`ahead`](Self::ahead); `remaining` is what each
-    /// quota had left when the store was last heard. 0 if a lease would save no call.
+    /// quota had left when the store was last heard. Requests of `cost` spend all of it, so that nothing is held that is too little
+    /// for one of them. 0 if a lease would save no call.
     ///
     /// Where units drain while they wait, a slow key needs more of them than it will spend. A lease is worth its call if one
     /// unit of it can be spent before it ends.
-    pub(super) fn size(&self, measures: &[Measure], remaining: &[u64], pace: u64) -> u64 {
+    pub(super) fn size(&self, measures: &[Measure], remaining: &[u64], pace: u64, cost: u64) -> u64 {
         if pace < 2 {
             return 0;
         }
@@ -110,6 +112,10 @@ impl Batch {
             room = room.min(self.share_of(*left).max(1));
         }
         let units = needed.min(room);
+        let units = units - units % cost.max(1);
+        if units == 0 {
+            return 0;
+        }
         let can_be_spent = measures.iter().zip(remaining).all(|(measure, left)| {
             let used = measure.capacity().saturating_sub(*left).saturating_add(units);
             let drained = measure.drains_in(self.ahead_us());

@@ -135,7 +135,7 @@ impl State {
                 return Some(Way::Here(decision));
             }
             let number = self.number();
-            let units = account.begin(measures, &self.batch, now_us, number);
+            let units = account.begin(measures, &self.batch, ask.cost(), (now_us, number));
             let refill = Refill::new(self.spot(hash, plan, ask), now_us, number, units);
             return Some(Way::HereAndRefill(decision, refill));
         }
@@ -150,7 +150,7 @@ impl State {
         }
         account.passes(ask.cost());
         let number = self.number();
-        let units = account.begin(measures, &self.batch, now_us, number);
+        let units = account.begin(measures, &self.batch, ask.cost(), (now_us, number));
         if units == 0 && account.is_fresh(&self.batch, now_us) {
             return None;
         }
@@ -257,7 +257,7 @@ impl State {
             let is_enough = account.has(measures, ask, now_us, counts);
             let number = self.number();
             let units = match fits && !is_enough {
-                true => account.begin(measures, &self.batch, now_us, number),
+                true => account.begin(measures, &self.batch, ask.cost(), (now_us, number)),
                 false => 0,
             };
             quotas += if units > 0 { measures.len() } else { 0 };

@@ -29,7 +29,7 @@ mod units;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate_core::clock::Clock;
 use sluicegate_core::wrap::Within;
@@ -38,8 +38,8 @@ use sluicegate_core::{Policy, Store};
 pub use self::batch::Batch;
 pub use self::builder::LeasedBuilder;
 pub use self::close::Unreturned;
-use self::plan::Plan;
 pub use self::plan::Unleased;
+use self::plan::{Plan, Plans};
 use self::table::Table;
 pub use sluicegate_core::store::LeaseStatus;
 
@@ -86,6 +86,9 @@ pub use sluicegate_core::store::LeaseStatus;
 /// | a process stands still between its decision and its work | that work comes late, as with every store | nothing |
 /// | the local clock is slower than that of the store, by more than a thousandth | what drains in the difference | nothing |
 ///
+/// Around a [`Sharded`](crate::Sharded) or [`Regional`](crate::Regional) store an answer is of one part, and does not tell that
+/// another one was reset or forgotten: what is held of the key is spent until it is gone or ends.
+///
 /// What is held of a key is at most a [share](Batch::share) of what it had left at each refill, and four refills.
 ///
 /// # What goes through it
@@ -114,7 +117,7 @@ struct State {
     batch: Batch,
     table: Table,
     clock: Arc<dyn Clock>,
-    plans: Mutex<Vec<Weak<Plan>>>,
+    plans: Mutex<Plans>,
     numbers: AtomicU64,
     is_closed: AtomicBool,
 }
@@ -152,8 +155,7 @@ impl Leased {
     /// ```
     pub fn unleased(&self) -> Vec<(String, Unleased)> {
         let plans = self.0.0.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = plans.iter().filter_map(Weak::upgrade);
-        open.filter_map(|plan| plan.unleased().map(|(name, why)| (name.to_owned(), why))).collect()
+        plans.open().filter_map(|plan| plan.unleased().map(|(name, why)| (name.to_owned(), why))).collect()
     }
 }
 
@@ -161,9 +163,7 @@ impl State {
     /// What is kept of a policy that is opened.
     fn plan(&self, policy: &Policy) -> Arc<Plan> {
         let plan = Arc::new(Plan::new(policy, &self.batch));
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.retain(|plan| plan.strong_count() > 0);
-        plans.push(Arc::downgrade(&plan));
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner).add(&plan);
         plan
     }
 

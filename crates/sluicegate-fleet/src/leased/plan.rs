@@ -1,8 +1,8 @@
 //! What is kept of a policy: [`Plan`], and why it may not be leased: [`Unleased`].
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{PreparedPolicy, WeakPolicy};
@@ -108,6 +108,30 @@ impl Plan {
     }
 }
 
+/// The plans of open policies, and some that are closed.
+#[derive(Default)]
+pub(super) struct Plans {
+    plans: Vec<Weak<Plan>>,
+    /// How many were open when those that are closed were last dropped.
+    kept: usize,
+}
+
+impl Plans {
+    /// Adds one. Closed ones are dropped when there are twice as many as were kept, so that many policies cost linear time.
+    pub(super) fn add(&mut self, plan: &Arc<Plan>) {
+        if self.plans.len() > self.kept * 2 {
+            self.plans.retain(|plan| plan.strong_count() > 0);
+            self.kept = self.plans.len();
+        }
+        self.plans.push(Arc::downgrade(plan));
+    }
+
+    /// Those that are open.
+    pub(super) fn open(&self) -> impl Iterator<Item = Arc<Plan>> {
+        self.plans.iter().filter_map(Weak::upgrade)
+    }
+}
+
 fn measures(policy: &Policy, batch: &Batch) -> Result<SmallVec<[Measure; 2]>, Unleased> {
     if matches!(policy.on_exceeded(), OnExceeded::Wait { .. }) {
         return Err(Unleased::Waits);
@@ -121,4 +145,31 @@ fn measures(policy: &Policy, batch: &Batch) -> Result<SmallVec<[Measure; 2]>, Un
     let measures: SmallVec<[Measure; 2]> =
         policy.quotas().iter().map(Measure::new).collect::<Result<_, _>>()?;
     if measures.iter().all(|measure| batch.is_for(measure)) { Ok(measures) } else { Err(Unleased::TooSmall) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Arc<Plan> {
+        let policy = Policy::gcra("api", "1000/min").build().expect("it is a policy");
+        Arc::new(Plan::new(&policy, &Batch::new()))
+    }
+
+    /// Once all of them were looked at for each that was added.
+    #[test]
+    fn closed_plans_are_dropped_when_the_list_has_doubled() {
+        let mut plans = Plans::default();
+        let open: Vec<_> = (0..100).map(|_| plan()).collect();
+        open.iter().for_each(|plan| plans.add(plan));
+        let mut sweeps = 0;
+        for _ in 0..10_000 {
+            let before = plans.plans.len();
+            plans.add(&plan());
+            assert!(plans.plans.len() <= 202, "{} beside 100 that are open", plans.plans.len());
+            sweeps += usize::from(plans.plans.len() <= before);
+        }
+        assert!(sweeps <= 10_000 / 90, "{sweeps}");
+        assert_eq!(plans.open().count(), 100);
+    }
 }

@@ -157,11 +157,15 @@ impl Units {
         let ended = self.expire(measures, now_us);
         let is_forgotten = (0..measures.len()).zip(statuses).any(|(quota, status)| {
             let used = status.capacity().saturating_sub(status.remaining());
-            // The decision was made at some moment since the call was sent: this is the latest end that it can mean.
-            let latest_us = grant.holds.get(quota).map_or(0, |hold| now_us.saturating_add(hold.span_us));
+            // The decision was made at some moment since the call was sent. The latest end that it can mean is that by a local clock
+            // that is as slow as it may be.
             let last = self.0.last().filter(|last| last.own.is_none() && grant.own.is_none());
-            let last_us = last.map_or(0, |last| last.end_us(quota));
-            used < self.of(quota).saturating_add(status.spent()) || latest_us < last_us
+            let is_earlier = last.zip(grant.holds.get(quota)).is_some_and(|(last, hold)| {
+                let since_us = at_most(now_us.saturating_sub(last.sent_us));
+                let latest_us = last.sent_us.saturating_add(since_us).saturating_add(hold.span_us);
+                latest_us < last.end_us(quota)
+            });
+            used < self.of(quota).saturating_add(status.spent()) || is_earlier
         });
         let forgotten = if is_forgotten { self.clear() } else { 0 };
         self.0.push(grant);

@@ -1,5 +1,6 @@
 //! Refusals that are kept.
 
+mod apart;
 mod conforms;
 mod crossings;
 mod flood;

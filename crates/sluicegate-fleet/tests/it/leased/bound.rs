@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::clock::Clock;
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::{Algorithm, Policy, RateLimiter};
 use sluicegate_fleet::leased::{Batch, Leased};
 use sluicegate_tests::memory::{answer, store};
+
+use super::Slow;
 
 /// What an instance does next.
 #[derive(Clone, Debug)]
@@ -46,15 +48,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..INSTANCES, any::<bool>()).prop_map(|(instance, closes)| Step::Restart { instance, closes }),
     ];
     prop::collection::vec(step, 1..120)
-}
-
-/// A clock that is a thousandth slower than another one.
-struct Slow(ManualClock);
-
-impl Clock for Slow {
-    fn now_us(&self) -> u64 {
-        self.0.now_us() / 1_000 * 999
-    }
 }
 
 /// What was admitted, and when; what was given back is not.

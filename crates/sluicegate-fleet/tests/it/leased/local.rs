@@ -164,6 +164,38 @@ fn keys_beyond_the_room_are_decided_by_the_store() {
     assert_eq!(scene.store.status().keys, 1, "what has ended has made room");
 }
 
+/// Once units were held that are too few for one request, and the store had too few left because of them.
+#[test]
+fn no_lease_is_smaller_than_the_cost_of_a_request() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::gcra("api", "100/min"));
+    for _ in 0..3 {
+        let decision = answer(limiter.check_cost("ada", 30));
+        assert!(decision.is_allowed(), "{decision:?}");
+        scene.clock.advance(Duration::from_secs(1));
+    }
+    let wide = scene.limiter(Policy::gcra("wide", "1000/min"));
+    let local = |_: &u64| answer(wide.check_cost("ada", 30)).decided_by() == DecidedBy::Lease;
+    assert!((0..30).filter(local).count() > 5);
+    assert_eq!(scene.store.status().held % 30, 0, "{:?}", scene.store.status());
+}
+
+/// Once the window that the store told of seemed to end earlier each time, as if the key had been reset.
+#[test]
+fn a_clock_that_is_a_thousandth_slower_loses_nothing_that_is_held() {
+    let scene = Scene::new();
+    let store = Leased::builder(&scene.memory).clock(super::Slow(scene.clock.clone())).build().unwrap();
+    let limiter = Policy::fixed_window("api", "100000/h").on(&store).unwrap();
+    let before = spend(&limiter, "ada", 1);
+    for _ in 0..1_000 {
+        spend(&limiter, "ada", 1);
+        scene.clock.advance(10 * MS);
+    }
+    let status = store.status();
+    assert!(before == 0 && status.local > 900, "{status:?}");
+    assert_eq!(status.lost, 0, "{status:?}");
+}
+
 #[test]
 fn settings_that_cannot_work_are_named() {
     let build = |builder: LeasedBuilder| builder.build().unwrap_err().to_string();

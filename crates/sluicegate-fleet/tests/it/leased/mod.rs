@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sluicegate_core::clock::ManualClock;
+use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{Ask, DecidedBy, Mode};
 use sluicegate_core::wrap::Within;
@@ -55,6 +55,15 @@ impl Scene {
 
     fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
+    }
+}
+
+/// A clock that is a thousandth slower than another one.
+struct Slow(ManualClock);
+
+impl Clock for Slow {
+    fn now_us(&self) -> u64 {
+        self.0.now_us() / 1_000 * 999
     }
 }
 

@@ -1,2 +1,2 @@
 mod calls;
-mod model;
+pub(crate) mod model;

@@ -227,6 +227,21 @@ fn a_lease_comes_from_the_shard_of_its_request_and_goes_back_there() {
     assert_eq!(answer(store.decide(&[ask(9, Mode::Lease)])).granted(), Some(0));
 }
 
+/// Once a request was refused that needed all shards, with a lease beside it.
+#[test]
+fn a_lease_gives_way_where_its_request_is_all_that_is_decided_together() {
+    let (memory, _) = store();
+    let store: Arc<dyn Store> = Sharded::builder(&memory, 16).policy("hot").build().unwrap().into();
+    let opened = store.open(Arc::new(Policy::gcra("hot", "64/h").build().unwrap()), None).unwrap();
+    let key = Key::from("k");
+    let ask = |cost, mode| Ask::new(&opened, key.as_ref(), cost, mode);
+    let mut decision = answer(store.decide(&[ask(61, Mode::Spend), ask(1, Mode::Lease)]));
+    assert!(decision.is_allowed(), "{decision:?}");
+    assert_eq!(decision.take_receipt(0).map(|receipt| receipt.cost()), Some(61));
+    assert!(decision.take_receipt(1).is_none());
+    assert_eq!(answer(store.decide(&[ask(1, Mode::Peek)])).remaining(), 3);
+}
+
 /// Once each quota got the highest number of units.
 #[test]
 fn what_is_left_of_a_lease_goes_back_to_each_quota_for_itself() {
