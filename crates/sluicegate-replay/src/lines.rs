@@ -14,6 +14,9 @@ pub(crate) const LONGEST: usize = 256 * 1024;
 /// How many bytes are read at once.
 const BATCH: usize = 128 * 1024;
 
+/// How many lines say when a batch was: the first one may be wrong.
+const LOOKS: usize = 32;
+
 /// Lines of a log that stand one after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
@@ -81,7 +84,8 @@ impl Batches {
     pub(crate) fn next(&mut self, when: impl Fn(&[u8]) -> Option<u64>) -> Result<Option<Batch>, ReplayError> {
         if self.next.len() > 1 {
             for (time, batch) in self.next.iter_mut().filter(|(time, _)| time.is_none()) {
-                *time = Some(batch.lines().find_map(|(_, line)| when(&batch.bytes[line])).unwrap_or(0));
+                let times = batch.lines().filter_map(|(_, line)| when(&batch.bytes[line]));
+                *time = Some(times.take(LOOKS).min().unwrap_or(0));
             }
         }
         let earliest = self.next.iter().enumerate().min_by_key(|(_, (time, _))| *time);
@@ -215,6 +219,16 @@ mod tests {
         let longest = [vec![b'x'; LONGEST], b"\n".to_vec(), vec![b'y'; LONGEST + 1], b"\n".to_vec()].concat();
         assert_eq!(all(longest), [(1, LONGEST), (2, LONGEST + 1)]);
         assert_eq!(all(vec![b'x'; 1 << 20]).len(), 1, "also without an end");
+    }
+
+    #[test]
+    fn a_wrong_time_at_the_head_of_a_batch_does_not_make_its_log_late() {
+        let log = |head: &str, lines: std::ops::Range<u64>| -> Vec<u8> {
+            (head.to_owned() + &lines.map(|line| format!("{line:06}\n")).collect::<String>()).into_bytes()
+        };
+        let lines = of([log("", 1_000..2_000), log("4070908800000000\n", 0..1_000)]);
+        assert_eq!(lines[0], (1, 1, "4070908800000000".to_owned()));
+        assert!(lines[1..].iter().map(|(.., line)| line).is_sorted());
     }
 
     #[test]

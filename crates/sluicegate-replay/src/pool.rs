@@ -5,17 +5,16 @@ use std::thread;
 
 use crate::counts::Counts;
 use crate::error::ReplayError;
-use crate::format::Format;
 use crate::lines::{Batch, Batches};
 use crate::read::{Asked, Reader};
 
 /// How many batches each thread may be ahead.
 const AHEAD: usize = 2;
 
-/// Takes all batches apart, and hands on what each asks, in their order.
+/// Takes all batches apart, of which this says when a line was, and hands on what each asks, in their order.
 pub(crate) fn take_apart(
     mut batches: Batches,
-    format: &Format,
+    when: impl Fn(&[u8]) -> Option<u64> + Send,
     readers: Vec<Reader>,
     mut each: impl FnMut(Vec<Asked>),
 ) -> Result<Counts, ReplayError> {
@@ -29,9 +28,8 @@ pub(crate) fn take_apart(
             running.push(scope.spawn(move || read(reader, &batches, &asked)));
         }
         let reading = scope.spawn(move || {
-            let when = |line: &[u8]| format.when(line);
             for (number, reader) in (0_u64..).zip(to_readers.iter().cycle()) {
-                let Some(next) = batches.next(when)? else { break };
+                let Some(next) = batches.next(&when)? else { break };
                 if reader.send((number, next)).is_err() {
                     break;
                 }
@@ -76,6 +74,7 @@ mod tests {
     use sluicegate_tower::limits::Limits;
 
     use super::*;
+    use crate::format::Format;
     use crate::read::Span;
     use crate::rows::Rows;
 
@@ -90,7 +89,8 @@ mod tests {
         let format: Format = "common".parse().unwrap();
         let reader = || Reader::new(format.clone(), Rows::of(limits.clone(), &[]).0, Span::default());
         let readers = vec![reader(), reader()];
-        let run = AssertUnwindSafe(|| take_apart(batches, &format, readers, |_| {}).map(|_| ()));
+        let run =
+            AssertUnwindSafe(|| take_apart(batches, |line| format.when(line), readers, |_| {}).map(|_| ()));
         assert!(catch_unwind(run).is_err());
     }
 }

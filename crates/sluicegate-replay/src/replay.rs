@@ -179,7 +179,10 @@ impl Replay {
             let read = format.clone().without(unread);
             let reader = |_| Reader::new(read.clone(), rows.clone(), settings.span.clone());
             let readers = (0..settings.threads.max(1)).map(reader).collect();
-            counts = pool::take_apart(batches, format, readers, |all| {
+            let latest_us = settings.span.latest_us;
+            let has_come = |time: &u64| latest_us.is_none_or(|latest| *time <= latest);
+            let when = |line: &[u8]| format.when(line).filter(has_come);
+            counts = pool::take_apart(batches, when, readers, |all| {
                 for Asked { came, asks } in all {
                     let asks: SmallVec<[Asks; 4]> = asks.iter().map(|ask| decider.numbered(ask)).collect();
                     order.push(came, asks, |second| decider.second(second));

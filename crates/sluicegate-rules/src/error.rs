@@ -97,16 +97,22 @@ impl<'a> Problems<'a> {
     }
 
     fn add(&mut self, place: Option<Place>, text: String, is_error: bool) {
-        let line = place.and_then(|place| shown(self.text, place));
+        // Up to the line all of the file is read: not for one that is only counted.
+        let line = place.filter(|_| self.has_room(is_error)).and_then(|place| shown(self.text, place));
         self.push(Problem { source: self.source.to_owned(), place, is_error, text, line });
     }
 
     fn push(&mut self, problem: Problem) {
-        if self.found.len() >= MOST && (!problem.is_error || self.has_errors()) {
-            self.more += 1;
-        } else {
+        if self.has_room(problem.is_error) {
             self.found.push(problem);
+        } else {
+            self.more += 1;
         }
+    }
+
+    /// Whether one more is told: above the most, only the first error is.
+    fn has_room(&self, is_error: bool) -> bool {
+        self.found.len() < MOST || is_error && !self.has_errors()
     }
 
     /// Whether no secret can stand there.
@@ -232,3 +238,23 @@ impl fmt::Debug for RulesError {
 }
 
 impl Error for RulesError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_warnings_are_told_and_still_the_first_error() {
+        let text = "rules:\n".to_owned() + &"  - a\n".repeat(100_000);
+        let mut problems = Problems::of("rules.yaml", &text);
+        let at = |line| Place { line, column: 5, length: 1 };
+        // To read the file for each of them would take hours.
+        for line in 2..100_000 {
+            problems.warning(at(line), "unused");
+        }
+        problems.error(at(100_000), "wrong");
+        assert_eq!(problems.count(), 99_999);
+        let error = problems.into_errors().to_string();
+        assert!(error.starts_with("rules.yaml:100000:5: error: wrong\n  100000 |   - a"), "{error}");
+    }
+}

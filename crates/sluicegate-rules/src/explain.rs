@@ -137,8 +137,9 @@ impl Rules {
     pub async fn explain<'a>(&self, request: impl Into<RequestView<'a>>) -> Explained {
         let request = request.into();
         let (limits, explainer) = {
-            let in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-            (self.limits(), Arc::clone(&in_force.explainer))
+            // Not what is in force: a listener of news may explain while the next change waits for it.
+            let explainer = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
+            (self.limits(), Arc::clone(&explainer))
         };
         let explanation = limits.explain(request).await;
         let Explainer { deny, exempt, choice, sizes, in_flight } = &*explainer;

@@ -6,8 +6,8 @@
 /// The sign that stands for each character of a value.
 pub(crate) const MASK: char = '*';
 
-/// Sections that say which requests something is about.
-const SECTIONS: [&str; 3] = ["deny", "exempt", "rules"];
+/// Sections where the words below have values that are no secrets.
+const OTHERS: [&str; 7] = ["version", "clients", "policies", "tiers", "keys", "in_flight", "headers"];
 
 /// Words under which there are names with values that a request must have.
 const SECRET: [&str; 2] = ["header", "query"];
@@ -26,8 +26,10 @@ struct Scanner {
     /// The braces and brackets that are open.
     within: Vec<Kind>,
     quote: Option<char>,
-    /// Whether the line is in one of the sections.
-    is_in_section: bool,
+    /// A text of whole lines, as `|` begins it: it goes on while lines are indented further than this.
+    lines: Option<(usize, Kind)>,
+    /// Whether the line is in a section where these words have other values.
+    is_in_other: bool,
 }
 
 /// How a key masks the values under it.
@@ -38,39 +40,71 @@ enum Kind {
     /// A cost names a header, which is no secret.
     Cost,
     /// Names, of which the values are secrets.
+    Names,
+    /// A secret, whatever its shape.
     Secret,
 }
 
 impl Scanner {
     fn line(&mut self, line: &str) -> String {
         let body = line.trim_start();
-        let mut indent = line.len() - body.len();
+        let outer = line.len() - body.len();
+        let mut indent = outer;
+        if let Some((above, kind)) = self.lines {
+            if body.is_empty() || outer > above {
+                let is_open = matches!(kind, Kind::Open | Kind::Cost);
+                return line.chars().map(|c| if is_open || c == ' ' { c } else { MASK }).collect();
+            }
+            self.lines = None;
+        }
         if self.within.is_empty() && self.quote.is_none() && !body.is_empty() && !body.starts_with('#') {
             let dashes = body.len() - body.trim_start_matches(['-', ' ']).len();
             indent += if body.starts_with("- ") { dashes } else { 0 };
             self.above.retain(|(above, _)| *above < indent);
             if indent == 0 {
                 let word = body.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']);
-                self.is_in_section = SECTIONS.contains(&word);
+                self.is_in_other = OTHERS.contains(&word);
             }
         }
-        let (mut shown, mut word, mut key) = (String::new(), String::new(), None);
+        let (mut shown, mut word, mut key, mut begins) = (String::new(), String::new(), None, None);
+        let mut has_key = !self.within.is_empty() || self.quote.is_some();
         let mut chars = line.chars().peekable();
         let mut before = ' ';
         while let Some(c) = chars.next() {
-            let ends_key = c == ':' && chars.peek().is_none_or(|next| matches!(next, ' ' | '{' | '['));
+            let next = chars.peek().copied();
+            let ends_key = c == ':'
+                && (next.is_none_or(|next| matches!(next, ' ' | '\t' | '{' | '['))
+                    || word.ends_with(['"', '\'']));
             match c {
                 _ if self.quote.is_some() => {
-                    self.quote = self.quote.filter(|quote| *quote != c);
                     word.push(c);
                     shown.push(self.masked(c, key));
+                    // What is escaped does not end the text.
+                    let is_escape = c == '\\' && self.quote == Some('"');
+                    let is_doubled = c == '\'' && self.quote == Some(c) && next == Some(c);
+                    match chars.next_if(|_| is_escape || is_doubled) {
+                        Some(escaped) => {
+                            word.push(escaped);
+                            shown.push(self.masked(escaped, key));
+                        }
+                        None => self.quote = self.quote.filter(|quote| *quote != c),
+                    }
                 }
                 '#' if before == ' ' => {
                     shown.push(c);
                     shown.extend(chars.by_ref());
                 }
                 ':' if ends_key && key.is_none() => {
-                    key = Some(self.kind_of(&word));
+                    // A name is known by its colon only: until then it may have been a value.
+                    if let Some(begin) = begins.take().filter(|_| self.kind() == Kind::Names) {
+                        shown.truncate(begin);
+                        shown.push_str(&word);
+                    }
+                    let kind = self.kind_of(&word);
+                    if !std::mem::replace(&mut has_key, true) {
+                        self.above.push((indent, kind));
+                    }
+                    key = Some(kind);
                     word.clear();
                     shown.push(c);
                 }
@@ -82,24 +116,36 @@ impl Scanner {
                     if c != ',' {
                         self.within.pop();
                     }
-                    (key, word) = (None, String::new());
+                    (key, word, begins) = (None, String::new(), None);
                     shown.push(c);
                 }
-                ' ' => shown.push(c),
+                ' ' => {
+                    // What has an anchor or a tag comes behind it.
+                    if word.starts_with(['&', '!']) {
+                        word.clear();
+                    }
+                    begins = None;
+                    shown.push(c);
+                }
                 c => {
-                    if word.is_empty() && matches!(c, '"' | '\'') {
-                        self.quote = Some(c);
+                    if word.is_empty() {
+                        self.quote = Some(c).filter(|c| matches!(c, '"' | '\''));
+                        begins = Some(shown.len()).filter(|_| self.quote.is_none());
                     }
-                    if !(c == '-' && word.is_empty()) {
-                        word.push(c);
+                    if c == '-' && word.is_empty() && key.is_none() {
+                        shown.push(c);
+                        before = c;
+                        continue;
                     }
+                    word.push(c);
                     shown.push(self.masked(c, key));
                 }
             }
             before = c;
         }
-        if let (Some(kind), true, true) = (key, word.is_empty(), self.within.is_empty()) {
-            self.above.push((indent, kind));
+        if self.within.is_empty() && word.starts_with(['|', '>']) {
+            let (indent, kind) = key.map_or_else(|| (outer, self.kind()), |kind| (indent, kind));
+            self.lines = Some((indent, kind));
         }
         shown
     }
@@ -111,11 +157,14 @@ impl Scanner {
 
     /// The masking by a key that stands here.
     fn kind_of(&self, word: &str) -> Kind {
-        let word = word.trim_matches(['"', '\'']);
+        let word = word.trim_start_matches('?').trim_matches(['"', '\'']);
         match self.kind() {
-            Kind::Secret => Kind::Secret,
+            // The value of a key that stands before it is like one of a key that is written in another way than in letters.
+            Kind::Names | Kind::Secret => Kind::Secret,
             Kind::Cost => Kind::Open,
-            Kind::Open if self.is_in_section && SECRET.contains(&word) => Kind::Secret,
+            Kind::Open if self.is_in_other => Kind::Open,
+            Kind::Open if SECRET.contains(&word) => Kind::Names,
+            Kind::Open if word.is_empty() || word.contains('\\') => Kind::Secret,
             Kind::Open if word == "cost" => Kind::Cost,
             Kind::Open => Kind::Open,
         }
@@ -124,9 +173,9 @@ impl Scanner {
     /// A character of a name, or of a value behind this key.
     fn masked(&self, c: char, key: Option<Kind>) -> char {
         let is_secret = match key {
-            Some(key) => key == Kind::Secret,
+            Some(key) => matches!(key, Kind::Names | Kind::Secret),
             // A value without a name, or the rest of one from the line before.
-            None => self.quote.is_some() && self.kind() == Kind::Secret && c != '"' && c != '\'',
+            None => matches!(self.kind(), Kind::Names | Kind::Secret) && !matches!(c, '"' | '\''),
         };
         if is_secret { MASK } else { c }
     }
@@ -179,5 +228,51 @@ rules:
                 "  - only_if: { header: ****** }",
             ]
         );
+    }
+
+    #[test]
+    fn no_secret_is_shown_however_it_is_written() {
+        for text in [
+            "  - only_if: { header: { x-token: [s3cret] } }",
+            "  - only_if: { header: { x-token: [a, \"s3cret\"] }, method: GET }",
+            "  - only_if: { header: [s3cret] }",
+            "  - only_if: { header: { x-token: { s3cret: s3cret } } }",
+            "  - only_if: { header: &h { x-token: s3cret } }",
+            "  - only_if: &o { header: { x-token: s3cret } }",
+            "  - only_if: !!map { query: !!map { token: !!str s3cret } }",
+            "  - only_if: { header: { x-token: \"a\\\"}}, s3cret\" } }",
+            "  - only_if: { header: { x-token: 'it''s }}, s3cret' } }",
+            "  - only_if: { header: { \"x-token\":\"}s3cret\" } }",
+            "  - only_if: {\"header\":{\"x-token\":\"}s3cret\"}}",
+            "  - only_if: { \"h\\u0065ader\": { x-token: s3cret } }",
+            "  - only_if: { ? header : { x-token: s3cret } }",
+            "  - only_if:\n      header:\n        - s3cret",
+            "  - only_if:\n      header:\n      - s3cret",
+            "  - only_if:\n      header:\n        s3cret",
+            "  - only_if:\n      header: &h\n        x-token: s3cret",
+            "  - only_if:\n      header:\n        x-token:\n          s3cret",
+            "  - only_if:\n      header:\n        x-token: a\n          s3cret",
+            "  - only_if:\n      header:\n        x-token:\n        - s3cret",
+            "  - only_if:\n      header:\n        x-token: |\n          \"s3cret\n          s3cret: s3cret # s3cret",
+            "  - only_if:\n      header:\n        x-token: >-\n\n          {s3cret",
+            "  - only_if:\n      header:\n        x-token: &a !!str |2\n          s3cret",
+            "  - only_if:\n      header:\n        x-token: \"a\\\"\n          s3cret: s3cret\"",
+            "  - only_if:\n      ? header\n      : { x-token: s3cret }",
+            "  - only_if:\n      header: |\n        s3cret\n      query: { token: s3cret }",
+        ] {
+            let text = format!("rules:\n{text}\n    limit: shown\n");
+            let shown = shown(&text);
+            assert!(!shown.iter().any(|line| line.contains("s3cret")), "{text}{shown:#?}");
+            assert_eq!(shown.last().map(|line| &**line), Some("    limit: shown"), "{text}");
+            let lengths =
+                |lines: &[String]| lines.iter().map(|line| line.chars().count()).collect::<Vec<_>>();
+            assert_eq!(lengths(&shown), lengths(&text.lines().map(str::to_owned).collect::<Vec<_>>()));
+        }
+    }
+
+    #[test]
+    fn a_text_of_lines_that_is_no_secret_is_shown_and_opens_nothing() {
+        let text = "rules:\n  - name: |\n      \"{ header:\n    limit: shown\n    key: client";
+        assert_eq!(shown(text), text.lines().collect::<Vec<_>>());
     }
 }

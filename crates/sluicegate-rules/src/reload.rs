@@ -78,7 +78,7 @@ impl Rules {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// It is called by the thread that reads the file, in the order of the changes, and must neither reload nor replace these rules.
+    /// It is called by the thread that reads the file, in the order of the changes, and must neither reload nor replace these rules; it may explain requests.
     pub fn listen(&self, listener: impl Fn(Result<Option<&Changes>, &RulesError>) + Send + Sync + 'static) {
         let mut all = self.0.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::new(listener));

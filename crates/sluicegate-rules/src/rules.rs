@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     is_own_store: bool,
     /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
     pub in_force: Mutex<InForce>,
+    /// Of the rules that the limits are of. It is locked while both change, and while nothing else is called.
+    pub explainer: Mutex<Arc<Explainer>>,
     pub listeners: Listeners,
     #[cfg(feature = "metrics")]
     pub meter: Meter,
@@ -71,7 +73,6 @@ pub(crate) struct InForce {
     in_flight: HashMap<String, InFlight>,
     /// The policies of code that those of the file have replaced, by name.
     code: HashMap<String, Policy>,
-    pub explainer: Arc<Explainer>,
     pub read: Option<Read>,
     /// Whether code has put another file in its place since it was read.
     pub is_replaced: bool,
@@ -142,12 +143,11 @@ impl Rules {
             store: file.compiled.store.clone(),
             in_flight: HashMap::new(),
             code: HashMap::new(),
-            explainer: Arc::new(Explainer::of(&file.compiled, Vec::new())),
             read: None,
             is_replaced: false,
             error: None,
         };
-        let (limits, at_once) = in_force.put(&store, file)?;
+        let (limits, at_once, explainer) = in_force.put(&store, file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
         in_flight.swap_with(at_once.before(&limits));
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
@@ -157,6 +157,7 @@ impl Rules {
             source,
             is_own_store,
             in_force: Mutex::new(in_force),
+            explainer: Mutex::new(Arc::new(explainer)),
             listeners: Listeners::default(),
             #[cfg(feature = "metrics")]
             meter: Meter::loaded_at(store.now_us()),
@@ -181,9 +182,13 @@ impl Rules {
     pub(crate) fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
         refuse_two_stores(self.0.is_own_store, file)?;
         let before = in_force.policies.clone();
-        let (limits, in_flight) = in_force.put(&self.0.store, file)?;
+        let (limits, in_flight, explainer) = in_force.put(&self.0.store, file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
-        self.0.limits.swap(limits);
+        {
+            let mut current = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
+            self.0.limits.swap(limits);
+            *current = Arc::new(explainer);
+        }
         // And a request that waits for a permit goes on to the limits that it began with.
         self.0.in_flight.swap_with(in_flight.before(&self.0.limits));
         in_force.error = None;
@@ -227,7 +232,7 @@ impl InForce {
         &mut self,
         store: &Arc<dyn Store>,
         file: &RulesFile,
-    ) -> Result<(Limits, InFlightLimits), RulesError> {
+    ) -> Result<(Limits, InFlightLimits, Explainer), RulesError> {
         let policies = &file.compiled.policies;
         let names =
             |all: &[Policy]| all.iter().map(|policy| policy.name().to_owned()).collect::<HashSet<_>>();
@@ -250,8 +255,7 @@ impl InForce {
         let in_flight = file.compiled.in_flight(&mut self.in_flight);
         let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         let at_once = file.compiled.at_once(&in_flight);
-        self.explainer = Arc::new(Explainer::of(&file.compiled, in_flight));
-        Ok((limits, at_once))
+        Ok((limits, at_once, Explainer::of(&file.compiled, in_flight)))
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Conditional {
     /// Of the rules of one group only the first applies.
     pub group: Option<String>,
     pub only_if: Matcher,
+    /// What it asks and of whom, written out: two rules of a group with the same text are one to a request.
+    pub asks: String,
 }
 
 /// Places of rules, by a condition that each of them has.
@@ -96,19 +98,24 @@ impl Choice {
     /// The rules that apply in one reading of the path: of a group, the first of each reading. However the path is resolved behind
     /// the layer, no rule is missing.
     fn applying_to(&self, asking: &Asking<'_>) -> Places {
-        let mut met: SmallVec<[(usize, &str); 4]> = SmallVec::new();
+        let mut met: SmallVec<[(usize, &str, usize); 4]> = SmallVec::new();
         let mut applying = self.finder.candidates(asking);
         applying.retain(|rule| {
             let group = self.rules[*rule].group.as_deref();
             let mut applies = false;
             for (reading, path) in asking.readings().enumerate() {
-                let is_first = !group.is_some_and(|group| met.contains(&(reading, group)));
+                let is_met = |(other, of, _): &(usize, &str, usize)| *other == reading && Some(*of) == group;
+                let is_first = !met.iter().any(is_met);
                 if is_first && self.mismatch(*rule, asking, path).is_none() {
-                    met.extend(group.map(|group| (reading, group)));
+                    met.extend(group.map(|group| (reading, group, *rule)));
                     applies = true;
                 }
             }
-            applies
+            // What the first rule of the other reading asks, too, is asked once.
+            let is_asked = |(_, of, other): &(usize, &str, usize)| {
+                other != rule && Some(*of) == group && self.rules[*other].asks == self.rules[*rule].asks
+            };
+            applies && !met.iter().any(is_asked)
         });
         applying
     }

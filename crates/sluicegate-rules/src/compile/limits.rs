@@ -131,7 +131,7 @@ const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 impl Reader<'_> {
     fn door(&self, name: &At<String>, only_if: &At<Condition>, problems: &mut Problems<'_>) -> Conditional {
         let only_if = self.matcher(only_if, problems);
-        Conditional { name: name.value.clone(), group: None, only_if }
+        Conditional { name: name.value.clone(), group: None, only_if, asks: String::new() }
     }
 
     fn matcher(&self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
@@ -170,10 +170,21 @@ impl Reader<'_> {
             Some(cost) => units(cost, problems),
         };
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
-        let refund_if = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
+        let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
         let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
         let on_missing_key = option(given.on_missing_key.as_ref(), problems);
+        let asks = {
+            let texts = |all: &[At<String>]| all.iter().map(|text| text.value.clone()).collect::<Vec<_>>();
+            let in_flight = given.in_flight.as_ref().map(|name| &name.value);
+            // A share is of the rule alone.
+            let share = share.map(|_| &given.name.value);
+            format!(
+                "{:?}",
+                (texts(&limits), texts(&words), share, &cost, &refund_if, on_missing_key, in_flight)
+            )
+        };
         Some(Rule {
+            asks,
             name: given.name.value.clone(),
             place: given.name.place,
             group: given.group.as_ref().map(|group| group.value.clone()),

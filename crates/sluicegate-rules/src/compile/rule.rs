@@ -31,6 +31,8 @@ pub(super) struct Rule {
     pub on_missing_key: Option<OnMissingKey>,
     pub cost: Units,
     pub refund_if: Vec<Statuses>,
+    /// What it asks and of whom, written out.
+    pub asks: String,
 }
 
 /// What a rule spends from.
@@ -39,14 +41,14 @@ pub(super) enum Budget {
     Tiers(Box<TierSet>),
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) enum Units {
     Fixed(u64),
     Header { name: http::HeaderName, least: u64, most: u64, missing: u64 },
 }
 
 /// Statuses of a response: one, or all of a hundred.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Statuses {
     One(StatusCode),
     Class(u16),
@@ -76,7 +78,12 @@ impl Rule {
     /// When it applies, which is then said by nobody else.
     pub(super) fn condition(&mut self) -> Conditional {
         let only_if = mem::take(&mut self.only_if);
-        Conditional { name: self.name.clone(), group: self.group.clone(), only_if }
+        Conditional {
+            name: self.name.clone(),
+            group: self.group.clone(),
+            only_if,
+            asks: mem::take(&mut self.asks),
+        }
     }
 
     pub(super) fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {

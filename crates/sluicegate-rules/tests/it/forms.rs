@@ -133,6 +133,30 @@ async fn of_a_group_the_first_rule_of_each_reading_of_the_dots_applies() {
 }
 
 #[tokio::test]
+async fn what_the_rules_of_both_readings_ask_alike_is_asked_once() {
+    let text = "
+version: 1
+policies:
+  a: { quota: 100/min }
+rules:
+  - { name: one, group: g, only_if: { path: \"/one/{*file}\" }, limit: a, key: everybody }
+  - { name: two, group: g, only_if: { path: \"/two/{*file}\" }, limit: a, key: everybody }
+  - { name: dear, group: g, limit: a, key: everybody, cost: 5 }
+";
+    let outcome = async |path: &str| {
+        let rules = rules(text);
+        let explained = rules.explain(&request(path, &[])).await;
+        let applying = explained.rules.iter().filter(|rule| rule.why_not.is_none());
+        let names: Vec<String> = applying.map(|rule| rule.name.clone()).collect();
+        (names.join(" "), rules.limits().decide(&request(path, &[])).await.is_ok())
+    };
+    assert_eq!(outcome("/one/../two/x").await, ("one".to_owned(), true));
+    assert_eq!(outcome("/two/../one/x").await, ("one".to_owned(), true));
+    // Neither of them may be left out, and both cannot be decided.
+    assert_eq!(outcome("/one/../x").await, ("one dear".to_owned(), false));
+}
+
+#[tokio::test]
 async fn an_encoded_slash_and_a_whole_host_are_found_in_each_writing() {
     for path in ["/a%2fb", "/a%2Fb"] {
         assert_eq!(refusal(path, "").await, Some(StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS), "{path}");

@@ -49,6 +49,38 @@ fn each_news_is_heard_once_whoever_reads_the_file() {
     assert_eq!(replaced, "changed a 7/min -> 5/min, what was spent counts");
 }
 
+#[test]
+fn a_listener_explains_while_the_next_change_waits_for_it() {
+    let (store, _) = memory::store();
+    let file = |quota| RulesFile::parse("code", &TEXT.replace("5/min", quota), &Variables::none());
+    let rules = Rules::new(&store, file("5/min").expect("it is good")).expect("the store can keep it");
+    let (inner, told) = (rules.clone(), Arc::new(Mutex::new(Vec::new())));
+    let threads = Arc::new(Mutex::new(Vec::new()));
+    let (started, heard) = (Arc::clone(&threads), Arc::clone(&told));
+    let next = Mutex::new(Some(file("7/min").expect("it is good")));
+    rules.listen(move |_| {
+        if let Some(next) = next.lock().expect("no test panics here").take() {
+            let rules = inner.clone();
+            let thread = std::thread::spawn(move || rules.replace(next).map(|_| ()));
+            started.lock().expect("no test panics here").push(thread);
+            // It takes effect, and waits to be told.
+            while !explained(&inner).contains("7/min") {
+                std::thread::yield_now();
+            }
+        }
+        heard.lock().expect("no test panics here").push(explained(&inner));
+    });
+    rules.replace(file("6/min").expect("it is good")).expect("the store can keep it");
+    let threads = std::mem::take(&mut *threads.lock().expect("no test panics here"));
+    threads.into_iter().for_each(|thread| thread.join().expect("it ends").expect("the store can keep it"));
+    assert_eq!(told.lock().expect("no test panics here").len(), 2);
+}
+
+fn explained(rules: &Rules) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("it starts");
+    runtime.block_on(rules.explain(&crate::support::request("/", &[]))).to_string()
+}
+
 #[tokio::test]
 async fn the_line_names_what_is_kept_changed_added_and_removed_and_overrides_that_stand() {
     let text = |policies: &[&str]| {
