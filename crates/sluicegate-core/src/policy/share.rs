@@ -108,6 +108,7 @@ impl Policy {
     }
 
     /// The same policy, under which a refused request spends nothing.
+    #[cfg(feature = "resilient")]
     pub(crate) fn without_count_rejected(self) -> Self {
         Self { settings: Settings { counts_rejected: false, ..self.settings }, ..self }
     }
