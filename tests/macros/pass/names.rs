@@ -27,7 +27,8 @@ async fn logIn() {}
 async fn other() {}
 
 fn main() {
-    let limits = RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
+    let limits =
+        RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()
         .route("/underscores", get(with_underscores_2))
         .route("/move", get(r#move))

@@ -34,7 +34,8 @@ async fn in_any_order() {}
 async fn skipping() {}
 
 fn main() {
-    let limits = RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
+    let limits =
+        RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()
         .route("/upload", get(upload))
         .route("/order", get(in_any_order))

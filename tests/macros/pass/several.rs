@@ -27,12 +27,13 @@ async fn limits() {}
 async fn between() {}
 
 fn main() {
-    let limits = RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
+    let shows_all =
+        RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()
         .route("/quotas", get(quotas))
         .route("/limits", get(limits))
         .route("/between", get(between))
-        .layer(limits);
+        .layer(shows_all);
     support::run(async {
         let answer = support::get(&app, "/quotas").await;
         assert_eq!(
