@@ -229,12 +229,14 @@ impl Place<'_> {
     fn without_turn(&self, cell: &Cell<'_>, cost: u64, now_us: u64) -> Option<State> {
         let (receipt, trace, whole) = returned(cell)?;
         let is_whole = cost == whole || !cell.bucket.rule.is_level();
-        if receipt.at_us() <= now_us || !is_whole || trace.birth != named(cell.bucket, self.birth(cell.hash))
-        {
+        // At rest, others have given its units back before it.
+        let state = self.state(cell.hash);
+        let is_known = state.until_us > now_us && trace.birth == named(cell.bucket, self.birth(cell.hash));
+        if receipt.at_us() <= now_us || !is_whole || !is_known {
             return None;
         }
         let turn = Spent { cost, ..told(cell, receipt, trace) };
-        cell.bucket.rule.take_back(self.state(cell.hash), now_us, &turn)
+        cell.bucket.rule.take_back(state, now_us, &turn)
     }
 
     /// The turn of the ask's receipt has come: what was held for it is spent now.
