@@ -6,7 +6,7 @@ use std::fs;
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 
 /// How many names an application finds at the root, and in each module.
-const NAMES: [(&str, usize); 24] = [
+const NAMES: [(&str, usize); 25] = [
     ("(root)", 24),
     ("algorithm", 17),
     ("attribute", 2),
@@ -14,7 +14,7 @@ const NAMES: [(&str, usize); 24] = [
     ("clock", 3),
     ("error", 4),
     ("fleet", 8),
-    ("guard", 7),
+    ("guard", 11),
     ("in_flight", 14),
     ("key", 28),
     ("limiter", 10),
@@ -22,6 +22,7 @@ const NAMES: [(&str, usize); 24] = [
     ("memory", 3),
     ("observed", 19),
     ("outgoing", 3),
+    ("overflow", 8),
     ("policy", 14),
     ("rate_limit", 7),
     ("redis", 3),

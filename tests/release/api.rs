@@ -8,12 +8,13 @@ use std::{env, fs};
 
 use serde_json::Value;
 
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "sluicegate",
     "sluicegate_axum",
     "sluicegate_core",
     "sluicegate_fleet",
     "sluicegate_macros",
+    "sluicegate_overflow",
     "sluicegate_redis",
     "sluicegate_replay",
     "sluicegate_rules",

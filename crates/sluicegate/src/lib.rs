@@ -36,6 +36,7 @@
 //! | [`guard`] | the service, the future and the gate of all layers, to name their types |
 //! | [`call`] | limits for services that are not HTTP |
 //! | [`outgoing`] | calls to other servers, at the pace that they and we allow |
+//! | [`overflow`] | a waiting room: a fair place in line instead of a refusal |
 //! | [`memory`] | the store in this process: size, clock, numbers |
 //! | [`redis`] | the store that all instances share |
 //! | [`resilient`] | a breaker and a local fallback around a store |
@@ -59,6 +60,7 @@
 //! | `jwt` | [`BearerJwt`](key::BearerJwt): verified JSON Web Tokens; the application chooses the crypto backend of jsonwebtoken |
 //! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
 //! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
+//! | `overflow` | [`WaitingRoom`](overflow::WaitingRoom): a fair place in line instead of a refusal |
 //! | `metrics` | [`Observed`](observed::Observed): a store that counts every decision of the one it is around; `resilient` with it |
 //! | `resilient` | [`Resilient`]: a breaker and a local fallback around a store that may be out of reach |
 //! | `redis` | [`RedisStore`]: limits that all instances of a service share; `resilient` with it |
@@ -311,6 +313,33 @@ pub mod store {
         StoreStatus, Subject, Trace, Undecided, Write, judge,
     };
     pub use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
+}
+
+/// A waiting room for flash sales: visitors get a fair place in line instead of a refusal.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use axum::{Router, routing::get};
+/// use sluicegate::ClientIp;
+/// use sluicegate::overflow::line::MemoryLine;
+/// use sluicegate::overflow::{WaitingRoom, WaitingRoomLayer};
+///
+/// let sale = WaitingRoom::builder("sale", "1000/s")
+///     .opens_at(SystemTime::now() + Duration::from_secs(600))
+///     .pass_lasts(Duration::from_secs(900))
+///     .places_per_client(5, ClientIp::behind(["10.0.0.0/8"])?)
+///     .build(MemoryLine::new())?;
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "the shop" }))
+///     .layer(WaitingRoomLayer::new(sale.clone()));
+/// # Ok::<(), sluicegate::ConfigError>(())
+/// ```
+#[cfg(feature = "overflow")]
+#[cfg_attr(docsrs, doc(cfg(feature = "overflow")))]
+pub mod overflow {
+    pub use sluicegate_overflow::{
+        Pass, Reason, Reply, SetRateError, WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer, line,
+    };
 }
 
 /// The Redis store's settings: servers, deadline, TLS, pools, names of keys.

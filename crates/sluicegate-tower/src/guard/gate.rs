@@ -92,7 +92,6 @@ impl<P, W, A> Step<P, W, A> {
 }
 
 pub(crate) mod sealed {
-    /// The layers of this crate are the gates that there are.
-    #[expect(unnameable_types, reason = "so that there are no others")]
+    /// The layers of our crates are the gates that there are.
     pub trait Sealed {}
 }

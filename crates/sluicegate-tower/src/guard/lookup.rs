@@ -12,10 +12,11 @@ use crate::guard::queue::{Place, Queue};
 
 /// How the requests of a layer may wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Waits {
+#[non_exhaustive]
+pub struct Waits {
     pub(crate) queue: Queue,
     /// For each key and each tier.
-    pub(crate) longest_lookup: Duration,
+    pub longest_lookup: Duration,
 }
 
 impl Default for Waits {
@@ -28,7 +29,7 @@ impl Default for Waits {
 ///
 /// One that is ready when it is first polled takes no place and no timer. The timer starts when it
 /// turns out that it has to be waited for, so that each key and each tier has the whole time.
-pub(crate) struct Lookup<F> {
+pub struct Lookup<F> {
     found: F,
     /// The last moment at which it may come; set when it turns out that it has to be waited for.
     latest: Option<Pin<Box<Sleep>>>,
@@ -36,7 +37,8 @@ pub(crate) struct Lookup<F> {
 
 /// Why a call does not wait any longer for what is looked up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum NotFound {
+#[non_exhaustive]
+pub enum NotFound {
     /// As many calls as may wait do so already.
     QueueFull,
     /// It did not come within this time.
@@ -44,12 +46,13 @@ pub(crate) enum NotFound {
 }
 
 impl<F: Future + Unpin> Lookup<F> {
-    pub(crate) fn new(found: F) -> Self {
+    /// A look-up of what this finds.
+    pub fn new(found: F) -> Self {
         Self { found, latest: None }
     }
 
     /// The result of the look-up, or why the request does not wait for it any longer.
-    pub(crate) fn poll(
+    pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
         waits: &Waits,

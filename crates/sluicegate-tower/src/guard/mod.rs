@@ -40,7 +40,7 @@
 //! - *Drop*: a call that is dropped while it waits leaves nothing behind.
 //!
 //! # When not to use it
-//! It is no kit for layers of your own: [`Gate`] is sealed. It is public so that services behind a
+//! It is no kit for layers of your own: [`Gate`] is for the layers of Sluicegate. It is public so that services behind a
 //! layer have a name.
 
 mod future;
@@ -54,7 +54,11 @@ pub use self::future::ResponseFuture;
 pub use self::gate::Gate;
 pub(crate) use self::gate::sealed;
 #[doc(hidden)]
+pub use self::gate::sealed::Sealed;
+#[doc(hidden)]
 pub use self::gate::{Answer, Next, Step};
+#[doc(hidden)]
+pub use self::lookup::{Lookup, NotFound, Waits};
 #[doc(hidden)]
 pub use self::queue::Place;
 pub use self::service::Guarded;

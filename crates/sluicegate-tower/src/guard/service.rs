@@ -24,7 +24,8 @@ pub struct Guarded<S, L> {
 }
 
 impl<S, L> Guarded<S, L> {
-    pub(crate) fn new(inner: S, layer: L) -> Self {
+    #[doc(hidden)]
+    pub fn new(inner: S, layer: L) -> Self {
         Self { inner, layer }
     }
 

@@ -130,24 +130,29 @@ impl FromStr for OnMissingKey {
 
 /// The choice that was made for a limit, if any, and whether anything was logged. Clones log once together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WhenMissing {
-    pub(crate) chosen: Option<OnMissingKey>,
+#[non_exhaustive]
+pub struct WhenMissing {
+    /// The choice, if one was made.
+    pub chosen: Option<OnMissingKey>,
     logged: Arc<AtomicBool>,
 }
 
 /// The result of looking for a key.
-pub(crate) enum Keyed {
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Keyed {
     /// Whose bucket it is.
     Key(Key),
     /// The limit does not apply, because the key is missing.
     Skipped(MissingKey),
+    /// The request is refused with this status.
     Rejected(MissingKey, StatusCode),
 }
 
 impl WhenMissing {
     /// The treatment by the limit of this name.
     #[inline]
-    pub(crate) fn read(&self, found: Result<Key, MissingKey>, name: impl FnOnce() -> String) -> Keyed {
+    pub fn read(&self, found: Result<Key, MissingKey>, name: impl FnOnce() -> String) -> Keyed {
         let missing = match found {
             Ok(key) => return Keyed::Key(key),
             Err(missing) => missing,

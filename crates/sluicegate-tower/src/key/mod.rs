@@ -39,6 +39,8 @@ pub use self::extractor::KeyExtractor;
 pub use self::function::{extract_fn, key_fn, key_from_extension};
 pub use self::header::HeaderKey;
 pub use self::ip::{ClientIp, ForwardedFaults, Networks, OnMalformed, PeerAddr, PeerIp};
+#[doc(hidden)]
+pub use self::missing::{Keyed, WhenMissing};
 pub use self::missing::{MissingKey, OnMissingKey};
 pub use self::path::RequestPath;
 pub use self::route::RequestMethod;

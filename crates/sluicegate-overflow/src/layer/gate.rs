@@ -1,0 +1,243 @@
+//! The way of a request through a room: its pass, or its key, its place, and its turn.
+#![expect(unnameable_types, reason = "they are parts of a future that has a name")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::SET_COOKIE;
+use http::{HeaderValue, Request, Response, StatusCode};
+use sluicegate_core::{Key, StoreError};
+use sluicegate_tower::guard::{Gate, Lookup, Next, Place as Waiting, Sealed, Step};
+use sluicegate_tower::key::{Extraction, Keyed, MissingKey, RequestView};
+use tokio::time::Sleep;
+
+use crate::layer::WaitingRoomLayer;
+use crate::layer::shown::{Shown, TICKET, cookie};
+use crate::line::{Answer, Ask, LineFuture, NoPlace, Place, Turn};
+use crate::reply::{Lost, Reason, Reply};
+use crate::room::Pass;
+use crate::ticket::{Is, Ticket};
+
+/// For how long the ticket of a place is good, beyond the opening of its room.
+const TICKET_LASTS_US: u64 = 86_400_000_000;
+
+/// The wait of a request, and what it has shown.
+#[derive(Debug)]
+pub struct Wait {
+    shown: Shown,
+    on: On,
+}
+
+#[derive(Debug)]
+enum On {
+    Key(Lookup<Extraction>),
+    Line(Lookup<LineFuture<Answer>>),
+    Turn(Turn, Pin<Box<Sleep>>),
+}
+
+/// A request that may enter.
+#[derive(Debug)]
+pub struct Entered {
+    pass: Pass,
+    room: String,
+    /// The pass in text, for how many seconds it lasts, and whether the client wants it in the header. Nothing for a request that has shown it.
+    issued: Option<(String, u64, bool)>,
+}
+
+type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<B>, E>>;
+
+impl WaitingRoomLayer {
+    /// From the pass to the key.
+    fn begin_with<B: From<Bytes>, E>(&self, request: RequestView<'_>) -> Led<B, E> {
+        let room = &self.room.0;
+        let shown = Shown::of(request, room);
+        if let Some(ticket) = shown.pass(room) {
+            return Step::Go(self.entered(ticket.place, None));
+        }
+        if !shown.may_enter && shown.ticket.is_none() {
+            return self.refuse(shown, Reply::new(&room.name, Reason::EnterFirst));
+        }
+        let Some(client) = &room.client else { return self.ask(shown, None) };
+        match client.extract(request).now() {
+            Ok(found) => self.keyed(shown, found),
+            Err(pending) => waiting(shown, On::Key(Lookup::new(pending))),
+        }
+    }
+
+    fn keyed<B: From<Bytes>, E>(&self, shown: Shown, found: Result<Key, MissingKey>) -> Led<B, E> {
+        let key = match self.when_missing.read(found, || self.room.name().to_owned()) {
+            Keyed::Key(key) => key,
+            Keyed::Rejected(_, status) => return Step::Refuse(Ok(rejected(status))),
+            _ => Key::shared(),
+        };
+        let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(key.as_bytes()).as_bytes();
+        self.ask(shown, Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])))
+    }
+
+    /// One poll of the line.
+    fn ask<B: From<Bytes>, E>(&self, shown: Shown, client: Option<u64>) -> Led<B, E> {
+        let ask = Ask::new(shown.ticket.map(|ticket| ticket.place), self.room.draw());
+        let ask = client.map_or(ask, |client| ask.of_client(client));
+        match self.room.0.line.ask(ask).now() {
+            Ok(answer) => self.answered(shown, answer),
+            Err(pending) => waiting(shown, On::Line(Lookup::new(pending))),
+        }
+    }
+
+    fn answered<B: From<Bytes>, E>(&self, shown: Shown, answer: Result<Answer, StoreError>) -> Led<B, E> {
+        let name = &self.room.0.name;
+        match answer {
+            Ok(Answer::Turn(turn)) if turn.after.is_zero() => Step::Go(self.admitted(shown, turn)),
+            Ok(Answer::Turn(turn)) => {
+                waiting(shown, On::Turn(turn, Box::pin(tokio::time::sleep(turn.after))))
+            }
+            Ok(Answer::Waiting(standing)) => {
+                let has =
+                    shown.ticket.filter(|ticket| ticket.place == standing.place && ticket.is == Is::Place);
+                let lost = match (has, shown.ticket, shown.fault) {
+                    (Some(_), ..) | (None, None, None) => None,
+                    (None, Some(_), _) => Some(Lost::Place),
+                    (None, None, Some(fault)) => Some(Lost::Ticket(fault)),
+                };
+                let reply = Reply::waiting(name, standing, lost);
+                if has.is_some() {
+                    return self.refuse(shown, reply);
+                }
+                let opens_us = standing.opens_after.unwrap_or_default().as_micros();
+                let lasts_us = u64::try_from(opens_us).unwrap_or(u64::MAX).saturating_add(TICKET_LASTS_US);
+                let (text, seconds) = self.sign(Is::Place, standing.place, Duration::from_micros(lasts_us));
+                self.refuse_with(shown, reply, Some((text, seconds)))
+            }
+            Ok(Answer::NoPlace(none @ (NoPlace::Full | NoPlace::TooMany))) => {
+                self.refuse(shown, Reply::new(name, none.into()))
+            }
+            Err(error) => {
+                tracing::warn!(room = name, %error, "the line of a waiting room does not answer");
+                self.refuse(shown, Reply::new(name, Reason::Away))
+            }
+        }
+    }
+
+    fn admitted(&self, shown: Shown, turn: Turn) -> Entered {
+        let (text, seconds) = self.sign(Is::Pass, turn.place, turn.lasts);
+        self.entered(turn.place, Some((text, seconds, shown.by_header)))
+    }
+
+    fn entered(&self, place: Place, issued: Option<(String, u64, bool)>) -> Entered {
+        let room = &self.room.0;
+        Entered { pass: Pass::new(place, room.line.clone()), room: room.name.clone(), issued }
+    }
+
+    /// A ticket in text, and for how many seconds it is good.
+    fn sign(&self, is: Is, place: Place, lasts: Duration) -> (String, u64) {
+        let issued_us = self.room.0.clock.now_us();
+        let lasts_us = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
+        let expires_us = issued_us.saturating_add(lasts_us);
+        (self.room.0.secrets.sign(&Ticket { is, place, issued_us, expires_us }), lasts.as_secs())
+    }
+
+    fn refuse<B: From<Bytes>, E>(&self, shown: Shown, reply: Reply<'_>) -> Led<B, E> {
+        self.refuse_with(shown, reply, None)
+    }
+
+    fn refuse_with<B: From<Bytes>, E>(
+        &self,
+        shown: Shown,
+        reply: Reply<'_>,
+        new: Option<(String, u64)>,
+    ) -> Led<B, E> {
+        let page = shown.wants_page.then(|| (self.room.0.page)(&reply));
+        let mut response = reply.response(page, new.as_ref().map(|(text, _)| &**text));
+        if let Some((text, seconds)) = new {
+            keep(&mut response, &self.room.0.name, &text, seconds);
+        }
+        Step::Refuse(Ok(response))
+    }
+}
+
+impl Sealed for WaitingRoomLayer {}
+
+impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoomLayer {
+    type Response = Response<ResB>;
+    type Error = E;
+    type Wait = Box<Wait>;
+    type Pass = Entered;
+
+    fn begin(&self, request: &Request<B>, _: &mut Waiting) -> Next<Self, Request<B>, Response<ResB>, E> {
+        self.begin_with(request.into())
+    }
+
+    fn poll(
+        &self,
+        wait: &mut Box<Wait>,
+        _: &Request<B>,
+        place: &mut Waiting,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
+        let Wait { shown, on } = &mut **wait;
+        let step = match on {
+            On::Key(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
+                Ok(found) => self.keyed(*shown, found),
+                Err(_) => self.away(*shown),
+            },
+            On::Line(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
+                Ok(answer) => self.answered(*shown, answer),
+                Err(_) => self.away(*shown),
+            },
+            On::Turn(turn, sleep) => {
+                ready!(sleep.as_mut().poll(cx));
+                Step::Go(self.admitted(*shown, *turn))
+            }
+        };
+        Poll::Ready(step)
+    }
+
+    fn enter(&self, entered: &mut Entered, request: &mut Request<B>) {
+        request.extensions_mut().insert(entered.pass.clone());
+    }
+
+    fn after(entered: Entered, mut response: Response<ResB>) -> Self::Response {
+        if entered.pass.is_ended() {
+            keep(&mut response, &entered.room, "", 0);
+        } else if let Some((text, seconds, by_header)) = entered.issued {
+            keep(&mut response, &entered.room, &text, seconds);
+            if by_header && let Ok(text) = HeaderValue::try_from(text) {
+                response.headers_mut().insert(TICKET, text);
+            }
+        }
+        response
+    }
+
+    fn failed(error: E) -> E {
+        error
+    }
+}
+
+impl WaitingRoomLayer {
+    /// Neither the key nor the line has come in time.
+    fn away<B: From<Bytes>, E>(&self, shown: Shown) -> Led<B, E> {
+        self.refuse(shown, Reply::new(&self.room.0.name, Reason::Away))
+    }
+}
+
+/// Few requests wait inside of the server, so all others carry no more than a pointer for it.
+fn waiting<B, E>(shown: Shown, on: On) -> Led<B, E> {
+    Step::Wait(Box::new(Wait { shown, on }))
+}
+
+/// Has the client keep this ticket in place of the one that it has.
+fn keep<B>(response: &mut Response<B>, room: &str, text: &str, seconds: u64) {
+    if let Some(cookie) = cookie(room, text, seconds) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+}
+
+/// A request whose key is missing or malformed, where that is no matter of waiting.
+fn rejected<B: From<Bytes>>(status: StatusCode) -> Response<B> {
+    let mut response = Response::new(B::from(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}

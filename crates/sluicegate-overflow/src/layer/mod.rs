@@ -1,0 +1,71 @@
+//! The layer: [`WaitingRoomLayer`].
+
+mod gate;
+mod shown;
+
+use std::fmt;
+
+use sluicegate_tower::guard::{Guarded, Waits};
+use sluicegate_tower::key::WhenMissing;
+use tower_layer::Layer;
+
+use crate::room::WaitingRoom;
+
+/// Puts a [`WaitingRoom`] in front of a service: whoever has no pass waits.
+///
+/// | request | answer |
+/// |---|---|
+/// | with a pass | goes on to the service, with the [`Pass`](crate::Pass) in its extensions; the line is not asked |
+/// | a GET whose turn has come | goes on, held for up to a second until its turn, and its response carries the pass |
+/// | a GET of a browser that opens a page | 503 with a page that refreshes itself |
+/// | any other GET | 503 with the same as JSON, at once |
+/// | any other method | 503 as JSON; it takes no place, because its body cannot wait |
+///
+/// A browser opens a page where `Sec-Fetch-Mode` is `navigate`; where it says nothing, `Accept` has to name HTML.
+///
+/// Tickets and passes are one cookie, `__Host-room-` and the name of the room: `Secure`, `HttpOnly`, `SameSite=Lax`. Clients without
+/// cookies send the `ticket` of the JSON, and later that of the response, in the header `x-waiting-room-ticket`.
+///
+/// ```
+/// use sluicegate_overflow::line::MemoryLine;
+/// use sluicegate_overflow::{WaitingRoom, WaitingRoomLayer};
+///
+/// let room = WaitingRoom::builder("sale", "1000/s").build(MemoryLine::new())?;
+/// let layer = WaitingRoomLayer::new(room.clone());
+/// # _ = layer;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+///
+/// # Where to put it
+/// Around all that shall be spared, and inside of a rate limit by address. What the page of a shop loads needs the pass as well:
+/// leave files that cost nothing outside of it.
+///
+/// # Cancel safety
+/// A visitor that hangs up while it is held keeps its turn for a minute.
+#[derive(Clone)]
+pub struct WaitingRoomLayer {
+    room: WaitingRoom,
+    waits: Waits,
+    when_missing: WhenMissing,
+}
+
+impl WaitingRoomLayer {
+    /// A layer in front of whatever the room protects.
+    pub fn new(room: WaitingRoom) -> Self {
+        Self { room, waits: Waits::default(), when_missing: WhenMissing::default() }
+    }
+}
+
+impl<S> Layer<S> for WaitingRoomLayer {
+    type Service = Guarded<S, Self>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Guarded::new(inner, self.clone())
+    }
+}
+
+impl fmt::Debug for WaitingRoomLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitingRoomLayer").field("room", &self.room).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,87 @@
+//! What a request shows of its visitor: its ticket, and whether it wants a page.
+
+use http::header::{ACCEPT, COOKIE, HeaderName};
+use http::{HeaderValue, Method};
+use sluicegate_tower::key::RequestView;
+
+use crate::room::Inner;
+use crate::ticket::{Fault, Is, Ticket};
+
+/// For clients without cookies.
+pub(super) const TICKET: HeaderName = HeaderName::from_static("x-waiting-room-ticket");
+
+/// More cookies of one name than a browser sends are not looked at.
+const MOST: usize = 4;
+
+/// A pass that was issued so far ahead of the clock is from before the clock was set back: the line decides.
+const AHEAD_US: u64 = 60_000_000;
+
+/// What a request shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) ticket: Option<Ticket>,
+    /// Why it shows none that is worth anything, although it shows something.
+    pub(super) fault: Option<Fault>,
+    /// Whether it came in the header, so that the answer has to carry it there, too.
+    pub(super) by_header: bool,
+    pub(super) wants_page: bool,
+    /// Whether it may take a place.
+    pub(super) may_enter: bool,
+}
+
+impl Shown {
+    pub(super) fn of(request: RequestView<'_>, room: &Inner) -> Self {
+        let by_header = request.headers.contains_key(TICKET);
+        let may_enter = matches!(*request.method, Method::GET | Method::HEAD);
+        let wants_page = may_enter && !by_header && is_navigation(request);
+        let mut shown = Self { ticket: None, fault: None, by_header, wants_page, may_enter };
+        let now_us = room.clock.now_us();
+        for text in texts(request, &room.name).take(MOST) {
+            match room.secrets.read(text, now_us) {
+                Ok(ticket) => {
+                    shown.ticket = Some(ticket);
+                    shown.fault = None;
+                    break;
+                }
+                Err(fault) => shown.fault = shown.fault.or(Some(fault)),
+            }
+        }
+        shown
+    }
+
+    /// The pass that it shows, if that is good.
+    pub(super) fn pass(&self, room: &Inner) -> Option<Ticket> {
+        let is_from_now = |ticket: &Ticket| ticket.issued_us <= room.clock.now_us().saturating_add(AHEAD_US);
+        let pass = self.ticket.filter(|ticket| ticket.is == Is::Pass).filter(is_from_now)?;
+        (!room.line.has_ended(pass.place)).then_some(pass)
+    }
+}
+
+/// The cookie that keeps a ticket: for this host only, and not to be read by scripts. `SameSite=Lax`, so that a link from elsewhere
+/// finds its place.
+pub(super) fn cookie(room: &str, text: &str, seconds: u64) -> Option<HeaderValue> {
+    let cookie =
+        format!("__Host-room-{room}={text}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
+    HeaderValue::try_from(cookie).ok()
+}
+
+/// The tickets in the header, or in cookies of this room.
+fn texts<'a>(request: RequestView<'a>, room: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    let header = request.headers.get_all(TICKET).iter().map(|line| line.as_bytes().trim_ascii());
+    let lines = request.headers.get_all(COOKIE).iter();
+    let cookies = lines.flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
+    header.chain(cookies.filter_map(move |cookie| {
+        cookie.trim_ascii().strip_prefix(b"__Host-room-")?.strip_prefix(room.as_bytes())?.strip_prefix(b"=")
+    }))
+}
+
+/// Whether a browser opens a page: fetches of scripts, pictures and programs must not get HTML for their data.
+fn is_navigation(request: RequestView<'_>) -> bool {
+    match request.headers.get("sec-fetch-mode") {
+        Some(mode) => mode == "navigate",
+        None => request.headers.get_all(ACCEPT).iter().any(|line| {
+            let line = line.as_bytes().to_ascii_lowercase();
+            line.split(|&byte| byte == b',').any(|range| range.trim_ascii().starts_with(b"text/html"))
+        }),
+    }
+}

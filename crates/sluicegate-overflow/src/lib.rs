@@ -1,0 +1,63 @@
+//! A waiting room for flash sales: visitors get a fair place in line instead of a refusal.
+//!
+//! This crate is part of `sluicegate`, which re-exports all of it behind the feature `overflow`; use that one.
+//!
+//! A [`WaitingRoom`] lets visitors in at a rate, first come, first served. A [`WaitingRoomLayer`] puts it in front of a service: a
+//! browser gets a page that refreshes itself until its turn has come, any other client gets 503 with the same as JSON.
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use bytes::Bytes;
+//! use http::{Request, Response, StatusCode};
+//! use http_body_util::{BodyExt, Full};
+//! use sluicegate_overflow::line::MemoryLine;
+//! use sluicegate_overflow::{WaitingRoom, WaitingRoomLayer};
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let room = WaitingRoom::builder("sale", "6/min").build(MemoryLine::new())?;
+//! let shop = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("shop")))) });
+//! let shop = WaitingRoomLayer::new(room.clone()).layer(shop);
+//!
+//! let first = shop.clone().oneshot(Request::get("/").body(())?).await?;
+//! assert_eq!(first.status(), StatusCode::OK);
+//!
+//! // The second is told to come again in 9.5 s. It is held there for the half second that is left until its turn.
+//! let second = shop.oneshot(Request::get("/").body(())?).await?;
+//! assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+//! assert_eq!(second.headers()["retry-after"], "5");
+//! let body = second.into_body().collect().await?.to_bytes();
+//! assert!(str::from_utf8(&body)?.contains(r#""position":1"#), "{body:?}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When to use it
+//! When more visitors come at once than the system behind can take, and each of them wants to be served: sales, tickets,
+//! registrations. A rate limit would refuse them by chance, and those who press reload most often would win.
+//!
+//! # When not to use it
+//! - For an API whose clients retry by themselves: a rate limit with `Retry-After` is enough.
+//! - Against a flood: each visitor costs a poll, and a place. Put a rate limit by address around it.
+//!
+//! # What it costs
+//! | | |
+//! |---|---|
+//! | a waiting visitor | 24 to 48 bytes in memory; no connection and no thread |
+//! | polls of a visitor | 2 + log2 of its wait in seconds, the first among them |
+//! | polls of all | three times the rate a second, and each visitor's first |
+//! | a request with a pass | a keyed hash; the line is not asked |
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod layer;
+pub mod line;
+mod page;
+mod reply;
+mod room;
+mod ticket;
+
+pub use self::layer::WaitingRoomLayer;
+pub use self::reply::{Reason, Reply};
+pub use self::room::{Pass, SetRateError, WaitingRoom, WaitingRoomBuilder};

@@ -1,0 +1,162 @@
+//! The places of a line: [`Book`].
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::quality::RandomState;
+
+use crate::line::Place;
+
+/// For how long a turn that was given is given again to whoever shows the same place.
+pub(super) const AGAIN_US: u64 = 60_000_000;
+
+/// For how long a place that was passed over is kept.
+const KEPT_US: u64 = 600_000_000;
+
+/// All places by their numbers: 24 bytes each, without the room that a growing list keeps.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    /// The number of the first place that is kept.
+    first: u64,
+    places: VecDeque<Held>,
+    /// All places with lower numbers had their turn or were passed over.
+    swept: u64,
+    waiting: u64,
+    passed_over: u64,
+    /// How many places of each client wait; only where that is bounded.
+    clients: HashMap<u64, u64, RandomState>,
+}
+
+/// A place as it is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    lot: u32,
+    pub(super) is: Is,
+    /// Of the turn, or from when on the visitor counts as gone.
+    pub(super) at_us: u64,
+    /// 0 if places of clients are not counted.
+    client: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Is {
+    Waiting,
+    PassedOver,
+    Turned,
+}
+
+impl Held {
+    /// For how long after its time it is kept.
+    fn kept_us(&self) -> u64 {
+        match self.is {
+            Is::Turned => AGAIN_US,
+            Is::Waiting | Is::PassedOver => KEPT_US,
+        }
+    }
+}
+
+impl Book {
+    /// The number that the next new place will have.
+    pub(super) fn next_number(&self) -> u64 {
+        self.first.saturating_add(self.places.len() as u64)
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    pub(super) fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+
+    /// How many places of this client wait.
+    pub(super) fn of_client(&self, client: u64) -> u64 {
+        self.clients.get(&client).copied().unwrap_or_default()
+    }
+
+    pub(super) fn add(&mut self, lot: u32, client: Option<u64>) -> Place {
+        let place = Place::new(self.next_number(), lot);
+        let client = client.map_or(0, |client| client.max(1));
+        self.places.push_back(Held { lot, is: Is::Waiting, at_us: u64::MAX, client });
+        self.waiting = self.waiting.saturating_add(1);
+        if client != 0 {
+            let places = self.clients.entry(client).or_default();
+            *places = places.saturating_add(1);
+        }
+        place
+    }
+
+    /// The place as it stands, unless it is forgotten. `is_due` says whether its turn has come.
+    pub(super) fn find(&self, place: Place, now_us: u64, is_due: bool) -> Option<Held> {
+        let held = *self.places.get(self.index(place.number)?).filter(|held| held.lot == place.lot)?;
+        let is_over = now_us > held.at_us.saturating_add(held.kept_us());
+        let counts = is_due || held.is == Is::Turned;
+        (!is_over || !counts).then_some(held)
+    }
+
+    /// The visitor has asked, and counts as gone from `at_us` on.
+    pub(super) fn expect(&mut self, place: Place, at_us: u64) {
+        if let Some(held) = self.held(place) {
+            held.at_us = at_us;
+        }
+    }
+
+    /// The visitor has its turn at this time.
+    pub(super) fn turn(&mut self, place: Place, at_us: u64) {
+        let Some(held) = self.held(place) else { return };
+        let (was, client) = (held.is, held.client);
+        (held.is, held.at_us) = (Is::Turned, at_us);
+        if was == Is::Waiting {
+            self.leave(client);
+        }
+    }
+
+    /// Passes over those who did not come, and forgets those who did not come back: `steps` places at most. More than one for each poll,
+    /// so that it keeps up with new places.
+    pub(super) fn sweep(&mut self, now_us: u64, steps: u32, is_due: impl Fn(Place) -> bool) {
+        for _ in 0..steps {
+            let number = self.swept;
+            let Some(held) = self.index(number).and_then(|index| self.places.get_mut(index)) else { break };
+            if held.is == Is::Waiting {
+                if now_us <= held.at_us || !is_due(Place::new(number, held.lot)) {
+                    break;
+                }
+                held.is = Is::PassedOver;
+                let client = held.client;
+                self.leave(client);
+                self.passed_over = self.passed_over.saturating_add(1);
+            }
+            self.swept = self.swept.saturating_add(1);
+        }
+        for _ in 0..steps {
+            let is_over = |held: &Held| now_us > held.at_us.saturating_add(held.kept_us());
+            if self.first >= self.swept || !self.places.front().is_some_and(is_over) {
+                break;
+            }
+            self.places.pop_front();
+            self.first = self.first.saturating_add(1);
+        }
+        // The room that a crowd has left behind.
+        if self.places.capacity() > 1_024 && self.places.len() < self.places.capacity() / 4 {
+            self.places.shrink_to(self.places.len().saturating_mul(2));
+        }
+    }
+
+    fn leave(&mut self, client: u64) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if let Some(places) = self.clients.get_mut(&client) {
+            *places = places.saturating_sub(1);
+            if *places == 0 {
+                self.clients.remove(&client);
+            }
+        }
+    }
+
+    fn held(&mut self, place: Place) -> Option<&mut Held> {
+        let index = self.index(place.number)?;
+        self.places.get_mut(index)
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.first)?).ok()
+    }
+}

@@ -1,0 +1,63 @@
+//! An answer that is there at once, or comes over a network: [`LineFuture`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use sluicegate_core::StoreError;
+
+/// The answer of a line: ready at once in memory, without a box; in a box where it comes over a network.
+pub struct LineFuture<T>(Answering<T>);
+
+enum Answering<T> {
+    Ready(Option<Result<T, StoreError>>),
+    Boxed(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
+}
+
+impl<T> LineFuture<T> {
+    /// An answer that is known.
+    pub const fn ready(answer: T) -> Self {
+        Self(Answering::Ready(Some(Ok(answer))))
+    }
+
+    /// The answer if it is known, or the future that has to be polled.
+    ///
+    /// # Errors
+    /// The future itself, when it has to be waited for.
+    pub fn now(self) -> Result<Result<T, StoreError>, Self> {
+        match self.0 {
+            Answering::Ready(Some(answer)) => Ok(answer),
+            pending => Err(Self(pending)),
+        }
+    }
+
+    /// An answer that has to be waited for.
+    pub fn boxed(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
+        Self(Answering::Boxed(Box::pin(answer)))
+    }
+}
+
+/// # Panics
+/// When it is polled again after it was ready.
+impl<T: Unpin> Future for LineFuture<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Answering::Ready(answer) => {
+                Poll::Ready(answer.take().expect("it is polled until it is ready, once"))
+            }
+            Answering::Boxed(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<T> fmt::Debug for LineFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Answering::Ready(_) => "LineFuture(ready)",
+            Answering::Boxed(_) => "LineFuture(..)",
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! The line in this process: [`MemoryLine`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sluicegate_core::ConfigError;
+use sluicegate_core::clock::Clock;
+
+use crate::line::course::Course;
+use crate::line::{Answer, Ask, Change, Line, LineFuture, LineHome, LineSettings, LineStatus, Place};
+
+/// Keeps lines in this process: for a service of one instance. A restart empties them; visitors then get new places.
+///
+/// # Memory
+/// 24 bytes for each place, and up to as much again while the list grows. A place is kept for a minute after its turn, and one
+/// that was passed over for ten. Where places of a client are counted, each client that waits takes about 20 bytes more.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MemoryLine;
+
+impl MemoryLine {
+    /// A home for lines in this process.
+    pub const fn new() -> Self {
+        Self
+    }
+}
+
+impl LineHome for MemoryLine {
+    fn open(&self, settings: LineSettings, clock: Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError> {
+        let course = Mutex::new(Course::new(settings, clock.now_us())?);
+        Ok(Arc::new(InMemory { clock, course }))
+    }
+}
+
+struct InMemory {
+    clock: Arc<dyn Clock>,
+    course: Mutex<Course>,
+}
+
+impl InMemory {
+    fn course(&self) -> MutexGuard<'_, Course> {
+        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line for InMemory {
+    fn ask(&self, ask: Ask) -> LineFuture<Answer> {
+        LineFuture::ready(self.course().ask(self.clock.now_us(), ask))
+    }
+
+    fn end(&self, place: Place) -> LineFuture<()> {
+        self.course().end(self.clock.now_us(), place);
+        LineFuture::ready(())
+    }
+
+    fn has_ended(&self, place: Place) -> bool {
+        self.course().has_ended(place)
+    }
+
+    fn change(&self, change: Change) -> LineFuture<()> {
+        // A rate is checked before it comes here.
+        _ = self.course().change(self.clock.now_us(), change);
+        LineFuture::ready(())
+    }
+
+    fn status(&self) -> LineStatus {
+        self.course().status(self.clock.now_us())
+    }
+}
+
+impl fmt::Debug for InMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryLine").field("status", &self.status()).finish()
+    }
+}

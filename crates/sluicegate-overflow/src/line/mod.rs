@@ -1,0 +1,112 @@
+//! The line of a waiting room: [`Line`], its questions and its answers.
+//!
+//! A line keeps places and decides whose turn it is. [`MemoryLine`] keeps it in this process. A line that several instances
+//! share implements the same trait: one call for each poll, all decisions in it.
+
+mod active;
+mod answer;
+mod book;
+mod calendar;
+mod course;
+mod future;
+mod memory;
+mod pace;
+mod place;
+#[cfg(test)]
+mod sale;
+mod settings;
+mod share;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::fmt;
+use std::sync::Arc;
+
+use sluicegate_core::ConfigError;
+use sluicegate_core::clock::Clock;
+
+pub use self::answer::{Answer, NoPlace, Standing, Turn};
+pub use self::future::LineFuture;
+pub use self::memory::MemoryLine;
+pub use self::place::Place;
+pub use self::settings::{Change, LineSettings, LineStatus, Mode};
+
+/// The keeper of lines, which opens one for each room.
+///
+/// ```
+/// use sluicegate_overflow::WaitingRoom;
+/// use sluicegate_overflow::line::MemoryLine;
+///
+/// let sale = WaitingRoom::builder("sale", "1000/s").build(MemoryLine::new())?;
+/// assert_eq!(sale.status().waiting, 0);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+pub trait LineHome {
+    /// The line of a room with these settings. A home that is asked over a network decides by its own time, not by this clock.
+    ///
+    /// # Errors
+    /// For settings that this home cannot keep exactly.
+    fn open(&self, settings: LineSettings, clock: Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError>;
+}
+
+/// The line of one room: places in their order, and whose turn it is.
+///
+/// # The rules of a line
+/// - *Order*: a place has a rank: its number, or for those who came before the room opens a rank by their lot
+///   ([`Place::rank`]). Lower ranks come first.
+/// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second before its turn; a turn that
+///   is at most a second away is given, and the visitor is held until then ([`Turn::after`]).
+/// - *Absence*: a place whose turn has come and whose visitor does not ask holds up nobody. The line measures which share
+///   comes, and calls the ranks faster by it.
+/// - *Return*: a visitor that was passed over and comes back within ten minutes is due; its turn is the next free one.
+/// - *Once*: a place that had its turn gives the same turn again for a minute, so that an answer that got lost costs nobody a place.
+///   After that it is unknown.
+///
+/// Answers need no clock of the caller's: they are spans from the moment of the answer.
+pub trait Line: Send + Sync + fmt::Debug + 'static {
+    /// One poll of a visitor, with its place if it has one. A place that the line does not know is replaced by a new one.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, a place may have been taken or a turn given, and comes again with the same place.
+    fn ask(&self, ask: Ask) -> LineFuture<Answer>;
+
+    /// The pass of this place has ended: whoever waits may have its room.
+    fn end(&self, place: Place) -> LineFuture<()>;
+
+    /// Whether the pass of this place was [ended](Self::end) before its time, as far as is known here. It is asked with every request
+    /// that shows a pass, so it may not block.
+    fn has_ended(&self, place: Place) -> bool;
+
+    /// Changes the rate or the mode while visitors wait. All keep their places.
+    fn change(&self, change: Change) -> LineFuture<()>;
+
+    /// The numbers of now, as far as they are known here.
+    fn status(&self) -> LineStatus;
+}
+
+/// One poll.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Ask {
+    /// The place of the visitor's ticket.
+    pub place: Option<Place>,
+    /// The lot of a new place: any number that the visitor can neither choose nor foresee.
+    pub lot: u32,
+    /// Whose places are counted together: a digest of the client's key.
+    pub client: Option<u64>,
+}
+
+impl Ask {
+    /// A poll for this place, or for a new one with this lot.
+    pub const fn new(place: Option<Place>, lot: u32) -> Self {
+        Self { place, lot, client: None }
+    }
+
+    /// The same, of this client.
+    #[must_use]
+    pub const fn of_client(mut self, client: u64) -> Self {
+        self.client = Some(client);
+        self
+    }
+}

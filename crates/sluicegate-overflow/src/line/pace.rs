@@ -1,0 +1,109 @@
+//! The pace of a line: spaced turns at its rate, and spans of the line in time.
+
+use std::time::Duration;
+
+use sluicegate_core::algorithm::{Rule, State};
+use sluicegate_core::{Algorithm, ConfigError, Quota};
+
+/// All that is a part of the whole is counted in 1024ths.
+pub(super) const WHOLE: u64 = 1_024;
+
+/// Turns at a rate, one by one: never two within the spacing of the rate.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    quota: Quota,
+    rule: Rule,
+    /// Which turns were given.
+    given: State,
+}
+
+impl Pace {
+    pub(super) fn new(quota: Quota) -> Result<Self, ConfigError> {
+        let quota = quota.burst(1);
+        Ok(Self { quota, rule: Rule::new(Algorithm::Gcra, quota)?, given: State::REST })
+    }
+
+    /// The same turns given, at another rate from now on: the next one is no further away than its spacing.
+    pub(super) fn changed(&self, quota: Quota, now_us: u64) -> Result<Self, ConfigError> {
+        let mut changed = Self::new(quota)?;
+        let held = self.held_us(now_us);
+        changed.given = changed.rule.spend(State::REST, now_us, now_us.saturating_add(held), 1);
+        Ok(changed)
+    }
+
+    pub(super) fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// How far away the next free turn is.
+    pub(super) fn next_us(&self, now_us: u64) -> u64 {
+        self.rule.slot(self.given, now_us, 1).opens_us.saturating_sub(now_us)
+    }
+
+    /// How far away the last turn is that was given.
+    pub(super) fn held_us(&self, now_us: u64) -> u64 {
+        self.next_us(now_us).saturating_sub(self.span_us(1, WHOLE))
+    }
+
+    /// Gives the next free turn; returns how far away it is.
+    pub(super) fn give(&mut self, now_us: u64) -> u64 {
+        let after_us = self.next_us(now_us);
+        self.given = self.rule.spend(self.given, now_us, now_us.saturating_add(after_us), 1);
+        after_us
+    }
+
+    /// The time that so many ranks take of which this share comes, rounded up.
+    pub(super) fn span_us(&self, ranks: u64, share: u64) -> u64 {
+        let ns = u128::from(ranks) * self.quota.period().as_nanos() * u128::from(share);
+        let per = u128::from(self.quota.limit()) * u128::from(WHOLE) * 1_000;
+        u64::try_from(ns.div_ceil(per)).unwrap_or(u64::MAX)
+    }
+
+    /// The ranks that a time is enough for, if this share comes of them.
+    pub(super) fn ranks_in(&self, us: u64, share: u64) -> u64 {
+        let per = u128::from(self.quota.limit()) * u128::from(WHOLE) * 1_000;
+        let ns = self.quota.period().as_nanos() * u128::from(share.max(1));
+        u64::try_from(u128::from(us) * per / ns).unwrap_or(u64::MAX)
+    }
+
+    /// Turns in so many seconds, rounded down.
+    pub(super) fn turns_in(&self, seconds: u64) -> u64 {
+        self.ranks_in(micros(Duration::from_secs(seconds)), WHOLE)
+    }
+}
+
+/// Whole microseconds of a duration.
+pub(super) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_spaced_by_the_rate_and_none_is_saved_up() {
+        let mut pace = Pace::new(Quota::per_second(4)).unwrap();
+        let after: Vec<u64> = (0..3).map(|_| pace.give(1_000_000)).collect();
+        assert_eq!(after, [0, 250_000, 500_000]);
+        assert_eq!((pace.next_us(1_000_000), pace.held_us(1_000_000)), (750_000, 500_000));
+        assert_eq!([pace.give(60_000_000), pace.give(60_000_000)], [0, 250_000]);
+    }
+
+    #[test]
+    fn ranks_and_spans_are_inverse() {
+        let pace = Pace::new("7919/30d".parse().unwrap()).unwrap();
+        for ranks in [0, 1, 2, 999, 1_000_000] {
+            for share in [128, 820, WHOLE] {
+                assert_eq!(pace.ranks_in(pace.span_us(ranks, share), share), ranks);
+            }
+        }
+    }
+
+    #[test]
+    fn another_rate_keeps_the_turns_that_are_given() {
+        let mut pace = Pace::new(Quota::per_second(2)).unwrap();
+        (0..3).for_each(|_| _ = pace.give(0));
+        assert_eq!(pace.changed(Quota::per_second(10), 0).unwrap().next_us(0), 1_100_000);
+    }
+}

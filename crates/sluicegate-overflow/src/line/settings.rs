@@ -1,0 +1,75 @@
+//! The settings of a line, the changes of them, and the numbers that it shows.
+
+use std::time::Duration;
+
+use sluicegate_core::Quota;
+
+/// The settings of a line, checked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LineSettings {
+    /// The name of the room: letters, digits, `.`, `_` and `-`.
+    pub name: String,
+    /// How many enter in which time. Its burst is 1: turns are spaced.
+    pub rate: Quota,
+    /// When the room opens, in microseconds since the Unix epoch; 0 if it is open from the start.
+    pub opens_at_us: u64,
+    /// How many passes are good at once, at most.
+    pub most_active: Option<u64>,
+    /// How long a pass lasts.
+    pub pass_lasts: Duration,
+    /// How many may wait.
+    pub longest_line: u64,
+    /// How many of them may be one client's.
+    pub places_per_client: Option<u64>,
+}
+
+/// A change of a line while visitors wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Another rate.
+    Rate(Quota),
+    /// Another mode.
+    Mode(Mode),
+}
+
+/// Whether visitors enter at the rate, not at all, or all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// At the rate.
+    #[default]
+    Metered,
+    /// Nobody enters; passes that are out stay good, and places are kept.
+    Paused,
+    /// Everybody enters at once.
+    Open,
+}
+
+/// The numbers of a line at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LineStatus {
+    /// Whether visitors enter.
+    pub mode: Mode,
+    /// The rate in force.
+    pub rate: Quota,
+    /// Visitors that wait and were not passed over.
+    pub waiting: u64,
+    /// Passes that are good, where their number is bounded.
+    pub active: Option<u64>,
+    /// Turns that were given since the line began.
+    pub admitted: u64,
+    /// Places that were passed over since the line began.
+    pub passed_over: u64,
+    /// The estimated wait of a visitor that comes now; not known while the room is paused.
+    pub wait: Option<Duration>,
+}
+
+impl LineStatus {
+    /// The numbers of a line in which nobody has been yet.
+    pub const fn new(mode: Mode, rate: Quota) -> Self {
+        Self { mode, rate, waiting: 0, active: None, admitted: 0, passed_over: 0, wait: None }
+    }
+}

@@ -1,0 +1,99 @@
+//! The share of places whose visitors come when it is their turn: [`Share`].
+
+use std::collections::VecDeque;
+
+use crate::line::pace::WHOLE;
+
+/// Counts, for blocks of ranks, how many have come.
+///
+/// Somebody who leaves says nothing. The only sign is a rank that was called and has not come for a while, so that the newest
+/// blocks count for nothing yet.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    /// Ranks in a block: about those of a second.
+    block: u64,
+    /// The number of the first block that is counted.
+    first: u64,
+    came: VecDeque<u64>,
+    /// The share as it was last known.
+    known: u64,
+}
+
+/// Blocks that may not have come yet: a visitor is told whole seconds, and its network takes its time.
+const YOUNG: u64 = 3;
+
+/// Blocks that count.
+const COUNTED: u64 = 10;
+
+/// However few come, ranks are called no faster than eight times the rate.
+const LEAST: u64 = WHOLE / 8;
+
+impl Share {
+    /// Begins at this rank, at a rate of so many turns a second.
+    pub(super) fn new(rank: u64, a_second: u64) -> Self {
+        let block = a_second.max(8);
+        Self { block, first: (rank / block).saturating_add(1), came: VecDeque::new(), known: WHOLE }
+    }
+
+    /// The same share, for another rate.
+    pub(super) fn changed(&self, rank: u64, a_second: u64) -> Self {
+        Self { known: self.known, ..Self::new(rank, a_second) }
+    }
+
+    /// In 1024ths.
+    pub(super) fn get(&self) -> u64 {
+        self.known
+    }
+
+    /// The visitor of this rank has come for the first time since it was due.
+    pub(super) fn came(&mut self, rank: u64) {
+        let Some(at) = (rank / self.block).checked_sub(self.first) else { return };
+        // What is due is called soon: a handful of blocks ahead at most, so that nobody makes this long.
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if at >= self.came.len() && at < 4_096 {
+            self.came.resize(at.saturating_add(1), 0);
+        }
+        if let Some(came) = self.came.get_mut(at) {
+            *came = came.saturating_add(1);
+        }
+    }
+
+    /// All ranks below this one were called.
+    pub(super) fn called(&mut self, rank: u64) {
+        let end = (rank / self.block).saturating_sub(YOUNG);
+        let begin = end.saturating_sub(COUNTED);
+        while self.first < begin {
+            self.first = self.first.saturating_add(1);
+            if self.came.pop_front().is_none() {
+                self.first = begin;
+            }
+        }
+        let counted = end.saturating_sub(self.first);
+        if counted == 0 {
+            return;
+        }
+        let came: u64 = self.came.iter().take(usize::try_from(counted).unwrap_or(usize::MAX)).sum();
+        let called = counted.saturating_mul(self.block);
+        self.known = (came.saturating_mul(WHOLE) / called).clamp(LEAST, WHOLE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_known_after_a_few_seconds_and_follows() {
+        let mut share = Share::new(0, 100);
+        for rank in 0..2_000 {
+            if rank % 5 != 0 {
+                share.came(rank);
+            }
+            share.called(rank + 1);
+            assert!(rank < 500 || share.get() == WHOLE * 4 / 5, "{rank}: {}", share.get());
+        }
+        (2_000..8_000).for_each(|rank| share.called(rank));
+        assert_eq!(share.get(), LEAST);
+        assert!(share.came.len() < 20);
+    }
+}

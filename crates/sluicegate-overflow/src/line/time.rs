@@ -1,0 +1,56 @@
+//! The time of a line, which goes on evenly whatever the clock does: [`Time`].
+
+/// The longest step that a line believes beyond the last appointment that it has made.
+const LONGEST_STEP_US: u64 = 60_000_000;
+
+/// The time of a line.
+///
+/// A clock that is set back stands still for one poll. One that is set forward by hours may not make all visitors late: some
+/// visitor should have asked by its appointment, so the line's time goes no further than a minute beyond the last one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Time {
+    now_us: u64,
+    clock_us: u64,
+    last_appointment_us: u64,
+}
+
+impl Time {
+    pub(super) fn new(clock_us: u64) -> Self {
+        // From 1: 0 is before all times.
+        Self { now_us: 1, clock_us, last_appointment_us: 1 }
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// The clock shows this now. Returns how far the line's time has gone on.
+    pub(super) fn advance(&mut self, clock_us: u64) -> u64 {
+        let believed = self.last_appointment_us.saturating_sub(self.now_us).saturating_add(LONGEST_STEP_US);
+        let step = clock_us.saturating_sub(self.clock_us).min(believed);
+        self.clock_us = clock_us;
+        self.now_us = self.now_us.saturating_add(step);
+        step
+    }
+
+    /// Somebody is told to come then.
+    pub(super) fn appoint(&mut self, at_us: u64) {
+        self.last_appointment_us = self.last_appointment_us.max(at_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_clock_is_no_step_of_the_line() {
+        let mut time = Time::new(5_000_000_000);
+        assert_eq!(time.advance(5_001_000_000), 1_000_000);
+        assert_eq!(time.advance(1_000_000_000), 0);
+        assert_eq!(time.advance(1_002_000_000), 2_000_000);
+        time.appoint(time.now_us() + 300_000_000);
+        assert_eq!(time.advance(1_302_000_000), 300_000_000);
+        assert_eq!(time.advance(9_000_000_000), LONGEST_STEP_US);
+    }
+}

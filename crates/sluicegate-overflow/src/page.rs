@@ -1,0 +1,121 @@
+//! The page of a visitor that waits: [`page`]. Drawn by the server; it refreshes itself and needs no scripts.
+
+use std::time::Duration;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::reply::{Reason, Reply};
+
+const STYLE: &str = include_str!("page.css");
+
+/// The whole page.
+pub(crate) fn page(reply: &Reply<'_>) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="robots" content="noindex";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="refresh" content=(reply.refresh_seconds());
+                title { (title(reply)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    h1 { (heading(reply.reason())) }
+                    (standing(reply))
+                    p { (reply.reason().sentence()) }
+                    @if let Some(lost) = reply.lost() { p.lost role="status" { (lost) } }
+                    p.note {
+                        "This page looks again by itself in " (seconds(reply.refresh_seconds()))
+                        ". Leave it open; to reload it makes nothing faster."
+                    }
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// What a tab shows of it.
+fn title(reply: &Reply<'_>) -> String {
+    match (reply.position(), reply.reason()) {
+        (Some(position), Reason::Waiting) => format!("{} – waiting room", grouped(position)),
+        _ => "Waiting room".to_owned(),
+    }
+}
+
+fn heading(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Waiting => "You are in line",
+        Reason::NotOpen => "Not open yet",
+        Reason::Paused => "Paused",
+        Reason::Full => "The waiting room is full",
+        Reason::TooMany => "No more places",
+        Reason::EnterFirst | Reason::Away => "One moment, please",
+    }
+}
+
+fn standing(reply: &Reply<'_>) -> Markup {
+    html! {
+        @if let Some(opens) = reply.opens_after() {
+            p.number { span.what { "Opens in" } strong { (span(opens)) } }
+        } @else {
+            @if let Some(position) = reply.position() {
+                p.number { span.what { "Your place" } strong { (grouped(position)) } }
+            }
+            @if let Some(wait) = reply.wait() {
+                p.number { span.what { "Your turn in about" } strong { (span(wait)) } }
+            }
+        }
+    }
+}
+
+/// `4 minutes`, rounded as much as an estimate is worth.
+fn span(wait: Duration) -> String {
+    let all = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+    match all {
+        0..=90 => seconds(all),
+        91..=5_400 => format!("{} minutes", all.div_ceil(60)),
+        _ => format!("{} h {} min", all / 3_600, all % 3_600 / 60),
+    }
+}
+
+fn seconds(all: u64) -> String {
+    format!("{all} second{}", if all == 1 { "" } else { "s" })
+}
+
+/// `12,345`
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        let read = [1, 999, 1_000, 1_234_567].map(grouped);
+        assert_eq!(read, ["1", "999", "1,000", "1,234,567"]);
+        let spans =
+            [0, 1_000, 90_000, 91_000, 3_599_000, 7_260_000].map(|ms| span(Duration::from_millis(ms)));
+        assert_eq!(spans, ["1 second", "1 second", "90 seconds", "2 minutes", "60 minutes", "2 h 1 min"]);
+    }
+
+    #[test]
+    fn the_name_of_a_room_stays_out_of_the_markup_and_the_page_has_no_script() {
+        let text = page(&Reply::new("sale", Reason::Full));
+        assert!(text.contains("<h1>The waiting room is full</h1>") && !text.contains("<script"), "{text}");
+    }
+}

@@ -1,0 +1,170 @@
+//! The settings of a room: [`WaitingRoomBuilder`].
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, Policy, Quota};
+use sluicegate_tower::KeyExtractor;
+
+use crate::line::{LineHome, LineSettings};
+use crate::page;
+use crate::reply::Reply;
+use crate::room::{Inner, PageFn, WaitingRoom};
+use crate::ticket::Secrets;
+
+/// Settings of a [`WaitingRoom`], made by [`WaitingRoom::builder`].
+#[must_use = "a builder does nothing until it is built"]
+pub struct WaitingRoomBuilder {
+    name: String,
+    rate: Result<Quota, ConfigError>,
+    opens_at: Option<SystemTime>,
+    most_active: Option<u64>,
+    pass_lasts: Duration,
+    longest_line: u64,
+    client: Option<(u64, Arc<dyn KeyExtractor>)>,
+    secrets: Vec<Vec<u8>>,
+    clock: Arc<dyn Clock>,
+    page: Arc<PageFn>,
+}
+
+impl WaitingRoomBuilder {
+    pub(super) fn new(name: String, rate: Result<Quota, ConfigError>) -> Self {
+        Self {
+            name,
+            rate,
+            opens_at: None,
+            most_active: None,
+            pass_lasts: Duration::from_secs(900),
+            longest_line: 1_000_000,
+            client: None,
+            secrets: Vec::new(),
+            clock: Arc::new(SystemClock::new()),
+            page: Arc::new(page::page),
+        }
+    }
+
+    /// Lets nobody in before this time. Visitors that come before it are ranked by lot, so that coming in the first millisecond
+    /// is no advantage; those that come later line up behind them. Default: the room is open.
+    pub fn opens_at(mut self, time: SystemTime) -> Self {
+        self.opens_at = Some(time);
+        self
+    }
+
+    /// How many passes may be good at once: a visitor more enters when one has expired or [ended](crate::Pass::end). Default: as
+    /// many as the rate lets in.
+    pub fn most_active(mut self, passes: u64) -> Self {
+        self.most_active = Some(passes);
+        self
+    }
+
+    /// How long a visitor that was let in may stay. Default: 15 minutes.
+    pub fn pass_lasts(mut self, lasts: Duration) -> Self {
+        self.pass_lasts = lasts;
+        self
+    }
+
+    /// How many may wait; the next one is told that the room is full. Default: 1,000,000, which takes 24 to 48 MB.
+    pub fn longest_line(mut self, places: u64) -> Self {
+        self.longest_line = places;
+        self
+    }
+
+    /// How many of those that wait may be one client's, by this key: [`ClientIp`](sluicegate_tower::ClientIp) takes an IPv6 /64 for
+    /// one, an account is `key_from_extension`. Without it a script lines up as often as it likes, and takes the best of its lots.
+    /// Requests without a key share the places of one client. Default: any number.
+    pub fn places_per_client(mut self, places: u64, key: impl KeyExtractor) -> Self {
+        self.client = Some((places, Arc::new(key)));
+        self
+    }
+
+    /// The secret that signs tickets, of at least 16 bytes, and the one before it, if tickets of that are to stay good. All
+    /// instances of a service need the same. Default: drawn at random, so that tickets are good in this process only.
+    pub fn secrets(mut self, current: impl AsRef<[u8]>, former: Option<&[u8]>) -> Self {
+        let former = former.map(<[u8]>::to_vec);
+        self.secrets = [current.as_ref().to_vec()].into_iter().chain(former).collect();
+        self
+    }
+
+    /// Draws the page that a browser gets: a whole document, with the refresh that [`Reply::refresh_seconds`] says. Default: a plain page
+    /// of our own.
+    pub fn page(mut self, page: impl Fn(&Reply<'_>) -> String + Send + Sync + 'static) -> Self {
+        self.page = Arc::new(page);
+        self
+    }
+
+    /// The clock of tickets, and of a line in memory: it counts from the Unix epoch. Default: the machine's.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The room, whose line is kept there.
+    ///
+    /// # Errors
+    /// For a rate that cannot be read or is 0, a name outside of `[a-z0-9][a-z0-9._-]{0,63}`, a bound or a span of 0, a secret of less than 16
+    /// bytes, and for what the line's home cannot keep. The error names the value.
+    pub fn build(self, home: impl LineHome) -> Result<WaitingRoom, ConfigError> {
+        let name = &self.name.clone();
+        let rate = checked(name, self.rate)?;
+        let places_per_client = self.client.as_ref().map(|(places, _)| *places);
+        for (what, value) in [
+            ("most_active(0)", self.most_active),
+            ("longest_line(0)", Some(self.longest_line)),
+            ("places_per_client(0)", places_per_client),
+            ("pass_lasts(0s)", u64::try_from(self.pass_lasts.as_millis()).ok()),
+        ] {
+            if value == Some(0) {
+                let problem =
+                    format!("{what} of the waiting room {name:?} would let nobody in: use at least 1");
+                return Err(ConfigError::new(ConfigErrorKind::Layer, problem));
+            }
+        }
+        let secrets = if self.secrets.is_empty() { vec![random()] } else { self.secrets };
+        let opens_at = self.opens_at.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let settings = LineSettings {
+            name: name.clone(),
+            rate,
+            opens_at_us: opens_at.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX)),
+            most_active: self.most_active,
+            pass_lasts: self.pass_lasts,
+            longest_line: self.longest_line,
+            places_per_client,
+        };
+        Ok(WaitingRoom(Arc::new(Inner {
+            secrets: Secrets::new(name, &secrets)?,
+            line: home.open(settings, Arc::clone(&self.clock))?,
+            name: name.clone(),
+            clock: self.clock,
+            client: self.client.map(|(_, key)| key),
+            page: self.page,
+            lots: RandomState::new(),
+            drawn: AtomicU64::new(0),
+        })))
+    }
+}
+
+impl fmt::Debug for WaitingRoomBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitingRoomBuilder")
+            .field("name", &self.name)
+            .field("rate", &self.rate)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A rate that can be kept, for a room whose name can be used: the same that a policy has to be.
+pub(super) fn checked(name: &str, rate: Result<Quota, ConfigError>) -> Result<Quota, ConfigError> {
+    let rate = rate?.burst(1);
+    Policy::gcra(name, rate).build()?;
+    Ok(rate)
+}
+
+/// A secret for this process: the seeds of hashers come from the system's random source.
+fn random() -> Vec<u8> {
+    (0_u64..4).flat_map(|number| RandomState::new().hash_one(number).to_be_bytes()).collect()
+}

@@ -1,0 +1,147 @@
+//! The room: [`WaitingRoom`].
+
+mod builder;
+mod pass;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluicegate_core::clock::Clock;
+use sluicegate_core::policy::IntoQuota;
+use sluicegate_core::{ConfigError, StoreError};
+use sluicegate_tower::KeyExtractor;
+
+pub use self::builder::WaitingRoomBuilder;
+pub use self::pass::Pass;
+use crate::line::{Change, Line, LineStatus, Mode};
+use crate::reply::Reply;
+use crate::ticket::Secrets;
+
+/// A waiting room: who may enter now, and who stands where. Clones are handles to the same room.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_overflow::WaitingRoom;
+/// use sluicegate_overflow::line::{MemoryLine, Mode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let sale = WaitingRoom::builder("sale", "1000/s")
+///     .most_active(20_000)
+///     .pass_lasts(Duration::from_secs(600))
+///     .build(MemoryLine::new())?;
+///
+/// // While visitors wait; all of them keep their places.
+/// sale.set_rate("500/s").await?;
+/// sale.set_mode(Mode::Paused).await?;
+/// assert_eq!(sale.status().rate.to_string(), "500/s burst 1");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct WaitingRoom(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) name: String,
+    pub(crate) line: Arc<dyn Line>,
+    pub(crate) secrets: Secrets,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Whose places are counted together, if they are.
+    pub(crate) client: Option<Arc<dyn KeyExtractor>>,
+    pub(crate) page: Arc<PageFn>,
+    lots: RandomState,
+    drawn: AtomicU64,
+}
+
+/// Draws the page.
+pub(crate) type PageFn = dyn Fn(&Reply<'_>) -> String + Send + Sync;
+
+impl WaitingRoom {
+    /// A room of this name, which lets visitors in at this rate: `"1000/s"`, `"30/min"`. Turns are spaced, so that a burst in it says
+    /// nothing.
+    ///
+    /// The name stands in the cookie and on the page.
+    pub fn builder(name: impl Into<String>, rate: impl IntoQuota) -> WaitingRoomBuilder {
+        WaitingRoomBuilder::new(name.into(), rate.into_quota())
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The numbers of now: how many wait, were let in and passed over, and for how long a visitor waits that comes now.
+    pub fn status(&self) -> LineStatus {
+        self.0.line.status()
+    }
+
+    /// Another rate from now on. Visitors that wait learn of it when they ask next.
+    ///
+    /// # Errors
+    /// For text that is no rate and for a rate of 0, as a [`ConfigError`]; and when the line does not answer, as a [`StoreError`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the rate may have changed or not.
+    pub async fn set_rate(&self, rate: impl IntoQuota) -> Result<(), SetRateError> {
+        let rate = builder::checked(&self.0.name, rate.into_quota()).map_err(SetRateError::Config)?;
+        self.0.line.change(Change::Rate(rate)).await.map_err(SetRateError::Store)
+    }
+
+    /// Pauses the room, opens it to all, or goes back to the rate.
+    ///
+    /// # Errors
+    /// When the line does not answer.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the mode may have changed or not.
+    pub async fn set_mode(&self, mode: Mode) -> Result<(), StoreError> {
+        self.0.line.change(Change::Mode(mode)).await
+    }
+
+    /// The lot of a new place: each is another, and no client can foresee it.
+    pub(crate) fn draw(&self) -> u32 {
+        // Relaxed: it is a count and guards nothing else.
+        let number = self.0.drawn.fetch_add(1, Ordering::Relaxed);
+        let [a, b, c, d, ..] = self.0.lots.hash_one(number).to_be_bytes();
+        u32::from_be_bytes([a, b, c, d])
+    }
+}
+
+impl fmt::Debug for WaitingRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitingRoom")
+            .field("name", &self.0.name)
+            .field("line", &self.0.line)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a rate was not changed; made by [`WaitingRoom::set_rate`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetRateError {
+    /// It is no rate.
+    Config(ConfigError),
+    /// The line did not answer.
+    Store(StoreError),
+}
+
+impl fmt::Display for SetRateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SetRateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Config(error) => error.source(),
+            Self::Store(error) => error.source(),
+        }
+    }
+}

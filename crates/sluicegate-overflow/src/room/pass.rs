@@ -1,0 +1,65 @@
+//! The pass of a visitor that was let in: [`Pass`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sluicegate_core::StoreError;
+
+use crate::line::{Line, Place};
+
+/// The pass of a visitor, in the extensions of each request that a room lets through.
+///
+/// A handler ends it when the visitor has what it came for, so that somebody else may enter where the number of
+/// [active](crate::WaitingRoomBuilder::most_active) visitors is bounded. The response then takes the cookie away.
+///
+/// ```
+/// use http::Extensions;
+/// use sluicegate_core::StoreError;
+/// use sluicegate_overflow::Pass;
+///
+/// /// The last step of an order.
+/// async fn paid(extensions: &Extensions) -> Result<(), StoreError> {
+///     match extensions.get::<Pass>() {
+///         Some(pass) => pass.end().await,
+///         None => Ok(()),
+///     }
+/// }
+/// # _ = paid;
+/// ```
+#[derive(Clone)]
+pub struct Pass {
+    place: Place,
+    line: Arc<dyn Line>,
+    is_ended: Arc<AtomicBool>,
+}
+
+impl Pass {
+    pub(crate) fn new(place: Place, line: Arc<dyn Line>) -> Self {
+        Self { place, line, is_ended: Arc::default() }
+    }
+
+    /// Ends the pass: its next request waits in line as everybody's.
+    ///
+    /// # Errors
+    /// When the line does not answer; the pass may then be good until it expires.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the pass may have ended or not.
+    pub async fn end(&self) -> Result<(), StoreError> {
+        // Relaxed: it is one flag, read by the response of the same request.
+        self.is_ended.store(true, Ordering::Relaxed);
+        self.line.end(self.place).await
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        // Relaxed: as above.
+        self.is_ended.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("number", &self.place.number).finish_non_exhaustive()
+    }
+}

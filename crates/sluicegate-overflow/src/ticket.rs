@@ -1,0 +1,180 @@
+//! Signed tickets: [`Ticket`], the [`Secrets`] that sign them, and the [`Fault`]s of those that are worth nothing.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use blake3::Hash;
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
+
+use crate::line::Place;
+
+/// A place in line or a pass, as the visitor keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) is: Is,
+    pub(crate) place: Place,
+    /// Microseconds of the room's clock, as all moments here.
+    pub(crate) issued_us: u64,
+    pub(crate) expires_us: u64,
+}
+
+/// What a ticket is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Is {
+    Place,
+    Pass,
+}
+
+/// Why a ticket is worth nothing. Its visitor gets a new place, at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Malformed,
+    Forged,
+    OtherRoom,
+    Expired,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "the ticket cannot be read",
+            Self::Forged => "the ticket is not signed by this service",
+            Self::OtherRoom => "the ticket is for another room",
+            Self::Expired => "the ticket has expired",
+        })
+    }
+}
+
+/// The shortest secret, in bytes.
+const SHORTEST: usize = 16;
+
+/// The bytes of a ticket without its signature.
+const LENGTH: usize = 37;
+
+/// A ticket in text, in bytes.
+const TEXT: usize = (LENGTH + blake3::OUT_LEN) * 4 / 3;
+
+/// The keys of one room's tickets: the first signs, and all are believed.
+pub(crate) struct Secrets {
+    room: [u8; 8],
+    keys: Vec<[u8; 32]>,
+}
+
+impl Secrets {
+    /// # Errors
+    /// For a secret that is too short; the error names its length.
+    pub(crate) fn new(room: &str, secrets: &[Vec<u8>]) -> Result<Self, ConfigError> {
+        if let Some(short) = secrets.iter().find(|secret| secret.len() < SHORTEST) {
+            let problem = format!(
+                "a secret of {} bytes for the tickets of {room:?}: use at least {SHORTEST}, from a random source",
+                short.len()
+            );
+            return Err(ConfigError::new(ConfigErrorKind::Layer, problem));
+        }
+        let key =
+            |secret: &Vec<u8>| blake3::derive_key("sluicegate 2026-11-22 tickets of waiting rooms", secret);
+        let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(room.as_bytes()).as_bytes();
+        Ok(Self { room: [a, b, c, d, e, f, g, h], keys: secrets.iter().map(key).collect() })
+    }
+
+    /// The ticket as text, of letters, digits, `-` and `_`.
+    pub(crate) fn sign(&self, ticket: &Ticket) -> String {
+        let mut bytes = Vec::with_capacity(LENGTH + blake3::OUT_LEN);
+        bytes.push(match ticket.is {
+            Is::Place => 0,
+            Is::Pass => 1,
+        });
+        bytes.extend(self.room);
+        bytes.extend(ticket.place.number.to_be_bytes());
+        bytes.extend(ticket.place.lot.to_be_bytes());
+        bytes.extend(ticket.issued_us.to_be_bytes());
+        bytes.extend(ticket.expires_us.to_be_bytes());
+        let signature = self.keys.first().map(|key| blake3::keyed_hash(key, &bytes));
+        bytes.extend(signature.iter().flat_map(|hash| *hash.as_bytes()));
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// # Errors
+    /// For a ticket that is worth nothing here and now.
+    pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<Ticket, Fault> {
+        if text.len() != TEXT {
+            return Err(Fault::Malformed);
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Fault::Malformed)?;
+        let (signed, signature) = bytes.split_at_checked(LENGTH).ok_or(Fault::Malformed)?;
+        let signature = Hash::from_slice(signature).map_err(|_| Fault::Malformed)?;
+        // Hashes are compared in constant time.
+        if !self.keys.iter().any(|key| blake3::keyed_hash(key, signed) == signature) {
+            return Err(Fault::Forged);
+        }
+        let (is, room, place) = (signed[0], &signed[1..9], Place::new(number(signed, 9), lot(signed)));
+        if *room != self.room {
+            return Err(Fault::OtherRoom);
+        }
+        let is = if is == 1 { Is::Pass } else { Is::Place };
+        let ticket = Ticket { is, place, issued_us: number(signed, 21), expires_us: number(signed, 29) };
+        if ticket.expires_us <= now_us {
+            return Err(Fault::Expired);
+        }
+        Ok(ticket)
+    }
+}
+
+/// The number in the eight bytes from here on.
+fn number(bytes: &[u8], from: usize) -> u64 {
+    bytes[from..from + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn lot(bytes: &[u8]) -> u32 {
+    bytes[17..21].iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICKET: Ticket =
+        Ticket { is: Is::Pass, place: Place { number: 7, lot: 9 }, issued_us: 5, expires_us: 1_000 };
+
+    fn secrets(room: &str, of: &[u8]) -> Secrets {
+        let all: Vec<Vec<u8>> = of.iter().map(|byte| vec![*byte; 16]).collect();
+        Secrets::new(room, &all).unwrap()
+    }
+
+    #[test]
+    fn a_ticket_reads_back_under_either_secret_until_it_expires() {
+        let old = secrets("sale", &[1]).sign(&TICKET);
+        let rotated = secrets("sale", &[2, 1]);
+        assert_eq!(rotated.read(old.as_bytes(), 999), Ok(TICKET));
+        assert_eq!(rotated.read(rotated.sign(&TICKET).as_bytes(), 0), Ok(TICKET));
+        assert_eq!(rotated.read(old.as_bytes(), 1_000), Err(Fault::Expired));
+        assert_eq!(secrets("sale", &[2]).read(old.as_bytes(), 0), Err(Fault::Forged));
+        assert_eq!(secrets("other", &[1]).read(old.as_bytes(), 0), Err(Fault::OtherRoom));
+    }
+
+    #[test]
+    fn no_other_byte_and_no_other_length_is_a_ticket() {
+        let secrets = secrets("sale", &[1]);
+        let text = secrets.sign(&TICKET).into_bytes();
+        assert_eq!(text.len(), TEXT);
+        for at in 0..text.len() {
+            let mut other = text.clone();
+            other[at] = if other[at] == b'A' { b'B' } else { b'A' };
+            assert!(secrets.read(&other, 0).is_err(), "{at}");
+        }
+        for wrong in [&text[1..], b"", &[text.as_slice(), b"A"].concat(), &[b'!'; TEXT], &[0xff; TEXT]] {
+            assert_eq!(secrets.read(wrong, 0), Err(Fault::Malformed));
+        }
+    }
+
+    #[test]
+    fn a_short_secret_is_named_by_its_length() {
+        let error = Secrets::new("sale", &[vec![1; 16], vec![1; 15]]).err().unwrap().to_string();
+        assert_eq!(
+            error,
+            "a secret of 15 bytes for the tickets of \"sale\": use at least 16, from a random source"
+        );
+    }
+}
