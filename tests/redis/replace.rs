@@ -54,6 +54,34 @@ async fn a_reset_starts_everybody_afresh_on_every_instance() {
     }
 }
 
+/// Once a reset of a policy with a version did nothing, as if another instance had said it already.
+#[tokio::test(flavor = "multi_thread")]
+async fn reset_all_forgets_every_key_with_a_version_or_without() {
+    let (store, other) = (store().await, store().await);
+    for algorithm in ALGORITHMS {
+        for version in [None, Some(3)] {
+            let name = format!("all-{}-{}", policy(algorithm, 2).name(), version.is_some());
+            let opened = |store: &RedisStore| {
+                let policy = Policy::builder(name.clone(), algorithm, Quota::per_day(2));
+                version.into_iter().fold(policy, |policy, version| policy.version(version)).on(store).unwrap()
+            };
+            let (resets, shares) = (opened(&store), opened(&other));
+            for key in ["ada", "bob"] {
+                assert!(shares.check_cost(key, 2).await.unwrap().is_allowed());
+            }
+            resets.reset_all().expect("the store keeps the policy already");
+            // Until an instance that was told so decides about it, a key stays as it is.
+            assert!(!shares.check("ada").await.unwrap().is_allowed(), "{algorithm}, {version:?}");
+            for key in ["ada", "bob"] {
+                assert!(resets.check_cost(key, 2).await.unwrap().is_allowed(), "{algorithm}, {version:?}");
+                for limiter in [&resets, &shares] {
+                    assert!(!limiter.check(key).await.unwrap().is_allowed(), "{algorithm}, {version:?}");
+                }
+            }
+        }
+    }
+}
+
 /// Once the names from before the reset came back, with what was spent under them, and what was spent since was forgotten.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_replaces_a_policy_after_a_reset_finds_what_was_spent_since() {

@@ -23,6 +23,8 @@ use crate::time_span::TimeSpan;
 /// | period | the span that the limit is for | | 1 microsecond to ten years |
 /// | burst | units that may be spent at once from rest | the limit | at least 1; buckets only |
 ///
+/// No quota refuses everything: deny such requests where they come in, by `deny` of a layer or of a rules file.
+///
 /// The limit is not a promise about every span of one period: [`Algorithm`](crate::Algorithm) has a
 /// table of what each algorithm lets pass in the worst one.
 ///

@@ -34,6 +34,9 @@ impl<'a> Fault<'a> {
     }
 }
 
+/// The remedy for a limit of 0: no quota refuses everything.
+pub(crate) const REFUSE_ALL: &str = " (to refuse everything, deny it)";
+
 /// A positive number; underscores may group its digits.
 pub(crate) fn number<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
     let text = text.trim();
@@ -41,7 +44,10 @@ pub(crate) fn number<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
     let plain = text.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit());
     match digits.parse() {
         _ if !plain => Err(Fault::unreadable(text, format!("the {what} {text:?} is not a whole number"))),
-        Ok(0) => Err(Fault::out_of_range(text, format!("the {what} is 0, and must be at least 1"))),
+        Ok(0) => {
+            let instead = if what == "limit" { REFUSE_ALL } else { "" };
+            Err(Fault::out_of_range(text, format!("the {what} is 0, and must be at least 1{instead}")))
+        }
         Ok(number) => Ok(number),
         Err(_) => Err(Fault::out_of_range(text, format!("the {what} {text} is too large"))),
     }

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use super::{EXACT, LONGEST_US};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
+use crate::text::REFUSE_ALL;
 
 /// A quota whose parts are each possible.
 ///
@@ -22,7 +23,7 @@ impl Checked {
     pub(super) fn new(quota: Quota) -> Result<Self, ConfigError> {
         let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Quota, problem));
         let Some(limit) = NonZeroU64::new(quota.limit()) else {
-            return fail(format!("the limit of {quota} is 0, and must be at least 1"));
+            return fail(format!("the limit of {quota} is 0, and must be at least 1{REFUSE_ALL}"));
         };
         let Some(burst) = NonZeroU64::new(quota.burst_size()) else {
             return fail(format!("the burst of {quota} is 0, and must be at least 1"));

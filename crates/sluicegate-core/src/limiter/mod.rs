@@ -11,6 +11,7 @@
 //! | [`charge`](RateLimiter::charge) | some units, into debt if they do not fit | now |
 //! | [`refund`](RateLimiter::refund), [`refund_of`](RateLimiter::refund_of) | gives back | now |
 //! | [`reset`](RateLimiter::reset) | forgets the key | now |
+//! | [`reset_all`](RateLimiter::reset_all) | forgets every key | now, without the store |
 //! | [`suspend`](RateLimiter::suspend), [`release`](RateLimiter::release) | nothing; the key is refused outright for a time, or no longer | now |
 //!
 //! "Now" is at once in memory, and one round trip on Redis.

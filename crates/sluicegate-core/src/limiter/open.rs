@@ -161,6 +161,36 @@ impl RateLimiter {
         Ok(())
     }
 
+    /// Forgets all keys of the policy: each has its whole burst again. It is a [replacement](Self::replace) of the policy by
+    /// itself with [`Inherit::Reset`], so that no key is walked: it costs one new table in memory, and nothing on Redis.
+    ///
+    /// Turns that were given out still come at their times, [suspensions](crate::suspension) and the refusals that count towards
+    /// one stay, and so does an [override](super::Overrides). Several instances share a Redis: each key is forgotten when this
+    /// instance first decides about it, with all that was spent before the reset, so call it on the instances that decide.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let login = Policy::gcra("login", "5/h").on(&MemoryStore::new())?;
+    /// for name in ["ada", "bob"] {
+    ///     login.check_cost(name, 5).now().expect("memory answers at once")?;
+    /// }
+    /// login.reset_all()?;
+    /// for name in ["ada", "bob"] {
+    ///     assert_eq!(login.peek(name).now().expect("memory answers at once")?.remaining(), 5);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the store cannot keep the policy any more.
+    pub fn reset_all(&self) -> Result<(), ConfigError> {
+        if let Some(replacement) = self.replacement(Policy::clone, Inherit::Reset)? {
+            replacement.commit().tell(self.store());
+        }
+        Ok(())
+    }
+
     /// From now on the store keeps account of what is given back, so that a refund is exact; see
     /// [`PolicyBuilder::refunds`](crate::policy::PolicyBuilder::refunds).
     ///

@@ -226,9 +226,11 @@ impl Store for Inner {
     ) -> Result<PreparedPolicy, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
         let old = replaced.map(PreparedPolicy::replaced::<Arc<Prepared>>).transpose()?;
+        // A higher version says it for the whole fleet: what a lower one has spent is forgotten once.
+        let is_other_version =
+            |old: &PreparedPolicy| policy.version().is_some() && policy.version() != old.policy().version();
         let since_us = match inherit {
-            // A version says it for the whole fleet: what a lower one has spent is forgotten once.
-            Some(Inherit::Reset) if policy.version().is_none() => self.caller.about_now_us() + 1,
+            Some(Inherit::Reset) if !replaced.is_some_and(is_other_version) => self.caller.about_now_us() + 1,
             _ => old.map_or(0, |old| old.since_us),
         };
         self.open.open(policy, replaced, |policy| {

@@ -87,7 +87,7 @@ pub(crate) struct InFlightEntry {
     /// How many at once, for each key, in each instance of the service.
     #[schemars(schema_with = "words::number")]
     pub permits: At<String>,
-    /// What happens to one more: `deny`, or the longest wait as `wait 10s`. Default: `deny`.
+    /// The answer to one request more: `deny`, or the longest wait as `wait 10s`. Default: `deny`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_exceeded")]
     pub on_exceeded: Option<At<String>>,

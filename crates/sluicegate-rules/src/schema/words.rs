@@ -32,7 +32,10 @@ pub(super) fn on_outage(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn headers(_: &mut SchemaGenerator) -> Schema {
-    one_of(json!(["all-on-refusal", "all", "legacy", "ietf", "spring", "none"]), VARIABLE)
+    one_of(
+        json!(["all-on-refusal", "all", "legacy", "ietf", "draft-6", "draft-7", "spring", "none"]),
+        VARIABLE,
+    )
 }
 
 pub(super) fn on_exceeded(_: &mut SchemaGenerator) -> Schema {

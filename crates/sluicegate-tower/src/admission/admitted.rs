@@ -134,6 +134,9 @@ impl Marked {
             restate(decided, meter.now());
         }
         let inner = response.extensions_mut().remove::<Decided>();
+        if let Some(inner) = &inner {
+            self.limits.report_double(decided, inner);
+        }
         let merged = inner.as_ref().map(|inner| decided.merge(inner));
         // A decision is large, so it is looked at where it is.
         let shown = merged.as_ref().unwrap_or(decided);

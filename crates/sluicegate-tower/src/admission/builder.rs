@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use sluicegate_core::ConfigError;
 
 use crate::admission::check;
@@ -26,7 +26,7 @@ use crate::respond::spread;
 /// | more limits | none | [`and`](Self::and) |
 /// | requests that pass, or are refused, without a limit | none | [`exempt`](Self::exempt), [`exempt_async`](Self::exempt_async), [`deny`](Self::deny), [`deny_with`](Self::deny_with) |
 /// | header fields | both families, seconds from now | [`headers`](Self::headers), [`legacy_reset`](Self::legacy_reset), [`expose_headers`](Self::expose_headers) |
-/// | the wait that a refused client is told | the true one | [`spread_retry_after`](Self::spread_retry_after) |
+/// | the wait that a refused client is told | the true one | [`spread_retry_after`](Self::spread_retry_after), [`retry_after_also_in`](Self::retry_after_also_in) |
 /// | how many wait, and how long for a look-up | 10,000; 5 s | [`longest_queue`](Self::longest_queue), [`longest_lookup`](Self::longest_lookup) |
 /// | costs that are known later | no meter | [`meter`](Self::meter) |
 #[must_use = "a builder does nothing until `build` is called"]
@@ -233,6 +233,24 @@ impl<R> LimitsBuilder<R> {
     /// ```
     pub fn spread_retry_after_by(mut self, extra: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.settings.spread = Some(Box::new(extra));
+        self
+    }
+
+    /// Repeats the number of `Retry-After` in another field, for clients that read it there: `x-ratelimit-retry-after`, or
+    /// tower_governor's `x-ratelimit-after`. Default: it is not repeated.
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .retry_after_also_in(HeaderName::from_static("x-ratelimit-retry-after"))
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn retry_after_also_in(mut self, name: HeaderName) -> Self {
+        self.settings.style.wait_also_in = Some(name);
         self
     }
 

@@ -1,13 +1,17 @@
 //! A request that is not let through: [`Refused`].
 
 use std::fmt;
+use std::task::{Context, Poll, ready};
 
 use http::Response;
 
 use crate::admission::set::{Limits, Settings};
+use crate::guard::Place;
+use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::respond::decided::Decided;
-use crate::respond::headers::Already;
+use crate::respond::headers::{Already, repeat_wait};
+use crate::respond::later::Later;
 use crate::respond::refusal::{Refusal, Respond};
 use crate::respond::spread;
 use crate::respond::stop::Stop;
@@ -49,17 +53,78 @@ impl Refused {
         request: impl Into<RequestView<'a>>,
         respond: &(impl Respond<B> + ?Sized),
     ) -> Response<B> {
-        let Settings { spread, extensions, .. } = self.limits.settings();
-        let request: RequestView<'_> = request.into();
-        let refusal = self.refusal(request).later_by(spread::seconds(spread.as_ref()));
-        let mut response = refusal.answer(respond, *extensions);
-        if let Some(shown) = refusal.shown {
-            self.limits.write(&mut response, shown, refusal.retry_after_seconds(), Already::Replaced);
+        let (request, extra) = (request.into(), self.extra());
+        let response = respond.respond(&self.refusal(request).later_by(extra));
+        self.finish(request, extra, response)
+    }
+
+    /// As [`respond`](Self::respond), if the responder need not wait.
+    pub(crate) fn answer<B>(
+        self: Box<Self>,
+        request: RequestView<'_>,
+        respond: &impl Respond<B>,
+    ) -> Result<Response<B>, Answering<B>> {
+        let extra = self.extra();
+        let refusal = self.refusal(request).later_by(extra);
+        match respond.respond_later(&refusal) {
+            Some(response) => Err(Answering { refused: Some(self), extra, response: Lookup::new(response) }),
+            None => {
+                let response = respond.respond(&refusal);
+                Ok(self.finish(request, extra, response))
+            }
+        }
+    }
+
+    /// Seconds that the client is told to wait longer than it has to.
+    fn extra(&self) -> u64 {
+        spread::seconds(self.limits.settings().spread.as_ref())
+    }
+
+    /// The responder's response with all that is added to it.
+    fn finish<B>(self, request: RequestView<'_>, extra: u64, response: Response<B>) -> Response<B> {
+        let Settings { extensions, style, .. } = self.limits.settings();
+        let refusal = self.refusal(request).later_by(extra);
+        let mut response = refusal.answer(response, *extensions);
+        match refusal.shown {
+            Some(shown) => {
+                self.limits.write(&mut response, shown, refusal.retry_after_seconds(), Already::Replaced);
+            }
+            None => repeat_wait(response.headers_mut(), style),
         }
         if *extensions && let Stop::Decided(decided) = self.stop {
             response.extensions_mut().insert(decided);
         }
         response
+    }
+}
+
+/// A refused request whose responder waits for something.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "only the guard has one")]
+pub struct Answering<B> {
+    /// Until it is answered.
+    refused: Option<Box<Refused>>,
+    extra: u64,
+    response: Lookup<Later<B>>,
+}
+
+impl<B> Answering<B> {
+    /// The response. A flood of refusals must not wait without a bound: where no place is free, and where the responder takes
+    /// too long, it is the one that it makes at once.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: RequestView<'_>,
+        respond: &impl Respond<B>,
+        place: &mut Place,
+    ) -> Poll<Response<B>> {
+        let refused = self.refused.as_ref().expect("a response is polled until it is ready, once");
+        let response = match ready!(self.response.poll(cx, refused.limits.waits(), place)) {
+            Ok(response) => response,
+            Err(_) => respond.respond(&refused.refusal(request).later_by(self.extra)),
+        };
+        let refused = self.refused.take().expect("it was there a moment ago");
+        Poll::Ready(refused.finish(request, self.extra, response))
     }
 }
 

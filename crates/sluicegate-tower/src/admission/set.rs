@@ -1,12 +1,12 @@
 //! The limits that decide on requests: [`Limits`].
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use arc_swap::ArcSwapOption;
 use http::Response;
 use sluicegate_core::store::{Event, Subject, Undecided};
-use sluicegate_core::{ConfigError, RateLimiter};
+use sluicegate_core::{ConfigError, Policy, RateLimiter};
 
 use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::Together;
@@ -15,6 +15,7 @@ use crate::guard::once::OnceASecond;
 use crate::limits::IntoLimit;
 use crate::limits::door::Door;
 use crate::limits::group::{Group, Plan};
+use crate::respond::decided::Decided;
 use crate::respond::headers::{self, Already, Style};
 use crate::respond::shown::Shown;
 use crate::respond::spread::Spread;
@@ -66,9 +67,11 @@ pub(crate) struct Made {
     pub(crate) settings: Settings,
     /// Whether a limit gives back by the response.
     pub(crate) refunds: bool,
-    /// The policies that the last requests asked together, for the next request.
+    /// The policies that the last requests asked together, kept until the next request.
     pub(crate) together: ArcSwapOption<Together>,
     mistake: OnceASecond,
+    /// Whether it was said that another layer counts what this one counts.
+    double: Once,
 }
 
 /// The settings beside the limits.
@@ -120,6 +123,7 @@ impl Limits {
             settings,
             together: ArcSwapOption::empty(),
             mistake: OnceASecond::default(),
+            double: Once::new(),
         };
         Self(Arc::new(Inner { made: Arc::new(made), waits, shadows: Shadows::default() }))
     }
@@ -185,7 +189,7 @@ impl Limits {
         wait: Option<u64>,
         already: Already,
     ) {
-        let (style, decided) = (self.settings().style, shown.decided);
+        let (style, decided) = (&self.settings().style, shown.decided);
         // All threads look at it, so only those do that write lists.
         let together = style.lists(!decided.is_allowed()).then(|| self.made().together.load());
         let together = together.as_ref().and_then(|together| together.as_ref());
@@ -206,6 +210,23 @@ impl Limits {
             Some(why) => Event::Undecided(subject, why),
             None => Event::TurnGivenUp(subject),
         });
+    }
+
+    /// Logs once that a layer further in asks a policy that was asked here already.
+    pub(crate) fn report_double(&self, here: &Decided, inner: &Decided) {
+        if self.0.made.double.is_completed() {
+            return;
+        }
+        let twice = |policy: &&Arc<Policy>| inner.policies.iter().any(|other| Arc::ptr_eq(policy, other));
+        if let Some(policy) = here.policies.iter().find(twice) {
+            self.0.made.double.call_once(|| {
+                tracing::warn!(
+                    policy = policy.name(),
+                    "two layers around each other ask the same policy, so that a request spends from it twice: leave one of \
+                     them out, or give each a policy of its own; this is said once"
+                );
+            });
+        }
     }
 
     /// Logs that the limits of a request cannot be decided, at most once a second.

@@ -178,7 +178,8 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        let refused = Refusal::new(reason, request).answer(&*self.respond, true);
+        let refusal = Refusal::new(reason, request);
+        let refused = refusal.answer(self.respond.respond(&refusal), true);
         let mut response = refused.map(|body| PermitBody::new(body, None));
         if let RefusalReason::ConcurrencyExceeded(in_flight) = reason {
             say_in_flight(response.headers_mut(), self.headers, true, in_flight, 0);

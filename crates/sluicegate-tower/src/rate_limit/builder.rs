@@ -1,12 +1,16 @@
 //! Putting a [`RateLimitLayer`] together.
 
 use std::fmt;
+use std::future::Future;
 
+use http::Response;
 use sluicegate_core::ConfigError;
 
 use crate::limits::{IntoGroup, LimitsBuilder, LimitsHandle};
 use crate::rate_limit::layer::RateLimitLayer;
+use crate::respond::later::RespondLater;
 use crate::respond::problem::ProblemJson;
+use crate::respond::refusal::Refusal;
 
 /// Collects the limits and settings of a [`RateLimitLayer`]: see [`LimitsBuilder`], and
 /// [`respond`](LimitsBuilder::respond).
@@ -47,6 +51,47 @@ impl<R> LimitsBuilder<Responding<R>> {
     /// `Cache-Control: no-store` where it says nothing about caches.
     pub fn respond<N>(self, respond: N) -> LimitsBuilder<Responding<N>> {
         self.with_respond(Responding(respond))
+    }
+
+    /// As [`respond`](Self::respond), where the response has to be waited for: a page out of a database, a translation.
+    /// `respond` takes what it needs from the refusal and returns a future.
+    ///
+    /// A flood is refused by the million, so this is bounded: the request takes a place in the [queue](Self::longest_queue)
+    /// while it waits, and where there is none, or the response does not come in [time](Self::longest_lookup), it is that of
+    /// [`ProblemJson`].
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::Response;
+    /// use http_body_util::Full;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// /// Asks a database.
+    /// async fn page(language: Option<String>) -> String {
+    ///     format!("<p lang={:?}>..</p>", language.unwrap_or_default())
+    /// }
+    ///
+    /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .respond_async(|refusal| {
+    ///         let language = refusal.request().headers.get("accept-language");
+    ///         let language = language.and_then(|language| language.to_str().ok()).map(str::to_owned);
+    ///         let status = refusal.status();
+    ///         async move {
+    ///             let mut response = Response::new(Full::new(Bytes::from(page(language).await)));
+    ///             *response.status_mut() = status;
+    ///             response
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn respond_async<F, A, B>(self, respond: F) -> LimitsBuilder<Responding<RespondLater<F>>>
+    where
+        F: Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
+        A: Future<Output = Response<B>> + Send + 'static,
+    {
+        self.with_respond(Responding(RespondLater(respond)))
     }
 
     /// Checks that the limits can be decided together, and makes the layer.

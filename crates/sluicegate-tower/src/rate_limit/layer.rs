@@ -10,6 +10,7 @@ use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
 use crate::admission::admitted::Admitted;
+use crate::admission::refused::Answering;
 use crate::admission::way::{End, Waiting};
 use crate::guard::{Gate, Guarded, Next, Place, Step, sealed};
 use crate::limits::{IntoLimit, Limit, Limits, LimitsHandle, ShadowCount};
@@ -29,6 +30,8 @@ use crate::respond::refusal::Respond;
 /// outer layer that refuses knows only of itself: the service inside is not called, and a layer of ours may be anywhere in
 /// it, or nowhere. So its `Retry-After` is for its own limits, and after that wait a layer further in may name one of its
 /// own. What an inner layer tells suffices for those around it.
+///
+/// The same limiter in two layers around each other counts a request twice; the log warns of that, once per layer.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -150,6 +153,17 @@ impl From<RateLimiter> for RateLimitLayer {
 
 impl<R> sealed::Sealed for RateLimitLayer<R> {}
 
+/// The wait of a request, or of the response to one that is refused.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "only the guard has one")]
+#[non_exhaustive]
+pub enum Wait<B> {
+    /// It is not decided yet, or its turn has not come.
+    Way(Box<Waiting>),
+    /// The responder waits for something.
+    Answer(Box<Answering<B>>),
+}
+
 /// A denial is a response, never an error.
 impl<R, B, ResB, E> Gate<Request<B>, Response<ResB>, E> for RateLimitLayer<R>
 where
@@ -157,7 +171,7 @@ where
 {
     type Response = Response<ResB>;
     type Error = E;
-    type Wait = Box<Waiting>;
+    type Wait = Wait<ResB>;
     type Pass = Admitted;
 
     #[inline]
@@ -175,18 +189,24 @@ where
                 limits.count_route(request.into(), &end);
                 self.ends(end, request)
             }
-            Err(waiting) => Step::Wait(waiting),
+            Err(waiting) => Step::Wait(Wait::Way(waiting)),
         }
     }
 
     fn poll(
         &self,
-        wait: &mut Box<Waiting>,
+        wait: &mut Wait<ResB>,
         request: &Request<B>,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
-        wait.poll(cx, request.into(), place).map(|end| self.ends(end, request))
+        match wait {
+            Wait::Way(waiting) => waiting.poll(cx, request.into(), place).map(|end| self.ends(end, request)),
+            Wait::Answer(answering) => {
+                let answer = answering.poll(cx, request.into(), &self.0.respond, place);
+                answer.map(|response| Step::Refuse(Ok(response)))
+            }
+        }
     }
 
     #[inline]
@@ -213,7 +233,10 @@ impl<R> RateLimitLayer<R> {
     {
         match end {
             Ok(marked) => Step::Go(Admitted::new(marked)),
-            Err(refused) => Step::Refuse(Ok(refused.respond(request, &self.0.respond))),
+            Err(refused) => match refused.answer(request.into(), &self.0.respond) {
+                Ok(response) => Step::Refuse(Ok(response)),
+                Err(answering) => Step::Wait(Wait::Answer(Box::new(answering))),
+            },
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod decided;
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
 pub(crate) mod headers;
+pub(crate) mod later;
 pub(crate) mod problem;
 pub(crate) mod refusal;
 pub(crate) mod shown;
@@ -24,5 +25,6 @@ pub(crate) mod stop;
 #[cfg_attr(docsrs, doc(cfg(feature = "grpc")))]
 pub use self::grpc::{GrpcOr, GrpcStatus};
 pub use self::headers::{HeaderFields, LegacyReset};
+pub use self::later::RespondLater;
 pub use self::problem::ProblemJson;
 pub use self::refusal::{Refusal, RefusalReason, Respond};

@@ -13,6 +13,7 @@ use crate::key::{MissingKey, RequestView};
 use crate::respond::decided::Decided;
 use crate::respond::headers::lines::{MOST, ceil_seconds};
 use crate::respond::headers::{come_back_after, forbid_caching};
+use crate::respond::later::Later;
 use crate::respond::shown::Shown;
 
 /// A request that is not let through, and why.
@@ -185,10 +186,9 @@ impl<'a> Refusal<'a> {
         text.write_str(words)
     }
 
-    /// The response, with the fields that every refusal has but those of a decision. It `tells` layers around whether they
-    /// give back what they spent.
-    pub(crate) fn answer<B>(&self, respond: &(impl Respond<B> + ?Sized), tells: bool) -> Response<B> {
-        let mut response = respond.respond(self);
+    /// The response of a responder, with the fields that every refusal has but those of a decision. It `tells` layers around
+    /// whether they give back what they spent.
+    pub(crate) fn answer<B>(&self, mut response: Response<B>, tells: bool) -> Response<B> {
         forbid_caching(response.headers_mut());
         if let Some(seconds) = self.wait.filter(|_| self.shown.is_none()) {
             come_back_after(response.headers_mut(), seconds);
@@ -253,6 +253,13 @@ pub(super) fn write_number(text: &mut impl fmt::Write, number: u64) -> fmt::Resu
 pub trait Respond<B>: Send + Sync + 'static {
     /// The response.
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;
+
+    /// The response, if it has to be waited for.
+    #[doc(hidden)]
+    fn respond_later(&self, refusal: &Refusal<'_>) -> Option<Later<B>> {
+        _ = refusal;
+        None
+    }
 }
 
 #[diagnostic::do_not_recommend]

@@ -57,6 +57,28 @@ fn a_debt_is_inherited_and_a_reset_forgives_it() {
 }
 
 #[test]
+fn reset_all_gives_every_key_of_every_handle_its_burst_back_and_nothing_more() {
+    for algorithm in ALL {
+        let (store, _) = store();
+        let resets = limiter(&store, "p", algorithm, Quota::per_minute(10));
+        let other = limiter(&store, "p", algorithm, Quota::per_minute(10));
+        let beside = limiter(&store, "q", algorithm, Quota::per_minute(10));
+        let mut spent = answer(resets.check_cost("k", 4));
+        let mut receipt = spent.take_receipt(0).expect("it was spent");
+        for (limiter, key) in [(&other, "debtor"), (&beside, "debtor")] {
+            let _ = answer(limiter.charge(key, 15));
+        }
+        resets.reset_all().expect("the store keeps the policy already");
+        assert_eq!(["k", "debtor"].map(|key| remaining(&other, key)), [10, 10], "{algorithm}");
+        assert_eq!(remaining(&beside, "debtor"), 0, "{algorithm}: another policy");
+        // What was spent before is not given back on top of what is spent now.
+        assert!(answer(other.check_cost("k", 10)).is_allowed(), "{algorithm}");
+        let _ = answer(resets.refund_of(&mut receipt, "k", 4));
+        assert_eq!(remaining(&resets, "k"), 0, "{algorithm}");
+    }
+}
+
+#[test]
 fn a_key_that_slept_through_three_replacements_inherits_through_all_of_them() {
     for algorithm in ALL {
         let (store, clock) = store();

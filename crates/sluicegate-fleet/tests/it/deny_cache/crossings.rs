@@ -89,6 +89,10 @@ fn what_is_reported_through_it_is_seen_at_once() {
     assert!(answer(api.check_cost("ada", 2)).is_allowed());
     api.replace(Policy::gcra("api", "5/h").build().unwrap(), Inherit::Reset).unwrap();
     assert!(answer(api.check_cost("ada", 5)).is_allowed(), "nothing of the old one is known");
+
+    assert!(!answer(api.check("ada")).is_allowed());
+    api.reset_all().unwrap();
+    assert!(answer(api.check_cost("ada", 5)).is_allowed(), "nor of the time before");
 }
 
 #[test]

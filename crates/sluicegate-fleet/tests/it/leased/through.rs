@@ -115,6 +115,18 @@ fn a_replacement_here_drops_what_is_held_at_once_whatever_is_inherited() {
 }
 
 #[test]
+fn reset_all_drops_what_is_held_of_every_key() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::gcra("api", "1000/min"));
+    lease(&limiter, "ada");
+    lease(&limiter, "bob");
+    limiter.reset_all().unwrap();
+    assert_eq!(scene.store.status().held, 0);
+    let decision = answer(limiter.check_cost("ada", 1_000));
+    assert_eq!((decision.is_allowed(), decision.decided_by()), (true, DecidedBy::Store));
+}
+
+#[test]
 fn a_reset_elsewhere_is_seen_at_the_next_refill() {
     let scene = Scene::new();
     let limiter = scene.limiter(Policy::fixed_window("api", "1000/h"));

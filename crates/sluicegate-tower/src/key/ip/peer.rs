@@ -21,7 +21,8 @@ pub struct PeerAddr(pub SocketAddr);
 /// count by prefix, /64 unless set otherwise; an IPv4-mapped address is the IPv4 address that it is.
 ///
 /// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>` or a test's
-/// `MockConnectInfo<SocketAddr>`. Where there is none, the server does not pass on who connects: see
+/// `MockConnectInfo<SocketAddr>`; and where neither is there, from a bare `SocketAddr` among the extensions, which some servers leave
+/// there. Where there is none, the server does not pass on who connects: see
 /// [`on_missing_key`](crate::Limit::on_missing_key).
 ///
 /// A warning is logged once per process if `X-Forwarded-For` or `Forwarded` is in one of the first 1,000 requests.
@@ -103,7 +104,7 @@ pub(super) fn peer(request: RequestView<'_>) -> Option<IpAddr> {
         // Whatever a test calls its peer, axum's own example 0.0.0.0.
         return Some(address.ip());
     }
-    None
+    request.extensions.get().and_then(known)
 }
 
 #[cfg(test)]
@@ -136,6 +137,18 @@ mod tests {
         let exact = PeerIp::new().ipv6_prefix(128).unwrap();
         assert_ne!(key(&exact, &from("[2001:db8::1]:1")), key(&exact, &from("[2001:db8::2]:1")));
         assert!(PeerIp::new().ipv6_prefix(0).unwrap_err().to_string().contains("0 bits: use 1 to 128"));
+    }
+
+    #[test]
+    fn a_bare_socket_address_is_the_peer_where_nothing_else_says_it() {
+        let bare: SocketAddr = "198.51.100.7:1".parse().unwrap();
+        let mut parts = Request::builder().extension(bare).body(()).unwrap().into_parts().0;
+        assert_eq!(key(&PeerIp::new(), &parts), key(&PeerIp::new(), &from("198.51.100.7:2")));
+        parts.extensions.insert(PeerAddr("198.51.100.8:1".parse().unwrap()));
+        assert_eq!(key(&PeerIp::new(), &parts), key(&PeerIp::new(), &from("198.51.100.8:2")));
+        let unspecified: SocketAddr = "0.0.0.0:1".parse().unwrap();
+        let parts = Request::builder().extension(unspecified).body(()).unwrap().into_parts().0;
+        assert!(key(&PeerIp::new(), &parts).is_err());
     }
 
     #[test]

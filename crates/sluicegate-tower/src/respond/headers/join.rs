@@ -86,10 +86,10 @@ impl Theirs<'_> {
 }
 
 /// Lets scripts of other origins read those of these fields that the response has, besides what they may read already.
-pub(super) fn expose(headers: &mut HeaderMap, names: &[HeaderName]) {
+pub(super) fn expose(headers: &mut HeaderMap, names: impl Iterator<Item = HeaderName>) {
     let lines = headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter();
     let mut line = one_line(lines.filter(|line| line.to_str().is_ok())).unwrap_or_default();
-    for name in names.iter().filter(|name| headers.contains_key(*name)) {
+    for name in names.filter(|name| headers.contains_key(name)) {
         let is_named = line.split(',').any(|named| named.trim().eq_ignore_ascii_case(name.as_str()));
         if !is_named {
             add(&mut line, name.as_str());

@@ -76,6 +76,13 @@ impl Line {
         self.0.push(b'"');
     }
 
+    /// Goes on to the next item.
+    pub(super) fn next_item(&mut self) {
+        if !self.0.is_empty() {
+            self.text(", ");
+        }
+    }
+
     /// A parameter that is a number, after its name.
     pub(super) fn number(&mut self, name: &str, number: u64) {
         self.0.extend_from_slice(name.as_bytes());
@@ -146,7 +153,7 @@ pub(crate) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Cl
 
 /// A quota as units in whole seconds: a bucket is its burst in the time that refills it. Windows of
 /// less than a second cannot be said.
-fn window(policy_quota: &PolicyQuota) -> (u64, Option<u64>) {
+pub(super) fn window(policy_quota: &PolicyQuota) -> (u64, Option<u64>) {
     let (quota, capacity) = (policy_quota.quota(), policy_quota.rule().capacity());
     let millionths =
         quota.period().as_micros().saturating_mul(capacity.into()).div_ceil(quota.limit().max(1).into());

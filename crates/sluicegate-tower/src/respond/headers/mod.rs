@@ -1,5 +1,6 @@
 //! The header fields that tell a client where it stands.
 
+mod drafts;
 mod in_flight;
 mod join;
 pub(crate) mod lines;
@@ -29,6 +30,8 @@ const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 /// - `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` describe the quota that decided; what the
 ///   reset is, [`LegacyReset`] says.
 /// - `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) describe every quota.
+/// - The fields of two earlier drafts, for clients that know those, describe the quota that decided, and `RateLimit-Policy` beside
+///   them every quota, without its name: see [`Draft6`](Self::Draft6) and [`Draft7`](Self::Draft7).
 /// - Those of Spring Cloud Gateway, for clients that know it, describe the quota that decided: `X-RateLimit-Remaining`,
 ///   `X-RateLimit-Replenish-Rate`, `X-RateLimit-Burst-Capacity` and `X-RateLimit-Requested-Tokens`.
 ///
@@ -53,6 +56,13 @@ pub enum HeaderFields {
     Legacy,
     /// Only `RateLimit-Policy` and `RateLimit`.
     Ietf,
+    /// Only those of draft-ietf-httpapi-ratelimit-headers-06: `RateLimit-Limit: 100`, `RateLimit-Remaining: 50`,
+    /// `RateLimit-Reset: 30` and `RateLimit-Policy: 100;w=60`. The reset is the wait until the whole burst is back; of a refusal
+    /// it is the number of `Retry-After`, as the draft has it. A quota of less than a second is not in `RateLimit-Policy`.
+    Draft6,
+    /// Only those of draft-ietf-httpapi-ratelimit-headers-07: the numbers of [`Draft6`](Self::Draft6) in one field,
+    /// `RateLimit: limit=100, remaining=50, reset=30`, and `RateLimit-Policy: 100;w=60`.
+    Draft7,
     /// Only those of Spring Cloud Gateway. Its rate is a whole number of tokens a second, so where a quota is slower than that, as
     /// `5/min` is, each of its units is several tokens, as in Spring's own settings: a rate of 1, a capacity of 60, and 12 tokens
     /// are requested for each unit. `Requested-Tokens` is for one unit, whatever a request costs.
@@ -72,7 +82,7 @@ impl HeaderFields {
         match self {
             Self::AllOnRefusal => is_refusal,
             Self::All | Self::Ietf => true,
-            Self::Legacy | Self::Spring | Self::None => false,
+            Self::Legacy | Self::Draft6 | Self::Draft7 | Self::Spring | Self::None => false,
         }
     }
 }
@@ -80,7 +90,7 @@ impl HeaderFields {
 impl FromStr for HeaderFields {
     type Err = ConfigError;
 
-    /// Reads `all-on-refusal`, `all`, `legacy`, `ietf`, `spring` or `none`.
+    /// Reads `all-on-refusal`, `all`, `legacy`, `ietf`, `draft-6`, `draft-7`, `spring` or `none`.
     ///
     /// # Errors
     /// [`ConfigErrorKind::Unreadable`] for any other text.
@@ -90,13 +100,15 @@ impl FromStr for HeaderFields {
             "all" => Self::All,
             "legacy" => Self::Legacy,
             "ietf" => Self::Ietf,
+            "draft-6" => Self::Draft6,
+            "draft-7" => Self::Draft7,
             "spring" => Self::Spring,
             "none" => Self::None,
             _ => {
                 let shown: String = text.chars().take(64).collect();
                 let problem = format!(
                     "{shown:?} does not say which header fields responses carry: use \"all-on-refusal\", \"all\", \"legacy\", \
-                     \"ietf\", \"spring\" or \"none\""
+                     \"ietf\", \"draft-6\", \"draft-7\", \"spring\" or \"none\""
                 );
                 return Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()));
             }
@@ -115,7 +127,7 @@ pub enum LegacyReset {
 }
 
 /// How the fields of a layer look.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Style {
     pub(crate) chosen: HeaderFields,
     pub(crate) reset: LegacyReset,
@@ -123,6 +135,8 @@ pub(crate) struct Style {
     pub(crate) exposes: bool,
     /// Whether Envoy is told not to try again.
     pub(crate) tells_envoy: bool,
+    /// A field that repeats `Retry-After`.
+    pub(crate) wait_also_in: Option<HeaderName>,
 }
 
 impl Default for Style {
@@ -132,6 +146,7 @@ impl Default for Style {
             reset: LegacyReset::Delta,
             exposes: false,
             tells_envoy: false,
+            wait_also_in: None,
         }
     }
 }
@@ -139,13 +154,13 @@ impl Default for Style {
 impl Style {
     /// Whether there are fields on responses that are not refusals.
     #[inline]
-    pub(crate) fn shows(self) -> bool {
+    pub(crate) fn shows(&self) -> bool {
         self.chosen != HeaderFields::None
     }
 
     /// Whether such a response has the lists of the draft.
     #[inline]
-    pub(crate) fn lists(self, is_refusal: bool) -> bool {
+    pub(crate) fn lists(&self, is_refusal: bool) -> bool {
         self.chosen.ietf(is_refusal)
     }
 }
@@ -182,6 +197,15 @@ pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
             headers.insert(RETRY_AFTER, number(seconds));
             seconds
         }
+    }
+}
+
+/// Repeats the wait of a refusal in the field that is chosen for that.
+pub(crate) fn repeat_wait(headers: &mut HeaderMap, style: &Style) {
+    if let Some(name) = &style.wait_also_in
+        && let Some(wait) = headers.get(RETRY_AFTER).cloned()
+    {
+        headers.insert(name, wait);
     }
 }
 

@@ -9,12 +9,13 @@ use std::time::Duration;
 use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::policy::PolicyQuota;
 
+use crate::respond::headers::drafts::{self, Draft};
 use crate::respond::headers::join::{Left, Lines, expose};
 use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
 use crate::respond::headers::spring::{self, Tokens};
 use crate::respond::headers::{
     Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
-    come_back_after,
+    come_back_after, repeat_wait,
 };
 use crate::respond::shown::{Described, Shown};
 
@@ -22,7 +23,7 @@ use crate::respond::shown::{Described, Shown};
 /// `RateLimit-Policy`, where it is known: not if layers stack, or if limits were asked that seldom meet.
 pub(crate) fn write(
     headers: &mut HeaderMap,
-    style: Style,
+    style: &Style,
     shown: Shown<'_>,
     refused_for: Option<u64>,
     prepared: Option<&Option<HeaderValue>>,
@@ -37,6 +38,9 @@ pub(crate) fn write(
         headers.reserve(8);
     }
     let refused_for = refused_for.map(|seconds| come_back_after(headers, seconds));
+    if refused_for.is_some() {
+        repeat_wait(headers, style);
+    }
     if refused_for.is_some() && style.tells_envoy {
         headers.insert(ENVOY, HeaderValue::from_static("true"));
     }
@@ -69,6 +73,9 @@ pub(crate) fn write(
         };
         numbers.write(headers, already);
     }
+    if let Some(draft) = Draft::of(style.chosen) {
+        draft.write(headers, shown, refused_for, already);
+    }
     if style.chosen == HeaderFields::Spring
         && let Some(standing) = shown.status
         && let Some(quota) = shown.decided.quota_of(standing)
@@ -76,10 +83,9 @@ pub(crate) fn write(
         Tokens::of(standing, quota).write(headers, already);
     }
     if style.exposes {
-        let [rate, capacity, tokens] = spring::FIELDS;
-        let ours =
-            [LIMIT, REMAINING, RESET, rate, capacity, tokens, RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER];
-        expose(headers, &ours);
+        let ours = [LIMIT, REMAINING, RESET].into_iter().chain(spring::FIELDS).chain(drafts::FIELDS);
+        let ours = ours.chain([RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER]).chain(style.wait_also_in.clone());
+        expose(headers, ours);
     }
 }
 
@@ -180,7 +186,11 @@ impl Numbers {
     }
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) -> Option<HeaderValue> {
+pub(super) fn set(
+    headers: &mut HeaderMap,
+    name: HeaderName,
+    value: Option<HeaderValue>,
+) -> Option<HeaderValue> {
     match value {
         Some(value) => headers.insert(name, value),
         None => headers.remove(name),

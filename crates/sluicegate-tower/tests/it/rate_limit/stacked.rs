@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::{Outcome, Policy};
+use sluicegate_tests::log::Log;
 use sluicegate_tower::Limit;
 use sluicegate_tower::key::HeaderKey;
 use sluicegate_tower::rate_limit::Decided;
@@ -163,6 +164,30 @@ async fn a_limiter_in_two_layers_is_named_once_with_what_is_left_after_both() {
     assert_eq!(described(&response, "ratelimit-policy").unwrap().len(), 1);
     // The tightest of the standings with this name, not the first.
     assert_eq!(described(&response, "ratelimit").unwrap()[0].1["r"], 3);
+}
+
+/// With 1/min the layer inside refused everything, and nothing said why.
+#[tokio::test]
+async fn a_limiter_in_two_layers_is_logged_once_whether_the_inner_one_lets_pass_or_refuses() {
+    for quota in ["5/min", "1/min"] {
+        let (store, _) = store();
+        let same = || layer(&store, "api", quota);
+        let other = layer(&store, "other", quota);
+        let log = Log::of_this_thread();
+        send(&same().layer(other.layer(Handler::default())), from("ada")).await;
+        assert_eq!(log.lines(), [""; 0], "two policies");
+        // Whatever stands between them.
+        let service = same().layer(other.layer(same().layer(Handler::default())));
+        for key in ["bob", "bob", "eve"] {
+            send(&service, from(key)).await;
+        }
+        let lines = log.lines();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].contains("WARN") && lines[0].contains("api") && lines[0].contains("twice"),
+            "{lines:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -2,10 +2,12 @@
 
 mod agreement;
 mod bodies;
+mod drafts;
 mod grpc;
 pub(crate) mod header_modes;
 mod headers;
 mod hidden;
+mod later;
 mod meter_fields;
 mod refusals;
 mod spread;

@@ -8,7 +8,7 @@ use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::{Inherit, OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, PolicyMode};
-use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{Algorithm, MemoryStore, Outcome, Policy, Quota, RateLimiter, Resilient, Store};
 use sluicegate_tests::around::told;
 use sluicegate_tests::log::Log;
 
@@ -44,6 +44,19 @@ async fn an_override_counts_what_was_spent_and_is_gone_after_its_hour() {
         assert_eq!(answer(limiter.peek("k")).capacity(), 5, "{algorithm}: whoever decides next ends it");
         assert!(limiter.overridden().is_none() && same.policy().quotas()[0].quota() == Quota::per_hour(5));
     }
+}
+
+#[tokio::test]
+async fn reset_all_leaves_the_override_in_force_and_forgets_what_was_spent_under_it() {
+    let (store, _) = store();
+    let limiter = Policy::gcra("p", "5/h").suspend(3, "1min", "30min").on(&store).unwrap();
+    let standing = Overrides::of(&store).put(to("p", "9/h")).await.unwrap();
+    assert!(answer(limiter.check_cost("k", 9)).is_allowed());
+    let _ = answer(limiter.suspend("bob", secs(60)));
+    limiter.reset_all().unwrap();
+    assert_eq!(answer(limiter.peek("k")).remaining(), 9);
+    assert_eq!(limiter.overridden().as_deref(), Some(&*standing));
+    assert_eq!(answer(limiter.check("bob")).outcome(), Outcome::Suspended, "that is ended by `release`");
 }
 
 #[tokio::test]

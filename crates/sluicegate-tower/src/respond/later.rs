@@ -1,0 +1,34 @@
+//! A responder that has to wait for something: [`RespondLater`].
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::Response;
+
+use crate::respond::problem::ProblemJson;
+use crate::respond::refusal::{Refusal, Respond};
+
+/// A response that has not come.
+pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
+
+/// Makes responses that have to be waited for; made by
+/// [`respond_async`](crate::rate_limit::RateLimitLayerBuilder::respond_async). Where there is no time for that, it is
+/// [`ProblemJson`].
+#[derive(Clone, Copy, Debug)]
+pub struct RespondLater<F>(pub(crate) F);
+
+impl<F, A, B> Respond<B> for RespondLater<F>
+where
+    F: Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
+    A: Future<Output = Response<B>> + Send + 'static,
+    B: From<Bytes>,
+{
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
+        ProblemJson::new().respond(refusal)
+    }
+
+    fn respond_later(&self, refusal: &Refusal<'_>) -> Option<Later<B>> {
+        Some(Box::pin((self.0)(refusal)))
+    }
+}
