@@ -288,7 +288,7 @@ impl Shape for Gcra {
         })
     }
 
-    /// What remains after that; and until when the cost would pass, if it did not, or else one unit more would remain.
+    /// The units that remain after that; and until when the cost would pass, if it did not, or else one unit more would remain.
     #[inline]
     fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
         let free = self.full.saturating_sub(spent.level);

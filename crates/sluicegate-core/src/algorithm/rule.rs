@@ -153,7 +153,7 @@ impl Rule {
         ask!(self, shape => shape.spend_now(state, now_us, cost))
     }
 
-    /// What remains after that; and until when the cost would pass, if it did not, or else one unit more would remain.
+    /// The units that remain after that; and until when the cost would pass, if it did not, or else one unit more would remain.
     #[inline]
     pub(crate) fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
         ask!(self, shape => shape.after(spent, now_us))

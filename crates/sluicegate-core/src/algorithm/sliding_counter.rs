@@ -65,7 +65,7 @@ pub struct SlidingCounter {
     period: NonZeroU64,
     /// The count above which a charge is forgotten.
     ceiling: u64,
-    /// What is added to the product of the previous window's share before it is divided: 0 to round down, the period less 1 to
+    /// The number added to the product of the previous window's share before it is divided: 0 to round down, the period less 1 to
     /// round up.
     excess: u64,
 }

@@ -43,7 +43,7 @@ struct Lessee<'a> {
     stores: [&'a Arc<dyn Store>; 2],
     opened: [PreparedPolicy; 2],
     key: Key,
-    /// What was spent or leased, by both stores.
+    /// The units that were spent or leased, by both stores.
     spent: Vec<[Receipt; 2]>,
     trace: String,
 }

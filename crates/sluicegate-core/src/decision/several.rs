@@ -93,7 +93,7 @@ impl Decision {
         self
     }
 
-    /// This decision, where the ask at this place has so many units more of each quota than it says: what another ask of the
+    /// This decision, where the ask at this place has these units more of each quota than it says: those that another ask of the
     /// same call has taken for the same caller. For authors of stores.
     #[must_use]
     pub fn with_more(mut self, ask: usize, units: u64) -> Self {

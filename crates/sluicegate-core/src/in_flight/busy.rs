@@ -22,7 +22,7 @@ pub struct NoPermit {
     permits: u64,
 }
 
-/// What there is too much of.
+/// The number that is too high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoPermitKind {
@@ -37,7 +37,7 @@ impl NoPermit {
         Self { kind, name, permits }
     }
 
-    /// What there is too much of.
+    /// The number that is too high.
     pub fn kind(&self) -> NoPermitKind {
         self.kind
     }

@@ -95,7 +95,7 @@ impl Table {
         Entered::Waiting(place)
     }
 
-    /// Puts a permit back, for the first in the queue.
+    /// Puts a permit back: the first in the queue gets it.
     ///
     /// The permit goes to the first in the queue under the same lock, so that nobody can take it in
     /// between.

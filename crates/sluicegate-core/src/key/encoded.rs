@@ -92,7 +92,7 @@ impl Key {
         }
     }
 
-    /// What it is, which says who may see it.
+    /// The kind of value, which says who may see it.
     #[inline]
     pub fn kind(&self) -> KeyKind {
         self.bytes.first().map_or(KeyKind::Secret, |kind| KeyKind::read(*kind))
@@ -163,7 +163,7 @@ impl<'a> KeyRef<'a> {
         single.map_or(several, |bytes| Self { tag, kind, bytes })
     }
 
-    /// What it is, which says who may see it.
+    /// The kind of value, which says who may see it.
     #[inline]
     pub fn kind(&self) -> KeyKind {
         self.kind

@@ -1,4 +1,4 @@
-//! What is known of few keys of a bucket at a time, beside its table: [`Beside`].
+//! Facts about few keys of a bucket at a time, beside its table: [`Beside`].
 //!
 //! A map that is empty most of the time. An atomic count of its keys spares everyone else the lock.
 //! Its mutex is taken while the key's set is locked, and never the other way round.
@@ -61,7 +61,7 @@ impl<T: Clone + Default> Beside<T> {
         all.of.len() < self.most
     }
 
-    /// What the key has; nothing is the default.
+    /// The entry of the key; the default if there is none.
     pub(super) fn of(&self, key: u64) -> T {
         if self.any() { self.lock().of.get(&key).cloned().unwrap_or_default() } else { T::default() }
     }

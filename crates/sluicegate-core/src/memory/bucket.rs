@@ -50,7 +50,7 @@ pub(super) struct Bucket {
     pub(super) floors: Floors,
     pub(super) ahead: Ahead,
     births: AtomicU64,
-    /// What was spent before this moment was never spent from this bucket, or drained by another rule; 0 if it has always
+    /// Units that were spent before this moment were never spent from this bucket, or drained by another rule; 0 if it has always
     /// been.
     began_us: u64,
     /// When a key was last reset, or the last turn came that was out then.

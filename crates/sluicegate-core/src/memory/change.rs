@@ -1,4 +1,4 @@
-//! What an ask does to a key's state.
+//! The changes that an ask makes to a key's state.
 //!
 //! By now it is known that all asks of the decision pass, so nothing here refuses. Three things are
 //! kept beside the state: the account (what was given back), the turns that are out, and the trace,
@@ -13,7 +13,7 @@ use crate::algorithm::{Spent, State};
 use crate::receipt::{Receipt, Trace};
 use crate::store::Mode;
 
-/// What came of an ask: the units that it has spent, and what its bucket was like.
+/// The result of an ask: the units that it has spent, and what its bucket was like.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effect {
     pub(super) spent: u64,
@@ -250,7 +250,7 @@ impl Place<'_> {
     }
 }
 
-/// What there is to know of a spend from the bucket that is known by this birth.
+/// The facts about a spend from the bucket that is known by this birth.
 #[inline]
 pub(super) fn trace(bucket: &Bucket, before: State, after: Kept, birth: u64, at_us: u64) -> Trace {
     Trace {
@@ -274,7 +274,7 @@ fn is_of(bucket: &Bucket, trace: &Trace) -> bool {
     trace.birth >> 32 == bucket.number
 }
 
-/// What the ask's receipt says about the turn in this bucket, and its units.
+/// The statement of the ask's receipt about the turn in this bucket, and its units.
 fn returned<'a>(cell: &Cell<'a>) -> Option<(&'a Receipt, &'a Trace, u64)> {
     let receipt = cell.ask.receipt()?;
     Some((receipt, receipt.trace(cell.at.1)?, receipt.cost_of(cell.at.1)))

@@ -1,5 +1,5 @@
-//! What a key has spent under a policy goes on under the one that has replaced it, once, when the
-//! key is next asked for.
+//! The units that a key has spent under a policy count on under the one that has replaced it, once,
+//! when the key is next asked for.
 //!
 //! All sets involved are locked together with those of the decision, so that no other request sees
 //! the key twice or not at all. The old states are put to rest, the new ones written. With several
@@ -25,7 +25,7 @@ pub(super) struct Handover<'a> {
     pub(super) heirs: Vec<(Cell<'a>, Vec<Cell<'a>>)>,
 }
 
-/// What a replaced bucket remembers of a key.
+/// A replaced bucket's memory of a key.
 struct Estate {
     left: Left,
     held: Held,
@@ -42,8 +42,8 @@ enum Left {
 }
 
 impl Inner {
-    /// What the policies of these asks have replaced and may still matter. Asked once per decision: it may change while that
-    /// goes on.
+    /// The policies that those of these asks have replaced, and that may still matter. Asked once per decision: it may change
+    /// while that goes on.
     pub(super) fn older<'a>(&self, asks: &[Ask<'a>]) -> Older<'a> {
         let slept = asks.iter().filter_map(|ask| {
             let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.has_older())?;
@@ -100,7 +100,7 @@ impl Handover<'_> {
 }
 
 impl Place<'_> {
-    /// What is known of a key here, if it is not at rest.
+    /// The estate of a key here, if it is not at rest.
     fn estate(&mut self, cell: &Cell<'_>, now_us: u64) -> Option<Estate> {
         let (rule, held) = (&cell.bucket.rule, cell.bucket.holds.of(cell.hash));
         let inherited = !self.knows(cell.hash, now_us);
@@ -198,7 +198,7 @@ impl Place<'_> {
     }
 }
 
-/// What the strategy leaves a key; `None` if that is what it has spent.
+/// The units that the strategy leaves a key; `None` if they follow from those that it has spent.
 fn kept(left: &Left, from: &Rule, to: &Rule, spent: u64, how: Inherit, now_us: u64) -> Option<Units> {
     if how == Inherit::Spent || from == to {
         return None;

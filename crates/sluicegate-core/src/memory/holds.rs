@@ -18,10 +18,10 @@ pub(super) struct Hold {
     pub(super) until_us: u64,
 }
 
-/// What is held of one key, in the order of departure.
+/// The holds of one key, in the order of departure.
 pub(super) type Held = SmallVec<[Hold; 2]>;
 
-/// What is held of the keys of one bucket, beside its table. The set or shard of a key is locked by who asks about it here.
+/// The holds of the keys of one bucket, beside its table. The set or shard of a key is locked by who asks about it here.
 pub(super) struct Holds(Beside<Held>);
 
 impl Holds {

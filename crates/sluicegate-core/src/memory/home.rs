@@ -125,7 +125,7 @@ pub(super) enum Copied {
 }
 
 impl Place<'_> {
-    /// What the table keeps of a key; that of a key at rest if this is a log.
+    /// The table's entry of a key; that of a key at rest if this is a log.
     pub(super) fn kept(&self, hash: u64) -> Kept {
         self.look(hash).1
     }

@@ -1,4 +1,4 @@
-//! What can be asked and done where a key's state is: the same for tables and logs, beside what is held.
+//! The questions and changes where a key's state is: the same for tables and logs, beside what is held.
 
 use smallvec::SmallVec;
 
@@ -51,7 +51,7 @@ impl Place<'_> {
         }
     }
 
-    /// What is left of the key's bucket.
+    /// The units left in the key's bucket.
     pub(super) fn balance(&mut self, cell: &Cell<'_>, now_us: u64) -> Balance {
         let (held, Cell { bucket, hash, .. }) = (cell.bucket.holds.of(cell.hash), *cell);
         let (remaining, reset_after_us) = match self {

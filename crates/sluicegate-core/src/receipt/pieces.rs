@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::Receipt;
 use crate::policy::Policy;
 
-/// What one of several places has spent of an ask. For authors of stores that keep one bucket in several places
+/// The spend of one of several places for an ask. For authors of stores that keep one bucket in several places
 /// ([`Decision::with_pieces`](crate::Decision::with_pieces)).
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
@@ -16,7 +16,7 @@ pub struct Piece {
     pub place: u8,
     /// The part of the policy that is kept there.
     pub policy: Arc<Policy>,
-    /// What it has spent.
+    /// The units that it has spent.
     pub receipt: Receipt,
 }
 
@@ -41,7 +41,7 @@ impl Receipt {
         !self.pieces.is_empty()
     }
 
-    /// What each place has to give back of `cost` units, or of as many as there are: the piece, and the units of each of its
+    /// The units that each place has to give back of `cost` units, or of as many as there are: the piece, and the units of each of its
     /// quotas. For stores that keep one bucket in several places.
     ///
     /// The first place gives first. What is given back by this receipt is taken out of its pieces in the same order.

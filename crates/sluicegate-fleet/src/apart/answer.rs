@@ -16,11 +16,11 @@ pub(super) enum Wait {
     Never,
 }
 
-/// What a request comes to: `came` of these pieces, `table` says of the other parts, and `waits` of what was refused, by ask and
+/// The outcome of a request: `came` of these pieces, `table` says of the other parts, and `waits` of what was refused, by ask and
 /// quota, where that is known.
 ///
 /// Remaining units are those of all parts that were asked or looked at. Of a spend that passed in the part that was asked first
-/// that is this part: so many are left at least.
+/// that is this part: the least number that is left.
 pub(super) fn merged(
     asks: &[Asked<'_>],
     pieces: &[Piece<'_>],

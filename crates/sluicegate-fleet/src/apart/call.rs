@@ -114,7 +114,7 @@ fn begin(
     begun.collect()
 }
 
-/// Asks one of so many stores. Where there are several, nothing waits for its turn, for their turns would come at several times.
+/// Asks one of this many stores. Where there are several, nothing waits for its turn, because their turns would come at several times.
 fn ask(store: &Arc<dyn Store>, pieces: &[Piece<'_>], places: &[usize], stores: usize) -> DecisionFuture {
     let asks = places.iter().map(|place| pieces[*place].ask()).map(|ask| match ask.mode() {
         Mode::Reserve { .. } if stores > 1 => ask.in_mode(Mode::Spend),

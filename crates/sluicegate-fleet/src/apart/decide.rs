@@ -6,7 +6,7 @@
 //! 3. If they have no room together, the refusal stands, with the numbers of all parts. If others were faster, it goes round again,
 //!    a few times.
 //!
-//! What asks for as much as there is, and what is reported without saying where it was spent, looks first.
+//! An ask for as much as there is, and a report that does not say where it was spent, look first.
 
 use std::future::Future as _;
 use std::sync::Arc;

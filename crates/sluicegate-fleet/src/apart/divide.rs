@@ -17,7 +17,7 @@ pub(crate) trait Divide: Send + Sync + 'static {
     /// The place of the store on which this part is.
     fn store_of(&self, part: usize) -> usize;
 
-    /// What a key is called in this part.
+    /// The name of a key in this part.
     fn key(&self, key: KeyRef<'_>, part: usize) -> Key;
 
     /// Which of this many parts is asked first.

@@ -12,7 +12,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// What was opened for a policy.
+    /// The parts that were opened for a policy.
     ///
     /// # Errors
     /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.

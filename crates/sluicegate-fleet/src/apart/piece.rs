@@ -46,7 +46,7 @@ impl Piece<'_> {
     }
 }
 
-/// What became of some pieces.
+/// The outcome of some pieces.
 pub(super) struct Came {
     /// In the order of the pieces; nothing of one that was not asked for in the end.
     pub(super) each: Vec<Of>,
@@ -56,7 +56,7 @@ pub(super) struct Came {
     pub(super) by: DecidedBy,
 }
 
-/// What became of one piece.
+/// The outcome of one piece.
 #[derive(Default)]
 pub(super) struct Of {
     pub(super) statuses: Statuses,

@@ -17,7 +17,7 @@ pub(super) struct Plan<'a> {
     pub(super) refused: Vec<usize>,
 }
 
-/// What is left of each part, and of each quota in it, while asks are planned one after the other.
+/// The units left in each part, and of each quota in it, while asks are planned one after the other.
 type Left = Vec<Vec<u64>>;
 
 impl<'a> Plan<'a> {

@@ -36,7 +36,7 @@ impl<'a> Asked<'a> {
         each.collect()
     }
 
-    /// What is asked for of each quota.
+    /// The units asked for of each quota.
     pub(super) fn costs(&self) -> Costs {
         (0_u8..).take(self.opened.quotas()).map(|quota| self.ask.cost_of(quota)).collect()
     }

@@ -14,7 +14,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// What looking at these pieces has shown.
+    /// The result of a look at these pieces.
     pub(super) fn new(asks: &[Asked<'_>], pieces: &[Piece<'_>], came: Came) -> Self {
         let rows = asks.iter().map(|asked| vec![Statuses::new(); asked.opened.parts.len()]);
         let mut table = Self { rows: rows.collect(), at_us: came.at_us, by: came.by };

@@ -24,7 +24,7 @@ use super::question::Question;
 use super::refusal::{Refusal, Times};
 use super::table::{Id, Known, Probe, Table};
 
-/// What limiters hold: calls that have to wait take a share of the state along.
+/// The part that limiters hold: calls that have to wait take a share of the state along.
 pub(super) struct Front(pub(super) Arc<State>);
 
 pub(super) struct State {
@@ -37,7 +37,7 @@ pub(super) struct State {
     pub(super) asked: AtomicU64,
 }
 
-/// What is kept of a policy.
+/// The state kept of a policy.
 pub(super) struct Kept {
     version: u64,
     policy: Arc<Policy>,

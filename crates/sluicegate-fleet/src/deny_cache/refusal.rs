@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::question::Question;
 
-/// What a store has said of one key under one policy.
+/// A store's answer about one key under one policy.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     /// Before the call was sent: refusals end by this time, so that none is kept beyond the moment at which the store lets pass.
@@ -28,7 +28,7 @@ struct Line {
     refused: Option<Refused>,
 }
 
-/// What a quota had no room for.
+/// A cost that a quota had no room for.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     cost: u64,
@@ -51,7 +51,8 @@ impl Line {
 }
 
 impl Refused {
-    /// What a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says until when.
+    /// The least that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its
+    /// answer says until when.
     fn of(question: &Question, status: &QuotaStatus) -> Option<Self> {
         let wait_us = micros(status.available_after());
         if status.passed() {
@@ -69,8 +70,8 @@ impl Refused {
 }
 
 impl Refusal {
-    /// What this answer says about others like its question, if one of them is refused from now on: because this one was, or
-    /// because it has left too little.
+    /// The refusals that follow from this answer for others like its question, if one of them is refused from now on: because
+    /// this one was, or because it has left too little.
     pub(super) fn of(
         question: &Question,
         decision: &Decision,

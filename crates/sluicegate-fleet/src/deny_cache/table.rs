@@ -28,7 +28,7 @@ pub(super) struct Id(u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark(u64, u32);
 
-/// What the cache knows about a question.
+/// The cache's knowledge about a question.
 #[derive(Debug)]
 pub(super) enum Known {
     /// Nothing: ask.
@@ -97,7 +97,7 @@ impl Table {
         Mark(self.clears.load(Ordering::Acquire), self.reports(id).load(Ordering::Acquire))
     }
 
-    /// What is known about a question.
+    /// The knowledge about a question.
     pub(super) fn look(&self, question: &Question, now_us: u64) -> Known {
         if self.keys() == 0 {
             return Known::Nothing;

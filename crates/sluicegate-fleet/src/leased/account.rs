@@ -1,4 +1,4 @@
-//! What an instance knows of one key: [`Account`].
+//! An instance's knowledge of one key: [`Account`].
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ const LOW_PART: u64 = 4;
 pub(super) struct Account {
     pub(super) units: Units,
     pace: Pace,
-    /// What each quota had left when the store was last heard; empty before.
+    /// The units that each quota had left when the store was last heard; empty before.
     remaining: PerQuota<u64>,
     /// The time of the store's last answer, by its clock and by the local one when it had come.
     heard_us: (u64, u64),
-    /// Below so many units, the next lease is asked for.
+    /// Below this many units, the next lease is asked for.
     low: u64,
     /// Until then no lease is asked for.
     dry_until_us: u64,
@@ -63,7 +63,7 @@ impl Drop for Flight {
     }
 }
 
-/// What a request costs: units of each quota.
+/// The cost of a request: units of each quota.
 pub(super) trait Costs {
     fn of(&self, quota: usize) -> u64;
     fn most(&self) -> u64;
@@ -196,13 +196,13 @@ impl Account {
         self.flight.take_if(|flight| flight.number == number).is_some()
     }
 
-    /// What the store has said of the quotas, at this moment by its clock and by the local one.
+    /// The store's answer about the quotas, at this moment by its clock and by the local one.
     pub(super) fn hear(&mut self, statuses: &[QuotaStatus], store_us: u64, now_us: u64) {
         self.remaining = statuses.iter().map(QuotaStatus::remaining).collect();
         self.heard_us = (store_us, now_us);
     }
 
-    /// The store has granted so many of the units that it was asked for.
+    /// The store has granted this many of the units that it was asked for.
     pub(super) fn granted(&mut self, units: u64, asked: u64, batch: &Batch, now_us: u64) {
         self.low = units / LOW_PART;
         if units < asked.div_ceil(2) {

@@ -20,11 +20,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 const AT_ONCE: usize = 64;
 
 impl Leased {
-    /// Gives back to the store what this process holds, for the end of the process: after the last request was answered, and
+    /// Gives back to the store what this process holds, at the end of the process: after the last request was answered, and
     /// before the runtime ends.
     ///
     /// From now on nothing is leased: requests go to the store within. Refills that are under way are waited for, and given back
-    /// too. A return that is not answered is not repeated, for it may have arrived.
+    /// too. A return that is not answered is not repeated, because it may have arrived.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -51,7 +51,7 @@ impl Leased {
     /// Outside of a tokio runtime with its timer.
     ///
     /// # Cancel safety
-    /// What was held is given back or lost; nothing is leased from then on.
+    /// The units that were held are given back or lost; nothing is leased from then on.
     pub async fn close(&self, within: Duration) -> Result<(), Unreturned> {
         let now = Instant::now();
         // A time that is too long for the clock is as good as a day.
@@ -63,7 +63,7 @@ impl Leased {
     }
 }
 
-/// What a process leaves behind that nobody can spend for a while. See [`Leased::close`].
+/// The units that a process leaves behind, which no instance can spend for a while. See [`Leased::close`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreturned {
     units: u64,
@@ -86,7 +86,7 @@ impl fmt::Display for Unreturned {
 
 impl std::error::Error for Unreturned {}
 
-/// What is left of a lease, on its way back.
+/// The rest of a lease, on its way back.
 struct Rest {
     policy: PreparedPolicy,
     key: Key,

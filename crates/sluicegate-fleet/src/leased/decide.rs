@@ -45,7 +45,7 @@ impl Wrap for Front {
         }
     }
 
-    /// What is held of the keys of the old policy is held no longer: the store has made of it what the replacement says.
+    /// The units held of the keys of the old policy are held no longer: the store has made of it what the replacement says.
     fn hand_over(&self, old: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
         if let Ok(plan) = self.0.within.own(old) {
             plan.replaced();
@@ -62,7 +62,7 @@ impl Wrap for Front {
     }
 }
 
-/// What becomes of an ask that spends.
+/// The fate of an ask that spends.
 enum Way {
     Here(DecisionFuture),
     /// Decided here, and so little is left that these units should be asked for.
@@ -197,7 +197,7 @@ impl State {
         }
     }
 
-    /// What is held of a key is held no longer.
+    /// The units held of a key are held no longer.
     fn forget(&self, plan: &Arc<Plan>, ask: &Ask<'_>) {
         let hash = self.table.hash(plan, ask.key());
         if let Some((account, counts)) = self.table.set_of(hash).find(hash, plan, ask.key()) {

@@ -89,7 +89,7 @@ pub use sluicegate_core::store::LeaseStatus;
 /// Around a [`Sharded`](crate::Sharded) or [`Regional`](crate::Regional) store an answer is of one part, and does not tell that
 /// another one was reset or forgotten: what is held of the key is spent until it is gone or ends.
 ///
-/// What is held of a key is at most a [share](Batch::share) of what it had left at each refill, and four refills.
+/// The units held of a key are at most a [share](Batch::share) of what it had left at each refill, and four refills.
 ///
 /// # What goes through it
 /// Policies that cannot be leased ([`Unleased`]; [`unleased`](Self::unleased) lists those that are open), and of the others what
@@ -103,13 +103,13 @@ pub use sluicegate_core::store::LeaseStatus;
 /// - **An answer of the fallback** never becomes a lease.
 ///
 /// # The numbers of a decision made here
-/// [`remaining`](sluicegate_core::Decision::remaining) are the units that are held here: so many are certain. The store may have
+/// [`remaining`](sluicegate_core::Decision::remaining) are the units that are held here: those are certain. The store may have
 /// more. [`reset_after`](sluicegate_core::Decision::reset_after) is what the store said last, less the time since. Only the store
 /// refuses, so every `retry_after` is its own.
 #[derive(Clone)]
 pub struct Leased(Arc<Front>);
 
-/// What limiters hold: calls that have to wait take a share of the state along.
+/// The part that limiters hold: calls that have to wait take a share of the state along.
 struct Front(Arc<State>);
 
 struct State {
@@ -160,7 +160,7 @@ impl Leased {
 }
 
 impl State {
-    /// What is kept of a policy that is opened.
+    /// The state kept of a policy that is opened.
     fn plan(&self, policy: &Policy) -> Arc<Plan> {
         let plan = Arc::new(Plan::new(policy, &self.batch));
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).add(&plan);

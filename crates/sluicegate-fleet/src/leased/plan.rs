@@ -1,4 +1,4 @@
-//! What is kept of a policy: [`Plan`], and why it may not be leased: [`Unleased`].
+//! The state kept of a policy: [`Plan`], and why it may not be leased: [`Unleased`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +61,7 @@ impl fmt::Display for Unleased {
     }
 }
 
-/// What a [`Leased`](super::Leased) store keeps of a policy.
+/// The state that a [`Leased`](super::Leased) store keeps of a policy.
 pub(super) struct Plan {
     name: String,
     measures: Result<SmallVec<[Measure; 2]>, Unleased>,

@@ -23,7 +23,7 @@ pub(super) struct Refill {
     units: u64,
 }
 
-/// What is asked for beside the asks of a request, each with the place of its ask.
+/// The leases asked for beside the asks of a request, each with the place of its ask.
 pub(super) type Refills = SmallVec<[(u8, Refill); 1]>;
 
 impl Refill {
@@ -104,7 +104,7 @@ impl State {
 }
 
 impl Landing {
-    /// What the answer brings: the decision about the first `count` asks, and the leases behind them.
+    /// The contents of the answer: the decision about the first `count` asks, and the leases behind them.
     fn landed(mut self, count: usize, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
         let mut decision = result.inspect_err(|error| self.failed(error))?;
         let now_us = self.state.clock.now_us();

@@ -13,7 +13,7 @@ const MOST_GRANTS: usize = 4;
 /// A number for each quota of a policy.
 pub(super) type PerQuota<T> = SmallVec<[T; 2]>;
 
-/// What a store has granted to this instance in one call.
+/// The units that a store has granted to this instance in one call.
 #[derive(Debug)]
 pub(super) struct Grant {
     /// Before the call was sent, by the local clock.
@@ -21,7 +21,7 @@ pub(super) struct Grant {
     holds: PerQuota<Hold>,
     /// Of a policy that is divided among several buckets, how the one drains that has granted it.
     own: Option<Box<PerQuota<Measure>>>,
-    /// What is given back by it.
+    /// The receipt by which they are given back.
     receipt: Box<Receipt>,
 }
 
@@ -79,14 +79,14 @@ impl Grant {
         self.holds.get(quota).map_or(0, |hold| self.sent_us.saturating_add(hold.span_us))
     }
 
-    /// What is left of it, to be given back: its receipt, and its units under each quota.
+    /// The rest of it, to be given back: its receipt, and its units under each quota.
     pub(super) fn into_rest(self) -> (Box<Receipt>, PerQuota<u64>) {
         let left = self.holds.iter().map(|hold| hold.left).collect();
         (self.receipt, left)
     }
 }
 
-/// What a receipt says of each quota.
+/// A receipt's numbers for each quota.
 fn holds(measures: &[Measure], receipt: &Receipt) -> Option<PerQuota<Hold>> {
     let hold = |(quota, measure): (u8, &Measure)| {
         Some(Hold { left: receipt.cost_of(quota), span_us: measure.span_us(receipt, quota)? })

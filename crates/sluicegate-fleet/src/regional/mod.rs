@@ -33,10 +33,10 @@
 //! capacity and the remaining units of what this region may use, its share and the reserve.
 //!
 //! A request that spends on both spends on the region's store first, and what it has spent there is given back, by its receipt,
-//! when the reserve refuses or gives no answer. In between, for the time of one call, units are held that nobody spends: too few
+//! when the reserve refuses or gives no answer. In between, while one call lasts, units are held that nobody spends: too few
 //! are admitted then, and never too many. The same holds for an instance that dies between the two.
 //!
-//! What waits for its turn waits in one of the two. Of several limits, of which some need the reserve, none waits.
+//! A request that waits for its turn waits in one of the two. Of several limits, of which some need the reserve, none waits.
 //!
 //! # What it admits
 //! | | at most | at least |

@@ -55,7 +55,7 @@ impl Divide for Regions {
         true
     }
 
-    /// What holds for all regions.
+    /// The store whose answers hold for all regions.
     fn shared(&self) -> &Arc<dyn Store> {
         &self.stores[1]
     }

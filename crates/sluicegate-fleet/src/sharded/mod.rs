@@ -53,7 +53,7 @@
 //!
 //! # The numbers
 //! Of a refused request and of a peek: the remaining units of all shards together, the shortest wait that helps, the longest
-//! reset. Of a request that one shard let pass they are those of that shard, because the others were not asked: so many are left at
+//! reset. Of a request that one shard let pass they are those of that shard, because the others were not asked: that many are left at
 //! least. The capacity is always that of the whole.
 //!
 //! The wait of a cost of one unit is exact. For a higher cost it is never too short, and too long by at most the time in which a

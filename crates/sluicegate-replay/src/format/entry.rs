@@ -1,4 +1,4 @@
-//! What a line says: [`Entry`].
+//! The contents of a line: [`Entry`].
 
 use std::borrow::Cow;
 use std::net::IpAddr;

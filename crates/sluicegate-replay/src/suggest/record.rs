@@ -1,4 +1,4 @@
-//! What is kept of a log to look for limits in: which key asked how much, and when.
+//! The part of a log that is kept to look for limits in: which key asked how much, and when.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ const HEAVIEST: usize = 10_000;
 /// With fewer keys that are drawn, a row says nothing certain of the others.
 const FEWEST_DRAWN: usize = 1_000;
 
-/// What is kept of one row.
+/// The record of one row.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) events: Vec<Event>,
@@ -80,7 +80,7 @@ fn mixed(key: u32) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What is kept of all rows, in bounded memory.
+/// The record of all rows, in bounded memory.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) rows: Vec<Kept>,

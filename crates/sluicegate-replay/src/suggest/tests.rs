@@ -1,4 +1,4 @@
-//! What a sample says, against the exact answer.
+//! The answer from a sample, against the exact one.
 
 use super::*;
 use crate::suggest::record::Record;
@@ -32,7 +32,7 @@ fn log(seed: u32) -> Vec<Event> {
     events
 }
 
-/// What is kept of a log in room for this many events.
+/// The record of a log in room for this many events.
 fn kept(events: &[Event], room: usize) -> Kept {
     let mut record = Record::new(1, room * size_of::<Event>());
     events.iter().for_each(|event| record.keep(0, *event));

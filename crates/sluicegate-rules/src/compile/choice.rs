@@ -1,4 +1,4 @@
-//! Which rules of a file apply to a request: [`Choice`], for the layer and for explanations alike.
+//! Which rules of a file apply to a request: [`Choice`], used by the layer and for explanations alike.
 //!
 //! A thousand rules are not asked one after the other. Each is found by one of its conditions, the one that the fewest other
 //! rules share: by its path in a tree, or by a host, a header field, a parameter, a method or a tier in a table. Then all of its
@@ -29,7 +29,7 @@ pub(super) struct Conditional {
     /// Of the rules of one group only the first applies.
     pub group: Option<String>,
     pub only_if: Matcher,
-    /// What it asks and of whom, written out: two rules of a group with the same text are one to a request.
+    /// Its limit and key, written out: two rules of a group with the same text are one to a request.
     pub asks: String,
 }
 
@@ -47,7 +47,7 @@ struct Finder {
     others: Vec<usize>,
 }
 
-/// What a rule can be found by: one of these values has to be there.
+/// The values that a rule can be found by: one of these values has to be there.
 #[derive(Clone, Copy)]
 enum By<'a> {
     Path,

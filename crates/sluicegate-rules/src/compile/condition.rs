@@ -20,7 +20,7 @@ use crate::error::Problems;
 use crate::read::{instead_of, short};
 use crate::schema::{Condition, Fields, OneOrMany};
 
-/// What must hold of a request; all of it must.
+/// The conditions that a request must meet, all of them.
 #[derive(Default)]
 pub(super) struct Matcher {
     pub paths: Option<Vec<Pattern>>,

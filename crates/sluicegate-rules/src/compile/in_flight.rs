@@ -85,7 +85,7 @@ fn number_of(name: &At<String>, entry: &InFlightEntry, problems: &mut Problems<'
 }
 
 impl Compiled {
-    /// What each rule says of requests under way at once. What is `open` by the name of a number goes on counting.
+    /// The numbers of requests under way at once that each rule names. One that is `open` by its name goes on counting.
     pub(crate) fn in_flight(
         &self,
         open: &mut HashMap<String, InFlight>,

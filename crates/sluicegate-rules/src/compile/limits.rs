@@ -26,7 +26,7 @@ use crate::error::Problems;
 use crate::read::{instead_of, short};
 use crate::schema::{Condition, File, OneOrMany, RuleEntry};
 
-/// What a file says, understood: policies to be opened, and rules that are limits once they are.
+/// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
     pub policies: Vec<Policy>,
     /// Other files that it was read from, and what they held.
@@ -322,7 +322,7 @@ impl Compiled {
 }
 
 /// Whether a request passes the rules by. Where a path with dots leads is known to whoever resolves them, so it is never exempt.
-/// What is denied is so wherever the other rules stand.
+/// A denial holds wherever the other rules stand.
 pub(super) fn is_exempt(exempt: &Choice, deny: &Choice, request: RequestView<'_>) -> bool {
     exempt.first(request).is_some() && !has_dots(request.path()) && deny.first(request).is_none()
 }

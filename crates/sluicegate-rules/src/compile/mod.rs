@@ -31,7 +31,7 @@ use crate::error::Problems;
 use crate::schema::File;
 use crate::variables::unset;
 
-/// What a file says, as far as no store is needed for it.
+/// The contents of a file, as far as no store is needed.
 pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {
     if file.version.value != "1" {
         let text = format!("version {:?} is not known: this program reads version 1", file.version.value);

@@ -31,11 +31,11 @@ pub(super) struct Rule {
     pub on_missing_key: Option<OnMissingKey>,
     pub cost: Units,
     pub refund_if: Vec<Statuses>,
-    /// What it asks and of whom, written out.
+    /// Its limit and key, written out.
     pub asks: String,
 }
 
-/// What a rule spends from.
+/// The limiter or tiers that a rule spends from.
 pub(super) enum Budget {
     Policy(String),
     Tiers(Box<TierSet>),
@@ -63,7 +63,7 @@ impl Rule {
         })
     }
 
-    /// What is worth a second look where a request may cost more than this policy ever has.
+    /// The warning that is due where a request may cost more than this policy ever has.
     pub(super) fn is_too_much(&self, policy: &Policy) -> Option<String> {
         let Units::Header { name, most, .. } = &self.cost else { return None };
         let quota = policy.quotas().iter().find(|quota| quota.rule().capacity() < *most)?;

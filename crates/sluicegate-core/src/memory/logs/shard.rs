@@ -34,7 +34,7 @@ pub(in crate::memory) struct Shard {
     pub(super) hand: usize,
     pub(super) random: u64,
     pub(super) births: u32,
-    /// What logs that made room have left to others, by the hash; empty if they are forgotten.
+    /// The units that logs that made room have left to others, by the hash; empty if they are forgotten.
     pub(super) left: Box<[(u64, u64)]>,
     pub(super) evictions: Arc<AtomicU64>,
 }

@@ -35,14 +35,14 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         (slot, self.get(slot))
     }
 
-    /// What is in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
+    /// The entry in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
     #[inline]
     pub(in crate::memory) fn get(&self, slot: Option<usize>) -> Kept {
         let words = slot.map_or_else(|| self.left(), |slot| Some(&self.set.states[slot]));
         words.map_or_else(Kept::default, load::<WORDS, ACCOUNTS>)
     }
 
-    /// What keys that made room have left to this set.
+    /// The debt that keys that made room have left to this set.
     #[inline]
     fn left(&self) -> Option<&[AtomicU64; WORDS]> {
         self.table.left.get(self.index)

@@ -33,7 +33,7 @@ use self::words::until_of;
 pub(super) use self::words::{Kept, state_words};
 use crate::policy::OnFull;
 
-/// A fixed table of 64-byte sets, for the keys of one quota. A key's hash says which set it lives in (low half) and how
+/// A fixed table of 64-byte sets that holds the keys of one quota. A key's hash says which set it lives in (low half) and how
 /// it is told apart there (high half, the tag).
 ///
 /// A slot whose state is back at rest is free by definition, so nothing ever has to be swept. When all slots of a
@@ -41,7 +41,7 @@ use crate::policy::OnFull;
 /// forgotten, or leaves what it owes to its set: then keys that are new there start with the heaviest such debt.
 pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     sets: Box<[Set<SLOTS, WORDS>]>,
-    /// What keys that made room have left to each set; empty if they are forgotten.
+    /// The debt that keys that made room have left to each set; empty if they are forgotten.
     left: Box<[[AtomicU64; WORDS]]>,
     evictions: Arc<Count>,
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::algorithm::State;
 use crate::memory::account::Account;
 
-/// What a table keeps of a key.
+/// A table's entry of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::memory) struct Kept {
     pub(in crate::memory) state: State,

@@ -34,7 +34,7 @@ pub(super) struct Offenders {
 }
 
 impl Offenders {
-    /// Nobody yet.
+    /// No key yet.
     pub(super) fn new() -> Self {
         Self { refused: Mutex::new(InTurn::new(REFUSED)), asking: Mutex::new(InTurn::new(ASKING)) }
     }

@@ -34,7 +34,7 @@ pub(super) struct Counted<'a> {
     pub(super) key: &'a CutKey,
     pub(super) count: u64,
     pub(super) error: u64,
-    /// What was noted when it came last.
+    /// The note that was made when it came last.
     pub(super) note: u64,
 }
 
