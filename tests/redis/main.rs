@@ -11,6 +11,7 @@ mod groups;
 mod idle;
 mod keys;
 mod overrides;
+mod own_scripts;
 mod pools;
 mod probe;
 mod promises;

@@ -12,6 +12,13 @@
 
 use sluicegate_core::key::KeyRef;
 
+/// Whether a part of names may have this text: nothing in it is a brace, and all of it is readable.
+pub(crate) fn is_plain(text: &str) -> bool {
+    let plain =
+        |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
+    (1..=64).contains(&text.len()) && text.bytes().all(plain)
+}
+
 /// `<prefix>:2:<policy>:`: the format and the policy. The rules are not part of it: a state says which ones it is of.
 pub(crate) fn stem(prefix: &str, policy: &str) -> String {
     format!("{prefix}:2:{policy}:")

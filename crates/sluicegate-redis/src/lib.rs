@@ -163,10 +163,12 @@ mod prepared;
 mod script;
 mod server;
 mod shared;
+mod slot;
 mod store;
 mod tls;
 
 #[cfg(feature = "deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
 pub use self::pool::DeadPool;
+pub use self::slot::{Script, Slot};
 pub use self::store::{RedisStore, RedisStoreBuilder};

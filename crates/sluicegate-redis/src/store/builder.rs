@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use super::{Inner, RedisStore};
 use crate::call::{Batches, Caller};
 use crate::connection::Supervised;
-use crate::key::Tags;
+use crate::key::{self, Tags};
 use crate::script;
 use crate::server::Target;
 use crate::shared::{Known, SharedKey};
@@ -180,9 +180,7 @@ impl RedisStoreBuilder {
     fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
         let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
         let Self { prefix, secret, deadline, clock, is_onlooker, tls: _ } = self;
-        let plain =
-            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
-        if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(plain) {
+        if !key::is_plain(&prefix) {
             return fail(format!(
                 "{prefix:?} cannot be a prefix: use 1 to 64 of a-z, 0-9, '.', '_', '-' and ':'"
             ));

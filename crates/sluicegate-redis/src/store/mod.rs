@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
 use sluicegate_core::key::AsKey;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared};
@@ -22,6 +22,7 @@ use crate::key::{self, Tags};
 use crate::prepared::Prepared;
 use crate::server::Target;
 use crate::shared::SharedKey;
+use crate::slot::Slot;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
@@ -182,6 +183,36 @@ impl RedisStore {
     /// ```
     pub fn key_name(&self, policy: &str, key: impl AsKey) -> String {
         key.with_key(|key| key::name(&self.0.prefix, policy, &self.0.tags.tag(key)))
+    }
+
+    /// Keys that live together, for scripts of your own.
+    ///
+    /// # Errors
+    /// When `name` is not 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-` and `:`.
+    ///
+    /// ```
+    /// use sluicegate_redis::RedisStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), sluicegate_core::ConfigError> {
+    /// let store = RedisStore::connect("redis://127.0.0.1:1")?;
+    /// let tickets = store.slot("tickets", "gala")?;
+    /// let bucket = store.key_name("tickets", "gala");
+    /// assert_eq!(tickets.key_name("drawn"), format!("{bucket}:drawn"));
+    /// assert!(store.slot("{tickets}", "gala").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn slot(&self, name: &str, key: impl AsKey) -> Result<Slot, ConfigError> {
+        if !key::is_plain(name) {
+            let problem = format!(
+                "{name:?} cannot be the name of a slot: use 1 to 64 of a-z, 0-9, '.', '_', '-' and ':'"
+            );
+            return Err(ConfigError::new(ConfigErrorKind::Name, problem));
+        }
+        let tag = key.with_key(|key| self.0.tags.tag(key));
+        let stem = key::name(&self.0.prefix, name, &tag);
+        Ok(Slot { caller: Arc::clone(&self.0.caller), stem, number: key::slot(&tag) })
     }
 
     /// Whether there is a connection now.
