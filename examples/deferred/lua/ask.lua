@@ -1,0 +1,2 @@
+-- The record of a job. KEYS: job
+return redis.call("GET", KEYS[1])
