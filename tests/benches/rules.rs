@@ -1,9 +1,14 @@
 //! A file of a thousand rules, beside one of a single rule: a request is to cost about the same.
 //!
 //! Of the thousand, the request meets the last one. They share everything but the value by which they tell requests apart.
-//! Then how long large files take to be read and put in force.
+//! Then how long large files take to be read and put in force, and how long answers take meanwhile.
 
 mod harness;
+#[path = "rules/reloads.rs"]
+mod reloads;
+#[path = "../it/support.rs"]
+#[expect(dead_code, reason = "the tests need the rest")]
+mod support;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -38,6 +43,7 @@ fn main() -> ExitCode {
         }
     }
     loads(&mut bench);
+    reloads::p99(&mut bench);
     bench.finish()
 }
 

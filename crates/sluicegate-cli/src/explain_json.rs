@@ -6,7 +6,8 @@
 //!   "rules": [
 //!     { "section": "rules", "name": "login", "group": "endpoint", "applies": true, "why_not": null,
 //!       "limits": [
-//!         { "asks": { "policy": "login", "quotas": "login: 5/min (gcra)", "mode": "enforce", "tier": null,
+//!         { "asks": { "policy": "login", "quotas": "login: 5/min (gcra)", "mode": "enforce", "counts_rejected": false,
+//!             "tier": null,
 //!             "key": "203.0.113.9", "cost": 1,
 //!             "stands": [ { "capacity": 5, "remaining": 0, "room_after_ms": 12000, "reset_after_ms": 60000 } ] } },
 //!         { "why_not": "the request costs nothing" } ],
@@ -16,7 +17,7 @@
 //!
 //! `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
 //! `outcome` is `exempt`, `unlimited`, `uncounted`, `allowed`, `delayed` (with `wait_ms`) or `refused`. Times are whole milliseconds,
-//! rounded up. A later version may add fields; one that changes a field has another number.
+//! rounded up; those until there is room are lower bounds where `counts_rejected` says that refused requests count. A later version may add fields; one that changes a field has another number.
 
 use std::time::Duration;
 

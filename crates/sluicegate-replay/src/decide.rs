@@ -3,13 +3,14 @@
 use sluicegate_tower::limits::Limits;
 
 use crate::alone::{Alone, COMPARED};
+use crate::books::Books;
 use crate::court::{Ask, Court, Verdict, gives_back};
 use crate::error::ReplayError;
 use crate::figures::{RuleFigures, Tally};
 use crate::keys::Keys;
 use crate::order::{Asks, Held};
 use crate::rows::Named;
-use crate::second::Second;
+use crate::second::{Judge, Second};
 use crate::settings::{Settings, WithinSecond};
 use crate::suggest::{Event, Record, suggest_all};
 
@@ -23,9 +24,11 @@ pub(crate) struct Decider {
     rows: Vec<Tally>,
     /// Of each row.
     keys: Vec<Keys>,
-    court: Court,
+    judge: Judge,
     /// With whole seconds taken the other way.
-    other: Court,
+    other: Judge,
+    /// Whether anybody decides by the keys themselves, and not by their numbers.
+    needs_keys: bool,
     alone: Vec<Alone>,
     record: Option<Record>,
     within_second: WithinSecond,
@@ -43,20 +46,26 @@ impl Decider {
             .into_iter()
             .map(|(name, limit, limiter)| Tally::new(name, limit, limiter.policy().as_ref().clone()))
             .collect();
-        let court = || {
-            let court = Court::new(rows.iter().map(|row| &row.policy)).map_err(ReplayError::limits)?;
-            let giving = rows.iter().enumerate().filter(|(_, row)| limits.may_give_back(row.limit));
-            giving.for_each(|(row, _)| court.keep_accounts(row));
-            Ok(court)
+        let giving = || rows.iter().enumerate().filter(|(_, row)| limits.may_give_back(row.limit));
+        let policies = || rows.iter().map(|row| &row.policy);
+        let judge = || match Books::of(policies()).filter(|_| giving().next().is_none()) {
+            Some(books) => Ok(Judge::Books(books)),
+            None => {
+                let court = Court::new(policies()).map_err(ReplayError::limits)?;
+                giving().for_each(|(row, _)| court.keep_accounts(row));
+                Ok(Judge::Court(Box::new(court)))
+            }
         };
+        let (judge, other) = (judge()?, judge()?);
         let compared = if settings.compares { &COMPARED[..] } else { &[] };
         let alone = compared
             .iter()
             .map(|algorithm| Alone::new(*algorithm, &rows, &limits))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            court: court()?,
-            other: court()?,
+            needs_keys: settings.compares || matches!(judge, Judge::Court(_)),
+            judge,
+            other,
             keys: rows.iter().map(|_| Keys::default()).collect(),
             alone,
             record: settings.suggests.map(|_| Record::new(rows.len(), RECORD_BYTES)),
@@ -80,12 +89,12 @@ impl Decider {
 
     /// Decides and counts all requests of one second.
     pub(crate) fn second(&mut self, held: &[Held]) {
-        let Self { limits, limit_of, court, other, second, verdicts, others, within_second, .. } = self;
+        let Self { limits, limit_of, judge, other, second, verdicts, others, within_second, .. } = self;
         let within = *within_second;
         let given_back = |row: usize, status| gives_back(limits, limit_of[row], status);
-        second.fill(held, &self.keys);
+        second.fill(held, self.needs_keys.then_some(&self.keys));
         self.has_whole |= held.iter().any(|held| held.came.is_whole);
-        second.decide(within, court, given_back, verdicts);
+        second.decide(within, judge, given_back, verdicts);
         if self.has_whole {
             second.decide(within.other(), other, given_back, others);
         }
@@ -94,23 +103,23 @@ impl Decider {
             *span = (span.0.min(at_us), span.1.max(at_us));
             let given_back = |row| given_back(row, request.came.status);
             for alone in &mut self.alone {
-                alone.decide(at_us, second.asks_of(request), given_back);
+                alone.decide(at_us, second.named(request), given_back);
             }
-            let number = self.record.as_mut().map(Record::request);
+            let request_number = self.record.as_mut().map(Record::request);
             for (place, ask) in second.asks(request) {
-                let row = &mut self.rows[ask.row];
+                let number = ask.row as usize;
+                let row = &mut self.rows[number];
                 if matches!(others.get(place), Some(Verdict::Rejected(_))) {
                     row.rejected_otherwise += 1;
                 }
                 if verdicts[place] == Verdict::NotAsked {
                     continue;
                 }
-                let key = second.key(place);
-                row.count(key, at_us, verdicts[place]);
-                if let (Some(record), Some(request)) = (&mut self.record, number) {
+                row.count(ask.key, at_us, verdicts[place]);
+                if let (Some(record), Some(request)) = (&mut self.record, request_number) {
                     let cost = u32::try_from(ask.cost).unwrap_or(u32::MAX);
-                    let gives_back = given_back(ask.row);
-                    record.keep(ask.row, Event { key, cost, request, gives_back, at_us });
+                    let gives_back = given_back(number);
+                    record.keep(number, Event { key: ask.key, cost, request, gives_back, at_us });
                 }
             }
         }
@@ -118,7 +127,7 @@ impl Decider {
 
     /// Keys that had to be forgotten before they were at rest.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.court.forgotten()
+        self.judge.forgotten()
     }
 
     /// All that was counted.

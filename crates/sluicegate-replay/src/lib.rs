@@ -44,6 +44,7 @@
 //! later than they did; to see what a limit does to today's traffic, put its policy into `shadow` mode.
 
 mod alone;
+mod books;
 mod counts;
 mod court;
 mod decide;
@@ -56,6 +57,8 @@ mod lines;
 mod order;
 mod outcome;
 mod pool;
+#[cfg(test)]
+mod random;
 mod read;
 mod replay;
 mod report;

@@ -1,17 +1,18 @@
 //! The requests of one second, decided in their order: [`Second`].
 
+use crate::books::Books;
 use crate::court::{Ask, Court, Verdict};
 use crate::keys::Keys;
-use crate::order::{Came, Held, requests, spread};
+use crate::order::{Asks, Came, Held, requests, spread};
 use crate::settings::WithinSecond;
 
 /// The requests of one second, and all that they ask.
 #[derive(Default)]
 pub(crate) struct Second {
     requests: Vec<Request>,
-    asks: Vec<Ask>,
-    /// The number of the key of each ask.
-    keys: Vec<u32>,
+    asks: Vec<Asks>,
+    /// The same with their keys, where somebody wants them.
+    named: Vec<Ask>,
 }
 
 /// A request, with its asks among all.
@@ -22,22 +23,41 @@ pub(crate) struct Request {
     end: usize,
 }
 
+/// Who decides on requests.
+pub(crate) enum Judge {
+    /// The states of keys alone.
+    Books(Books),
+    /// A store.
+    Court(Box<Court>),
+}
+
+impl Judge {
+    /// Keys that a store had no room for, and so forgot before they were at rest.
+    pub(crate) fn forgotten(&self) -> u64 {
+        match self {
+            Self::Books(_) => 0,
+            Self::Court(court) => court.forgotten(),
+        }
+    }
+}
+
 impl Second {
-    /// Takes the place of the second before it.
-    pub(crate) fn fill(&mut self, held: &[Held], keys: &[Keys]) {
-        let Self { requests: all, asks, keys: numbers } = self;
+    /// Takes the place of the second before it; with keys, if they are given.
+    pub(crate) fn fill(&mut self, held: &[Held], keys: Option<&[Keys]>) {
+        let Self { requests: all, asks, named } = self;
         all.clear();
         asks.clear();
-        numbers.clear();
+        named.clear();
         for request in requests(held) {
             let begin = asks.len();
-            for ask in request.iter().filter_map(|held| held.asks) {
-                let (row, cost, is_enforced) = (ask.row as usize, ask.cost, ask.is_enforced);
-                asks.push(Ask { row, key: keys[row].key(ask.key), cost, is_enforced });
-                numbers.push(ask.key);
-            }
+            asks.extend(request.iter().filter_map(|held| held.asks));
             all.push(Request { came: request[0].came, begin, end: asks.len() });
         }
+        let Some(keys) = keys else { return };
+        named.extend(asks.iter().map(|Asks { row, key, cost, is_enforced }| {
+            let (row, cost, is_enforced) = (*row as usize, *cost, *is_enforced);
+            Ask { row, key: keys[row].key(*key), cost, is_enforced }
+        }));
     }
 
     /// Each request, and when it came if whole seconds are taken in this way.
@@ -50,39 +70,43 @@ impl Second {
     }
 
     /// The asks of a request, each with its place among all.
-    pub(crate) fn asks(&self, request: Request) -> impl Iterator<Item = (usize, &Ask)> {
+    pub(crate) fn asks(&self, request: Request) -> impl Iterator<Item = (usize, &Asks)> {
         (request.begin..request.end).zip(&self.asks[request.begin..request.end])
     }
 
-    /// The same without their places.
-    pub(crate) fn asks_of(&self, request: Request) -> &[Ask] {
-        &self.asks[request.begin..request.end]
-    }
-
-    /// The number of the key of the ask in this place.
-    pub(crate) fn key(&self, place: usize) -> u32 {
-        self.keys[place]
+    /// The asks of a request with their keys, if those were given.
+    pub(crate) fn named(&self, request: Request) -> &[Ask] {
+        &self.named[request.begin..request.end]
     }
 
     /// Decides all requests with whole seconds taken in this way. A limit gives back if that is said of its row and a status.
     pub(crate) fn decide(
         &self,
         within: WithinSecond,
-        court: &Court,
+        judge: &mut Judge,
         gives_back: impl Fn(usize, Option<u16>) -> bool,
         verdicts: &mut Vec<Verdict>,
     ) {
         verdicts.clear();
         verdicts.resize(self.asks.len(), Verdict::NotAsked);
+        let court = match judge {
+            Judge::Books(books) => {
+                for (at_us, Request { begin, end, .. }) in self.requests(within) {
+                    books.decide(at_us, &self.asks[begin..end], &mut verdicts[begin..end]);
+                }
+                return;
+            }
+            Judge::Court(court) => court,
+        };
         if let Some(at_us) = self.moment().filter(|_| within == WithinSecond::Together)
-            && court.may_batch(&self.asks)
+            && court.may_batch(&self.named)
         {
-            return court.decide_at_once(at_us, &self.asks, verdicts);
+            return court.decide_at_once(at_us, &self.named, verdicts);
         }
         for (at_us, request) in self.requests(within) {
             let given_back = |row| gives_back(row, request.came.status);
             let place = request.begin..request.end;
-            court.decide(at_us, &self.asks[place.clone()], given_back, &mut verdicts[place]);
+            court.decide(at_us, &self.named[place.clone()], given_back, &mut verdicts[place]);
         }
     }
 

@@ -62,7 +62,7 @@ impl Outcome {
             ),
             (lines.outside, "lines are outside of the time that was asked for"),
             (lines.exempt, "requests are exempt"),
-            (lines.blocked, "requests are denied by name"),
+            (lines.blocked, "requests are denied before all limits"),
             (self.forgotten, "keys were forgotten before they were at rest: a policy has too few `keys`"),
         ];
         remarks.extend(

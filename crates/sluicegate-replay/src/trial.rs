@@ -2,7 +2,8 @@
 
 use sluicegate_core::{Algorithm, ConfigError, Policy, Quota};
 
-/// A policy of this name that lets wait and suspends as that one does, with these quotas, under this algorithm.
+/// A policy of this name that lets wait, counts refused requests, suspends and has room for keys as that one does, with these
+/// quotas, under this algorithm.
 pub(crate) fn copy(
     policy: &Policy,
     name: &str,
@@ -14,6 +15,13 @@ pub(crate) fn copy(
     for quota in quotas.iter().skip(1) {
         builder = builder.and(*quota);
     }
+    if policy.counts_rejected() {
+        builder = builder.count_rejected();
+    }
+    if let Some(keys) = policy.keys() {
+        builder = builder.keys(keys);
+    }
+    builder = builder.on_full(policy.on_full());
     if let Some(suspension) = policy.suspension()
         && let (Some((after, within)), Some(first), Some(longest), Some(remembers)) =
             (suspension.after(), suspension.lasts(0), suspension.lasts(u64::MAX), suspension.remembers())
@@ -33,9 +41,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_waits_and_suspends_as_its_policy_does() {
+    fn a_copy_waits_counts_suspends_and_has_room_as_its_policy_does() {
         let policy = Policy::gcra("p", "5/min burst 3").suspend(3, "1min", "5min").up_to("1h").remember("2h");
-        let policy = policy.on_exceeded("wait 2s".parse().unwrap()).build().unwrap();
+        let policy = policy.on_exceeded("wait 2s".parse().unwrap()).count_rejected();
+        let policy = policy.keys(50).on_full("inherit".parse().unwrap()).build().unwrap();
         assert_eq!(copy(&policy, "p", policy.algorithm(), &quotas(&policy)).unwrap(), policy);
     }
 }

@@ -22,16 +22,45 @@ use crate::compile::NamedStore;
 /// assert_eq!(changes.to_string(), "changed login 5/min -> 10/min, what was spent counts");
 /// # Ok::<(), sluicegate_rules::RulesError>(())
 /// ```
+///
+/// The line has the words `changed`, `added`, `removed`, `kept`, `overrides stand:` and `needs a restart:`, each with up to 20 names, in
+/// this order and without those that have nothing to say. A policy whose quotas are the same, and whose mode, wait or room is
+/// another one, is `changed ... in its options`.
+///
+/// It tells of policies. Rules, keys, tiers and conditions change with the file as well, without a word here: two files that differ in
+/// them alone have only policies that are kept.
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let file = |rules: &str| {
+///     let text = format!("
+/// version: 1
+/// policies: {{ api: {{ quota: 100/min }}, login: {{ quota: 5/min }}, export: {{ quota: 1/h }} }}
+/// rules:
+///   - {{ name: all, limit: api, key: client }}
+/// {rules}");
+///     RulesFile::parse("rules.yaml", &text, &Variables::none())
+/// };
+/// let old = file("  - { name: login, only_if: { path: /login }, limit: login, key: client }")?;
+/// let new = file("  - { name: export, only_if: { path: /export }, limit: export, key: client }")?;
+/// let changes = new.changes_since(&old);
+/// assert_eq!(changes.to_string(), "added export; removed login; kept api");
+/// assert_eq!((changes.added, changes.removed), (vec!["export".to_owned()], vec!["login".to_owned()]));
+/// # Ok::<(), sluicegate_rules::RulesError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
     /// Names of policies that are as before.
     pub kept: Vec<String>,
-    /// Names of policies with what they were and what they are; what was spent counts.
+    /// Names of policies with what they were and what they are, as `("login", "5/min", "10/min")`; what was spent counts. Both texts are
+    /// the same where only its options are others.
     pub changed: Vec<(String, String, String)>,
     /// Names of policies that are new.
     pub added: Vec<String>,
-    /// Names of policies that no rule uses any more; their keys are forgotten as they come to rest.
+    /// Names of policies that no rule uses any more. Their keys are forgotten as they come to rest; a policy that code has opened under
+    /// such a name is in force again.
     pub removed: Vec<String>,
     /// Overrides of operators that stand on policies of the file, which are not what the file says until these end.
     pub overrides: Vec<String>,

@@ -18,12 +18,34 @@ use crate::masks::{MASK, masked};
 /// let error = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_err();
 /// assert!(error.to_string().starts_with("rules.yaml:3:20: error: "), "{error}");
 /// ```
+///
+/// At most a hundred are told, in the order of the file; warnings are left out where there are errors. Of a mistake in the shape, as a
+/// word that is not known or a value of another type, only the first is told, because nothing behind it can be understood.
+///
+/// # Secrets
+/// No line of `jwt`, `store` and `api_keys` is shown, nor of a section that nobody knows, nor of a file that is one value in braces. Of the
+/// other sections lines are shown with a `*` for each character of a value that a header field or a parameter must have, and of whatever
+/// stands under `only_if` in the place of a word that is not known:
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let text = "version: 1
+/// policies: { api: { quota: 5/min } }
+/// rules:
+///   - { name: a, limit: api, key: client, only_if: { method: get, header: { x-token: s3cret } } }
+/// ";
+/// let error = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_err().to_string();
+/// assert!(error.contains("\"get\" is not a method: write it in capitals, as GET"));
+/// assert!(error.contains("only_if: { method: get, header: { x-token: ****** } } }"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct RulesError {
     problems: Vec<Problem>,
 }
 
-/// One mistake, or something that is worth a second look.
+/// One mistake, or something that is worth a second look. `Display` writes it as a compiler does, over three lines where its line may be
+/// shown; programs take it apart by [`line`](Self::line), [`column`](Self::column) and [`text`](Self::text).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Problem {
     source: String,
@@ -62,7 +84,8 @@ impl Problem {
         self.place.map(|place| place.column)
     }
 
-    /// The mistake, and what would be accepted.
+    /// The mistake, and what would be accepted: a sentence without the place and without a full stop. Values of secret sections are not
+    /// in it. Later versions may word it in another way.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -98,7 +121,7 @@ impl<'a> Problems<'a> {
 
     fn add(&mut self, place: Option<Place>, text: String, is_error: bool) {
         // Up to the line all of the file is read: not for one that is only counted.
-        let line = place.filter(|_| self.has_room(is_error)).and_then(|place| shown(self.text, place));
+        let line = place.filter(|_| self.has_room(is_error)).and_then(|place| masked(self.text, place.line));
         self.push(Problem { source: self.source.to_owned(), place, is_error, text, line });
     }
 
@@ -157,36 +180,13 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// Sections of which lines are shown. In one that nobody knows, as where `jwt` has a typing error, there may be a secret.
-const OPEN: [&str; 10] =
-    ["version", "clients", "policies", "tiers", "keys", "in_flight", "headers", "deny", "exempt", "rules"];
-
 /// The most mistakes that are told of one file.
 const MOST: usize = 100;
 
-/// The line of a place, if no secret can be in it; the values that requests have to have are masked.
-fn shown(text: &str, place: Place) -> Option<String> {
-    is_open_section(text, place).then(|| masked(text, place.line))?
-}
-
 /// Whether no secret can stand there.
 fn is_open(text: &str, place: Place) -> bool {
-    let at = |line: String| line.chars().nth(place.column.saturating_sub(1)).is_some_and(|c| c == MASK);
-    is_open_section(text, place) && !masked(text, place.line).is_some_and(at)
-}
-
-/// Whether a place stands in a section without secrets. In a file that is one value in braces, as JSON is, nobody knows.
-fn is_open_section(text: &str, place: Place) -> bool {
-    let mut section = "";
-    for line in text.lines().take(place.line) {
-        if line.trim_start().starts_with('{') && section.is_empty() {
-            return false;
-        }
-        if line.starts_with(|c: char| c.is_alphabetic() || c == '"' || c == '\'') {
-            section = line.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']);
-        }
-    }
-    OPEN.contains(&section)
+    let at = |line: String| line.chars().nth(place.column.saturating_sub(1)).is_none_or(|c| c != MASK);
+    masked(text, place.line).is_some_and(at)
 }
 
 /// The characters of a long line that are shown before and behind the value.

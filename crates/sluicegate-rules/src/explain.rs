@@ -154,6 +154,7 @@ impl Rules {
         let passes_by = match explanation.outcome {
             WouldBe::Exempt => Some("the request is exempt"),
             _ if is_denied => Some("the request is denied"),
+            _ if choice.is_torn(request) => Some(TORN),
             _ => None,
         };
         let mut asked = explanation.limits.into_iter();
@@ -171,6 +172,8 @@ impl Rules {
         Explained { outcome: explanation.outcome, rules }
     }
 }
+
+const TORN: &str = "the path has dots, and its two readings meet rules that may spend from one policy by other keys or costs: it is refused with 400";
 
 fn doors(
     section: Section,

@@ -37,6 +37,54 @@ use crate::variables::Variables;
 /// assert!(warnings[1].starts_with("policy \"unused\" limits nothing"));
 /// # Ok::<(), sluicegate_rules::RulesError>(())
 /// ```
+///
+/// # Values
+/// Every value is a text to the parser, and is understood later by the code that reads it everywhere else. Quotes are needed around
+/// braces (`"/users/{id}"`), and nowhere else.
+///
+/// | of | written as | range |
+/// |---|---|---|
+/// | quota | `5/min`, `10/s burst 20`, `1000/12h`: units, a period, and the units that pass at once from rest | up to 10^6 units in 1 ms to 30 days in any case; an error says what more is exact |
+/// | time | a whole number with `ns`, `us`, `ms`, `s`, `min`, `h`, `d` or `w`: `500ms`, `30 days` | no months, no fractions |
+/// | wait | `deny`, or `wait` with a time: `wait 5s` | |
+/// | number of units (`cost`) | `10`, `1_000` | 1 to 2^32, and at most the burst of each limit |
+/// | number of keys (`keys` of a policy) | `1_000_000` | 1 to 2^31 |
+/// | number of keys (`memory` of the store) | `5000`, `100k keys`, `1M keys` | 1 to 1000M |
+/// | number of permits | `2` | 1 to 1,000,000 |
+/// | number of refusals (`suspend`) | `100 in 10min` | 1 to 1,000,000 |
+/// | share | `1/10` | above 0, up to the whole; each quota keeps at least a unit |
+/// | statuses (`refund_if`) | `502`, `5xx` | 100 to 999, and `1xx` to `5xx` |
+/// | status of a denial, of a missing key | `403` | 400 to 599 |
+/// | network | `10.0.0.0/8`, `2001:db8::/32`, an address alone | |
+/// | `hops`, `ipv6_prefix` | `1`, `56` | 1 to 32 proxies, 1 to 128 bits |
+/// | `deadline`, `replicas` | `50ms`, `4` | 1 ms to 1 min, 1 to 100,000 |
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let file = |limit: &str, rule: &str| {
+///     let text = format!("
+/// version: 1
+/// policies: {{ api: {{ {limit} }} }}
+/// rules: [{{ name: all, limit: api, key: client, {rule} }}]
+/// ");
+///     RulesFile::parse("rules.yaml", &text, &Variables::none())
+/// };
+/// for good in ["quota: 1000/12h", "quota: [5 per 2 minutes, 20/d]", "quota: 5/s, on_exceeded: wait 1500ms", "quota: 5/s, keys: 1_000_000"] {
+///     assert!(file(good, "cost: 1").is_ok(), "{good}");
+/// }
+/// for bad in ["quota: 5", "quota: 5/month", "quota: 0.5/s", "quota: 5/s, on_exceeded: 5s", "quota: 5/s, keys: many"] {
+///     assert!(file(bad, "cost: 1").is_err(), "{bad}");
+/// }
+/// let error = file("quota: 5/min", "cost: 6").unwrap_err();
+/// assert!(error.to_string().contains("cost 6 is above burst 5 of 5/min"), "{error}");
+/// # Ok::<(), sluicegate_rules::RulesError>(())
+/// ```
+///
+/// # Bounds
+/// A file has at most 1 MiB, one of API keys 16 MiB (some 200,000 of them), and one with a public key 1 MiB. Anchors are expanded within
+/// a budget, so that a small file cannot become a large one. Up to 1,000 keys of each name under `tiers` have quotas of their own. Reading takes
+/// time in proportion to the text; a thousand rules take some milliseconds.
 pub struct RulesFile {
     pub(crate) name: String,
     pub(crate) compiled: Compiled,
@@ -46,18 +94,26 @@ pub struct RulesFile {
 }
 
 impl RulesFile {
-    /// Reads a text of YAML or JSON. `name` is what errors call it.
+    /// Reads a text of YAML or JSON. `name` is what errors call it. Paths in the text are relative to the folder of the process.
     ///
     /// # Errors
-    /// With all that is wrong with it.
+    /// With all that is wrong with its values; if its shape is wrong, with the first such mistake. When `variables` have no value
+    /// for one that it names.
     pub fn parse(name: &str, text: &str, variables: &Variables) -> Result<Self, RulesError> {
         Self::parse_in(name, text, None, variables)
     }
 
-    /// Reads a file; paths in it are relative to its folder.
+    /// Reads a file; paths in it are relative to its folder. A pipe or a device is not read: it might never end.
+    ///
+    /// ```
+    /// use sluicegate_rules::{RulesFile, Variables};
+    ///
+    /// let error = RulesFile::read("missing/rules.yaml", &Variables::none()).unwrap_err();
+    /// assert!(error.to_string().starts_with("missing/rules.yaml: error: it cannot be read: "));
+    /// ```
     ///
     /// # Errors
-    /// When it cannot be read, and with all that is wrong with it.
+    /// When it cannot be read, is no file, is not UTF-8 or has more than 1 MiB, and as [`parse`](Self::parse) does.
     pub fn read(path: impl AsRef<Path>, variables: &Variables) -> Result<Self, RulesError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -92,7 +148,30 @@ impl RulesFile {
         }
     }
 
-    /// The changes if this file took the place of that one.
+    /// The changes if this file took the place of that one, as a [reload](crate::Rules::reload) would tell them. Both are files alone: of
+    /// overrides that operators have set on a service nothing is known here.
+    ///
+    /// ```
+    /// use sluicegate_rules::{RulesFile, Variables};
+    ///
+    /// let file = |policies: &str| {
+    ///     let text = format!("
+    /// version: 1
+    /// policies: {{ {policies} }}
+    /// rules:
+    ///   - {{ name: login, only_if: {{ path: /login }}, limit: login, key: client }}
+    ///   - {{ name: all, limit: api, key: client }}
+    /// ");
+    ///     RulesFile::parse("rules.yaml", &text, &Variables::none())
+    /// };
+    /// let old = file("login: { quota: 5/min }, api: { quota: 100/min }")?;
+    /// let new = file("login: { quota: 5/min, on_outage: deny }, api: { quota: 100/min burst 20 }")?;
+    /// assert_eq!(
+    ///     new.changes_since(&old).to_string(),
+    ///     "changed login in its options, api 100/min -> 100/min burst 20, what was spent counts",
+    /// );
+    /// # Ok::<(), sluicegate_rules::RulesError>(())
+    /// ```
     pub fn changes_since(&self, old: &Self) -> Changes {
         let (old, new) = (&old.compiled, &self.compiled);
         Changes::between(&old.policies, &new.policies).of_stores(old.store.as_ref(), new.store.as_ref())
@@ -179,7 +258,32 @@ impl RulesFile {
         self.words.is_empty() || self.words.contains(&word.to_ascii_lowercase())
     }
 
-    /// Warnings that are worth a second look: a policy that limits nothing, a key that clients choose freely.
+    /// Warnings that are worth a second look, in the order of the file. None of them keeps a service from starting.
+    ///
+    /// | warned of | because |
+    /// |---|---|
+    /// | a policy or a number under `in_flight` that no rule names | it limits nothing, and its name may be misspelt elsewhere |
+    /// | a key that clients choose freely, without a rule by address for all requests | a client that invents keys has a new bucket with each |
+    /// | a tier that is read from a header field | clients choose it, unless a proxy sets the field |
+    /// | a policy that two rules spend from that may both apply | such a request gets 500 |
+    /// | a cost by header whose `max` is above a burst | such a request never passes |
+    /// | a network that has bits behind its prefix, or that has every address | it is another one than it looks like |
+    /// | a variable that is not set here, for tools | its default stands for the value |
+    ///
+    /// ```
+    /// use sluicegate_rules::{RulesFile, Variables};
+    ///
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// policies: { api: { quota: 100/min } }
+    /// rules: [{ name: all, limit: api, key: header(x-user) }]
+    /// ", &Variables::none())?;
+    /// assert_eq!(
+    ///     file.warnings()[0].to_string().lines().next(),
+    ///     Some("rules.yaml:4:39: warning: clients choose this key freely: add a rule with the key client for all requests"),
+    /// );
+    /// # Ok::<(), sluicegate_rules::RulesError>(())
+    /// ```
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }

@@ -40,6 +40,23 @@ use tower_layer::Layer;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Responses
+/// A refusal has a body of `application/problem+json`, `Retry-After` where a wait helps, and the fields that `headers` of the file says;
+/// allowed responses have those as well. The permits of `in_flight` are told in `RateLimit` and `RateLimit-Policy`, with the unit
+/// `concurrent-requests`, where `headers` has these two. Both follow the file that a request began with.
+///
+/// | status | because |
+/// |---|---|
+/// | 429 | a limit has no room, or no permit came in time |
+/// | 403, or as `status` says | a rule under `deny` |
+/// | as `on_missing_key` says | the request has no such key |
+/// | 400 | its path has dots, and both readings may spend from one policy |
+/// | 500 | two rules that both apply spend from one policy, or the server does not tell the address of the peer |
+/// | 503 | the store is away, and a policy says `on_outage: deny` |
+///
+/// # Cancel safety
+/// A request that is dropped gives its permit and its place in a queue back. What it has spent stays spent.
 #[derive(Clone, Debug)]
 pub struct RulesLayer {
     pub(crate) in_flight: InFlightLayer,

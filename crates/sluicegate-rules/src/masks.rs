@@ -1,4 +1,5 @@
-//! Lines of a file as errors show them: the values that header fields and parameters must have may be secrets.
+//! Lines of a file as errors show them: of sections only in which there is no secret, and the values that header fields and
+//! parameters must have may be secrets, too.
 //!
 //! A line is looked at as it was written, also where it is not YAML: keys and values are told apart by colons, braces and
 //! indentation. What is in doubt is masked.
@@ -6,21 +7,48 @@
 /// The sign that stands for each character of a value.
 pub(crate) const MASK: char = '*';
 
-/// Sections where the words below have values that are no secrets.
-const OTHERS: [&str; 7] = ["version", "clients", "policies", "tiers", "keys", "in_flight", "headers"];
+/// Sections without secrets, where the words below have other values.
+const PLAIN: [&str; 7] = ["version", "clients", "policies", "tiers", "keys", "in_flight", "headers"];
+
+/// Sections of rules.
+const RULES: [&str; 3] = ["deny", "exempt", "rules"];
+
+/// Words of a rule, and of a condition, that have no secrets.
+const OPEN: [&str; 14] = [
+    "name",
+    "group",
+    "limit",
+    "share",
+    "key",
+    "on_missing_key",
+    "in_flight",
+    "refund_if",
+    "status",
+    "path",
+    "method",
+    "host",
+    "client",
+    "tier",
+];
+
+/// Words with conditions under them.
+const CONDITION: [&str; 2] = ["only_if", "not"];
 
 /// Words under which there are names with values that a request must have.
 const SECRET: [&str; 2] = ["header", "query"];
 
-/// A line, which counts from 1, with its secrets masked; it stays as long as it was.
+/// A line, which counts from 1, with its secrets masked; it stays as long as it was. Nothing of a section that may have secrets: one
+/// that nobody knows, as where `jwt` has a typing error, and of a file that is one value in braces, as JSON is.
 pub(crate) fn masked(text: &str, line: usize) -> Option<String> {
     let mut scanner = Scanner::default();
-    text.lines().take(line).map(|line| scanner.line(line)).nth(line.checked_sub(1)?)
+    let shown = text.lines().take(line).map(|line| scanner.line(line)).nth(line.checked_sub(1)?)?;
+    (scanner.section != Section::Closed).then_some(shown)
 }
 
-/// Where a line stands: below which keys, and in which braces.
+/// Where a line stands: in which section, below which keys, and in which braces.
 #[derive(Default)]
 struct Scanner {
+    section: Section,
     /// How far keys are indented under which the line stands, and what they are.
     above: Vec<(usize, Kind)>,
     /// The braces and brackets that are open.
@@ -28,8 +56,18 @@ struct Scanner {
     quote: Option<char>,
     /// A text of whole lines, as `|` begins it: it goes on while lines are indented further than this.
     lines: Option<(usize, Kind)>,
-    /// Whether the line is in a section where these words have other values.
-    is_in_other: bool,
+}
+
+/// Whether the lines of a section are shown.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Section {
+    /// None of them.
+    #[default]
+    Closed,
+    /// As they are.
+    Plain,
+    /// Without the values of conditions.
+    Rules,
 }
 
 /// How a key masks the values under it.
@@ -39,6 +77,10 @@ enum Kind {
     Open,
     /// A cost names a header, which is no secret.
     Cost,
+    /// A word that is not known here: it may be meant as one with names under it.
+    Unknown,
+    /// Conditions. A text in their place may be any of them.
+    Condition,
     /// Names, of which the values are secrets.
     Names,
     /// A secret, whatever its shape.
@@ -50,6 +92,7 @@ impl Scanner {
         let body = line.trim_start();
         let outer = line.len() - body.len();
         let mut indent = outer;
+        self.enter_section(line);
         if let Some((above, kind)) = self.lines {
             if body.is_empty() || outer > above {
                 let is_open = matches!(kind, Kind::Open | Kind::Cost);
@@ -61,10 +104,6 @@ impl Scanner {
             let dashes = body.len() - body.trim_start_matches(['-', ' ']).len();
             indent += if body.starts_with("- ") { dashes } else { 0 };
             self.above.retain(|(above, _)| *above < indent);
-            if indent == 0 {
-                let word = body.split(':').next().unwrap_or_default().trim_matches(['"', '\'', ' ']);
-                self.is_in_other = OTHERS.contains(&word);
-            }
         }
         let (mut shown, mut word, mut key, mut begins) = (String::new(), String::new(), None, None);
         let mut has_key = !self.within.is_empty() || self.quote.is_some();
@@ -96,7 +135,7 @@ impl Scanner {
                 }
                 ':' if ends_key && key.is_none() => {
                     // A name is known by its colon only: until then it may have been a value.
-                    if let Some(begin) = begins.take().filter(|_| self.kind() == Kind::Names) {
+                    if let Some(begin) = begins.take() {
                         shown.truncate(begin);
                         shown.push_str(&word);
                     }
@@ -130,7 +169,11 @@ impl Scanner {
                 c => {
                     if word.is_empty() {
                         self.quote = Some(c).filter(|c| matches!(c, '"' | '\''));
-                        begins = Some(shown.len()).filter(|_| self.quote.is_none());
+                        let has_names = match self.kind() {
+                            Kind::Names => self.quote.is_none(),
+                            kind => kind == Kind::Condition,
+                        };
+                        begins = has_names.then_some(shown.len());
                     }
                     if c == '-' && word.is_empty() && key.is_none() {
                         shown.push(c);
@@ -150,6 +193,29 @@ impl Scanner {
         shown
     }
 
+    /// A line that is not indented begins a section. In the midst of a text or of braces nobody knows what it is, and a return alone
+    /// ends lines for some.
+    fn enter_section(&mut self, line: &str) {
+        if line.contains('\r') {
+            self.section = Section::Closed;
+            return;
+        }
+        let goes_on = |line: &str| matches!(line.split(' ').next(), Some("" | "-" | "}" | "]"));
+        if goes_on(line) || line.starts_with(['#', '\t', '}', ']']) {
+            return;
+        }
+        let is_free = self.within.is_empty() && self.quote.is_none();
+        let words = line.split(':').next().unwrap_or_default();
+        // An anchor or a tag comes before the word.
+        let word = words.split(' ').find(|word| !word.is_empty() && !word.starts_with(['&', '!']));
+        let word = word.unwrap_or_default().trim_matches(['"', '\'']);
+        self.section = match () {
+            () if is_free && PLAIN.contains(&word) => Section::Plain,
+            () if is_free && RULES.contains(&word) => Section::Rules,
+            () => Section::Closed,
+        };
+    }
+
     /// The masking by the braces or the key that all of this stands under.
     fn kind(&self) -> Kind {
         self.within.last().copied().or_else(|| self.above.last().map(|(_, kind)| *kind)).unwrap_or_default()
@@ -158,26 +224,38 @@ impl Scanner {
     /// The masking by a key that stands here.
     fn kind_of(&self, word: &str) -> Kind {
         let word = word.trim_start_matches('?').trim_matches(['"', '\'']);
-        match self.kind() {
+        let above = self.kind();
+        match above {
             // The value of a key that stands before it is like one of a key that is written in another way than in letters.
             Kind::Names | Kind::Secret => Kind::Secret,
             Kind::Cost => Kind::Open,
-            Kind::Open if self.is_in_other => Kind::Open,
-            Kind::Open if SECRET.contains(&word) => Kind::Names,
-            Kind::Open if word.is_empty() || word.contains('\\') => Kind::Secret,
-            Kind::Open if word == "cost" => Kind::Cost,
-            Kind::Open => Kind::Open,
+            _ if self.section == Section::Plain => Kind::Open,
+            _ if SECRET.contains(&word) => Kind::Names,
+            _ if CONDITION.contains(&word) => Kind::Condition,
+            _ if word.is_empty() || word.contains('\\') => Kind::Secret,
+            _ if OPEN.contains(&word) => Kind::Open,
+            Kind::Condition | Kind::Unknown => Kind::Names,
+            _ if word == "cost" => Kind::Cost,
+            _ if RULES.contains(&word) => Kind::Open,
+            Kind::Open => Kind::Unknown,
         }
     }
 
     /// A character of a name, or of a value behind this key.
     fn masked(&self, c: char, key: Option<Kind>) -> char {
         let is_secret = match key {
-            Some(key) => matches!(key, Kind::Names | Kind::Secret),
+            Some(key) => key.hides(),
             // A value without a name, or the rest of one from the line before.
-            None => matches!(self.kind(), Kind::Names | Kind::Secret) && !matches!(c, '"' | '\''),
+            None => self.kind().hides() && !matches!(c, '"' | '\''),
         };
         if is_secret { MASK } else { c }
+    }
+}
+
+impl Kind {
+    /// Whether a text under such a key is masked.
+    fn hides(self) -> bool {
+        matches!(self, Self::Condition | Self::Names | Self::Secret)
     }
 }
 
@@ -259,6 +337,21 @@ rules:
             "  - only_if:\n      header:\n        x-token: \"a\\\"\n          s3cret: s3cret\"",
             "  - only_if:\n      ? header\n      : { x-token: s3cret }",
             "  - only_if:\n      header: |\n        s3cret\n      query: { token: s3cret }",
+            "  - only_if: { headers: { x-token: s3cret } }",
+            "  - only_if: { heder: s3cret, path: /a }",
+            "  - only_if: { not: { heder: { x-token: s3cret } } }",
+            "  - only_if: { \"qery\": { token: \"s3cret\" } }",
+            "  - only_if: header x-token is s3cret",
+            "  - only_if: [ header, x-token, s3cret ]",
+            "  - only_if: \"header x-token is s3cret\"",
+            "  - only_if:\n      - s3cret",
+            "  - only_if:\n      headers:\n        x-token: s3cret",
+            "  - only_if:\n      x-token: s3cret",
+            "  - only_if:\n      not:\n        x-token: s3cret",
+            "  - only_iff: { heder: { x-token: s3cret } }",
+            "  - only_iff:\n      heder:\n        x-token: s3cret",
+            "  - heder: { x-token: s3cret }",
+            "  - heder: |\n      s3cret",
         ] {
             let text = format!("rules:\n{text}\n    limit: shown\n");
             let shown = shown(&text);
@@ -268,6 +361,50 @@ rules:
                 |lines: &[String]| lines.iter().map(|line| line.chars().count()).collect::<Vec<_>>();
             assert_eq!(lengths(&shown), lengths(&text.lines().map(str::to_owned).collect::<Vec<_>>()));
         }
+    }
+
+    #[test]
+    fn words_that_are_known_and_what_is_under_a_misspelt_one_of_a_rule_stay_readable() {
+        for line in [
+            "  - { name: a, only_if: { path: [/a, \"/b\"], tier: { plan: free } }, limits: api, key: client }",
+            "  - { only_if: { \"path\": \"/a\", not: { client: 10.0.0.0/8 } }, cost: { header: x-units } }",
+        ] {
+            assert_eq!(shown(&format!("rules:\n{line}"))[1], line);
+        }
+        let masked = shown("rules:\n  - { only_if: { paht: /a, method: GET }, limit: api }");
+        assert_eq!(masked[1], "  - { only_if: { paht: **, method: GET }, limit: api }");
+    }
+
+    #[test]
+    fn no_line_of_a_section_that_may_have_secrets_is_shown_however_the_section_begins() {
+        for line in [
+            "jwt: { hs256: s3cret }",
+            "&a jwt: { hs256: s3cret }",
+            "&a !!map jwt: { hs256: s3cret }",
+            "!!str jwt: { hs256: s3cret }",
+            "? jwt\n: { hs256: s3cret }",
+            "\"jw\\u0074\": { hs256: s3cret }",
+            "--- jwt: { hs256: s3cret }",
+            "jtw:\n  hs256: s3cret",
+            "jtw:\n- s3cret",
+            "jwt: { hs256: \"a\nrules: s3cret\" }",
+            "jwt: {\nrules: s3cret }",
+            "keys: {\rjwt: { hs256: s3cret }",
+            "keys: {}\rjwt:\n  hs256: s3cret",
+            "{ jwt: { hs256: s3cret },\nrules: s3cret }",
+        ] {
+            // What stands before it is open.
+            let text = format!("policies: {{}}\nrules: [ a ]\n{line}\n");
+            for text in [&*text, line] {
+                let shown = shown(text);
+                assert!(!shown.iter().any(|line| line.contains("s3cret")), "{shown:#?}");
+            }
+        }
+        assert_eq!(
+            shown("&p policies: { a: 1 }\n&r \"rules\":\n- a"),
+            ["&p policies: { a: 1 }", "&r \"rules\":", "- a"]
+        );
+        assert_eq!(shown("  rules: s3cret"), Vec::<String>::new(), "nobody knows where it stands");
     }
 
     #[test]

@@ -42,6 +42,29 @@ impl Rules {
     /// place. Says what has changed; nothing if the text is the same, or if these rules were not [opened](Self::open) from a
     /// file.
     ///
+    /// ```
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_rules::{Rules, Variables};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sluicegate-reload-{}.yaml", std::process::id()));
+    /// # std::fs::write(&path, include_str!("../tests/it/small.yaml"))?;
+    /// let rules = Rules::open(&MemoryStore::new(), &path, Variables::environment())?;
+    /// assert_eq!(rules.reload()?, None, "the text is the same");
+    ///
+    /// let text = std::fs::read_to_string(&path)?;
+    /// std::fs::write(&path, text.replace("100/min", "50/min"))?;
+    /// let changes = rules.reload()?.ok_or("another text")?;
+    /// assert_eq!(changes.changed[0].2, "50/min");
+    ///
+    /// std::fs::write(&path, "")?;
+    /// assert!(rules.reload().is_err(), "and fifty a minute stay in force");
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// It reads files and may wait for another change to end, so an async program calls it on a thread for blocking work. Files that
+    /// the rules name, of API keys and of a public key, are read again as well.
+    ///
     /// # Errors
     /// As [`open`](Self::open). What was in force stays so, whatever is wrong: a file that is gone or empty never means that
     /// there are no limits.
@@ -78,7 +101,8 @@ impl Rules {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// It is called by the thread that reads the file, in the order of the changes, and must neither reload nor replace these rules; it may explain requests.
+    /// It is called by the thread that reads the file, in the order of the changes, and must neither reload nor replace these rules; it
+    /// may explain requests. Listeners stay for as long as the rules do. A slow one delays the next change, and no request.
     pub fn listen(&self, listener: impl Fn(Result<Option<&Changes>, &RulesError>) + Send + Sync + 'static) {
         let mut all = self.0.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(Arc::new(listener));

@@ -46,6 +46,60 @@ use crate::variables::Variables;
 /// # let _ = layer;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # How a change takes effect
+/// By [`replace`](Self::replace), [`reload`](Self::reload), [`follow`](Self::follow) or a signal, always in these steps, and one change at
+/// a time:
+///
+/// 1. The text is read and understood. Whatever is wrong with it ends the change here.
+/// 2. Policies that are new are opened, and those that are other ones are replaced: all of them, or none. What was spent counts, so
+///    that no change gives a key a fresh budget.
+/// 3. The limits of all rules are swapped in one step. A request keeps the limits that it began with until its response has ended:
+///    waits, refunds and meters included.
+/// 4. Policies that left the file are as code has opened them, or are forgotten as their keys come to rest.
+/// 5. Listeners hear of it, and a line in the log says it.
+///
+/// The section `store` waits for a restart, and [`Changes::needs_restart`] says so.
+///
+/// | in the file | after the change |
+/// |---|---|
+/// | another `quota`, `algorithm` | keys keep what they have spent; one that has spent more than the new capacity waits until it fits |
+/// | another `mode` | the same states, enforced or not |
+/// | another `key` of a rule | other buckets, which are at rest; the old ones come to rest |
+/// | another name of a policy | another policy, whose keys begin at rest |
+/// | another `permits` | permits that are out count; above the new number none is given until enough have come back |
+/// | other rules, conditions, groups | hold for requests that begin from then on |
+/// | a rule that left | its policy is removed if no other rule names it |
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_rules::{Rules, RulesFile, Variables};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let file = |quota: &str| {
+///     let text = format!("
+/// version: 1
+/// policies: {{ api: {{ quota: {quota} }} }}
+/// rules: [{{ name: all, limit: api, key: everybody }}]
+/// ");
+///     RulesFile::parse("rules.yaml", &text, &Variables::none())
+/// };
+/// let rules = Rules::new(&MemoryStore::new(), file("3/d")?)?;
+/// let request = Request::get("/").body(())?;
+/// for _ in 0..3 {
+///     assert!(rules.limits().decide(&request).await.is_ok());
+/// }
+///
+/// // Five a day: three of them are spent.
+/// rules.replace(file("5/d")?)?;
+/// assert!(rules.limits().decide(&request).await.is_ok());
+/// assert!(rules.limits().decide(&request).await.is_ok());
+/// assert!(rules.limits().decide(&request).await.is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Rules(pub(crate) Arc<Inner>);
 
@@ -94,6 +148,19 @@ impl Rules {
     /// Reads a file and puts it in force on the store that it names under `store`; [`reload`](Self::reload) reads it again.
     /// Another store in the file takes effect with a restart.
     ///
+    /// ```
+    /// use sluicegate_rules::{Rules, Variables};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sluicegate-from-file-{}.yaml", std::process::id()));
+    /// # std::fs::write(&path, "version: 1\nstore: { memory: 100k keys }\npolicies: { api: { quota: 100/min } }\nrules: [{ name: all, limit: api, key: client }]\n")?;
+    /// let rules = Rules::from_file(&path, Variables::environment())?;
+    /// rules.follow();
+    /// let layer = rules.layer();
+    /// # let _ = layer;
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// When the file cannot be read or names no store, with all that is wrong with it, and when the store cannot be
     /// [opened](RulesFile::open_store) or cannot keep a policy exactly.
@@ -101,7 +168,8 @@ impl Rules {
         Self::from_file_within(path, variables, |store| store)
     }
 
-    /// As [`from_file`](Self::from_file), with a store around the one of the file, such as an `Observed` one.
+    /// As [`from_file`](Self::from_file), with a store around the one of the file, such as an `Observed` one. `around` is called once,
+    /// before a policy is opened.
     ///
     /// # Errors
     /// As [`from_file`](Self::from_file).
@@ -198,7 +266,8 @@ impl Rules {
         Ok(changes.under(&Overrides::of(Arc::clone(&self.0.store))))
     }
 
-    /// The limits as they are now.
+    /// The limits as they are now, for code that decides by itself. They stay as they are when the rules change; the next call has those
+    /// of then. They know nothing of `in_flight`, whose permits the [layer](Self::layer) gives out.
     pub fn limits(&self) -> Limits {
         self.0.limits.current()
     }
@@ -208,7 +277,8 @@ impl Rules {
         &self.0.store
     }
 
-    /// A layer with these rules, which follows each change.
+    /// A layer with these rules, which follows each change. Each call makes another one of the same rules: layers share buckets and
+    /// permits, and are swapped together.
     pub fn layer(&self) -> RulesLayer {
         RulesLayer { in_flight: self.0.in_flight.clone().into(), limits: self.0.limits.clone().into() }
     }

@@ -26,6 +26,33 @@ use regex::Regex;
 /// assert!(parse(&Variables::none().or_placeholders()).is_ok());
 /// assert!(parse(&[("REDIS_URL", "redis://127.0.0.1")].into_iter().collect()).is_ok());
 /// ```
+///
+/// | written | means |
+/// |---|---|
+/// | `quota: ${LIMIT}/min` | a part of a value |
+/// | `quota: ${LIMIT}` where `LIMIT` is `5/min` | all of it |
+/// | `"${LIMIT}/min"`, `{ quota: ${LIMIT} }` | an error: inside of quotes and braces nothing is put in |
+/// | a name of letters, digits and `_`, without a digit in front | a variable |
+///
+/// A value is never read as more than the one text that it stands in, whatever is in it: a quote, a line end or a brace opens nothing.
+/// One that is set to nothing is an empty text, which no word accepts. Values are shown nowhere, since they may be secrets, and `Debug`
+/// writes names alone.
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let text = "
+/// version: 1
+/// policies:
+///   api:
+///     quota: ${LIMIT}/min
+/// rules: [{ name: all, limit: api, key: client }]
+/// ";
+/// let parse = |value| RulesFile::parse("rules.yaml", text, &[("LIMIT", value)].into_iter().collect());
+/// assert!(parse("5").is_ok());
+/// assert!(parse("5/min, mode: off } #").is_err(), "it is one text");
+/// assert!(parse("").is_err());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     known: Known,
@@ -50,7 +77,7 @@ impl std::fmt::Debug for Known {
 }
 
 impl Variables {
-    /// Those of this process. One that is not set is an error.
+    /// Those of this process, as they are when a file is read: a reload takes the values of then. One that is not set is an error.
     pub fn environment() -> Self {
         Self::default()
     }
@@ -60,7 +87,8 @@ impl Variables {
         Self::from_iter([("", ""); 0])
     }
 
-    /// Puts a placeholder with its name for each that is not set: for tools that look at a file and connect to nothing.
+    /// Puts a placeholder with its name for each that is not set: for tools that look at a file and connect to nothing. The value that
+    /// it is a part of is then taken at its default, which is [warned](crate::RulesFile::warnings) of, and everything else is checked.
     #[must_use]
     pub fn or_placeholders(mut self) -> Self {
         self.placeholders = true;

@@ -26,8 +26,26 @@ impl Rules {
     /// hear of both by [`listen`](Self::listen).
     ///
     /// The folder of the file is watched, so that a file that is swapped by renaming, or by the symbolic links of Kubernetes,
-    /// is seen; beside it the file is looked at every 5 seconds. Rules that were not [opened](Self::open) from a file follow
-    /// nothing.
+    /// is seen; beside it the file is looked at every 5 seconds, for network file systems that tell nothing. After an event the file is
+    /// read when nothing has happened for 250 ms, and after a second at the latest, so that a file that is written in parts is read once.
+    /// A text that is the same changes nothing and says nothing. Rules that were not [opened](Self::open) from a file follow nothing.
+    ///
+    /// ```no_run
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_rules::{Rules, Variables};
+    ///
+    /// let rules = Rules::open(&MemoryStore::new(), "rules.yaml", Variables::environment())?;
+    /// rules.listen(|news| match news {
+    ///     Ok(Some(changes)) => println!("rules: {changes}"),
+    ///     Ok(None) => println!("rules: right again"),
+    ///     Err(error) => eprintln!("the rules stay as they were:\n{error}"),
+    /// });
+    /// rules.follow();
+    /// # Ok::<(), sluicegate_rules::RulesError>(())
+    /// ```
+    ///
+    /// It is called once: each further call starts another thread that does the same. Where no thread can be started, or the folder
+    /// cannot be watched, the log says so.
     pub fn follow(&self) {
         let Some(source) = &self.0.source else { return };
         let (tell, told) = channel();

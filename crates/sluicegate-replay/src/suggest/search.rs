@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use sluicegate_core::{Key, Policy, Quota};
 
+use crate::books::Books;
 use crate::court::{Court, Verdict};
+use crate::order::Asks;
 use crate::share::Share;
 use crate::suggest::record::{Event, Kept};
 use crate::suggestion::Suggestion;
@@ -113,6 +115,9 @@ impl<'a> Search<'a> {
     /// How many requests of each of these keys a limit rejects.
     fn rejected(&self, limit: u64, keys: &[usize]) -> Option<Vec<u64>> {
         let policy = at(self.policy, limit)?;
+        if let Some(mut books) = Books::of([&policy]).filter(|_| !self.gives_back) {
+            return Some(keys.iter().map(|place| books.rejected(self.keys[*place].events)).collect());
+        }
         let court = Court::with_room([&policy.with_keys(AT_ONCE)], AT_ONCE).ok()?;
         if self.gives_back {
             court.keep_accounts(0);
@@ -198,6 +203,22 @@ impl<'a> Search<'a> {
             enough = next;
         }
         Some((enough, step))
+    }
+}
+
+impl Books {
+    /// How many of these requests the only row rejects; what the key has spent is forgotten then.
+    fn rejected(&mut self, events: &[Event]) -> u64 {
+        let is_rejected = |event: &&Event| {
+            let ask = Asks { row: 0, key: 0, cost: event.cost.into(), is_enforced: true };
+            let mut verdict = [Verdict::NotAsked];
+            self.decide(event.at_us, &[ask], &mut verdict);
+            matches!(verdict, [Verdict::Rejected(_)])
+        };
+        let count = events.iter().filter(is_rejected).count() as u64;
+        // The next key begins at an earlier time.
+        self.forget();
+        count
     }
 }
 

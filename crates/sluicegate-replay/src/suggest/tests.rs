@@ -1,20 +1,14 @@
 //! The answer from a sample, against the exact one.
 
 use super::*;
+use crate::random::Random;
 use crate::suggest::record::Record;
 
 const MINUTE_US: u64 = 60_000_000;
 const KEYS: u32 = 25_000;
 
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
+/// Logs that do not know of each other.
+const LOGS: u32 = 60;
 
 /// A log of a minute: which key comes when. Most keys come a few times, some often.
 fn log(seed: u32) -> Vec<Event> {
@@ -56,7 +50,7 @@ fn window() -> Policy {
 fn the_interval_of_a_sample_covers_the_truth_as_often_as_it_says() {
     let policy = window();
     let (mut covered, mut cases) = (0, 0);
-    for seed in 0..20 {
+    for seed in 0..LOGS {
         let events = log(seed);
         let (room, limit) = [(140_000, 5), (125_000, 4)][(seed % 2) as usize];
         let sample = kept(&events, room);
@@ -71,8 +65,9 @@ fn the_interval_of_a_sample_covers_the_truth_as_often_as_it_says() {
         covered += u32::from(found.rejected.abs_diff(truth) <= found.uncertainty);
         cases += 1;
     }
-    // Nineteen in the mean.
-    assert!(covered >= 18, "{covered} of {cases}");
+    println!("{covered} of {cases}");
+    // 57 in the mean; at least 53 with a probability of 98 %, if the intervals are what they say.
+    assert!(covered >= 53, "{covered} of {cases}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! rules share: by its path in a tree, or by a host, a header field, a parameter, a method or a tier in a table. Then all of its
 //! conditions are looked at. A rule without any of these is looked at for each request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -14,13 +14,15 @@ use sluicegate_tower::limits::{Select, Selected};
 use smallvec::SmallVec;
 
 use super::condition::{Asking, InTiers, Matcher, Mismatch};
-use super::paths::PathTree;
+use super::paths::{PathTree, has_dots};
 use super::plan::Plan;
 
 /// Rules in their order, each with its conditions.
 pub(crate) struct Choice {
     rules: Vec<Conditional>,
     finder: Finder,
+    /// Whether two rules may spend from one policy.
+    shares_policies: bool,
 }
 
 /// A rule, as far as it says to which requests it applies.
@@ -31,6 +33,8 @@ pub(super) struct Conditional {
     pub only_if: Matcher,
     /// Its limit and key, written out: two rules of a group with the same text are one to a request.
     pub asks: String,
+    /// The names of all policies that it may spend from.
+    pub policies: Vec<String>,
 }
 
 /// Places of rules, by a condition that each of them has.
@@ -63,7 +67,8 @@ type Places = SmallVec<[usize; 8]>;
 impl Choice {
     pub(super) fn new(rules: Vec<Conditional>) -> Self {
         let finder = Finder::of(&rules);
-        Self { rules, finder }
+        let shares_policies = is_shared(rules.iter());
+        Self { rules, finder, shares_policies }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -84,6 +89,19 @@ impl Choice {
     /// The rules that apply, in order.
     pub(super) fn applying(&self, request: RequestView<'_>) -> impl Iterator<Item = usize> {
         self.applying_to(&Asking::of(request)).into_iter()
+    }
+
+    /// Whether the two readings of a path with dots meet rules that may spend from one policy by other keys or costs. Neither rule may be
+    /// left out then, because nobody knows who resolves the dots, and both cannot be decided.
+    pub(crate) fn is_torn(&self, request: RequestView<'_>) -> bool {
+        self.shares_policies
+            && has_dots(request.path())
+            && is_shared(self.applying(request).map(|rule| &self.rules[rule]))
+    }
+
+    /// Whether a path may be [torn](Self::is_torn).
+    pub(super) fn may_be_torn(&self) -> bool {
+        self.shares_policies
     }
 
     /// Whether all conditions of a rule hold in one reading of the path.
@@ -119,6 +137,15 @@ impl Choice {
         });
         applying
     }
+}
+
+/// Whether two of these rules may spend from one policy.
+fn is_shared<'a>(mut rules: impl Iterator<Item = &'a Conditional>) -> bool {
+    let mut spent = HashSet::new();
+    rules.any(|rule| {
+        let own: HashSet<&str> = rule.policies.iter().map(|policy| &**policy).collect();
+        own.into_iter().any(|policy| !spent.insert(policy))
+    })
 }
 
 impl Select for Choice {

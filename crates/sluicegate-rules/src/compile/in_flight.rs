@@ -122,11 +122,14 @@ impl Compiled {
         let mut place = 0..;
         let places: Vec<Option<usize>> =
             limits.iter().map(|limit| limit.as_ref().and_then(|_| place.next())).collect();
-        InFlightLimits::new(limits.iter().flatten().cloned()).select(move |request: RequestView<'_>| {
+        let all = InFlightLimits::new(limits.iter().flatten().cloned()).headers(self.headers);
+        all.select(move |request: RequestView<'_>| {
             let applying = choice.applying(request).filter_map(|rule| places.get(rule).copied().flatten());
             let applying: Vec<usize> = applying.collect();
-            let passes_by =
-                !applying.is_empty() && (deny.first(request).is_some() || is_exempt(&exempt, &deny, request));
+            let passes_by = !applying.is_empty()
+                && (deny.first(request).is_some()
+                    || choice.is_torn(request)
+                    || is_exempt(&exempt, &deny, request));
             if passes_by { Vec::new() } else { applying }
         })
     }

@@ -31,7 +31,7 @@ pub(crate) struct Compiled {
     pub policies: Vec<Policy>,
     /// Other files that it was read from, and what they held.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    headers: Option<HeaderFields>,
+    pub(super) headers: HeaderFields,
     /// Where it is counted, if the file says so.
     pub store: Option<NamedStore>,
     pub deny: Arc<Choice>,
@@ -86,7 +86,7 @@ pub(super) fn of(
             "clients choose this key freely: add a rule with the key client for all requests",
         );
     }
-    let headers = option(file.headers.as_ref(), problems);
+    let headers = option(file.headers.as_ref(), problems).unwrap_or_default();
     // As the limits of the rules will want them: a policy is not to change again when they are put together.
     let giving_back = rules.iter().filter(|rule| !rule.refund_if.is_empty());
     let giving_back: HashSet<&str> = giving_back.flat_map(Rule::policies).collect();
@@ -131,7 +131,13 @@ const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 impl Reader<'_> {
     fn door(&self, name: &At<String>, only_if: &At<Condition>, problems: &mut Problems<'_>) -> Conditional {
         let only_if = self.matcher(only_if, problems);
-        Conditional { name: name.value.clone(), group: None, only_if, asks: String::new() }
+        Conditional {
+            name: name.value.clone(),
+            group: None,
+            only_if,
+            asks: String::new(),
+            policies: Vec::new(),
+        }
     }
 
     fn matcher(&self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
@@ -288,13 +294,14 @@ impl Compiled {
         for rule in &self.rules {
             all = all.and(group_of(rule, store, &limiters)?);
         }
-        let mut builder = Limits::builder(all);
-        if let Some(headers) = self.headers {
-            builder = builder.headers(headers);
-        }
-        if !self.deny.is_empty() {
+        let mut builder = Limits::builder(all).headers(self.headers);
+        if !self.deny.is_empty() || self.choice.may_be_torn() {
             let (deny, statuses) = (Arc::clone(&self.deny), Arc::clone(&self.statuses));
-            builder = builder.deny_with(move |request| statuses.get(deny.first(request)?).copied());
+            let choice = Arc::clone(&self.choice);
+            builder = builder.deny_with(move |request| match deny.first(request) {
+                Some(denied) => statuses.get(denied).copied(),
+                None => choice.is_torn(request).then_some(StatusCode::BAD_REQUEST),
+            });
         }
         if !self.exempt.is_empty() {
             let (exempt, deny) = (Arc::clone(&self.exempt), Arc::clone(&self.deny));

@@ -83,6 +83,7 @@ impl Rule {
             group: self.group.clone(),
             only_if,
             asks: mem::take(&mut self.asks),
+            policies: self.policies().map(str::to_owned).collect(),
         }
     }
 

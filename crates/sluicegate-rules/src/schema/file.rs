@@ -38,8 +38,8 @@ pub(crate) struct File {
     #[serde(default)]
     pub keys: Named<At<OneOrMany>>,
     /// The header fields of responses: `legacy` (`X-RateLimit-*`), `ietf` (`RateLimit`), `all` (both), `all-on-refusal` (`legacy`,
-    /// and both on refusals), `draft-6` or `draft-7` (those of earlier drafts), `spring` (those of Spring Cloud Gateway) or `none`.
-    /// Default: `all-on-refusal`.
+    /// and both on refusals), `draft-6` or `draft-7` (those of earlier drafts), `spring` (those of Spring Cloud Gateway) or `none`. The
+    /// numbers under `in_flight` are told in the `RateLimit` of today alone. Default: `all-on-refusal`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::headers")]
     pub headers: Option<At<String>>,

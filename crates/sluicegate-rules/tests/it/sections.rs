@@ -68,7 +68,6 @@ async fn a_rule_bounds_how_much_of_a_key_is_under_way_and_waits_as_it_says() {
     let rules = rules(AT_ONCE);
     let upload = send(&rules, "/x", "ada").await;
     assert_eq!(upload.status(), 200);
-    assert!(upload.headers()["ratelimit-policy"].to_str().expect("text").contains("\"uploads\";q=1"));
     assert_eq!(send(&rules, "/x", "ada").await.status(), 429);
     assert_eq!(send(&rules, "/x", "bob").await.status(), 200);
     // Of a group only the first rule that matches counts.
@@ -79,6 +78,32 @@ async fn a_rule_bounds_how_much_of_a_key_is_under_way_and_waits_as_it_says() {
     assert_eq!(began.elapsed().as_secs(), 10);
     drop(held);
     assert_eq!(send(&rules, "/report", "ada").await.status(), 200);
+}
+
+/// They were once those of the draft, whatever the file said.
+#[tokio::test]
+async fn the_fields_of_a_file_are_those_of_its_permits_too_and_change_with_it() {
+    let rules = rules(AT_ONCE);
+    let tells = |answer: &Answer| {
+        let field = answer.headers().get("ratelimit-policy").and_then(|field| field.to_str().ok());
+        field.is_some_and(|field| field.contains("\"uploads\";q=1;qu=\"concurrent-requests\""))
+    };
+    for (words, on_pass, on_refusal) in [
+        ("", false, true),
+        ("headers: all", true, true),
+        ("headers: legacy", false, false),
+        ("headers: ietf", true, true),
+        ("headers: spring", false, false),
+        ("headers: all-on-refusal", false, true),
+        ("headers: none", false, false),
+    ] {
+        let text = AT_ONCE.replace("version: 1", &format!("version: 1\n{words}"));
+        rules.replace(parse(&text)).expect("memory keeps it");
+        let passed = send(&rules, "/x", "ada").await;
+        let refused = send(&rules, "/x", "ada").await;
+        assert_eq!((passed.status().as_u16(), refused.status().as_u16()), (200, 429), "{words}");
+        assert_eq!((tells(&passed), tells(&refused)), (on_pass, on_refusal), "{words}");
+    }
 }
 
 #[tokio::test]

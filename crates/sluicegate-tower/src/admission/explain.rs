@@ -287,12 +287,29 @@ impl<'a> Explaining<'a> {
             },
             Ok(looked) => match foreseen(&self.asks, plan, &looked) {
                 decision if !decision.is_allowed() => {
-                    self.refused(Stop::Decided(self.asks.label(self.limits, decision)), request)
+                    let grows = self.grows(&decision);
+                    let mut outcome =
+                        self.refused(Stop::Decided(self.asks.label(self.limits, decision)), request);
+                    if let WouldBe::Refused { why, .. } = &mut outcome
+                        && grows
+                    {
+                        why.push_str(
+                            ", where refused requests count, so that the wait grows with each of them",
+                        );
+                    }
+                    outcome
                 }
                 decision if decision.delay().is_zero() => WouldBe::Allowed,
                 decision => WouldBe::Delayed(decision.delay()),
             },
         }
+    }
+
+    /// Whether a policy without room counts refused requests.
+    fn grows(&self, decision: &Decision) -> bool {
+        let refusing = decision.quotas().iter().filter(|status| !status.passed());
+        let mut asked = refusing.filter_map(|status| self.asks.iter().nth(status.policy_index()));
+        asked.any(|asked| asked.limiter(self.limits.plan()).with_policy(Policy::counts_rejected))
     }
 
     fn refused(&self, stop: Stop, request: RequestView<'_>) -> WouldBe {
@@ -361,7 +378,8 @@ impl fmt::Display for LimitExplained {
         for status in quotas {
             write!(f, "; {} of {} left", status.remaining(), status.capacity())?;
             if !status.passed() {
-                write!(f, ", room after {:?}", shown(status.available_after()))?;
+                let least = if policy.counts_rejected() { "at least " } else { "" };
+                write!(f, ", room after {least}{:?}", shown(status.available_after()))?;
             }
             if !status.reset_after().is_zero() {
                 write!(f, ", all back after {:?}", shown(status.reset_after()))?;

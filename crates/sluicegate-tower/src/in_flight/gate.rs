@@ -108,7 +108,8 @@ impl<R> Shared<R> {
                 Err(pending) => return waiting(way, On::Key(Lookup::new(pending))),
             };
         }
-        Step::Go(Entered { held: way.held, headers: self.headers, limits: way.limits })
+        let headers = self.headers_of(&way);
+        Step::Go(Entered { held: way.held, headers, limits: way.limits })
     }
 
     /// With its key, on to a permit.
@@ -132,7 +133,11 @@ impl<R> Shared<R> {
                 return ControlFlow::Continue(way);
             }
             Keyed::Rejected(missing, status) => {
-                return ControlFlow::Break(self.refuse(RefusalReason::MissingKey(&missing, status), request));
+                return ControlFlow::Break(self.refuse(
+                    &way,
+                    RefusalReason::MissingKey(&missing, status),
+                    request,
+                ));
             }
         };
         let Some(longest) = limit.longest else {
@@ -162,7 +167,7 @@ impl<R> Shared<R> {
             (Ok(permit), _) => permit,
             (Err(_), Some(limit)) => {
                 let reason = RefusalReason::ConcurrencyExceeded(&limit.in_flight);
-                return ControlFlow::Break(self.refuse(reason, request));
+                return ControlFlow::Break(self.refuse(&way, reason, request));
             }
             (Err(_), None) => return ControlFlow::Continue(way),
         };
@@ -174,7 +179,12 @@ impl<R> Shared<R> {
         ControlFlow::Continue(way)
     }
 
-    fn refuse<B, E>(&self, reason: RefusalReason<'_>, request: RequestView<'_>) -> Led<B, E>
+    /// The fields of responses: as the limits say, or else as the layer does.
+    fn headers_of(&self, way: &Way) -> HeaderFields {
+        way.limits.headers.unwrap_or(self.headers)
+    }
+
+    fn refuse<B, E>(&self, way: &Way, reason: RefusalReason<'_>, request: RequestView<'_>) -> Led<B, E>
     where
         R: Respond<B>,
     {
@@ -182,7 +192,7 @@ impl<R> Shared<R> {
         let refused = refusal.answer(self.respond.respond(&refusal), true);
         let mut response = refused.map(|body| PermitBody::new(body, None));
         if let RefusalReason::ConcurrencyExceeded(in_flight) = reason {
-            say_in_flight(response.headers_mut(), self.headers, true, in_flight, 0);
+            say_in_flight(response.headers_mut(), self.headers_of(way), true, in_flight, 0);
         }
         Step::Refuse(Ok(response))
     }
@@ -226,7 +236,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                     *place = Place::default();
                     shared.keyed(begun(way), found, request)
                 }
-                Err(not_found) => ControlFlow::Break(shared.refuse(not_found.into(), request)),
+                Err(not_found) => ControlFlow::Break(shared.refuse(way, not_found.into(), request)),
             },
             On::Permit(key, acquire, sleep) => {
                 // The permit first: one that comes with the last moment is not refused.
@@ -238,7 +248,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                         Some(limit) => {
                             limit.in_flight.waited_in_vain(&*key);
                             let reason = RefusalReason::ConcurrencyExceeded(&limit.in_flight);
-                            ControlFlow::Break(shared.refuse(reason, request))
+                            ControlFlow::Break(shared.refuse(way, reason, request))
                         }
                         None => ControlFlow::Continue(begun(way)),
                     }

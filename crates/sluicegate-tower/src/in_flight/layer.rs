@@ -152,7 +152,8 @@ impl<R> InFlightLayer<R> {
         self
     }
 
-    /// Whether responses carry the fields of the draft; there are no others for this. Default: [`HeaderFields::Ietf`].
+    /// Whether responses carry the fields of the draft; there are no others for this. Limits that say it
+    /// [themselves](InFlightLimits::headers) go before it. Default: [`HeaderFields::Ietf`].
     #[must_use]
     pub fn headers(mut self, headers: HeaderFields) -> Self {
         Arc::make_mut(&mut self.shared).headers = headers;

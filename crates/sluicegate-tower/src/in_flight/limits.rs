@@ -10,6 +10,7 @@ use crate::admission::handle::Kept;
 use crate::in_flight::InFlightLimit;
 use crate::key::RequestView;
 use crate::limits::{LimitsHandle, Select};
+use crate::respond::HeaderFields;
 
 /// Limits with what is known of them together: which apply to a request, and which limits of a rate follow. For
 /// [`InFlightHandle::swap_with`](crate::in_flight::InFlightHandle::swap_with).
@@ -44,6 +45,8 @@ pub struct InFlightLimits {
     /// How many of them `select` knows: those behind them may apply to any request.
     selected: usize,
     pub(super) then: Option<Kept>,
+    /// None as the layer says.
+    pub(super) headers: Option<HeaderFields>,
 }
 
 /// Places of limits, in order.
@@ -52,7 +55,7 @@ pub(super) type Places = SmallVec<[u32; 6]>;
 impl InFlightLimits {
     /// Limits that each say by themselves to which requests they apply.
     pub fn new(limits: impl IntoIterator<Item = InFlightLimit>) -> Self {
-        Self { each: limits.into_iter().collect(), select: None, selected: 0, then: None }
+        Self { each: limits.into_iter().collect(), select: None, selected: 0, then: None, headers: None }
     }
 
     /// Finds out for all of them at once which may apply to a request: of a thousand limits none has to be asked by itself. Places
@@ -71,11 +74,35 @@ impl InFlightLimits {
         self
     }
 
+    /// Which fields responses carry that tell where these limits stand, instead of those that the
+    /// [layer](crate::in_flight::InFlightLayer::headers) says: they change with the limits then. Of all choices only those with the
+    /// fields of the draft have any. Default: as the layer says.
+    ///
+    /// ```
+    /// use sluicegate_core::in_flight::InFlight;
+    /// use sluicegate_tower::in_flight::{InFlightHandle, InFlightLayer, InFlightLimit, InFlightLimits};
+    /// use sluicegate_tower::respond::HeaderFields;
+    ///
+    /// let reports = InFlightLimit::new(InFlight::new("reports", 2)?);
+    /// let handle = InFlightHandle::new([reports.clone()]);
+    /// let layer = InFlightLayer::from(handle.clone());
+    ///
+    /// // Later, while the layer serves: only refusals tell it.
+    /// handle.swap_with(InFlightLimits::new([reports]).headers(HeaderFields::AllOnRefusal));
+    /// # let _ = layer;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn headers(mut self, headers: HeaderFields) -> Self {
+        self.headers = Some(headers);
+        self
+    }
+
     /// The same with its list changed; limits that are added come last.
     pub(super) fn with(&self, change: impl FnOnce(&mut Vec<InFlightLimit>)) -> Self {
         let mut each = self.each.clone();
         change(&mut each);
-        Self { each, select: self.select.clone(), selected: self.selected, then: self.then.clone() }
+        let Self { selected, headers, .. } = *self;
+        Self { each, select: self.select.clone(), selected, then: self.then.clone(), headers }
     }
 
     /// Those that may apply.

@@ -436,6 +436,29 @@ async fn a_request_takes_one_permit_of_a_number_for_the_same_key_and_an_upgrade_
 }
 
 #[tokio::test]
+async fn limits_that_are_swapped_bring_their_fields_and_a_request_keeps_those_it_began_with() {
+    let (all, _, layer) = two(5, 1);
+    let handle = layer.limits_handle();
+    let limit = || InFlightLimit::new(all.clone()).key(Key::from("all"));
+    let with = |fields| handle.swap_with(InFlightLimits::new([limit()]).headers(fields));
+    let swapping = layer.clone().layer(service_fn(|request: Request<()>| {
+        with(HeaderFields::None);
+        hello(request)
+    }));
+    let began_with_all = send(&swapping, "ada").await;
+    assert!(began_with_all.headers().contains_key("ratelimit"));
+    let service = layer.headers(HeaderFields::Ietf).layer(service_fn(hello));
+    assert!(send(&service, "ada").await.headers().is_empty(), "the limits say none");
+    all.set_permits(1).unwrap();
+    for (fields, on_refusal) in [(HeaderFields::None, false), (HeaderFields::AllOnRefusal, true)] {
+        with(fields);
+        let refused = send(&service, "ada").await;
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(refused.headers().contains_key("ratelimit"), on_refusal, "{fields:?}");
+    }
+}
+
+#[tokio::test]
 async fn limits_that_are_swapped_hold_for_requests_that_begin_after_it() {
     let (all, each, layer) = two(5, 1);
     let service = layer.layer(service_fn(hello));

@@ -176,7 +176,14 @@ async fn the_wait_of_a_policy_that_counts_refused_requests_is_a_lower_bound() {
     tokio::time::advance(Duration::from_secs(1)).await;
     drop(limits.decide(&from("ada")).await.unwrap());
     tokio::time::advance(Duration::from_secs(14)).await;
-    let said = retry_after(&limits.explain(&from("ada")).await.outcome);
+    let explained = limits.explain(&from("ada")).await;
+    let text = explained.to_string();
+    assert!(
+        text.contains("refused requests count, so that the wait grows with each of them; could pass"),
+        "{text}"
+    );
+    assert!(text.contains("room after at least 15s"), "{text}");
+    let said = retry_after(&explained.outcome);
     let refused = limits.decide(&from("ada")).await.unwrap_err();
     let told = refused.refusal(&from("ada")).retry_after_seconds().map(Duration::from_secs);
     assert_eq!((said, told), (Duration::from_secs(15), Some(Duration::from_secs(30))));

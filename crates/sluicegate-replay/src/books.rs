@@ -1,0 +1,192 @@
+//! Decides again by the numbers of keys: [`Books`].
+
+use sluicegate_core::algorithm::{NEVER, Rule, State};
+use sluicegate_core::{OnExceeded, Policy};
+
+use crate::court::Verdict;
+use crate::order::Asks;
+
+/// A state for each key and quota of each row.
+///
+/// A store finds each key by its hash. Keys of a replay have numbers, so there is nothing to look for, and a log whose whole seconds
+/// are taken in both ways is decided twice at hardly more than the price of once. The rules decide, as in every store.
+#[derive(Debug)]
+pub(crate) struct Books(Vec<Book>);
+
+/// The states of a row: those of a key stand together, one for each quota.
+#[derive(Debug)]
+struct Book {
+    rules: Vec<Rule>,
+    states: Vec<State>,
+}
+
+impl Books {
+    /// Books for these policies, one per row; nothing where anything but these states decides.
+    pub(crate) fn of<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Option<Self> {
+        let mut names = Vec::new();
+        let book = |policy: &'a Policy| {
+            // Rows of one policy share their keys, and have numbers of their own for them.
+            let is_shared = names.contains(&policy.name());
+            names.push(policy.name());
+            let rules = policy.quotas().iter().map(|quota| *quota.rule()).collect();
+            (is_plain(policy) && !is_shared).then_some(Book { rules, states: Vec::new() })
+        };
+        policies.into_iter().map(book).collect::<Option<_>>().map(Self)
+    }
+
+    /// Decides a request: the policies that are enforced together, then each that is only tried out.
+    pub(crate) fn decide(&mut self, now_us: u64, asks: &[Asks], verdicts: &mut [Verdict]) {
+        let mut passes = true;
+        for (ask, verdict) in asks.iter().zip(&mut *verdicts).filter(|(ask, _)| ask.is_enforced) {
+            *verdict = self.book(ask).verdict(ask, now_us);
+            passes &= *verdict == Verdict::Room;
+        }
+        for (ask, verdict) in asks.iter().zip(verdicts) {
+            if !ask.is_enforced {
+                *verdict = if passes { self.book(ask).verdict(ask, now_us) } else { Verdict::NotAsked };
+            }
+            if passes && *verdict == Verdict::Room {
+                self.book(ask).spend(ask, now_us);
+            }
+        }
+    }
+
+    /// Forgets what all keys have spent.
+    pub(crate) fn forget(&mut self) {
+        self.0.iter_mut().for_each(|book| book.states.clear());
+    }
+
+    fn book(&mut self, ask: &Asks) -> &mut Book {
+        &mut self.0[ask.row as usize]
+    }
+}
+
+/// Whether the states of its quotas are all that decides on a request: no logs, no turns, no refusals that are remembered, and no
+/// room for some keys only.
+fn is_plain(policy: &Policy) -> bool {
+    let is_state = |rule: &Rule| rule.log().is_none() && !rule.is_queue();
+    policy.on_exceeded() == OnExceeded::Deny
+        && policy.suspension().is_none()
+        && !policy.counts_rejected()
+        && policy.keys().is_none()
+        && policy.quotas().iter().all(|quota| is_state(quota.rule()))
+}
+
+impl Book {
+    /// The states of a key.
+    fn states(&mut self, key: u32) -> (&[Rule], &mut [State]) {
+        let quotas = self.rules.len();
+        let begin = key as usize * quotas;
+        if self.states.len() < begin + quotas {
+            self.states.resize(begin + quotas, State::REST);
+        }
+        (&self.rules, &mut self.states[begin..begin + quotas])
+    }
+
+    fn verdict(&mut self, ask: &Asks, now_us: u64) -> Verdict {
+        let (rules, states) = self.states(ask.key);
+        let opens =
+            rules.iter().zip(states).map(|(rule, state)| rule.slot(*state, now_us, ask.cost).opens_us);
+        match opens.max().unwrap_or(now_us) {
+            NEVER => Verdict::Rejected(None),
+            opens_us if opens_us > now_us => Verdict::Rejected(Some(opens_us - now_us)),
+            _ => Verdict::Room,
+        }
+    }
+
+    fn spend(&mut self, ask: &Asks, now_us: u64) {
+        let (rules, states) = self.states(ask.key);
+        for (rule, state) in rules.iter().zip(states) {
+            *state = rule.spend(*state, now_us, now_us, ask.cost);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_core::Key;
+    use sluicegate_core::policy::PolicyMode;
+
+    use super::*;
+    use crate::court::{Ask, Court};
+    use crate::random::Random;
+
+    const POLICIES: [&[(&str, &str)]; 4] = [
+        &[("gcra", "3/s burst 5")],
+        &[("fixed-window", "4/s"), ("token-bucket", "7/3s burst 2")],
+        &[("sliding-counter", "9/2s"), ("gcra", "1/s burst 4")],
+        &[
+            ("fixed-window-from-first-hit", "3/s"),
+            ("token-bucket-interval", "3/s"),
+            ("token-bucket-aligned", "5/2s"),
+        ],
+    ];
+
+    fn policy(row: usize, (algorithm, quota): (&str, &str)) -> Policy {
+        let algorithm = algorithm.parse().unwrap();
+        Policy::builder(format!("p{row}"), algorithm, quota).and("40/min").build().unwrap()
+    }
+
+    #[test]
+    fn books_decide_as_a_store_does() {
+        let mut random = Random(7);
+        let mut rejected = 0;
+        for policies in POLICIES {
+            let policies: Vec<Policy> =
+                policies.iter().enumerate().map(|(row, policy)| self::policy(row, *policy)).collect();
+            let mut books = Books::of(&policies).expect("each is plain");
+            let court = Court::new(&policies).unwrap();
+            let mut now_us = 1_000_000_000;
+            for step in 0..20_000 {
+                now_us += [0, 1, 40_000, 300_000, 2_000_000][random.below(5) as usize];
+                // Some costs never fit.
+                let asked: Vec<usize> =
+                    (0..policies.len()).filter(|row| *row == 0 || random.below(2) == 0).collect();
+                let asks: Vec<Asks> = asked
+                    .into_iter()
+                    .map(|row| Asks {
+                        row: u32::try_from(row).unwrap(),
+                        key: u32::try_from(random.below(5)).unwrap(),
+                        cost: 1 + random.below(7) * random.below(2),
+                        is_enforced: random.below(4) > 0,
+                    })
+                    .collect();
+                let named: Vec<Ask> = asks
+                    .iter()
+                    .map(|ask| Ask {
+                        row: ask.row as usize,
+                        key: Key::from(u64::from(ask.key)),
+                        cost: ask.cost,
+                        is_enforced: ask.is_enforced,
+                    })
+                    .collect();
+                let (mut ours, mut theirs) =
+                    (vec![Verdict::NotAsked; asks.len()], vec![Verdict::NotAsked; asks.len()]);
+                books.decide(now_us, &asks, &mut ours);
+                court.decide(now_us, &named, |_| false, &mut theirs);
+                assert_eq!(ours, theirs, "{policies:?}, step {step}: {asks:?}");
+                rejected += ours.iter().filter(|verdict| matches!(verdict, Verdict::Rejected(_))).count();
+            }
+        }
+        assert!(rejected > 20_000, "{rejected}");
+    }
+
+    #[test]
+    fn where_more_than_states_decides_or_rows_share_a_policy_there_are_no_books() {
+        let plain = || Policy::gcra("p", "5/min");
+        assert!(Books::of(&[plain().mode(PolicyMode::Shadow).build().unwrap()]).is_some());
+        for policy in [
+            plain().keys(10),
+            plain().count_rejected(),
+            plain().suspend(3, "1min", "5min"),
+            plain().on_exceeded("wait 2s".parse().unwrap()),
+            Policy::sliding_log("p", "5/min"),
+            Policy::leaky_queue("p", "5/min"),
+        ] {
+            let policy = policy.build().unwrap();
+            assert!(Books::of([&policy]).is_none(), "{policy}");
+        }
+        let one = plain().build().unwrap();
+        assert!(Books::of([&one, &one]).is_none());
+    }
+}
