@@ -7,7 +7,7 @@ mod harness;
 #[path = "rules/reloads.rs"]
 mod reloads;
 #[path = "../it/support.rs"]
-#[expect(dead_code, reason = "the tests need the rest")]
+#[expect(dead_code, clippy::unwrap_used, reason = "the tests need the rest, and report by it")]
 mod support;
 
 use std::convert::Infallible;
