@@ -138,7 +138,13 @@ mod tests {
             let court = Court::new(&policies).unwrap();
             let mut now_us = 1_000_000_000;
             for step in 0..20_000 {
-                now_us += [0, 1, 40_000, 300_000, 2_000_000][random.below(5) as usize];
+                now_us += match random.below(5) {
+                    0 => 0,
+                    1 => 1,
+                    2 => 40_000,
+                    3 => 300_000,
+                    _ => 2_000_000,
+                };
                 // Some costs never fit.
                 let asked: Vec<usize> =
                     (0..policies.len()).filter(|row| *row == 0 || random.below(2) == 0).collect();
