@@ -316,39 +316,38 @@ fn put<T>(
 /// How often a name without a handle is asked for again, a millisecond apart.
 const TRIES: usize = 100;
 
-/// Opens a policy whose name has no handle. Another thread may be dropping the last one: it has let go of the handle, and lets
-/// go of the name when it has freed a table or two.
-fn open_free(store: &dyn Store, policy: &Policy) -> Result<PreparedPolicy, ConfigError> {
-    for _ in 1..TRIES {
-        match suspension::open(store, policy.clone(), None) {
-            Err(error) if error.kind() == ConfigErrorKind::NameTaken => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            opened => return opened,
-        }
-    }
-    suspension::open(store, policy.clone(), None)
+/// Opens a policy whose name has no handle.
+fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Result<Step<'a>, ConfigError> {
+    let (first, own) = open_free(store, policy)?;
+    let handle = Handle::new(Arc::clone(store), first, own, is_ruled);
+    Ok(Step::Open(RateLimiter(Arc::new(handle), None)))
 }
 
-/// Opens a policy whose name has no handle. Calls that are under way may still hold the name, for what an override has made of
-/// the policy when it had one.
-fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Result<Step<'a>, ConfigError> {
-    let opened = |first: PreparedPolicy, own| {
-        let handle = Handle::new(Arc::clone(store), first, own, is_ruled);
-        Step::Open(RateLimiter(Arc::new(handle), None))
+/// The policy as the store has prepared it, and as code has it.
+///
+/// Another thread may be dropping the last handle of the name: it has let go of the handle, and lets go of the name when it
+/// has freed a table or two. Calls that are under way may hold the name for longer, for what an override has made of the
+/// policy when it had a handle: then it is opened as the override has it, which needs no wait.
+fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), ConfigError> {
+    let open = |policy: Policy| suspension::open(&**store, policy, None);
+    let overridden = || {
+        let over = store.limiters().overrides().standing(policy.name(), store.now_us()).cloned()?;
+        open(over.changed(&policy).ok()?).ok()
     };
-    let taken = match open_free(&**store, &policy) {
-        Ok(first) => {
-            let own = Arc::clone(first.policy());
-            return Ok(opened(first, own));
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        match open(policy.clone()) {
+            Ok(first) => {
+                let own = Arc::clone(first.policy());
+                return Ok((first, own));
+            }
+            Err(error) if error.kind() != ConfigErrorKind::NameTaken => return Err(error),
+            Err(error) => match overridden() {
+                Some(first) => return Ok((first, Arc::new(policy))),
+                None if tried == TRIES => return Err(error),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            },
         }
-        Err(error) => error,
-    };
-    let over = store.limiters().overrides().standing(policy.name(), store.now_us()).cloned();
-    let changed =
-        over.filter(|_| taken.kind() == ConfigErrorKind::NameTaken).map(|over| over.changed(&policy));
-    match changed.map(|changed| suspension::open(&**store, changed?, None)) {
-        Some(Ok(first)) => Ok(opened(first, Arc::new(policy))),
-        _ => Err(taken),
     }
 }

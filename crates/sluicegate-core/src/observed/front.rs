@@ -63,10 +63,12 @@ struct Asked<'a> {
 /// The same, until the answer comes.
 struct Awaited {
     watched: Watched,
+    place: usize,
     key: Key,
     cost: u64,
     mode: Mode,
     peeks: u64,
+    is_looked_at: bool,
 }
 
 impl Wrap for Front {
@@ -190,14 +192,7 @@ impl Front {
         if self.is_far || result.is_err() {
             self.state.answered(result.as_ref().err());
         }
-        let at_us = |decision: &Decision| decision.at_us();
-        for (place, ask) in asks.iter().enumerate() {
-            if let Ok(watched) = self.within.own(ask.policy()) {
-                let (key, cost, mode, peeks) = (ask.key(), ask.cost(), ask.mode(), watched.peeks(asks, ask));
-                let asked = Asked { watched, place, key, cost, mode, peeks, is_looked_at };
-                asked.note(&self.state, result, at_us);
-            }
-        }
+        self.asked(asks, is_looked_at).for_each(|asked| asked.note(&self.state, result, Decision::at_us));
         answer
     }
 
@@ -209,12 +204,8 @@ impl Front {
         begun: Option<Instant>,
         is_looked_at: bool,
     ) -> DecisionFuture {
-        let awaited = asks.iter().filter_map(|ask| {
-            let watched = self.within.own(ask.policy()).ok()?.clone();
-            let (cost, mode, peeks) = (ask.cost(), ask.mode(), watched.peeks(asks, ask));
-            Some(Awaited { watched, key: ask.key().to_key(), cost, mode, peeks })
-        });
-        let awaited: SmallVec<[Awaited; 1]> = awaited.collect();
+        let awaited: SmallVec<[Awaited; 1]> =
+            self.asked(asks, is_looked_at).map(|asked| asked.awaited()).collect();
         let state = Arc::clone(&self.state);
         answer.map(move |result| {
             if let Some(begun) = begun {
@@ -223,17 +214,43 @@ impl Front {
             state.answered(result.as_ref().err());
             // The time of a store far away is another one.
             let now_us = state.clock.now_us();
-            for (place, Awaited { watched, key, cost, mode, peeks }) in awaited.iter().enumerate() {
-                let (key, cost, mode, peeks) = (key.as_ref(), *cost, *mode, *peeks);
-                let asked = Asked { watched, place, key, cost, mode, peeks, is_looked_at };
-                asked.note(&state, &result, |_| now_us);
-            }
+            awaited.iter().for_each(|awaited| awaited.asked().note(&state, &result, |_| now_us));
             result
+        })
+    }
+
+    /// The asks of policies that are observed here.
+    fn asked<'a>(&'a self, asks: &'a [Ask<'a>], is_looked_at: bool) -> impl Iterator<Item = Asked<'a>> {
+        asks.iter().enumerate().filter_map(move |(place, ask)| {
+            let watched = self.within.own(ask.policy()).ok()?;
+            let (key, cost, mode, peeks) = (ask.key(), ask.cost(), ask.mode(), watched.peeks(asks, ask));
+            Some(Asked { watched, place, key, cost, mode, peeks, is_looked_at })
         })
     }
 }
 
+impl Awaited {
+    fn asked(&self) -> Asked<'_> {
+        let Self { watched, place, key, cost, mode, peeks, is_looked_at } = self;
+        Asked {
+            watched,
+            place: *place,
+            key: key.as_ref(),
+            cost: *cost,
+            mode: *mode,
+            peeks: *peeks,
+            is_looked_at: *is_looked_at,
+        }
+    }
+}
+
 impl Asked<'_> {
+    /// The same, until the answer comes.
+    fn awaited(&self) -> Awaited {
+        let Self { watched, place, key, cost, mode, peeks, is_looked_at } = *self;
+        Awaited { watched: watched.clone(), place, key: key.to_key(), cost, mode, peeks, is_looked_at }
+    }
+
     /// Counts what came of it.
     #[inline]
     fn note(&self, state: &State, result: &Result<Decision, StoreError>, at_us: impl Fn(&Decision) -> u64) {

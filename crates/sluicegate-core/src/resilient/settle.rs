@@ -109,6 +109,12 @@ impl State {
     }
 }
 
+/// Whether the store knows nothing of a charge that failed so, and may be told of it later. What was not answered in time is
+/// most likely charged; again and again would shut a key out.
+pub(super) fn is_owed_on(error: &StoreError) -> bool {
+    error.may_succeed_later() && error.kind() != StoreErrorKind::Timeout
+}
+
 /// How much of a quota is used, and more than all of it if it was charged so much.
 fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
     let used = status.capacity().saturating_sub(status.remaining());
@@ -152,8 +158,7 @@ impl Settling {
                 self.state.counts.failed(&error);
                 away |= parts;
             }
-            // What was not answered in time is most likely charged; again and again would shut a key out.
-            if error.may_succeed_later() && error.kind() != StoreErrorKind::Timeout {
+            if is_owed_on(&error) {
                 self.kept.extend(batch);
             } else {
                 unanswered += batch.len();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::State;
 use super::debts::Debt;
+use super::settle::is_owed_on;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::store::{Ask, Mode};
@@ -35,7 +36,13 @@ impl State {
             && told.delay().is_zero()
         {
             let counted = self.within.decide(&[Ask::new(suspensions, key.as_ref(), *times, Mode::Charge)]);
-            self.deadline.keep(counted).await?;
+            if let Err(error) = self.deadline.keep(counted).await {
+                self.counts.failed(&error);
+                if is_owed_on(&error) {
+                    // The key is suspended there. Told again, that would be no new suspension, so the count is owed alone.
+                    self.fallback.debts.add(suspensions, key.clone(), *times);
+                }
+            }
         }
         Ok(())
     }

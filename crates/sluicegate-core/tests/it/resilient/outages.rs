@@ -21,6 +21,8 @@ pub(crate) const WORKS: u8 = 0;
 pub(crate) const FAILS: u8 = 1;
 pub(crate) const HANGS: u8 = 2;
 const ERRS: u8 = 3;
+/// It fails for charges that come alone.
+pub(crate) const CHARGES_NOTHING_ALONE: u8 = 4;
 
 /// A memory store that can be made to fail.
 pub(crate) struct Flaky {
@@ -45,9 +47,13 @@ impl Store for Flaky {
 
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        let is_a_charge = matches!(asks, [ask] if ask.mode() == Mode::Charge);
         match self.mood.load(Ordering::Relaxed) {
-            FAILS => DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable)
-                .in_part(self.parts(asks).trailing_zeros() as usize))),
+            CHARGES_NOTHING_ALONE if !is_a_charge => self.store.decide(asks),
+            FAILS | CHARGES_NOTHING_ALONE => {
+                DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable)
+                    .in_part(self.parts(asks).trailing_zeros() as usize)))
+            }
             HANGS => DecisionFuture::pending(pending()),
             ERRS => DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy))),
             _ => self.store.decide(asks),

@@ -4,7 +4,7 @@ use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{OnOutage, Outcome, Policy, RateLimiter};
 
 use super::suspended;
-use crate::resilient::outages::{FAILS, Scene, WORKS, now};
+use crate::resilient::outages::{CHARGES_NOTHING_ALONE, FAILS, Scene, WORKS, now};
 use crate::support::secs;
 
 fn api(scene: &Scene, on_outage: OnOutage) -> RateLimiter {
@@ -132,4 +132,33 @@ async fn a_suspension_that_the_store_knows_to_last_longer_is_left_as_it_is() {
     assert_eq!(scene.store.status().debts, 0);
     let left = now(here.peek("bob")).retry_after().unwrap();
     assert_eq!(left, secs(86_340), "by hand it was a day");
+}
+
+/// The count failed after the key was suspended. When the store was told again, that was no new suspension, and it was never counted.
+#[tokio::test]
+async fn a_suspension_whose_count_failed_is_counted_when_the_store_takes_it() {
+    let scene = Scene::new(|builder| builder.replicas(1));
+    let limiter = Policy::fixed_window("api", "1/d").suspend(2, "1h", "30min").on(&scene.store).unwrap();
+    let settled = async || {
+        scene.advance(60);
+        // After some answers the store is trusted, and told of debts.
+        for _ in 0..3 {
+            assert!(now(limiter.peek("eve")).is_allowed());
+        }
+        tokio::task::yield_now().await;
+    };
+    scene.mood(FAILS);
+    let outcomes: Vec<_> = (0..3).map(|_| now(limiter.check("bob")).outcome()).collect();
+    assert_eq!(outcomes, [Outcome::Allowed, Outcome::Denied, Outcome::Suspended]);
+    scene.mood(CHARGES_NOTHING_ALONE);
+    settled().await;
+    let bob = now(limiter.peek("bob"));
+    assert_eq!((bob.decided_by(), bob.retry_after()), (DecidedBy::Store, Some(secs(1_740))));
+    scene.mood(WORKS);
+    settled().await;
+    assert_eq!(scene.store.status().debts, 0);
+    assert_eq!(now(limiter.peek("bob")).retry_after(), Some(secs(1_680)), "it is not told again");
+    scene.advance(1_680);
+    let again = (0..3).map(|_| now(limiter.check("bob"))).find(|bob| bob.outcome() == Outcome::Suspended);
+    assert_eq!(again.unwrap().retry_after(), Some(secs(3_600)), "the second one lasts twice as long");
 }
