@@ -153,6 +153,16 @@ impl Rule {
         ask!(self, shape => shape.spend_now(state, now_us, cost))
     }
 
+    /// The same with [`after`](Self::after), of a level that drains; `None` for other states, too. It looks at no other algorithm, so
+    /// that no result goes through memory to be the same for all.
+    #[inline(always)]
+    pub(crate) fn spend_level_now(&self, state: State, now_us: u64, cost: u64) -> Option<(SpentNow, Left)> {
+        let Self::Gcra(level) = self else { return None };
+        let spent = level.spend_now(state, now_us, cost)?;
+        let left = level.after(&spent, now_us);
+        Some((spent, left))
+    }
+
     /// The units that remain after that; and until when the cost would pass, if it did not, or else one unit more would remain.
     #[inline]
     pub(crate) fn after(&self, spent: &SpentNow, now_us: u64) -> Left {

@@ -1,5 +1,6 @@
 //! The answer for one request: [`Decision`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -51,7 +52,8 @@ pub struct Decision {
     pub(super) has_come: bool,
     /// A bit per ask whose receipt was not taken; none in a clone.
     pub(super) receipts: u16,
-    pub(super) details: Option<Box<Details>>,
+    /// In an `Arc` that nobody else has: to drop none takes a look, and of a `Box` a call.
+    pub(super) details: Option<Arc<Details>>,
     pub(super) at_us: u64,
     pub(super) delay_us: u64,
     pub(super) quotas: Quotas,
@@ -104,6 +106,18 @@ impl Decision {
         decision
     }
 
+    /// A decision over up to four quotas.
+    #[inline]
+    pub(crate) fn several<const N: usize>(at_us: u64, statuses: &[QuotaStatus; N]) -> Self {
+        let mut decision = Self::empty(at_us, 0);
+        for status in statuses {
+            decision.outcome = decision.outcome.max(outcome(status));
+        }
+        decision.deciding = deciding(decision.outcome, statuses);
+        decision.quotas.extend_from_slice(statuses);
+        decision
+    }
+
     /// To be filled where it is: it is large, and copying it takes as long as a part of the decision.
     #[inline]
     fn empty(at_us: u64, delay_us: u64) -> Self {
@@ -118,6 +132,11 @@ impl Decision {
             delay_us,
             quotas: SmallVec::new(),
         }
+    }
+
+    /// The details, which it has no more then.
+    pub(super) fn take_details(&mut self) -> Details {
+        self.details.take().and_then(Arc::into_inner).unwrap_or_default()
     }
 
     /// This decision as it stands when its [delay](Self::delay) is over, if nothing else was decided: all waits are shorter.

@@ -38,6 +38,7 @@ pub(crate) fn outcome(status: &QuotaStatus) -> Outcome {
 }
 
 /// The place of the tightest quota, which speaks for a decision.
+#[inline]
 pub(super) fn deciding(outcome: Outcome, quotas: &[QuotaStatus]) -> u8 {
     let is_before = |one: &QuotaStatus, other: &QuotaStatus| match outcome {
         Outcome::Allowed => (one.remaining(), other.reset_after_us) < (other.remaining(), one.reset_after_us),

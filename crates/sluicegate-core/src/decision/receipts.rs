@@ -1,13 +1,16 @@
 //! The receipts of a decision, one for each ask.
 
-use super::answer::Decision;
+use std::sync::Arc;
+
+use super::answer::{Decision, Details};
 use crate::receipt::{DecidedBy, Piece, Receipt, Trace};
 
 impl Decision {
     /// The same, with what each quota's bucket was like before: one trace per quota. For authors of stores.
     #[must_use]
     pub fn with_traces(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
-        self.details.get_or_insert_default().traces = traces.into_iter().collect();
+        let details = Details { traces: traces.into_iter().collect(), ..self.take_details() };
+        self.details = Some(Arc::new(details));
         self
     }
 
@@ -39,7 +42,8 @@ impl Decision {
     /// ```
     #[must_use]
     pub fn with_pieces(mut self, pieces: impl IntoIterator<Item = (u8, Piece)>) -> Self {
-        self.details.get_or_insert_default().pieces = pieces.into_iter().collect();
+        let details = Details { pieces: pieces.into_iter().collect(), ..self.take_details() };
+        self.details = Some(Arc::new(details));
         self
     }
 

@@ -1,5 +1,7 @@
 //! Several decisions as one, and one as a part of another: where asks of one request are decided apart.
 
+use std::sync::Arc;
+
 #[cfg(feature = "resilient")]
 use smallvec::SmallVec;
 
@@ -19,7 +21,8 @@ impl Decision {
     pub(crate) fn of_asks(mut self, places: &[u8]) -> Self {
         // A decision of one ask may be shown as one of many.
         self.receipts = u16::MAX;
-        if let Some(details) = self.details.as_deref_mut() {
+        if self.details.is_some() {
+            let mut details = self.take_details();
             let moved = |bits: u16| {
                 let of_bits = (0..).zip(places).filter(|(ask, _)| bits & receipt_bit(*ask) != 0);
                 of_bits.fold(0, |all, (_, place)| all | receipt_bit(usize::from(*place)))
@@ -29,6 +32,7 @@ impl Decision {
             for (ask, ..) in &mut details.pieces {
                 *ask = places.get(usize::from(*ask)).copied().unwrap_or(*ask);
             }
+            self.details = Some(Arc::new(details));
         }
         for status in &mut self.quotas {
             status.policy = places.get(status.policy_index()).copied().unwrap_or(status.policy);
@@ -65,18 +69,16 @@ impl Decision {
         let (mut lines, mut untraced) = (SmallVec::<[(QuotaStatus, Trace); 4]>::new(), 0);
         let mut parts = Vec::new();
         for piece in &mut pieces {
-            parts.extend(
-                piece.details.as_deref_mut().into_iter().flat_map(|details| details.pieces.drain(..)),
-            );
-            let traces = piece.details.as_deref().map_or(&[][..], |details| &details.traces);
+            let Details { traces, pieces, .. } = piece.take_details();
+            parts.extend(pieces);
             untraced |= if traces.is_empty() { bits(piece) } else { 0 };
-            let traces = traces.iter().copied().chain(std::iter::repeat(Trace::default()));
+            let traces = traces.into_iter().chain(std::iter::repeat(Trace::default()));
             lines.extend(piece.quotas.iter().copied().zip(traces));
         }
         lines.sort_by_key(|(status, _)| (status.policy_index(), status.quota_index()));
         let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
         let traces = lines.into_iter().map(|(_, trace)| trace).collect();
-        joined.details = Some(Box::new(Details { traces, untraced, fallback, pieces: parts }));
+        joined.details = Some(Arc::new(Details { traces, untraced, fallback, pieces: parts }));
         Ok(joined)
     }
 

@@ -64,6 +64,31 @@ impl RateLimiter {
         })
     }
 
+    /// Spends `cost` units if it is certain at once that they fit now, and says so. Otherwise it has spent nothing, and
+    /// [`check_cost`](Self::check_cost) decides.
+    ///
+    /// For callers that look at no number of an allowed request: in memory it takes three quarters of the time of a check. It is
+    /// never certain on stores over a network and around other stores, and under policies that suspend keys, give back or are off.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let login = Policy::gcra("login", "2/min").on(&MemoryStore::new())?;
+    /// let is_allowed = |key: &str| {
+    ///     login.passes(key, 1) || login.check(key).now().expect("memory answers at once").is_ok_and(|it| it.is_allowed())
+    /// };
+    /// assert_eq!([(); 3].map(|()| is_allowed("ada")), [true, true, false]);
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    #[inline]
+    pub fn passes(&self, key: impl AsKey, cost: u64) -> bool {
+        self.with_opened(|opened| {
+            let store = &self.0.store;
+            opened.is_plain()
+                && key.with_key(|key| store.passes(&Ask::new(opened, key, cost, opened.spends())))
+        })
+    }
+
     /// Spends as many units as there are, up to `most`; [`Decision::granted`](crate::Decision::granted) says how many it spent. It
     /// is refused if there is not one, and where it would have to wait, as behind others in a queue.
     ///

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use super::handle::{Handle, RateLimiter};
 use crate::error::ConfigError;
 use crate::policy::PolicyBuilder;
-use crate::store::{Limiters, Store};
+use crate::store::{Limiters, Store, make_room};
 
 impl Limiters {
     /// The handle of this name, if one is open.
@@ -34,10 +34,9 @@ pub(super) fn find(handles: &HashMap<String, Held>, name: &str) -> Option<RateLi
     handles.get(name).and_then(limiter)
 }
 
-/// Takes note of a new handle, and sweeps those that are gone: the list never has more entries than
-/// there are names in use, and those that have died since the last opening.
+/// Takes note of a new handle, and sweeps those that are gone now and then.
 pub(super) fn insert(handles: &mut HashMap<String, Held>, limiter: &RateLimiter) {
-    handles.retain(|_, handle| handle.strong_count() > 0);
+    make_room(handles, |handle| handle.strong_count() > 0);
     let handle: Weak<Handle> = Arc::downgrade(&limiter.0);
     handles.insert(limiter.0.first.policy().name().to_owned(), handle);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::bucket::Buckets;
 use super::ground::{Ground, Settings, Time};
@@ -68,6 +68,8 @@ pub(super) struct Inner {
     pub(super) ground: Ground,
     open: Registry<Buckets>,
     limiters: Limiters,
+    /// Replacements that are still to come before all policies are looked through again.
+    until_swept: AtomicUsize,
 }
 
 impl MemoryStore {
@@ -81,6 +83,7 @@ impl MemoryStore {
             ground: Ground::new(settings, clock),
             open: Registry::default(),
             limiters: Limiters::default(),
+            until_swept: AtomicUsize::new(0),
         }))
     }
 
@@ -119,6 +122,19 @@ impl Inner {
             [&self.ground.evictions, &self.ground.inherited].map(|count| count.load(Ordering::Relaxed));
         MemoryStats { keys, slots, evictions, inherited }
     }
+
+    /// A policy that no request asks under any more lets go here of what is over. That is at every replacement while policies are
+    /// few, and of many seldom enough that to replace each of them takes linear time.
+    fn sweep(&self, now_us: u64) {
+        // Relaxed: at worst they are looked through twice.
+        let count =
+            self.until_swept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if count.is_err() {
+            let open = self.open.prepared();
+            open.iter().for_each(|buckets| drop(buckets.older(now_us)));
+            self.until_swept.store(open.len() / 8, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Store for Inner {
@@ -139,12 +155,16 @@ impl Store for Inner {
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         let now_us = self.ground.clock.now_us();
-        // A policy that nobody asks under any more lets go here of what is over.
-        self.open.prepared().iter().for_each(|buckets| drop(buckets.older(now_us)));
+        self.sweep(now_us);
         let both = old.prepared::<Buckets>().zip(new.prepared::<Buckets>());
         if let Some((old, new)) = both.filter(|_| inherit == Inherit::Spent) {
             old.is_replaced_by(new, now_us);
         }
+    }
+
+    #[inline]
+    fn passes(&self, ask: &Ask<'_>) -> bool {
+        self.spend_at_once(ask)
     }
 
     fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
@@ -173,14 +193,4 @@ impl Store for Inner {
     }
 }
 
-impl From<&MemoryStore> for Arc<dyn Store> {
-    fn from(store: &MemoryStore) -> Self {
-        Arc::clone(&store.0) as Self
-    }
-}
-
-impl From<MemoryStore> for Arc<dyn Store> {
-    fn from(store: MemoryStore) -> Self {
-        store.0
-    }
-}
+crate::store_handle!(MemoryStore);

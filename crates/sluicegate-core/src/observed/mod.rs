@@ -45,7 +45,6 @@ mod timing;
 mod told;
 mod watched;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -244,20 +243,4 @@ impl Observed {
     }
 }
 
-impl fmt::Debug for Observed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Observed").field(&self.name()).finish()
-    }
-}
-
-impl From<&Observed> for Arc<dyn Store> {
-    fn from(store: &Observed) -> Self {
-        Arc::clone(&store.0) as Self
-    }
-}
-
-impl From<Observed> for Arc<dyn Store> {
-    fn from(store: Observed) -> Self {
-        store.0
-    }
-}
+crate::store_handle!(Observed, name);

@@ -38,7 +38,6 @@ mod settle;
 mod split;
 mod suspended;
 
-use std::fmt;
 use std::sync::Arc;
 
 pub use self::builder::ResilientBuilder;
@@ -209,20 +208,4 @@ impl State {
     }
 }
 
-impl fmt::Debug for Resilient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Resilient").field(&self.status()).finish()
-    }
-}
-
-impl From<&Resilient> for Arc<dyn Store> {
-    fn from(store: &Resilient) -> Self {
-        Arc::clone(&store.0) as Self
-    }
-}
-
-impl From<Resilient> for Arc<dyn Store> {
-    fn from(store: Resilient) -> Self {
-        store.0
-    }
-}
+crate::store_handle!(Resilient, status);

@@ -24,6 +24,7 @@ mod ask;
 mod begun;
 mod event;
 mod future;
+mod handle;
 mod judge;
 mod limiters;
 mod outage;
@@ -44,7 +45,7 @@ pub use self::place::Place;
 pub(crate) use self::prepared::SuspensionBuckets;
 pub use self::prepared::{PreparedPolicy, WeakPolicy};
 pub use self::registry::Registry;
-pub(crate) use self::registry::name_taken;
+pub(crate) use self::registry::{make_room, name_taken};
 pub use self::shared::{Shared, SharedFuture, Write};
 pub use crate::algorithm::Inherit;
 use crate::clock::{Clock, SystemClock};
@@ -92,6 +93,13 @@ pub trait Store: Send + Sync + 'static {
     /// call may have spent nevertheless is part of it
     /// ([`StoreError::unsent`](crate::StoreError::unsent)).
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
+
+    /// Spends what this ask spends, if it is certain at once that it passes now, and says so: for callers that look at no number.
+    /// Otherwise it has spent nothing, and [`decide`](Self::decide) is asked. By default it is never certain.
+    fn passes(&self, ask: &Ask<'_>) -> bool {
+        _ = ask;
+        false
+    }
 
     /// Decides each of these asks as a request of its own, and hands over the answers in the order of the asks. By default one
     /// call after the other, all of which have begun when this returns; a store does it here at less cost, if it can.

@@ -51,11 +51,9 @@ impl<T: Send + Sync + 'static> Registry<T> {
         prepare: impl FnOnce(&Arc<Policy>) -> Result<T, ConfigError>,
     ) -> Result<PreparedPolicy, ConfigError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, policies| {
-            policies.retain(|(_, prepared)| prepared.strong_count() > 0);
-            !policies.is_empty()
-        });
+        make_room(&mut open, |policies| policies.iter().any(is_in_use));
         let policies = open.entry(policy.name().to_owned()).or_default();
+        policies.retain(is_in_use);
         let current =
             policies.iter().rev().find_map(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
         match (current, replaced) {
@@ -87,6 +85,19 @@ impl<T: Send + Sync + 'static> Registry<T> {
     }
 }
 
+fn is_in_use<T>((_, prepared): &Open<T>) -> bool {
+    prepared.strong_count() > 0
+}
+
+/// Makes room for one entry more. Where a map is full, those that are gone are thrown out first, and half of it is free
+/// then: so an entry costs the same however many there are, and a map has twice as many as are in use, at most.
+pub(crate) fn make_room<V>(map: &mut HashMap<String, V>, is_in_use: impl Fn(&V) -> bool) {
+    if map.len() == map.capacity() {
+        map.retain(|_, value| is_in_use(value));
+        map.reserve(map.len() + 1);
+    }
+}
+
 pub(crate) fn name_taken(policy: &Policy, current: &Policy) -> ConfigError {
     ConfigError::new(
         ConfigErrorKind::NameTaken,
@@ -106,6 +117,24 @@ impl<T> Default for Registry<T> {
 impl<T> fmt::Debug for Registry<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_set().entries(open.values().flatten().map(|(policy, _)| policy.to_string())).finish()
+        let in_use = open.values().flatten().filter(|open| is_in_use(open));
+        f.debug_set().entries(in_use.map(|(policy, _)| policy.to_string())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_grows_with_what_is_in_use_and_not_with_what_is_gone() {
+        let (mut map, mut sweeps) = (HashMap::new(), 0);
+        for number in 0..10_000 {
+            sweeps += usize::from(map.len() == map.capacity());
+            make_room(&mut map, |in_use| *in_use);
+            map.insert(number.to_string(), number < 100);
+        }
+        assert!(map.len() < 500 && map.contains_key("99"), "{}", map.len());
+        assert!(sweeps < 150, "{sweeps} times was all of it looked through");
     }
 }

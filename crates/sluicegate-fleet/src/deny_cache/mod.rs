@@ -74,7 +74,6 @@ mod question;
 mod refusal;
 mod table;
 
-use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::Store;
@@ -109,20 +108,4 @@ impl DenyCache {
     }
 }
 
-impl fmt::Debug for DenyCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("DenyCache").field(&self.status()).finish()
-    }
-}
-
-impl From<&DenyCache> for Arc<dyn Store> {
-    fn from(store: &DenyCache) -> Self {
-        Arc::clone(&store.0) as Self
-    }
-}
-
-impl From<DenyCache> for Arc<dyn Store> {
-    fn from(store: DenyCache) -> Self {
-        store.0
-    }
-}
+sluicegate_core::store_handle!(DenyCache, status);

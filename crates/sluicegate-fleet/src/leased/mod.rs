@@ -27,7 +27,6 @@ mod table;
 mod time;
 mod units;
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -200,20 +199,4 @@ impl State {
     }
 }
 
-impl fmt::Debug for Leased {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Leased").field(&self.status()).finish()
-    }
-}
-
-impl From<&Leased> for Arc<dyn Store> {
-    fn from(store: &Leased) -> Self {
-        Arc::clone(&store.0) as Self
-    }
-}
-
-impl From<Leased> for Arc<dyn Store> {
-    fn from(store: Leased) -> Self {
-        store.0
-    }
-}
+sluicegate_core::store_handle!(Leased, status);

@@ -99,17 +99,7 @@ impl fmt::Debug for Regional {
     }
 }
 
-impl From<&Regional> for Arc<dyn Store> {
-    fn from(store: &Regional) -> Self {
-        Arc::clone(&store.0) as Self
-    }
-}
-
-impl From<Regional> for Arc<dyn Store> {
-    fn from(store: Regional) -> Self {
-        store.0
-    }
-}
+sluicegate_core::store_handle!(Regional);
 
 /// Collects the regions; they have to be the same in all of them.
 ///

@@ -111,17 +111,7 @@ impl fmt::Debug for Sharded {
     }
 }
 
-impl From<&Sharded> for Arc<dyn Store> {
-    fn from(store: &Sharded) -> Self {
-        Arc::clone(&store.0) as Self
-    }
-}
-
-impl From<Sharded> for Arc<dyn Store> {
-    fn from(store: Sharded) -> Self {
-        store.0
-    }
-}
+sluicegate_core::store_handle!(Sharded);
 
 /// Collects which policies are in shards; all others are kept whole.
 ///

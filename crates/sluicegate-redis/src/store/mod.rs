@@ -293,14 +293,4 @@ impl Store for Inner {
     }
 }
 
-impl From<&RedisStore> for Arc<dyn Store> {
-    fn from(store: &RedisStore) -> Self {
-        Arc::clone(&store.0) as Self
-    }
-}
-
-impl From<RedisStore> for Arc<dyn Store> {
-    fn from(store: RedisStore) -> Self {
-        store.0
-    }
-}
+sluicegate_core::store_handle!(RedisStore);

@@ -298,10 +298,14 @@ impl Limits {
     /// The way of almost every request: one limit asks, and its key is at hand. Lists are for what is not decided at once.
     #[inline]
     fn begin_with_one(&self, asked: Asked, place: &mut Place) -> Result<End, Box<Waiting>> {
-        let deciding = asked.limiter(self.plan()).check_cost(&asked.key, asked.cost);
+        let (limiter, marks) = (asked.limiter(self.plan()), self.marks_responses());
+        // Where nobody looks at the numbers, they are not even worked out.
+        if !marks && limiter.passes(&asked.key, asked.cost) {
+            return Ok(Ok(None));
+        }
+        let deciding = limiter.check_cost(&asked.key, asked.cost);
         let goes_on = |decision: &Decision| decision.is_allowed() && decision.delay().is_zero();
-        if !self.marks_responses() && matches!(deciding.known(), Some(Ok(decision)) if goes_on(decision)) {
-            // Nobody looks at the numbers, so the decision is not even taken out of its future.
+        if !marks && matches!(deciding.known(), Some(Ok(decision)) if goes_on(decision)) {
             return Ok(Ok(None));
         }
         let mut asks = Asks::default();

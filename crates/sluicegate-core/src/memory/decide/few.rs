@@ -8,13 +8,13 @@
 
 use super::single::status_after;
 use super::{buckets_of, counts_rejected};
-use crate::algorithm::{SpentNow, State};
-use crate::decision::QuotaStatus;
+use crate::algorithm::{Left, SpentNow, State};
+use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
-use crate::memory::home::Place;
+use crate::memory::home::{Home, Place};
 use crate::memory::store::Inner;
 use crate::memory::table::Kept;
-use crate::store::{Ask, DecisionFuture, Mode, judge};
+use crate::store::{Ask, DecisionFuture, Mode};
 
 /// The most buckets that are decided this way.
 const MOST: usize = 4;
@@ -25,15 +25,11 @@ struct Asked<'a> {
     bucket: &'a Bucket,
     hash: u64,
     ask: &'a Ask<'a>,
+    cost: u64,
     /// The place of the ask, and that of the quota in its policy.
     at: (u8, u8),
-}
-
-/// Where the table has the key, and what would become of a spend.
-struct Found {
-    slot: Option<usize>,
-    state: State,
-    spent: SpentNow,
+    /// Its own place among all of them.
+    index: u8,
 }
 
 impl Inner {
@@ -52,7 +48,7 @@ impl Inner {
     /// Finds the buckets, in the order of the asks, and says how many they are; `None` if they are for the general way.
     #[inline]
     fn gather<'a>(&self, asks: &'a [Ask<'a>], all: &mut [Option<Asked<'a>>; MOST]) -> Option<usize> {
-        let mut count = 0;
+        let mut count = 0_u8;
         for (policy, ask) in (0_u8..).zip(asks) {
             let buckets = buckets_of(ask).ok()?;
             if buckets.has_older() || !matches!(ask.mode(), Mode::Spend | Mode::Peek) {
@@ -63,107 +59,96 @@ impl Inner {
                     return None;
                 }
                 let hash = self.ground.hash(bucket.salt, ask.key());
-                *all.get_mut(count)? = Some(Asked { bucket, hash, ask, at: (policy, quota) });
+                let (cost, at) = (ask.cost_of(quota), (policy, quota));
+                *all.get_mut(usize::from(count))? = Some(Asked { bucket, hash, ask, cost, at, index: count });
                 count += 1;
             }
         }
-        Some(count)
+        Some(count.into())
     }
 
     /// Decides the asks, which are about these buckets.
     #[inline]
-    fn decide_several<'a, const N: usize>(&self, asks: &[Ask<'_>], asked: [Asked<'a>; N]) -> DecisionFuture {
-        let (mut places, mut found) = ([const { None }; N], [const { None }; N]);
-        let Some((now_us, granted)) = self.spend_several(&asked, &mut places, &mut found) else {
-            drop(places);
-            return DecisionFuture::ready(self.decide_all(asks));
-        };
-        drop(places);
-        let statuses = asked.iter().zip(found.iter().flatten());
-        let statuses = statuses.map(|(asked, found): (_, &Found)| found.status(asked, now_us, granted));
-        DecisionFuture::ready(Ok(judge(now_us, 0, statuses)))
+    fn decide_several<const N: usize>(&self, asks: &[Ask<'_>], mut asked: [Asked<'_>; N]) -> DecisionFuture {
+        sort(&mut asked);
+        let mut statuses = [QuotaStatus::at_rest((0, 0), 0); N];
+        DecisionFuture::ready(match self.spend_several(&asked, &mut statuses) {
+            Some(now_us) => Ok(Decision::several(now_us, &statuses)),
+            None => self.decide_all(asks),
+        })
     }
 
-    /// Spends from all buckets or from none, and says when and whether; `None` if it is for the general way.
-    #[inline]
-    fn spend_several<'a, const N: usize>(
+    /// Spends from all buckets or from none. Says where they stand, in the order of the asks, and when that is; `None` if it is for the
+    /// general way.
+    // Always: it is called in one place for each number of buckets.
+    #[inline(always)]
+    fn spend_several<const N: usize>(
         &self,
-        asked: &[Asked<'a>; N],
-        places: &mut [Option<Place<'a>>; N],
-        found: &mut [Option<Found>; N],
-    ) -> Option<(u64, bool)> {
-        lock(asked, places)?;
+        asked: &[Asked<'_>; N],
+        statuses: &mut [QuotaStatus; N],
+    ) -> Option<u64> {
+        if (1..N).any(|next| asked[next - 1].bucket.number == asked[next].bucket.number) {
+            return None;
+        }
+        let mut places =
+            asked.each_ref().map(|asked| asked.bucket.home.lock(asked.bucket.home.index_of(asked.hash)));
+        if asked.iter().any(|asked| asked.bucket.holds.any()) {
+            return None;
+        }
         let now_us = self.ground.clock.now_us();
-        let mut granted = true;
-        for ((asked, place), found) in asked.iter().zip(&*places).zip(&mut *found) {
-            let looked = found.insert(Found::at(asked, place.as_ref()?, now_us)?);
-            granted &= looked.spent.passed;
+        let (mut granted, mut after) = (true, [(None, State::REST); N]);
+        for ((asked, place), after) in asked.iter().zip(&places).zip(&mut after) {
+            let (slot, Kept { state, .. }) = place.look(asked.hash);
+            let (spent, left) = spend_now(asked.bucket, state, now_us, asked.cost)?;
+            granted &= spent.passed;
+            statuses[usize::from(asked.index)] =
+                status_after(asked.at, asked.bucket.capacity, spent.passed, left, asked.cost);
+            *after = (slot, spent.state);
         }
         if !granted && asked.iter().any(|asked| counts_rejected(asked.ask)) {
             return None;
         }
-        if granted {
-            for ((asked, place), found) in asked.iter().zip(places).zip(found) {
-                found.as_ref()?.spend(asked, place.as_mut()?, now_us);
+        for ((asked, place), (slot, state)) in asked.iter().zip(&mut places).zip(after) {
+            if granted && asked.ask.mode().spends() {
+                place.put_at(slot, asked.hash, Kept { state, ..Kept::default() }, &asked.bucket.rule, now_us);
+            } else {
+                unspent(asked, place, now_us, &mut statuses[usize::from(asked.index)]);
             }
         }
-        Some((now_us, granted))
+        Some(now_us)
     }
 }
 
-/// Locks the sets of all keys, in the order of the buckets' numbers. `None` if two asks are about one bucket, or if units
-/// are held in one.
+/// Of a quota that has room, and of which nothing is spent, where it stands: as after a cost of nothing.
+#[cold]
+fn unspent(asked: &Asked<'_>, place: &Place<'_>, now_us: u64, status: &mut QuotaStatus) {
+    let (_, Kept { state, .. }) = place.look(asked.hash);
+    if status.passed()
+        && let Some((unspent, left)) = spend_now(asked.bucket, state, now_us, 0)
+    {
+        *status = status_after(asked.at, asked.bucket.capacity, unspent.passed, left, 0);
+    }
+}
+
+/// One look at a state; at a level, which most are, without asking what else it could be.
 #[inline]
-fn lock<'a, const N: usize>(asked: &[Asked<'a>; N], places: &mut [Option<Place<'a>>; N]) -> Option<()> {
-    let mut order: [usize; N] = std::array::from_fn(|index| index);
-    order.sort_unstable_by_key(|index| asked[*index].bucket.number);
-    // Buckets are numbered from 1 on.
-    let mut last = 0;
-    for index in order {
-        let Asked { bucket, hash, .. } = &asked[index];
-        if last == bucket.number {
-            return None;
-        }
-        last = bucket.number;
-        places[index] = Some(bucket.home.lock(bucket.home.index_of(*hash)));
-        if bucket.holds.any() {
-            return None;
-        }
+fn spend_now(bucket: &Bucket, state: State, now_us: u64, cost: u64) -> Option<(SpentNow, Left)> {
+    if let Home::Narrow(_) = bucket.home {
+        return bucket.rule.spend_level_now(state, now_us, cost);
     }
-    Some(())
+    let spent = bucket.rule.spend_now(state, now_us, cost)?;
+    let left = bucket.rule.after(&spent, now_us);
+    Some((spent, left))
 }
 
-impl Found {
-    /// Looks for a key; `None` if one look is not enough.
-    #[inline]
-    fn at(asked: &Asked<'_>, place: &Place<'_>, now_us: u64) -> Option<Self> {
-        let (slot, Kept { state, .. }) = place.look(asked.hash);
-        let spent = asked.bucket.rule.spend_now(state, now_us, asked.cost())?;
-        Some(Self { slot, state, spent })
-    }
-
-    #[inline]
-    fn spend(&self, asked: &Asked<'_>, place: &mut Place<'_>, now_us: u64) {
-        if asked.ask.mode().spends() {
-            let kept = Kept { state: self.spent.state, ..Kept::default() };
-            place.put_at(self.slot, asked.hash, kept, &asked.bucket.rule, now_us);
+/// In the order of the buckets' numbers, in which their sets are locked. They mostly are.
+#[inline]
+fn sort<const N: usize>(asked: &mut [Asked<'_>; N]) {
+    for sorted in 1..N {
+        let mut index = sorted;
+        while index > 0 && asked[index - 1].bucket.number > asked[index].bucket.number {
+            asked.swap(index - 1, index);
+            index -= 1;
         }
-    }
-
-    #[inline]
-    fn status(&self, asked: &Asked<'_>, now_us: u64, granted: bool) -> QuotaStatus {
-        if !self.spent.passed || granted && asked.ask.mode().spends() {
-            return status_after(asked.at, asked.bucket, &self.spent, now_us, asked.cost());
-        }
-        // It has room, and nothing is spent of it: it stands as after a cost of nothing.
-        let unspent = asked.bucket.rule.spend_now(self.state, now_us, 0);
-        status_after(asked.at, asked.bucket, unspent.as_ref().unwrap_or(&self.spent), now_us, 0)
-    }
-}
-
-impl Asked<'_> {
-    #[inline]
-    fn cost(&self) -> u64 {
-        self.ask.cost_of(self.at.1)
     }
 }

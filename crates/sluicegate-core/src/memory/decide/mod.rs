@@ -43,6 +43,19 @@ impl Inner {
         }
         self.decide_few(asks)
     }
+
+    /// Spends if that takes no more than one look at one table, and if the cost fits now. Otherwise nothing is spent.
+    #[inline]
+    pub(super) fn spend_at_once(&self, ask: &Ask<'_>) -> bool {
+        match alone(ask).filter(|_| ask.mode() == Mode::Spend) {
+            Some(bucket) => match &bucket.home {
+                Home::Narrow(table) => self.spend_single(table, bucket, ask),
+                Home::Wide(table) => self.spend_single(table, bucket, ask),
+                _ => false,
+            },
+            None => false,
+        }
+    }
 }
 
 /// The bucket of an ask that is a question about one bucket and no other.

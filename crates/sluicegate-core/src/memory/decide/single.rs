@@ -9,12 +9,12 @@
 //! everything else takes the longer way below it, with the same result.
 
 use super::counts_rejected;
-use crate::algorithm::SpentNow;
+use crate::algorithm::{Left, Rule, SpentNow, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
 use crate::memory::store::Inner;
-use crate::memory::table::{Kept, Table, state_words};
+use crate::memory::table::{Kept, Locked, Table, state_words};
 use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode};
 
 impl Inner {
@@ -31,6 +31,29 @@ impl Inner {
         let is_level = const { state_words::<WORDS, ACCOUNTS>() == 1 };
         let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
         self.decide_found(table, bucket, (ask, hash), before_us)
+    }
+
+    /// Spends from one bucket in one table if the cost fits now, and says whether it did; nothing is worked out beside that.
+    #[inline]
+    pub(super) fn spend_single<const SLOTS: usize, const WORDS: usize>(
+        &self,
+        table: &Table<SLOTS, WORDS, false>,
+        bucket: &Bucket,
+        ask: &Ask<'_>,
+    ) -> bool {
+        let hash = self.ground.hash(bucket.salt, ask.key());
+        let is_level = const { state_words::<WORDS, false>() == 1 };
+        let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
+        let mut set = table.lock(table.set_of(hash));
+        if bucket.holds.any() {
+            return false;
+        }
+        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
+        let (found, before) = set.look(hash);
+        let spent = spend_now::<WORDS, false>(&bucket.rule, before.state, now_us, ask.cost());
+        let Some((spent, _)) = spent.filter(|(spent, _)| spent.passed) else { return false };
+        set.put(found, hash, Kept { state: spent.state, ..before }, &bucket.rule, now_us);
+        true
     }
 
     /// Decides a key whose hash is known, as of this moment or of one under the lock.
@@ -52,67 +75,116 @@ impl Inner {
         let (found, before) = set.look(hash);
         let state = before.state;
         let (rule, mode, cost) = (&bucket.rule, ask.mode(), ask.cost());
-        let kept = |state| Kept {
-            state,
-            account: if ACCOUNTS { bucket.account_of(&before, now_us) } else { before.account },
-        };
-        let told = |decision: Decision, after: Option<Kept>| match after {
-            Some(after) if ACCOUNTS && cost > 0 => {
-                decision.with_traces([trace(bucket, state, after, after.account.birth(), now_us)])
-            }
-            _ => decision,
-        };
-        if mode == Mode::Spend {
+        if mode == Mode::Spend
+            && let Some((spent, left)) = spend_now::<WORDS, ACCOUNTS>(rule, state, now_us, cost)
+        {
             // The same as below, from one look at the state instead of five.
-            if let Some(spent) = rule.spend_now(state, now_us, cost) {
-                if !spent.passed && counts_rejected(ask) {
-                    drop(set);
-                    return in_general();
-                }
-                let after = spent.passed.then(|| kept(spent.state));
-                if let Some(after) = after {
-                    set.put(found, hash, after, rule, now_us);
-                }
+            if !spent.passed && counts_rejected(ask) {
                 drop(set);
-                let status = status_after((0, 0), bucket, &spent, now_us, cost);
-                let decision = Decision::single(now_us, status);
-                return DecisionFuture::ready(Ok(told(decision, after)));
+                return in_general();
             }
+            let after = spent.passed.then(|| kept::<ACCOUNTS>(bucket, before, spent.state, now_us));
+            if let Some(after) = after {
+                set.put(found, hash, after, rule, now_us);
+            }
+            drop(set);
+            let status = status_after((0, 0), bucket.capacity, spent.passed, left, cost);
+            let decision = Decision::single(now_us, status);
+            return DecisionFuture::ready(Ok(match after {
+                Some(after) if ACCOUNTS => told((bucket, ask), decision, state, after, now_us),
+                _ => decision,
+            }));
         }
+        self.decide_at_length((set, found, before), bucket, (ask, hash), now_us)
+    }
+
+    /// What one look does not tell.
+    #[inline(never)]
+    fn decide_at_length<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
+        &self,
+        (mut set, found, before): (Locked<'_, SLOTS, WORDS, ACCOUNTS>, Option<usize>, Kept),
+        bucket: &Bucket,
+        (ask, hash): (&Ask<'_>, u64),
+        now_us: u64,
+    ) -> DecisionFuture {
+        let (rule, mode, cost, state) = (&bucket.rule, ask.mode(), ask.cost(), before.state);
         let judged = Judged::new(rule, mode, rule.slot(state, now_us, cost), now_us);
         let spends = judged.passed() && mode.spends();
         let is_left = if judged.passed() { judged.departs_us() > now_us } else { counts_rejected(ask) };
         if mode.spends() && is_left {
             drop(set);
-            return in_general();
+            return DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
         }
-        let after = spends.then(|| kept(rule.spend(state, now_us, now_us, cost)));
+        let after =
+            spends.then(|| kept::<ACCOUNTS>(bucket, before, rule.spend(state, now_us, now_us, cost), now_us));
         if let Some(after) = after {
             set.put(found, hash, after, rule, now_us);
         }
         drop(set);
-        let state = after.map_or(state, |after| after.state);
-        let opens_us = |cost| rule.slot(state, now_us, cost).opens_us;
-        let status = judged.status((0, 0), Balance::of(rule, state, now_us), now_us, opens_us);
+        let now = after.map_or(state, |after| after.state);
+        let opens_us = |cost| rule.slot(now, now_us, cost).opens_us;
+        let status = judged.status((0, 0), Balance::of(rule, now, now_us), now_us, opens_us);
         let decision = Decision::single(now_us, status.spending(if spends { cost } else { 0 }));
-        DecisionFuture::ready(Ok(told(decision, after)))
+        DecisionFuture::ready(Ok(match after {
+            Some(after) if ACCOUNTS => told((bucket, ask), decision, state, after, now_us),
+            _ => decision,
+        }))
     }
+}
+
+/// One look at a state. All rules whose states are one word are levels, so of those no other is asked.
+// Always, because it is most of a decision.
+#[inline(always)]
+fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
+    rule: &Rule,
+    state: State,
+    now_us: u64,
+    cost: u64,
+) -> Option<(SpentNow, Left)> {
+    match const { state_words::<WORDS, ACCOUNTS>() } {
+        1 => rule.spend_level_now(state, now_us, cost),
+        _ => {
+            let spent = rule.spend_now(state, now_us, cost)?;
+            let left = rule.after(&spent, now_us);
+            Some((spent, left))
+        }
+    }
+}
+
+/// What is kept of a key after a spend.
+#[inline]
+fn kept<const ACCOUNTS: bool>(bucket: &Bucket, before: Kept, state: State, now_us: u64) -> Kept {
+    Kept { state, account: if ACCOUNTS { bucket.account_of(&before, now_us) } else { before.account } }
+}
+
+/// The decision, with what is needed to give it back.
+#[cold]
+fn told(
+    (bucket, ask): (&Bucket, &Ask<'_>),
+    decision: Decision,
+    before: State,
+    after: Kept,
+    now_us: u64,
+) -> Decision {
+    if ask.cost() == 0 {
+        return decision;
+    }
+    decision.with_traces([trace(bucket, before, after, after.account.birth(), now_us)])
 }
 
 /// Where a bucket stands after a spend that was looked at once.
 #[inline]
 pub(super) fn status_after(
     place: (u8, u8),
-    bucket: &Bucket,
-    spent: &SpentNow,
-    now_us: u64,
+    capacity: u64,
+    passed: bool,
+    left: Left,
     cost: u64,
 ) -> QuotaStatus {
-    let left = bucket.rule.after(spent, now_us);
-    let status = QuotaStatus::at_rest(place, bucket.capacity)
+    let status = QuotaStatus::at_rest(place, capacity)
         .with_remaining(left.remaining)
         .with_reset_after_us(left.reset_after_us);
-    if spent.passed {
+    if passed {
         status.with_more_after_us(left.available_after_us).spending(cost)
     } else {
         status.refused_for_us(left.available_after_us)

@@ -5,7 +5,7 @@ use crate::clock::ManualClock;
 use crate::policy::OnFull;
 use crate::random::Random;
 use crate::store::{Ask, Mode, PreparedPolicy};
-use crate::{Algorithm, Key, MemoryStore, Policy, Quota, Store};
+use crate::{Algorithm, Key, MemoryStore, Policy, Quota, RateLimiter, Store};
 
 fn policy(name: usize, random: &mut Random) -> Policy {
     let algorithm = Algorithm::ALL[usize::try_from(random.below(Algorithm::ALL.len() as u64)).unwrap()];
@@ -65,4 +65,38 @@ fn every_way_decides_as_the_general_one_does() {
             ));
         }
     }
+}
+
+/// A request that passes without numbers spends what it would have spent with them, and one that does not has spent nothing.
+#[test]
+fn a_pass_is_a_decision_without_its_numbers() {
+    let mut passed = 0;
+    for seed in 0..40 {
+        let (mut random, clock) = (Random::new(seed), ManualClock::new());
+        clock.set(Duration::from_secs(1_800_000_000));
+        let policy = policy(0, &mut random);
+        let [plain, other] = [(); 2].map(|()| {
+            let store = MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
+            RateLimiter::new(store, policy.clone()).unwrap()
+        });
+        for step in 0..200 {
+            let (key, cost) = (Key::from(random.below(2)), random.below(4));
+            let of = |limiter: &RateLimiter| limiter.check_cost(&key, cost).now().unwrap().unwrap();
+            let expected = of(&plain);
+            if other.passes(&key, cost) {
+                passed += 1;
+                assert!(
+                    expected.is_allowed() && expected.delay().is_zero(),
+                    "seed {seed}, step {step}: {policy:?}"
+                );
+            } else {
+                let told = |decision: &crate::Decision| (decision.outcome(), decision.quotas().to_vec());
+                assert_eq!(told(&expected), told(&of(&other)), "seed {seed}, step {step}: {policy:?}");
+            }
+            clock.advance(Duration::from_millis(
+                [0, 0, 1, 700, 5_000][usize::try_from(random.below(5)).unwrap()],
+            ));
+        }
+    }
+    assert!(passed > 500, "{passed}");
 }
