@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The pages, from the root of the repository.
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 13] = [
     "README.md",
     "crates/sluicegate/docs/algorithms.md",
     "crates/sluicegate/docs/cookbook.md",
     "crates/sluicegate/docs/getting_started.md",
     "crates/sluicegate/docs/keys.md",
     "crates/sluicegate/docs/migration.md",
+    "crates/sluicegate/docs/operating.md",
     "crates/sluicegate/docs/outages.md",
+    "crates/sluicegate/docs/redis.md",
     "crates/sluicegate/docs/testing.md",
     "crates/sluicegate/docs/tiers.md",
     "crates/sluicegate/docs/waiting.md",
@@ -28,7 +30,7 @@ edition = "2024"
 
 [dependencies]
 axum = "0.8"
-sluicegate = { path = "ROOT/crates/sluicegate", features = ["resilient", "secrets", "status"] }
+sluicegate = { path = "ROOT/crates/sluicegate", features = ["redis", "rules", "secrets", "status"] }
 tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 tower = { version = "0.5", features = ["util"] }
 

@@ -75,6 +75,26 @@ use crate::into_layer::IntoRateLimitLayer;
 ///
 /// Paths that no route has stay under the default, as long as no `.fallback(..)` is added after it.
 ///
+/// A route that cannot be added later, because a router from elsewhere has it, is exempt by its path. It cannot exempt itself:
+/// the limit of a router decides before axum comes to the route.
+///
+/// ```
+/// use axum::Router;
+/// use axum::routing::get;
+/// use sluicegate_axum::RateLimitExt;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::RateLimitLayer;
+/// use sluicegate_tower::limits::path_in;
+///
+/// # fn routes() -> Router {
+/// #     Router::new().route("/health", get(|| async { "ok" }))
+/// # }
+/// let limit = Policy::gcra("default", "100/min").on(&MemoryStore::new())?;
+/// let limit = RateLimitLayer::builder(limit).exempt(path_in(["/health"])?).build()?;
+/// let app: Router = routes().rate_limit(limit);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+///
 /// # Nested routers
 /// A limit on a router that is then nested covers its routes. Paths below the prefix that none of them has are answered by
 /// the router around it, unlimited unless that one has a limit. Give the nested router a fallback of its own, before the
