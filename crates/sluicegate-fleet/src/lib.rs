@@ -4,6 +4,7 @@
 
 mod apart;
 pub mod deny_cache;
+mod gate;
 pub mod leased;
 pub mod regional;
 pub mod sharded;

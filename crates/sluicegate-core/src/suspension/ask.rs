@@ -31,6 +31,8 @@ struct Watch {
     place: u8,
     /// The peeks at its suspension: none if it is certain that there is none.
     peeks: Range<u8>,
+    /// Of the first of its quotas.
+    capacity: u64,
 }
 
 /// Whether an ask may be refused because its key is suspended.
@@ -55,7 +57,9 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
             peeks = if peeks.is_empty() { peek..peek + 1 } else { peeks.start..peek + 1 };
             all.push(Ask::new(bucket, ask.key(), 1, Mode::Peek));
         }
-        watched.push(Watch { place, peeks });
+        let first = ask.policy().policy().quotas().first();
+        let capacity = first.map_or(0, |quota| quota.rule().capacity());
+        watched.push(Watch { place, peeks, capacity });
     }
     let answer = ask_store(&**store, if all.is_empty() { asks } else { &all });
     if all.is_empty() && matches!(answer.known(), Some(Ok(decision)) if decision.is_allowed()) {
@@ -100,7 +104,11 @@ fn read(decision: Decision, count: usize, watched: &Watched) -> (Decision, bool)
     let waits = waits(&decision, watched.iter().flat_map(peeks));
     match waits.is_empty() {
         true => (decision.of_first(count), true),
-        false => (suspended(&decision, count, &waits), false),
+        false => {
+            let of = |place: u8| watched.iter().find(|watch| watch.place == place);
+            let capacity = |place: u8| of(place).map_or(0, |watch| watch.capacity);
+            (suspended(&decision, count, &waits, capacity), false)
+        }
     }
 }
 

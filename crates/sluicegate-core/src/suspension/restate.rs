@@ -27,23 +27,48 @@ pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>
 
 type Waits = SmallVec<[(u8, Duration); 2]>;
 
-/// This decision of its first `count` asks, of which those in these places are suspended for so long.
-pub(super) fn suspended(decision: &Decision, count: usize, waits: &[(u8, Duration)]) -> Decision {
-    at(decision, decision.at_us(), count, waits)
+/// This decision of its first `count` asks, of which those in these places are suspended for so long. Where the store says nothing
+/// of the quotas of such an ask, because it knows that its key is suspended and has looked no further, the first of them says it;
+/// `capacity` tells how much that one has.
+pub(super) fn suspended(
+    decision: &Decision,
+    count: usize,
+    waits: &[(u8, Duration)],
+    capacity: impl Fn(u8) -> u64,
+) -> Decision {
+    at(decision, decision.at_us(), count, waits, capacity)
 }
 
 /// This decision, of which the ask in this place was suspended since.
 pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &Begun) -> Decision {
-    at(decision, suspension.at_us, usize::MAX, &[(place, suspension.wait)])
+    // It is known: that is how it was refused.
+    at(decision, suspension.at_us, usize::MAX, &[(place, suspension.wait)], |_| 0)
 }
 
-fn at(decision: &Decision, at_us: u64, count: usize, waits: &[(u8, Duration)]) -> Decision {
+fn at(
+    decision: &Decision,
+    at_us: u64,
+    count: usize,
+    waits: &[(u8, Duration)],
+    capacity: impl Fn(u8) -> u64,
+) -> Decision {
+    let longest = |place: u8| {
+        let own = waits.iter().filter(|(of, _)| *of == place);
+        own.map(|(_, wait)| *wait).max()
+    };
     let own = decision.quotas().iter().filter(|status| status.policy_index() < count);
     let stated = |status: &QuotaStatus| {
-        let own = waits.iter().filter(|(place, _)| usize::from(*place) == status.policy_index());
-        let longest = own.map(|(_, wait)| *wait).max();
-        longest.map_or(*status, |wait| status.suspended_for_us(micros(wait)))
+        let place = u8::try_from(status.policy_index()).unwrap_or(u8::MAX);
+        longest(place).map_or(*status, |wait| status.suspended_for_us(micros(wait)))
     };
-    let statuses: SmallVec<[QuotaStatus; 4]> = own.map(stated).collect();
+    let mut statuses: SmallVec<[QuotaStatus; 4]> = own.map(stated).collect();
+    for (place, _) in waits {
+        let is_stated = statuses.iter().any(|status| status.policy_index() == usize::from(*place));
+        if let Some(wait) = longest(*place).filter(|_| !is_stated) {
+            let unknown = QuotaStatus::at_rest((*place, 0), capacity(*place));
+            statuses.push(unknown.suspended_for_us(micros(wait)));
+        }
+    }
+    statuses.sort_by_key(|status| (status.policy_index(), status.quota_index()));
     judge(at_us, 0, statuses).by(decision.decided_by())
 }

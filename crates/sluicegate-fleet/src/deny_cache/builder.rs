@@ -13,14 +13,14 @@ use sluicegate_core::{ConfigError, Store};
 
 use super::DenyCache;
 use super::front::{Front, State};
-use super::refusal::micros;
+use super::refusal::{Keep, micros};
 use super::table::Table;
 
 /// Collects the settings of a [`DenyCache`].
 ///
 /// | setting | default | too low | too high |
 /// |---|---|---|---|
-/// | [`longest`](Self::longest) | 1 s | refused keys cost more calls | a reset elsewhere is seen late |
+/// | [`longest`](Self::longest) | 2 s | refused keys cost more calls | a reset elsewhere is seen late |
 /// | [`keys`](Self::keys) | 50,000 | a flood from more keys reaches the store | memory |
 ///
 /// ```
@@ -50,10 +50,10 @@ const MOST_KEYS: usize = 1 << 31;
 
 impl DenyCacheBuilder {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, longest: Duration::from_secs(1), keys: 50_000, clock: Arc::new(SystemClock::new()) }
+        Self { store, longest: Duration::from_secs(2), keys: 50_000, clock: Arc::new(SystemClock::new()) }
     }
 
-    /// How long a refusal is kept at most, however late its retry is. Default: 1 s. At most 5 s.
+    /// How long a refusal is kept at most, however late its retry is. Default: 2 s. At most 5 s.
     ///
     /// It is the time after which a refund, a reset or a replacement that another instance has made is seen here.
     pub fn longest(mut self, longest: Duration) -> Self {
@@ -100,10 +100,10 @@ impl DenyCacheBuilder {
         let Self { store, longest, keys, clock } = self;
         let longest_us = micros(longest);
         DenyCache(Arc::new(Front(Arc::new(State {
+            keep: Keep { longest_us, in_lumps: store.place() == Some(Place::Leased) },
             within: Within::new(store),
             table: Arc::new(Table::new(keys, longest_us)),
             slots: keys,
-            longest_us,
             clock,
             refused: AtomicU64::new(0),
             asked: AtomicU64::new(0),

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::question::Question;
-use super::refusal::{Refusal, Times};
+use super::refusal::{Keep, Refusal, Times};
 use super::table::{Id, Known, Probe, Table};
 
 /// The part that limiters hold: calls that have to wait take a share of the state along.
@@ -31,7 +31,7 @@ pub(super) struct State {
     pub(super) within: Within<Kept>,
     pub(super) table: Arc<Table>,
     pub(super) slots: usize,
-    pub(super) longest_us: u64,
+    pub(super) keep: Keep,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) refused: AtomicU64,
     pub(super) asked: AtomicU64,
@@ -103,7 +103,7 @@ impl State {
                 Known::Nothing => {}
                 Known::Refused(refusal) => refusals.push((index, refusal)),
                 Known::Due => due.push(question.id),
-                Known::Probed(probe) => probed = Some(probe),
+                Known::Probed(gate) => probed = Some(gate),
             }
         }
         if !refusals.is_empty() {
@@ -111,12 +111,11 @@ impl State {
             return DecisionFuture::ready(Ok(self.refuse(asks, &questions, &refusals, now_us)));
         }
         let runtime = Handle::try_current().ok();
-        if let (Some(mut probe), Some(runtime), true) = (probed, &runtime, may_wait) {
+        if let (Some(gate), Some(runtime), true) = (probed, &runtime, may_wait) {
             let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
             let state = Arc::clone(self);
             return DecisionFuture::begun(runtime, async move {
-                // It ends when the probe is dropped, which is an error here.
-                _ = probe.changed().await;
+                gate.opened().await;
                 let follows = {
                     let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
                     state.decide(&asks, false)
@@ -158,23 +157,32 @@ impl State {
         }
     }
 
-    /// Keeps what the store has said. Decisions of others than the store, in an outage or out of a lease, are local already.
+    /// Keeps what the store has said. Decisions of an outage are local already; one out of a lease says something if nothing is left.
     fn keep(&self, questions: &[Question], result: &Result<Decision, StoreError>, sent_us: u64) {
         let times = Times { sent_us, received_us: self.clock.now_us() };
         // Turns that are asked for together wait no longer than the least patient of them: what that says of one alone is not known.
-        let is_plain = questions.len() == 1 || questions.iter().all(|question| question.patience_us() == 0);
+        let spends = || questions.iter().filter(|question| !question.looks());
+        let is_plain = spends().count() == 1 || spends().all(|question| question.patience_us() == 0);
         for (index, question) in questions.iter().enumerate() {
             let mut others = questions[..index].iter().chain(&questions[index + 1..]);
             // Asks for one bucket see each other: what is too much after the first may fit alone.
             let is_alone = others.all(|other| other.id != question.id);
             let refusal = match result {
-                Ok(decision) if is_plain && is_alone && decision.decided_by() == DecidedBy::Store => {
+                Ok(decision) if is_plain && is_alone && self.is_of_the_store(decision) => {
                     let is_settled = !decision.is_allowed() || decision.delay().is_zero();
-                    Refusal::of(question, decision, times, self.longest_us).filter(|_| is_settled)
+                    Refusal::of(question, decision, times, self.keep).filter(|_| is_settled)
                 }
                 _ => None,
             };
             self.table.keep(question.id, question.mark, refusal);
+        }
+    }
+
+    fn is_of_the_store(&self, decision: &Decision) -> bool {
+        match decision.decided_by() {
+            DecidedBy::Store => true,
+            DecidedBy::Lease => self.keep.in_lumps && decision.remaining() == 0,
+            _ => false,
         }
     }
 
@@ -199,23 +207,38 @@ impl State {
     /// Hands on what is reported, and forgets the keys that it is about: before, and again when it has happened, for what was
     /// asked in between may have been decided before it.
     fn report(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
-        let ids = asks.iter().map(|ask| Ok(self.table.id(self.within.own(ask.policy())?.version, ask.key())));
-        let ids: SmallVec<[Id; 2]> = match ids.collect::<Result<_, StoreError>>() {
-            Ok(ids) => ids,
-            Err(foreign) => return DecisionFuture::ready(Err(foreign)),
+        let (mut ids, mut looks) = (SmallVec::<[[Id; 2]; 1]>::new(), Questions::new());
+        for (place, ask) in (0..).zip(asks) {
+            let version = match self.within.own(ask.policy()) {
+                Ok(kept) => kept.version,
+                Err(foreign) => return DecisionFuture::ready(Err(foreign)),
+            };
+            let both = [false, true].map(|together| self.table.id(version, ask.key(), together));
+            if ask.mode() == Mode::Peek {
+                // Whoever counts a refusal hears that the key is suspended.
+                looks.extend(Question::new(place, ask, true, both[0], self.table.mark(both[0])));
+            } else {
+                ids.push(both);
+            }
+        }
+        let (is_told_apart, sent_us) = (self.keep.in_lumps, self.clock.now_us());
+        let forget = move |table: &Table| {
+            let each = ids.iter().flat_map(|both| &both[..1 + usize::from(is_told_apart)]);
+            each.for_each(|id| table.forget(*id));
         };
-        let forget = move |table: &Table| ids.iter().for_each(|id| table.forget(*id));
         forget(&self.table);
         match self.within.decide(asks).now() {
             Ok(result) => {
                 forget(&self.table);
+                self.keep(&looks, &result, sent_us);
                 DecisionFuture::ready(result)
             }
             Err(pending) => {
-                let table = Arc::clone(&self.table);
+                let state = Arc::clone(self);
                 let work = async move {
                     let result = pending.await;
-                    forget(&table);
+                    forget(&state.table);
+                    state.keep(&looks, &result, sent_us);
                     result
                 };
                 match Handle::try_current() {
@@ -229,10 +252,13 @@ impl State {
     /// The asks that a refusal may answer.
     fn questions(&self, asks: &[Ask<'_>]) -> Result<Questions, StoreError> {
         let mut questions = Questions::new();
+        let spends = asks.iter().filter(|ask| ask.mode() != Mode::Peek).count();
+        // One limit alone may be decided by units that are held, where several go to the store.
+        let together = self.keep.in_lumps && spends > 1;
         for (place, ask) in (0..).zip(asks) {
             let kept = self.within.own(ask.policy())?;
-            let id = self.table.id(kept.version, ask.key());
-            questions.extend(Question::new(place, ask, id, self.table.mark(id)));
+            let id = self.table.id(kept.version, ask.key(), together);
+            questions.extend(Question::new(place, ask, spends > 0, id, self.table.mark(id)));
         }
         Ok(questions)
     }

@@ -1,7 +1,7 @@
 //! A store around a store that refuses by itself whoever the store has refused: [`DenyCache`].
 //!
 //! A limit that refuses 999 of 1,000 requests asks a shared store 1,000 times. With this, it asks as often as it admits, and about
-//! once a second for each key that is refused.
+//! once in two seconds for each key that is refused.
 //!
 //! ```
 //! use sluicegate_core::store::DecidedBy;
@@ -53,17 +53,25 @@
 //! the leaky meter), and elsewhere until all of the capacity is back, which is never too early. What remains is told as in the
 //! answer that refused.
 //!
+//! # Around leases
+//! A key at its limit gets units back one by one, a thousand times a second under `1000/s`, and a call for each of them is no gain.
+//! So around [`Leased`](crate::Leased) a quota refuses at least for a tenth of the time in which all of it comes back, and
+//! `retry_after` says so. One call then leases all that has come back. Nothing of a bucket is lost by that, because it has room for
+//! those units; a request may be refused for that time although a unit is there. Around other stores each retry is exact.
+//!
 //! # Refusals that count
 //! A request that a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) takes part in is always asked, for its
 //! refusal spends.
 //!
 //! A policy with a [suspension](sluicegate_core::suspension) counts refusals in a call of its own, which still reaches the store,
-//! so no strike is lost: its flood costs a call per request until the key is suspended. An answer that suspends is not kept.
+//! so no strike is lost: its flood costs a call per request until the key is suspended. From then on the suspension is known here as a
+//! refusal is, and no longer than [`longest`](DenyCacheBuilder::longest): a release by another instance is seen after that.
 //!
 //! # What it admits
 //! Never more than the store does: it only refuses. It refuses no request later than [`longest`](DenyCacheBuilder::longest), or its retry if
-//! that is sooner, after the moment at which the store would admit it. An instance asks for a refused key at most once per
-//! `min(longest, retry)`, and once for each admission, beside calls that were on their way already.
+//! that is sooner, after the moment at which the store would admit it; around leases that is its retry or a tenth of the reset,
+//! whichever is longer. An instance asks for a refused key at most once per `min(longest, retry)`, and once for each admission, beside
+//! calls that were on their way already.
 //!
 //! # When not to use it
 //! Around a store in memory, which refuses as fast. Where a reset on another instance must be seen at once.

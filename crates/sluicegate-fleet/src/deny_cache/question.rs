@@ -19,18 +19,27 @@ pub(super) struct Question {
     patience_us: u64,
     /// Whether it takes less if there is less.
     takes: bool,
+    /// Whether it only looks whether the key of another ask is suspended.
+    looks: bool,
 }
 
 impl Question {
-    /// That of the ask at this place; None if it is no question, or a peek, which wants to know how the key stands.
-    pub(super) fn new(place: u8, ask: &Ask<'_>, id: Id, mark: Mark) -> Option<Self> {
+    /// That of the ask at this place; None if it is no question, or a peek, which wants to know how the key stands. A look whether
+    /// the key of an ask that spends is suspended is a question.
+    pub(super) fn new(place: u8, ask: &Ask<'_>, spends: bool, id: Id, mark: Mark) -> Option<Self> {
+        let looks = ask.mode() == Mode::Peek;
         let patience_us = match ask.mode() {
             Mode::Spend | Mode::Take => 0,
             Mode::Reserve { longest } => micros(longest),
+            Mode::Peek if spends && ask.policy().policy().is_of_suspension() => 0,
             _ => return None,
         };
         let takes = ask.mode() == Mode::Take;
-        Some(Self { place, id, mark, cost: ask.cost(), costs: ask.costs().into(), patience_us, takes })
+        Some(Self { place, id, mark, cost: ask.cost(), costs: ask.costs().into(), patience_us, takes, looks })
+    }
+
+    pub(super) fn looks(&self) -> bool {
+        self.looks
     }
 
     pub(super) fn place(&self) -> usize {

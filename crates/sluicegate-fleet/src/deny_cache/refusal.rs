@@ -2,7 +2,7 @@
 
 use sluicegate_core::algorithm::{Drain, Refill};
 use sluicegate_core::policy::{Policy, PolicyQuota};
-use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::{Algorithm, Decision};
 use smallvec::SmallVec;
 
@@ -37,6 +37,19 @@ struct Refused {
     wait_us: u64,
 }
 
+/// How refusals are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keep {
+    /// How long at most.
+    pub(super) longest_us: u64,
+    /// Whether units are asked for in lumps: around leases.
+    pub(super) in_lumps: bool,
+}
+
+/// Around leases a quota refuses at least for this part of the time in which all of it comes back. Units that come back meanwhile are
+/// not lost, for a bucket has room for them, and one call takes them all instead of one each.
+const LUMP_PART: u64 = 10;
+
 /// The times of a call, by the clock of the cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -48,13 +61,22 @@ impl Line {
     fn quota(&self) -> u8 {
         u8::try_from(self.status.quota_index()).unwrap_or(u8::MAX)
     }
+
+    /// Whether it may be in debt, which refuses a cost of 0 as well.
+    fn is_used_up(&self) -> bool {
+        self.status.remaining() == 0
+    }
 }
 
 impl Refused {
-    /// The least that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its
-    /// answer says until when.
-    fn of(question: &Question, status: &QuotaStatus) -> Option<Self> {
+    /// The least that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says
+    /// until when.
+    fn of(question: &Question, status: &QuotaStatus, keep: Keep) -> Option<Self> {
         let wait_us = micros(status.available_after());
+        let wait_us = match keep.in_lumps && wait_us > 0 && question.patience_us() == 0 {
+            true => wait_us.max(micros(status.reset_after()) / LUMP_PART),
+            false => wait_us,
+        };
         if status.passed() {
             let cost = status.remaining().saturating_add(1);
             return (wait_us > 0).then_some(Self { cost, patience_us: 0, wait_us });
@@ -72,22 +94,21 @@ impl Refused {
 impl Refusal {
     /// The refusals that follow from this answer for others like its question, if one of them is refused from now on: because
     /// this one was, or because it has left too little.
-    pub(super) fn of(
-        question: &Question,
-        decision: &Decision,
-        times: Times,
-        longest_us: u64,
-    ) -> Option<Self> {
+    pub(super) fn of(question: &Question, decision: &Decision, times: Times, keep: Keep) -> Option<Self> {
         let own = decision.quotas().iter().filter(|status| status.policy_index() == question.place());
+        // The rest of a lease says nothing of a higher cost.
+        let is_known =
+            |status: &QuotaStatus| decision.decided_by() != DecidedBy::Lease || status.remaining() == 0;
+        let refused = |status: &QuotaStatus| Refused::of(question, status, keep).filter(|_| is_known(status));
         let lines: SmallVec<[Line; 1]> =
-            own.map(|status| Line { status: *status, refused: Refused::of(question, status) }).collect();
+            own.map(|status| Line { status: *status, refused: refused(status) }).collect();
         let refuses_again = |line: &Line| {
             let left = !decision.is_allowed() || line.status.remaining() < question.cost_of(line.quota());
             line.refused.filter(|refused| left && refused.covers(question, line.quota()))
         };
         let wait_us = lines.iter().filter_map(refuses_again).map(|refused| refused.wait_us).max()?;
         let Times { sent_us, received_us } = times;
-        let ends_us = sent_us.saturating_add(wait_us.min(longest_us));
+        let ends_us = sent_us.saturating_add(wait_us.min(keep.longest_us));
         let at_us = decision.at_us();
         (wait_us > 0).then_some(Self { sent_us, received_us, at_us, ends_us, lines })
     }
@@ -126,7 +147,11 @@ impl Refusal {
             let cost = question.cost_of(quota);
             match line.refused {
                 _ if cost > capacity => status.impossible(),
-                Some(refused) if refused.covers(question, quota) || cost > line.status.remaining() => {
+                Some(refused)
+                    if refused.covers(question, quota)
+                        || cost > line.status.remaining()
+                        || line.is_used_up() =>
+                {
                     let wait_us = refused.wait_us.saturating_sub(passed_us);
                     let of = policy.quotas().get(usize::from(quota));
                     let more = cost.saturating_sub(refused.cost);

@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
 use sluicegate_core::key::KeyRef;
-use tokio::sync::watch;
 
 use super::question::Question;
 use super::refusal::Refusal;
+use crate::gate::Gate;
 
 /// A key under a policy, by a hash of 128 bits that is keyed at random: memory per key does not depend on its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,8 +37,8 @@ pub(super) enum Known {
     Refused(Refusal),
     /// A refusal of it is over: one of all who ask now is to find out.
     Due,
-    /// One of all does, until this ends.
-    Probed(watch::Receiver<()>),
+    /// One of all does, until this opens.
+    Probed(Gate),
 }
 
 /// The refusals of all policies.
@@ -58,7 +58,7 @@ pub(super) struct Table {
 struct Shard {
     refusals: HashMap<Id, Refusal, BuildHasherDefault<Hashed>>,
     by_end: BTreeSet<(u64, Id)>,
-    probes: HashMap<Id, watch::Receiver<()>, BuildHasherDefault<Hashed>>,
+    probes: HashMap<Id, Gate, BuildHasherDefault<Hashed>>,
 }
 
 const REPORTS: usize = 4_096;
@@ -78,9 +78,9 @@ impl Table {
         }
     }
 
-    /// The key under the policy of this number.
-    pub(super) fn id(&self, version: u64, key: KeyRef<'_>) -> Id {
-        let key = (version, key.to_key());
+    /// The key under the policy of this number; or, of requests with several limits, where those are told apart.
+    pub(super) fn id(&self, version: u64, key: KeyRef<'_>, together: bool) -> Id {
+        let key = (version, together, key.to_key());
         let [high, low] = [0, 1].map(|half: usize| u128::from(self.seeds[half].hash_one(&key)));
         Id(high << 64 | low)
     }
@@ -128,9 +128,9 @@ impl Table {
         if shard.probes.contains_key(&id) {
             return None;
         }
-        let (done, probe) = watch::channel(());
-        shard.probes.insert(id, probe);
-        Some(Probe { table: Arc::clone(self), id, _done: done })
+        let gate = Gate::closed();
+        shard.probes.insert(id, gate.clone());
+        Some(Probe { table: Arc::clone(self), id, gate })
     }
 
     /// Keeps what an answer says about a key: a refusal, or that there is none any more.
@@ -208,12 +208,13 @@ impl Table {
 pub(super) struct Probe {
     table: Arc<Table>,
     id: Id,
-    _done: watch::Sender<()>,
+    gate: Gate,
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
         self.table.shard(self.id).probes.remove(&self.id);
+        self.gate.open();
     }
 }
 

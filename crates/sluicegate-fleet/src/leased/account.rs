@@ -1,19 +1,17 @@
 //! An instance's knowledge of one key: [`Account`].
 
-use std::sync::Arc;
-
 use sluicegate_core::Decision;
 use sluicegate_core::store::{DecidedBy, QuotaStatus, judge};
-use tokio::sync::Semaphore;
 
-use super::batch::Batch;
+use super::batch::{Batch, Stock};
 use super::measure::Measure;
 use super::pace::Pace;
 use super::table::Counts;
-use super::time::at_least;
+use super::time::{at_least, micros};
 use super::units::{PerQuota, Units};
+use crate::gate::Gate;
 
-/// How long no lease is asked for when the store has granted none, as a part of [`Batch::ahead`].
+/// How long no lease is asked for ahead of need when the store has granted few units, as a part of [`Batch::ahead`].
 const DRY_PART: u64 = 8;
 
 /// Below this part of a lease, the next one is asked for.
@@ -24,15 +22,22 @@ const LOW_PART: u64 = 4;
 pub(super) struct Account {
     pub(super) units: Units,
     pace: Pace,
-    /// The units that each quota had left when the store was last heard; empty before.
-    remaining: PerQuota<u64>,
+    /// Where each quota stood when the store was last heard; empty before, and after a call that brought nothing.
+    standing: PerQuota<Standing>,
     /// The time of the store's last answer, by its clock and by the local one when it had come.
     heard_us: (u64, u64),
     /// Below this many units, the next lease is asked for.
     low: u64,
-    /// Until then no lease is asked for.
+    /// Until then no lease is asked for while some is left.
     dry_until_us: u64,
     flight: Option<Flight>,
+}
+
+/// The store's last word on a quota.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    remaining: u64,
+    reset_us: u64,
 }
 
 /// A refill that is under way.
@@ -42,23 +47,14 @@ struct Flight {
     asked: u64,
     /// Units for requests that wait for it.
     promised: u64,
-    gate: Option<Arc<Semaphore>>,
-}
-
-/// Closed when a refill has landed, or never will.
-pub(super) struct Gate(Arc<Semaphore>);
-
-impl Gate {
-    pub(super) async fn opened(self) {
-        // It has no permits, so that the only answer is that it is closed.
-        _ = self.0.acquire().await;
-    }
+    /// Opened when it has landed, or never will.
+    gate: Option<Gate>,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         if let Some(gate) = &self.gate {
-            gate.close();
+            gate.open();
         }
     }
 }
@@ -74,7 +70,7 @@ impl Account {
         Self {
             units: Units::default(),
             pace: Pace::new(now_us),
-            remaining: PerQuota::new(),
+            standing: PerQuota::new(),
             heard_us: (0, 0),
             low: 0,
             dry_until_us: 0,
@@ -112,10 +108,14 @@ impl Account {
             let (index, cost) = (usize::from(quota), costs.of(quota.into()));
             self.units.spend(index, cost);
             let left = self.units.left(index, now_us);
+            // Where nothing is left, whether the next request is worth a call.
+            let is_more_there =
+                left.units == 0 && (self.flight.is_some() || self.has_more(index, measure, cost, now_us));
+            let more_us = if is_more_there { 0 } else { measure.more_after_us(left.reset_us) };
             let status = QuotaStatus::at_rest((place, quota), measure.capacity())
                 .with_remaining(left.units)
                 .with_reset_after_us(left.reset_us)
-                .with_more_after_us(measure.more_after_us(left.reset_us));
+                .with_more_after_us(more_us);
             tell(status.spending(cost));
         }
     }
@@ -158,8 +158,7 @@ impl Account {
             return None;
         }
         flight.promised = promised;
-        let gate = flight.gate.get_or_insert_with(|| Arc::new(Semaphore::new(0)));
-        Some(Gate(Arc::clone(gate)))
+        Some(flight.gate.get_or_insert_with(Gate::closed).clone())
     }
 
     /// A request that goes to the store.
@@ -175,14 +174,11 @@ impl Account {
         cost: u64,
         (now_us, number): (u64, u64),
     ) -> u64 {
-        if self.flight.is_some() || self.remaining.is_empty() || !self.units.has_room() {
+        if self.flight.is_some() || self.standing.is_empty() || !self.units.has_room() {
             return 0;
         }
         let pace = self.pace.within(batch.ahead_us(), now_us);
-        if now_us < self.dry_until_us {
-            return 0;
-        }
-        let asked = batch.size(measures, &self.remaining, pace, cost);
+        let asked = batch.size(measures, &self.stocks(measures, now_us), pace, cost);
         if asked > 0 {
             self.flight = Some(Flight { number, asked, promised: 0, gate: None });
         } else {
@@ -198,8 +194,18 @@ impl Account {
 
     /// The store's answer about the quotas, at this moment by its clock and by the local one.
     pub(super) fn hear(&mut self, statuses: &[QuotaStatus], store_us: u64, now_us: u64) {
-        self.remaining = statuses.iter().map(QuotaStatus::remaining).collect();
+        let standing = |status: &QuotaStatus| Standing {
+            remaining: status.remaining(),
+            reset_us: micros(status.reset_after()),
+        };
+        self.standing = statuses.iter().map(standing).collect();
         self.heard_us = (store_us, now_us);
+    }
+
+    /// A call has brought nothing that the store has said: no lease is asked for until it is heard again.
+    pub(super) fn unheard(&mut self) {
+        self.standing.clear();
+        self.low = 0;
     }
 
     /// The store has granted this many of the units that it was asked for.
@@ -212,13 +218,13 @@ impl Account {
 
     /// Whether the store was heard not long ago, so that another answer need not be noted.
     pub(super) fn is_fresh(&self, batch: &Batch, now_us: u64) -> bool {
-        !self.remaining.is_empty() && now_us.saturating_sub(self.heard_us.1) < batch.ahead_us() / DRY_PART
+        !self.standing.is_empty() && now_us.saturating_sub(self.heard_us.1) < batch.ahead_us() / DRY_PART
     }
 
     /// Drops what is held, and what is under way; says how many units were held.
     pub(super) fn forget(&mut self) -> u64 {
         self.flight = None;
-        self.remaining.clear();
+        self.standing.clear();
         self.units.clear()
     }
 
@@ -229,5 +235,27 @@ impl Account {
 
     pub(super) fn is_in_flight(&self) -> bool {
         self.flight.is_some()
+    }
+
+    /// The stocks that the quotas are taken to have now: what they had when the store was last heard, and what has come back since.
+    fn stocks(&self, measures: &[Measure], now_us: u64) -> PerQuota<Stock> {
+        measures
+            .iter()
+            .zip(&self.standing)
+            .map(|(measure, standing)| self.stock(measure, standing, now_us))
+            .collect()
+    }
+
+    fn stock(&self, measure: &Measure, standing: &Standing, now_us: u64) -> Stock {
+        let passed_us = now_us.saturating_sub(self.heard_us.1);
+        let Standing { remaining, reset_us } = *standing;
+        let most = measure.capacity().saturating_sub(remaining);
+        let back = if passed_us < reset_us { measure.drains_in(passed_us).min(most) } else { most };
+        Stock { left: remaining.saturating_add(back), back }
+    }
+
+    /// Whether the store is taken to have room for another request of this cost, and more: also where it was not heard.
+    fn has_more(&self, quota: usize, measure: &Measure, cost: u64, now_us: u64) -> bool {
+        self.standing.get(quota).is_none_or(|standing| self.stock(measure, standing, now_us).left > cost)
     }
 }

@@ -8,12 +8,16 @@ use sluicegate_core::error::ConfigErrorKind;
 use super::measure::Measure;
 use super::time::micros;
 
+/// A key's units that come back while a call is not made are leased together, up to this part of the burst.
+const BACK_PART: u64 = 10;
+
 /// How many units an instance leases at a time.
 ///
 /// A lease lasts [`ahead`](Self::ahead) at the key's own rate on this instance, and is at most a [`share`](Self::share) of what
 /// the key has left in the tightest of its quotas. So a key that is far from its limit is leased in large batches, one near its
-/// limit unit by unit, and one that comes now and then not at all. Units are leased for whole requests: in multiples of the cost of
-/// the one that asks.
+/// limit unit by unit, and one that comes now and then not at all. Where units drain, those that have come back since the store was
+/// last heard are leased at once, up to a tenth of the burst: a key that is at its limit all the time spends them in any case.
+/// Units are leased for whole requests: in multiples of the cost of the one that asks.
 ///
 /// | setting | default | too low | too high |
 /// |---|---|---|---|
@@ -94,35 +98,52 @@ impl Batch {
         u64::try_from(u128::from(units) * u128::from(self.share) / 100).unwrap_or(u64::MAX)
     }
 
-    /// How many units to lease for a key that will spend `pace` units within [`ahead`](Self::ahead); `remaining` is what each
-    /// quota had left when the store was last heard. Requests of `cost` spend all of it, so that nothing is held that is too little
-    /// for one of them. 0 if a lease would save no call.
+    /// How many units to lease for a key that will spend `pace` units within [`ahead`](Self::ahead); `stocks` is what each
+    /// quota is taken to have. Requests of `cost` spend all of it, so that nothing is held that is too little for one of them. 0 if a
+    /// lease would save no call.
     ///
     /// Where units drain while they wait, a slow key needs more of them than it will spend. A lease is worth its call if one
     /// unit of it can be spent before it ends.
-    pub(super) fn size(&self, measures: &[Measure], remaining: &[u64], pace: u64, cost: u64) -> u64 {
+    pub(super) fn size(&self, measures: &[Measure], stocks: &[Stock], pace: u64, cost: u64) -> u64 {
         if pace < 2 {
             return 0;
         }
         let (mut needed, mut room) = (pace, self.most);
-        for (measure, left) in measures.iter().zip(remaining) {
-            let used = measure.capacity().saturating_sub(*left);
+        for (measure, stock) in measures.iter().zip(stocks) {
+            let used = measure.capacity().saturating_sub(stock.left);
             let drained = measure.drains_in(self.ahead_us());
             needed = needed.max(drained.saturating_sub(used));
-            room = room.min(self.share_of(*left).max(1));
+            room = room.min(self.room(measure, stock, cost));
         }
         let units = needed.min(room);
         let units = units - units % cost.max(1);
         if units == 0 {
             return 0;
         }
-        let can_be_spent = measures.iter().zip(remaining).all(|(measure, left)| {
-            let used = measure.capacity().saturating_sub(*left).saturating_add(units);
+        let can_be_spent = measures.iter().zip(stocks).all(|(measure, stock)| {
+            let used = measure.capacity().saturating_sub(stock.left).saturating_add(units);
             let drained = measure.drains_in(self.ahead_us());
             u128::from(pace) * u128::from(used) >= u128::from(drained)
         });
         if can_be_spent { units } else { 0 }
     }
+
+    /// The most that a lease takes of a quota, beside a request of this cost.
+    fn room(&self, measure: &Measure, stock: &Stock, cost: u64) -> u64 {
+        if stock.left <= cost {
+            return 0;
+        }
+        let back = stock.back.min(measure.capacity() / BACK_PART);
+        self.share_of(stock.left).max(back).max(1)
+    }
+}
+
+/// The units that a quota is taken to have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stock {
+    pub(super) left: u64,
+    /// How much of that has come back since the store was last heard.
+    pub(super) back: u64,
 }
 
 impl Default for Batch {

@@ -26,6 +26,9 @@ impl Leased {
     /// From now on nothing is leased: requests go to the store within. Refills that are under way are waited for, and given back
     /// too. A return that is not answered is not repeated, because it may have arrived.
     ///
+    /// A window gets all of it back at once. A bucket gets back at once what no other instance holds a lease behind: units that drain
+    /// before a lease of another one stay spent until they have drained, so that no span is admitted more than the quota allows.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

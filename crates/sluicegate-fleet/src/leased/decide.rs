@@ -11,12 +11,13 @@ use sluicegate_core::{ConfigError, Policy};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::account::{Costs, Gate};
+use super::account::Costs;
 use super::plan::Plan;
 use super::refill::{Refill, Refills};
 use super::table::{Set, Spot, locked};
 use super::units::PerQuota;
 use super::{Front, State};
+use crate::gate::Gate;
 
 impl Wrap for Front {
     type Own = Arc<Plan>;

@@ -49,7 +49,7 @@ impl Drop for Landing {
             if let Some((account, _)) = self.state.table.set_of(refill.spot.hash).at(&refill.spot)
                 && account.end(refill.number)
             {
-                account.granted(0, refill.units, &self.state.batch, self.state.clock.now_us());
+                account.unheard();
             }
         }
     }
@@ -149,7 +149,7 @@ impl State {
         // The fallback knows its share, and nothing of the others.
         if decision.decided_by() != DecidedBy::Store || !is_its {
             counts.lost += granted;
-            account.granted(0, *units, &self.batch, now_us);
+            account.unheard();
             return 0;
         }
         account.hear(&statuses, decision.at_us(), now_us);

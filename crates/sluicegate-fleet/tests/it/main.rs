@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod deny_cache;
+mod elsewhere;
 mod leased;
 mod regional;
 mod sharded;

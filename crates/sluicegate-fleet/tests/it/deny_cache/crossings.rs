@@ -104,7 +104,7 @@ fn what_another_instance_does_is_seen_after_the_longest_time() {
     );
     assert!(answer(here.check("ada")).is_allowed());
     _ = answer(elsewhere.reset("ada"));
-    scene.advance_ms(999);
+    scene.advance_ms(1_999);
     assert!(!answer(here.check("ada")).is_allowed());
     scene.advance_ms(1);
     assert!(answer(here.check("ada")).is_allowed());
@@ -216,6 +216,46 @@ fn each_refusal_counts_towards_a_suspension_and_a_released_key_is_free_at_once()
     _ = tokio_test_block(limiters[0].release("ada"));
     scene.clock.advance(Duration::from_secs(60));
     assert!(answer(limiters[0].check("ada")).is_allowed());
+}
+
+/// Once such a flood cost a call each.
+#[test]
+fn a_suspended_key_costs_no_call_while_that_is_known() {
+    let scene = Scene::new();
+    let policy = || Policy::gcra("api", "1/min").suspend(2, "10min", "30min");
+    let (api, elsewhere) = (policy().on(&scene.cache).unwrap(), policy().on(&scene.memory).unwrap());
+    let flood = || {
+        let calls = scene.calls();
+        for _ in 0..100 {
+            let suspended = answer(api.check("ada"));
+            assert_eq!(suspended.outcome(), Outcome::Suspended, "{suspended:?}");
+            assert_eq!((suspended.capacity(), suspended.remaining()), (1, 0));
+        }
+        scene.calls() - calls
+    };
+    for expected in [Outcome::Allowed, Outcome::Denied, Outcome::Suspended] {
+        assert_eq!(answer(api.check("ada")).outcome(), expected);
+    }
+    // The next refusal is to be counted, and hears it.
+    assert_eq!(flood(), 1);
+    scene.advance_ms(2_000);
+    // The limit itself would let pass by then: only the suspension is known.
+    scene.advance_ms(120_000);
+    assert_eq!(flood(), 1);
+    assert_eq!(answer(api.check("ada")).retry_after(), Some(Duration::from_secs(30 * 60 - 122)));
+    assert!(answer(api.check("eve")).is_allowed());
+    _ = tokio_test_block(elsewhere.release("ada"));
+    assert_eq!(flood(), 0, "another instance has released it");
+    scene.advance_ms(2_000);
+    assert!(answer(api.check("ada")).is_allowed());
+    assert_eq!(
+        tokio_test_block(api.suspend("ada", Duration::from_secs(600))).unwrap().outcome(),
+        Outcome::Suspended
+    );
+    assert_eq!(flood(), 1);
+    _ = tokio_test_block(api.release("ada"));
+    scene.advance_ms(60_000);
+    assert!(answer(api.check("ada")).is_allowed(), "it was released here");
 }
 
 fn tokio_test_block<T>(work: impl Future<Output = T>) -> T {

@@ -46,7 +46,8 @@ impl Gated {
             }
         });
         let (store, calls) = counted(store);
-        let cache = DenyCache::builder(store).clock(clock.clone()).build().unwrap();
+        let cache =
+            DenyCache::builder(store).longest(Duration::from_secs(1)).clock(clock.clone()).build().unwrap();
         let limiter = Policy::gcra("api", quota).on(cache).unwrap();
         let direct = Policy::gcra("api", quota).on(&memory).unwrap();
         Self { clock, gate, calls, limiter, direct }

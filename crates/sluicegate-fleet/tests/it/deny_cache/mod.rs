@@ -5,6 +5,7 @@ mod conforms;
 mod crossings;
 mod flood;
 mod later;
+mod leases;
 mod model;
 mod settings;
 

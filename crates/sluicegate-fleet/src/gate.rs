@@ -1,0 +1,25 @@
+//! Waiting for what another request finds out: [`Gate`].
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+/// Opens once, for all who wait at it, in the order in which they came.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    pub(crate) fn closed() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.close();
+    }
+
+    /// Waits until it is open.
+    pub(crate) async fn opened(self) {
+        // It has no permits, so that the only answer is that it is closed, which wakes in the order of arrival.
+        _ = self.0.acquire().await;
+    }
+}
