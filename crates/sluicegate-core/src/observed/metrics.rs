@@ -45,6 +45,9 @@ pub(super) const UNSETTLED_KEYS: &str = "rate_limit_unsettled_keys";
 pub(super) const TABLE_KEYS: &str = "rate_limit_table_keys";
 pub(super) const TABLE_SLOTS: &str = "rate_limit_table_slots";
 pub(super) const TABLE_EVICTIONS: &str = "rate_limit_table_evictions_total";
+pub(super) const LEASED_UNITS: &str = "rate_limit_leased_units";
+pub(super) const LEASED_KEYS: &str = "rate_limit_leased_keys";
+pub(super) const REFUSALS_KEPT: &str = "rate_limit_refusals_kept";
 pub(super) const POLICY_INFO: &str = "rate_limit_policy_info";
 pub(super) const QUOTA: &str = "rate_limit_quota";
 pub(super) const QUOTA_PERIOD: &str = "rate_limit_quota_period_seconds";
@@ -70,6 +73,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_breaker_opened_total`, `rate_limit_fallback_seconds_total` | counter | `store` |
 /// | `rate_limit_unsettled_keys`, `rate_limit_table_keys`, `rate_limit_table_slots` | gauge | `store` |
 /// | `rate_limit_table_evictions_total` | counter | `store` |
+/// | `rate_limit_leased_units`, `rate_limit_leased_keys`, `rate_limit_refusals_kept` | gauge | `store` |
 /// | `rate_limit_policy_info` | gauge | `policy`, `algorithm`, `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for what it was before |
 /// | `rate_limit_quota`, `rate_limit_quota_period_seconds` | gauge | `policy`, `quota` (its id, or its place) |
 /// | `rate_limit_remaining_ratio` | gauge | `policy`, `watched` |
@@ -77,7 +81,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 27] = {
+pub const METRICS: [Metric; 30] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -119,6 +123,9 @@ pub const METRICS: [Metric; 27] = {
             &["store"],
             "Keys that the table in memory forgot before they were at rest.",
         ),
+        metric(LEASED_UNITS, Gauge, &["store"], "Units that are leased to this process and not spent."),
+        metric(LEASED_KEYS, Gauge, &["store"], "Keys that this process holds leases of."),
+        metric(REFUSALS_KEPT, Gauge, &["store"], "Keys whose refusal a denial cache of this process keeps."),
         metric(
             POLICY_INFO,
             Gauge,
