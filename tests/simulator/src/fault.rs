@@ -16,6 +16,8 @@ pub enum Fault {
     Start(usize),
     /// Every third instance, from this one on, is cut off.
     Part(usize, Cut),
+    /// The instance at this place stands still for so many microseconds: requests and answers wait for it, and its leases end.
+    Pause(usize, u64),
     /// The store forgets everything.
     Flush,
     /// A key is reset.
@@ -39,6 +41,10 @@ pub(crate) fn faults(plan: &Plan, lasts_us: u64) -> Vec<(u64, Fault)> {
         let cut = if random.below(2) == 0 { Cut::Silent } else { Cut::Refused };
         all.push((at_us, Fault::Part(first, cut)));
         all.push((at_us + random.below(LONGEST_US), Fault::Part(first, Cut::Whole)));
+    }
+    for _ in 0..plan.pauses {
+        let (at_us, place) = (random.below(lasts_us), random.index(plan.instances));
+        all.push((at_us, Fault::Pause(place, random.below(LONGEST_US))));
     }
     all.extend((0..plan.flushes).map(|_| (random.below(lasts_us), Fault::Flush)));
     // Popular keys, which have something to lose.

@@ -171,6 +171,16 @@ impl Instance {
         self.links.iter().for_each(|link| link.cut(cut));
     }
 
+    /// It stands still until this moment of the run.
+    pub(crate) fn pause(&self, until_us: u64) {
+        self.links.iter().for_each(|link| link.pause(until_us));
+    }
+
+    /// How long it stands still from now on.
+    pub(crate) fn stands_for(&self) -> Duration {
+        self.links.first().map_or(Duration::ZERO, |link| link.stands_for())
+    }
+
     /// It is gone from one moment to the next, with all that it held.
     pub(crate) fn crash(self) {
         self.links.iter().for_each(|link| link.end());

@@ -40,6 +40,8 @@ pub(crate) struct Link {
     /// Calls so far, of all instances.
     pub(crate) calls: Arc<AtomicU64>,
     cut: AtomicU8,
+    /// The instance stands still until then.
+    stands_until_us: AtomicU64,
     has_ended: AtomicBool,
 }
 
@@ -71,6 +73,7 @@ impl Link {
             time: time.clone(),
             calls: Arc::clone(calls),
             cut: AtomicU8::new(0),
+            stands_until_us: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
         }
     }
@@ -79,6 +82,17 @@ impl Link {
     pub(crate) fn cut(&self, cut: Cut) {
         // Relaxed, here and below: a run has one thread.
         self.cut.store(cut as u8, Ordering::Relaxed);
+    }
+
+    /// The instance stands still until this moment of the run.
+    pub(crate) fn pause(&self, until_us: u64) {
+        self.stands_until_us.fetch_max(until_us, Ordering::Relaxed);
+    }
+
+    /// How long the instance stands still from now on.
+    pub(crate) fn stands_for(&self) -> Duration {
+        let until_us = self.stands_until_us.load(Ordering::Relaxed);
+        Duration::from_micros(until_us.saturating_sub(self.time.now_us()))
     }
 
     /// The instance has gone: nothing that still runs in its name is heard of.
@@ -137,6 +151,7 @@ impl Network {
             let answer = answer.await;
             let Some(back) = back else { return };
             sleep(back).await;
+            sleep(link.stands_for()).await;
             if !link.is(Cut::Silent) && !link.has_ended.load(Ordering::Relaxed) {
                 // Whoever asked may have gone.
                 let _ = tell.send(answer);

@@ -81,6 +81,7 @@ impl Run {
                 Fault::Close(_) => "close",
                 Fault::Part(_, Cut::Whole) | Fault::Start(_) => continue,
                 Fault::Part(..) => "partition",
+                Fault::Pause(..) => "pause",
                 Fault::Flush => "flush",
                 Fault::Reset(_) => "reset",
             };

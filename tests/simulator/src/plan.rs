@@ -66,6 +66,9 @@ pub struct Plan {
     /// Times at which a third of the instances is cut off from the store for up to 3 s.
     #[arg(long, default_value_t = 0)]
     pub partitions: usize,
+    /// Times at which an instance stands still for up to 3 s.
+    #[arg(long, default_value_t = 0)]
+    pub pauses: usize,
     /// Times at which the store forgets everything.
     #[arg(long, default_value_t = 0)]
     pub flushes: usize,
@@ -168,6 +171,7 @@ impl Plan {
             partitions: usize::try_from(pick(&[0, 1, 3])).unwrap_or(0),
             flushes: usize::try_from(pick(&[0, 0, 1, 2])).unwrap_or(0),
             resets: usize::try_from(pick(&[0, 0, 10])).unwrap_or(0),
+            pauses: usize::try_from(pick(&[0, 0, 5])).unwrap_or(0),
             ..self.clone()
         }
     }
@@ -202,7 +206,7 @@ impl fmt::Display for Plan {
             refunds,
             ..
         } = self;
-        let Self { delay, far, loss, skew, crashes, closes, partitions, flushes, resets, .. } = self;
+        let Self { delay, far, loss, skew, crashes, closes, partitions, pauses, flushes, resets, .. } = self;
         write!(
             f,
             "--seed {seed} --instances {instances} --regions {regions} --requests {requests} --keys {keys}"
@@ -218,6 +222,9 @@ impl fmt::Display for Plan {
             f,
             " --refunds {refunds} --delay {delay} --far {far} --loss {loss} --skew {skew} --crashes {crashes}"
         )?;
-        write!(f, " --closes {closes} --partitions {partitions} --flushes {flushes} --resets {resets}")
+        write!(
+            f,
+            " --closes {closes} --partitions {partitions} --pauses {pauses} --flushes {flushes} --resets {resets}"
+        )
     }
 }

@@ -163,24 +163,30 @@ impl Driver {
             log.ideal_units += units;
             log.slices[asked.slice].ideal += units;
         }
-        let Some(Instance { number, limiter, clock, .. }) = self.fleet.near(place) else {
+        let Some(instance) = self.fleet.near(place) else {
             log.unserved += 1;
             return;
         };
         drop(log);
+        let (Instance { number, limiter, clock, .. }, stands_for) = (instance, instance.stands_for());
         let server = Arc::clone(self.fleet.server());
         let request = Request {
             asked: Asked { instance: *number, ..asked },
             limiter: limiter.clone(),
             server: self.server.clone(),
-            began: (server.time_us(), clock.now_us()),
+            began: (0, 0),
             clocks: (server, clock.clone()),
             log: Arc::clone(&self.log),
             refund,
         };
-        match limiter.check_cost(key as u64, units).now() {
-            Ok(answer) => request.answered(answer.ok()),
-            Err(pending) => drop(tokio::spawn(async { request.answered(pending.await.ok()) })),
+        if stands_for.is_zero() {
+            request.begin();
+        } else {
+            // It is asked when the instance goes on.
+            tokio::spawn(async move {
+                tokio::time::sleep(stands_for).await;
+                request.begin();
+            });
         }
     }
 
@@ -214,6 +220,11 @@ impl Driver {
             Fault::Part(first, cut) => {
                 for instance in self.fleet.instances.iter().skip(first).step_by(3).flatten() {
                     instance.cut(cut);
+                }
+            }
+            Fault::Pause(place, for_us) => {
+                if let Some(instance) = &self.fleet.instances[place] {
+                    instance.pause(self.time.now_us() + for_us);
                 }
             }
             Fault::Flush => {
@@ -257,6 +268,14 @@ impl Driver {
 }
 
 impl Request {
+    fn begin(mut self) {
+        self.began = (self.clocks.0.time_us(), self.clocks.1.now_us());
+        match self.limiter.check_cost(self.asked.key as u64, self.asked.units).now() {
+            Ok(answer) => self.answered(answer.ok()),
+            Err(pending) => drop(tokio::spawn(async { self.answered(pending.await.ok()) })),
+        }
+    }
+
     fn answered(self, answer: Option<Decision>) {
         let (by_store, own) = (self.clocks.0.time_us(), self.clocks.1.now_us());
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,9 @@ fn run(arguments: &str) -> Run {
 const FAULTS: &str = "--instances 9 --requests 6000 --keys 30 --wrap resilient,leased --loss 20 --skew 200 --crashes 5 \
                       --partitions 2 --flushes 1 --resets 3 --refunds 50 --closes 2";
 
+/// How many seeds each stack has, if it is not the few of a plain run.
+const SEEDS: &str = "SLUICEGATE_SEEDS";
+
 /// Each stack of stores around stores, with everything else drawn from the seed. A thousand seeds of a full size are for the
 /// command: `--vary --seeds 1000`.
 const STACKS: [&str; 6] = [
@@ -30,9 +33,10 @@ fn no_key_is_admitted_more_than_its_quota_allows_whatever_befalls_the_fleet() {
         let run = Run::of(&plan).expect("the policy is possible");
         assert_eq!(run.broken(run.law()), [], "{run}");
     };
+    let seeds = std::env::var(SEEDS).map_or(5, |seeds| seeds.parse().expect("a number of seeds"));
     std::thread::scope(|scope| {
         for stack in 0..STACKS.len() {
-            scope.spawn(move || (0..15).for_each(|seed| run(stack, seed)));
+            scope.spawn(move || (0..seeds).for_each(|seed| run(stack, seed)));
         }
     });
 }
