@@ -216,7 +216,7 @@ impl Bed<'_> {
         call: impl Fn(u64) -> F + Clone + Send + 'static,
     ) -> Slice {
         let mut admin = self.server.admin();
-        let before = cpu_us(&mut admin);
+        let before = servers::cpu_us(&mut admin);
         let next = Arc::new(AtomicU64::new(0));
         let start = Instant::now();
         let latencies_us: Vec<f64> = self.runtime.block_on(async {
@@ -245,7 +245,7 @@ impl Bed<'_> {
         let decisions = (latencies_us.len() * decisions_per_call) as f64;
         Slice {
             per_second: decisions / took,
-            redis_us: (cpu_us(&mut admin) - before) / decisions,
+            redis_us: (servers::cpu_us(&mut admin) - before) / decisions,
             latencies_us,
         }
     }
@@ -256,16 +256,6 @@ async fn minimal(mut connection: MultiplexedConnection, digest: String, key: u64
     call.arg(digest).arg(1).arg(format!("rl:2:minimal:{{q0Zx5zTq0Zx5zTq0Zx{key:05}}}"));
     call.arg("abcdefghabcdefghabcdefgh").arg(60_000);
     call.exec_async(&mut connection).await.expect("the server answers");
-}
-
-/// What the server's process has used of a CPU.
-fn cpu_us(admin: &mut redis::Connection) -> f64 {
-    let info: String = servers::run(admin, "INFO cpu");
-    let seconds = |name: &str| -> f64 {
-        let line = info.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|seconds| seconds.trim().parse().ok()).expect("the server counts its time")
-    };
-    (seconds("used_cpu_user:") + seconds("used_cpu_sys:")) * 1e6
 }
 
 /// Latency and the server's part of all slices.

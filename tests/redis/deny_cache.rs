@@ -5,19 +5,9 @@ use std::time::Duration;
 use sluicegate_core::Policy;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_fleet::DenyCache;
-use sluicegate_tests::servers::Server;
+use sluicegate_tests::servers::{self, Server};
 
 use crate::support::{connected, patient};
-
-/// How often the server has run a script.
-fn scripts(server: &Server) -> u64 {
-    let stats = server.run::<String>("INFO commandstats");
-    let calls = stats.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(|line| {
-        let (_, calls) = line.split_once("calls=")?;
-        calls.split(',').next()?.parse::<u64>().ok()
-    });
-    calls.sum()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_a_thousand_refused_keys_costs_redis_less_than_one_call_in_a_hundred() {
@@ -27,14 +17,14 @@ async fn a_flood_of_a_thousand_refused_keys_costs_redis_less_than_one_call_in_a_
     let cache = DenyCache::builder(redis).clock(clock.clone()).longest(Duration::from_secs(3));
     let login = Policy::gcra("login", "5/min").on(cache.build().unwrap()).unwrap();
     let (keys, seconds, mut admitted) = (1_000_u64, 15, 0);
-    let before = scripts(&server);
+    let before = servers::script_calls(&mut server.admin());
     for _ in 0..seconds * 100 {
         for key in 0..keys {
             admitted += u64::from(login.check(key).await.unwrap().is_allowed());
         }
         clock.advance(Duration::from_millis(10));
     }
-    let (asked, calls) = (keys * seconds * 100, scripts(&server) - before);
+    let (asked, calls) = (keys * seconds * 100, servers::script_calls(&mut server.admin()) - before);
     assert_eq!(admitted, keys * (5 + 1));
     assert!(calls * 100 < asked, "{calls} of {asked}");
 }

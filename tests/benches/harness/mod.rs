@@ -44,6 +44,8 @@ pub(crate) enum Aim {
     RatioAtLeast(f64),
     /// At most this on our side, whatever the reference does.
     Ours(f64),
+    /// At least this on our side.
+    OursAtLeast(f64),
 }
 
 struct Options {
@@ -241,6 +243,7 @@ impl Row {
             Aim::Ratio(aim) => Some(ratio <= aim),
             Aim::RatioAtLeast(aim) => Some(ratio >= aim),
             Aim::Ours(aim) => Some(self.ours <= aim),
+            Aim::OursAtLeast(aim) => Some(self.ours >= aim),
         }
     }
 
@@ -250,6 +253,7 @@ impl Row {
             Aim::Ratio(aim) => (Some(aim), self.unit.clone()),
             Aim::RatioAtLeast(aim) => (Some(aim), format!("{} (aim at least)", self.unit)),
             Aim::Ours(aim) => (Some(aim), format!("{} (aim absolute)", self.unit)),
+            Aim::OursAtLeast(aim) => (Some(aim), format!("{} (aim absolute, at least)", self.unit)),
         };
         let at = |index: usize| self.ratio.map(|ratio| rounded(ratio[index]));
         json!({
@@ -272,6 +276,7 @@ impl Aim {
             Self::Ratio(aim) => format!("<={aim:.2}"),
             Self::RatioAtLeast(aim) => format!(">={aim:.2}"),
             Self::Ours(aim) => format!("<={aim} abs"),
+            Self::OursAtLeast(aim) => format!(">={aim} abs"),
         }
     }
 }

@@ -163,6 +163,28 @@ pub fn run<T: FromRedisValue>(connection: &mut Connection, command: &str) -> T {
     built.query(connection).unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
+/// What the server's process has used of a CPU, in microseconds.
+///
+/// # Panics
+/// When the server does not say it.
+pub fn cpu_us(admin: &mut Connection) -> f64 {
+    let info: String = run(admin, "INFO cpu");
+    let seconds = |name: &str| -> f64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|seconds| seconds.trim().parse().ok()).expect("the server counts its time")
+    };
+    (seconds("used_cpu_user:") + seconds("used_cpu_sys:")) * 1e6
+}
+
+/// How many scripts the server has run.
+pub fn script_calls(admin: &mut Connection) -> u64 {
+    let info: String = run(admin, "INFO commandstats");
+    let of = |line: &str| -> Option<u64> {
+        line.strip_prefix("cmdstat_eval")?.split_once("calls=")?.1.split(',').next()?.parse().ok()
+    };
+    info.lines().filter_map(of).sum()
+}
+
 /// A port below those that the kernel gives to clients, so that nobody else gets it while our server is down. The nodes of a
 /// cluster meet ten thousand above it: Redis 6.2 knows no other place.
 pub fn free_port() -> u16 {
