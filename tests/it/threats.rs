@@ -1,24 +1,47 @@
-//! The page on threats names a test for each defence: each of them must exist.
+//! The page on threats names a test for each defence, and that on fleets one for each bound: each of them must exist.
 
 use std::path::PathBuf;
 use std::{env, fs};
 
 use crate::files;
 
-const PAGE: &str = include_str!("../../crates/sluicegate/docs/threats.md");
+const THREATS: &str = include_str!("../../crates/sluicegate/docs/threats.md");
+const FLEET: &str = include_str!("../../crates/sluicegate/docs/fleet.md");
+
+/// All sources of ours as one text.
+fn sources() -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let sources = ["crates", "tests"].map(|folder| files::below(&root.join(folder), "rs")).concat();
+    sources.iter().map(|path| fs::read_to_string(path).expect("sources are text")).collect()
+}
+
+/// Looks for each test that this cell names; how many those are.
+fn named(cell: &str, sources: &str) -> usize {
+    let names = || cell.split('`').skip(1).step_by(2);
+    for name in names() {
+        assert!(sources.contains(&format!("fn {name}(")), "there is no test {name}");
+    }
+    names().count()
+}
 
 #[test]
 fn each_test_that_the_page_on_threats_names_exists() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    let sources = ["crates", "tests"].map(|folder| files::below(&root.join(folder), "rs")).concat();
-    let tests: String =
-        sources.iter().map(|path| fs::read_to_string(path).expect("sources are text")).collect();
-    let rows: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("| T")).collect();
+    let sources = sources();
+    let rows: Vec<&str> = THREATS.lines().filter(|line| line.starts_with("| T")).collect();
     assert_eq!(rows.len(), 32);
     for row in rows {
-        let shown_by = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
-        for name in shown_by.split('`').skip(1).step_by(2) {
-            assert!(tests.contains(&format!("fn {name}(")), "there is no test {name}: {row}");
-        }
+        named(row.trim_end_matches('|').rsplit('|').next().unwrap_or_default(), &sources);
+    }
+}
+
+#[test]
+fn each_bound_on_the_page_on_fleets_has_a_test() {
+    let sources = sources();
+    let (_, rest) = FLEET.split_once("| together |").expect("the table of tests is there");
+    let rows: Vec<&str> = rest.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').skip(1).collect();
+        assert!(cells.len() == 5 && cells.iter().all(|cell| named(cell, &sources) > 0), "{row}");
     }
 }
