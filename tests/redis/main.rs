@@ -9,6 +9,7 @@ mod deny_cache;
 mod foreign;
 mod groups;
 mod idle;
+mod inspect;
 mod keys;
 mod overrides;
 mod own_scripts;

@@ -3,6 +3,7 @@
 mod check;
 mod explain;
 mod explain_json;
+mod inspect;
 mod replay;
 
 use std::io::{self, Write as _};
@@ -13,7 +14,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 /// Checks rules files of Sluicegate, explains which limits a request meets,
-/// and replays access logs against them.
+/// replays access logs against them, and counts what is in Redis.
 #[derive(Parser)]
 #[command(
     name = "sluicegate",
@@ -41,6 +42,7 @@ enum Command {
     /// unless --store is given.
     Explain(explain::Request),
     Replay(Box<replay::Arguments>),
+    Inspect(inspect::Arguments),
     /// Print the JSON Schema of rules files.
     Schema,
     /// Print the completions of a shell.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
             }
             replayed.text
         }),
+        Command::Inspect(asked) => inspect::run(&asked),
         Command::Schema => Ok(sluicegate_rules::json_schema()),
         Command::Completions { shell } => {
             let mut script = Vec::new();

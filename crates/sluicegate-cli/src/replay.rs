@@ -168,7 +168,7 @@ fn bar(bytes: Option<u64>) -> ProgressBar {
 }
 
 /// An error with all that has led to it.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
     sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }

@@ -19,9 +19,20 @@ pub(crate) fn is_plain(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(plain)
 }
 
+/// `<prefix>:2:`: the beginning of all names.
+pub(crate) fn all(prefix: &str) -> String {
+    format!("{prefix}:2:")
+}
+
 /// `<prefix>:2:<policy>:`: the format and the policy. The rules are not part of it: a state says which ones it is of.
 pub(crate) fn stem(prefix: &str, policy: &str) -> String {
-    format!("{prefix}:2:{policy}:")
+    format!("{}{policy}:", all(prefix))
+}
+
+/// The policy of a name, or what a slot of its own is called; none if it is that of no key.
+pub(crate) fn policy_of<'a>(prefix: &str, name: &'a str) -> Option<&'a str> {
+    let (policy, _) = name.strip_prefix(&all(prefix))?.split_once(":{")?;
+    Some(policy)
 }
 
 /// The name of a key.
@@ -93,6 +104,14 @@ mod tests {
         // The check value of CRC-16/XMODEM, and what `CLUSTER KEYSLOT foo` says.
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(crc16(b"foo") % 16_384, 12_182);
+    }
+
+    #[test]
+    fn the_policy_of_a_name_is_read_from_keys_only() {
+        assert_eq!(policy_of("rl", &name("rl", "log.in", "q0Zx")), Some("log.in"));
+        for other in ["rl:2:{probe}:overrides", "rl:1:login:{q0Zx}", "shop:2:login:{q0Zx}", "rl:2:login"] {
+            assert_eq!(policy_of("rl", other), None, "{other}");
+        }
     }
 
     #[test]

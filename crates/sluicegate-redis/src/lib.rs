@@ -135,7 +135,8 @@
 //!
 //! On a Cluster `+cluster|slots` comes to that, and behind Sentinel `+role`. There the redis client
 //! also tells its name by `CLIENT SETINFO`; without the right it works all the same, and the
-//! server's ACL log has an entry for each connection.
+//! server's ACL log has an entry for each connection. [`RedisStore::inspect`] needs
+//! `+scan +memory|usage +object|idletime`, too: give those to a tool's user.
 //!
 //! # Eviction
 //! A server whose `maxmemory-policy` evicts keys may forget a debtor. Give rate limits a server or
@@ -156,6 +157,7 @@ mod connection;
 mod cross_slot;
 mod encode;
 mod failure;
+mod inspect;
 mod key;
 #[cfg(feature = "deadpool")]
 mod pool;
@@ -167,6 +169,7 @@ mod slot;
 mod store;
 mod tls;
 
+pub use self::inspect::PolicyKeys;
 #[cfg(feature = "deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
 pub use self::pool::DeadPool;

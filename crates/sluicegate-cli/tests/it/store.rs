@@ -133,3 +133,17 @@ fn a_store_that_cannot_be_asked_from_here_is_an_error() {
         assert!(said.starts_with(&format!("1\n{file}: error: {problem}")), "{said}");
     }
 }
+
+#[test]
+fn inspect_counts_what_is_in_a_redis_by_policy() {
+    let server = Server::start();
+    spend(&server.url(), 5);
+    let said = printed(&run(&["inspect", "--store", &server.url()]));
+    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((lines[0][0], lines[1][0], lines[1][1]), ("0", "policy", "keys"), "{said}");
+    assert!(lines[2..].iter().any(|line| line[..2] == ["all", "1"]), "{said}");
+    let away = printed(&run(&["inspect", "--store", "redis://127.0.0.1:1"]));
+    assert!(away.starts_with("1\nerror: "), "{away}");
+    let wrong = printed(&run(&["inspect", "--store", "http://127.0.0.1"]));
+    assert!(wrong.contains("its scheme is not one of"), "{wrong}");
+}

@@ -200,12 +200,13 @@ impl RedisStoreBuilder {
         let mut probe = script::probe(&prefix)?;
         let known = Arc::new(Known::new());
         known.read_by(&mut probe, &prefix);
-        let connection = Supervised::start(target, probe);
+        let connection = Supervised::start(target.clone(), probe);
         let batches = (!is_cluster).then(|| Batches::start(Arc::clone(connection.state())));
         let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
         let caller = Arc::new(Caller { connection, batches, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {
             caller,
+            target,
             shared,
             is_cluster,
             is_onlooker,

@@ -18,6 +18,7 @@ use crate::call::Caller;
 use crate::connection::part_of;
 use crate::cross_slot;
 use crate::encode;
+use crate::inspect::{PolicyKeys, inspect};
 use crate::key::{self, Tags};
 use crate::prepared::Prepared;
 use crate::server::Target;
@@ -66,6 +67,7 @@ pub struct RedisStore(Arc<Inner>);
 /// The part that limiters hold. The connection ends when the last of them is gone.
 struct Inner {
     caller: Arc<Caller>,
+    target: Target,
     shared: SharedKey,
     is_cluster: bool,
     is_onlooker: bool,
@@ -213,6 +215,36 @@ impl RedisStore {
         let tag = key.with_key(|key| self.0.tags.tag(key));
         let stem = key::name(&self.0.prefix, name, &tag);
         Ok(Slot { caller: Arc::clone(&self.0.caller), stem, number: key::slot(&tag) })
+    }
+
+    /// The keys that are in Redis under this store's prefix, by policy in the order of their names: how many there are, the memory
+    /// that they take, and how long the most forgotten of them has been idle. Also of policies that nobody has open any more, and of
+    /// [slots](Self::slot) by their names.
+    ///
+    /// For a tool, or a page that is looked at now and then: it takes time in proportion to all keys of the server, over connections
+    /// of its own, in steps of a thousand keys (`SCAN`) so that decisions go on in between. On a Cluster it looks at each primary.
+    /// A key that comes or goes meanwhile may be missed, or counted twice.
+    ///
+    /// ```no_run
+    /// use sluicegate_redis::RedisStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::connect("redis://127.0.0.1:6379")?;
+    /// for policy in store.inspect().await? {
+    ///     println!("{}: {} keys in {} bytes", policy.policy, policy.keys, policy.bytes);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When a server does not answer within 5 s, or refuses: the user needs the rights that the [crate](crate#rights) lists.
+    ///
+    /// # Cancel safety
+    /// It only reads.
+    pub async fn inspect(&self) -> Result<Vec<PolicyKeys>, StoreError> {
+        inspect(&self.0.target, &self.0.prefix).await
     }
 
     /// Whether there is a connection now.
