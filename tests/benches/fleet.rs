@@ -16,7 +16,7 @@ use std::time::Duration;
 use sluicegate::Quota;
 use sluicegate_tests::servers::Server;
 
-use crate::crowd::{Crowd, Seen};
+use crate::crowd::{Crowd, Seen, whole};
 use crate::harness::{Aim, Bench, Row};
 
 /// Keys, and how much more is asked for than they allow.
@@ -52,7 +52,7 @@ fn shared(bench: &mut Bench, name: &str, wrap: &str, plain: Option<&Seen>) -> Op
     let span = |ms: u64| Duration::from_millis(if bench.is_smoke() { 1 + ms / 200 } else { ms });
     let server = Server::start();
     let mut crowd = Crowd::start(&server, wrap, KEYS);
-    let quota = |rate: f64| Quota::per_second(((rate / DEMAND / KEYS as f64) as u64).max(1));
+    let quota = |rate: f64| Quota::per_second(whole(rate / DEMAND / KEYS as f64).max(1));
     // What a variant can do depends on its quota, and the quota on what it can do.
     let mut rate = 200_000.0;
     for _ in 0..2 {
@@ -86,7 +86,7 @@ fn shared(bench: &mut Bench, name: &str, wrap: &str, plain: Option<&Seen>) -> Op
         aim(Aim::OursAtLeast(0.95)),
     ));
     let cpu = |seen: &Seen| seen.redis_us / seen.decisions() as f64;
-    let reference = plain.map_or(cpu(&seen), cpu);
+    let reference = plain.map_or_else(|| cpu(&seen), cpu);
     bench.record(Row::fixed(
         &format!("{name}: Redis' CPU for a million"),
         "s",

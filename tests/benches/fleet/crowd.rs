@@ -146,7 +146,7 @@ impl Seen {
 
     /// Units that were admitted above what the quota allows in all of the run.
     pub(crate) fn excess(&self) -> u64 {
-        let most = self.lawful(self.all_seconds) as u64 + 1;
+        let most = whole(self.lawful(self.all_seconds)) + 1;
         self.keys.iter().map(|key| (key.warm_admitted + key.admitted).saturating_sub(most)).sum()
     }
 
@@ -154,4 +154,13 @@ impl Seen {
         let per_second = self.quota.limit() as f64 / self.quota.period().as_secs_f64();
         self.quota.burst_size() as f64 + per_second * seconds
     }
+}
+
+/// The whole units of it.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "what a machine decides in seconds is far below the end of the numbers"
+)]
+pub(crate) fn whole(units: f64) -> u64 {
+    units as u64
 }

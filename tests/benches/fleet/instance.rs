@@ -184,7 +184,8 @@ impl Load {
             if now >= self.end {
                 return;
             }
-            let due = (now - began).as_micros() as u64 * rate / 1_000_000;
+            let passed_us = u64::try_from((now - began).as_micros()).expect("a run is short");
+            let due = passed_us * rate / 1_000_000;
             for _ in sent..due {
                 place = (place + 1) % self.draws.len();
                 let key = self.draws[place];

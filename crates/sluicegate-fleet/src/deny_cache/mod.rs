@@ -55,7 +55,7 @@
 //!
 //! # Around leases
 //! A key at its limit gets units back one by one, a thousand times a second under `1000/s`, and a call for each of them is no gain.
-//! So around [`Leased`](crate::Leased) a quota refuses at least for a tenth of the time in which all of it comes back, and
+//! So around [`Leased`](crate::Leased) a quota refuses at least for a twentieth of the time in which all of it comes back, and
 //! `retry_after` says so. One call then leases all that has come back. Nothing of a bucket is lost by that, because it has room for
 //! those units; a request may be refused for that time although a unit is there. Around other stores each retry is exact.
 //!
@@ -69,7 +69,7 @@
 //!
 //! # What it admits
 //! Never more than the store does: it only refuses. It refuses no request later than [`longest`](DenyCacheBuilder::longest), or its retry if
-//! that is sooner, after the moment at which the store would admit it; around leases that is its retry or a tenth of the reset,
+//! that is sooner, after the moment at which the store would admit it; around leases that is its retry or a twentieth of the reset,
 //! whichever is longer. An instance asks for a refused key at most once per `min(longest, retry)`, and once for each admission, beside
 //! calls that were on their way already.
 //!

@@ -48,7 +48,7 @@ pub(super) struct Keep {
 
 /// Around leases a quota refuses at least for this part of the time in which all of it comes back. Units that come back meanwhile are
 /// not lost, for a bucket has room for them, and one call takes them all instead of one each.
-const LUMP_PART: u64 = 10;
+const LUMP_PART: u64 = 20;
 
 /// The times of a call, by the clock of the cache.
 #[derive(Clone, Copy, Debug)]

@@ -9,14 +9,14 @@ use super::measure::Measure;
 use super::time::micros;
 
 /// A key's units that come back while a call is not made are leased together, up to this part of the burst.
-const BACK_PART: u64 = 10;
+const BACK_PART: u64 = 20;
 
 /// How many units an instance leases at a time.
 ///
 /// A lease lasts [`ahead`](Self::ahead) at the key's own rate on this instance, and is at most a [`share`](Self::share) of what
 /// the key has left in the tightest of its quotas. So a key that is far from its limit is leased in large batches, one near its
 /// limit unit by unit, and one that comes now and then not at all. Where units drain, those that have come back since the store was
-/// last heard are leased at once, up to a tenth of the burst: a key that is at its limit all the time spends them in any case.
+/// last heard are leased at once, up to a twentieth of the burst: a key that is at its limit all the time spends them in any case.
 /// Units are leased for whole requests: in multiples of the cost of the one that asks.
 ///
 /// | setting | default | too low | too high |

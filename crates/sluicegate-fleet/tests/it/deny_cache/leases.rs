@@ -27,7 +27,7 @@ fn a_key_at_its_limit_gets_what_has_come_back_by_few_calls() {
             let decision = answer(api.check("ada"));
             admitted += u64::from(decision.is_allowed());
             if decision.decided_by() == DecidedBy::Cache {
-                assert!(decision.retry_after().is_some_and(|wait| wait <= Duration::from_millis(100)));
+                assert!(decision.retry_after().is_some_and(|wait| wait <= Duration::from_millis(50)));
             }
         }
         clock.advance(Duration::from_millis(1));
