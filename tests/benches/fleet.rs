@@ -53,7 +53,7 @@ fn shared(bench: &mut Bench, name: &str, wrap: &str, plain: Option<&Seen>) -> Op
     let server = Server::start();
     let mut crowd = Crowd::start(&server, wrap, KEYS);
     let quota = |rate: f64| Quota::per_second(whole(rate / DEMAND / KEYS as f64).max(1));
-    // What a variant can do depends on its quota, and the quota on what it can do.
+    // The rate of a variant depends on its quota, and the quota is set by the rate.
     let mut rate = 200_000.0;
     for _ in 0..2 {
         rate = crowd.run(quota(rate), None, [span(500), span(1_500)]).per_second();

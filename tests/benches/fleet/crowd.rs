@@ -24,7 +24,7 @@ struct Member {
     output: BufReader<ChildStdout>,
 }
 
-/// What all of them did.
+/// The decisions of all of them in a run.
 pub(crate) struct Seen {
     pub(crate) quota: Quota,
     /// While it was measured.
@@ -136,7 +136,7 @@ impl Seen {
         self.keys.iter().map(of).sum::<u64>() as f64 * 100.0 / self.decisions() as f64
     }
 
-    /// What one exact store would have admitted of this demand: all of it, or what the bucket had and got.
+    /// The units that one exact store would have admitted of this demand: all of it, or as much as the bucket had and got.
     pub(crate) fn ideal(&self) -> f64 {
         let end = self.warm_seconds + self.seconds;
         let until = |asked: u64, seconds: f64| (asked as f64).min(self.lawful(seconds));

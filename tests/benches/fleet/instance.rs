@@ -23,7 +23,7 @@ const CALLERS: usize = 64;
 /// Decisions that a caller makes before others have their turn.
 const TURN: usize = 32;
 
-/// What was decided about one key.
+/// The decisions about one key.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tally {
     /// Decisions, and those that allowed, before it counts.

@@ -13,7 +13,7 @@ use super::counted;
 #[test]
 fn a_key_at_its_limit_gets_what_has_come_back_by_few_calls() {
     let clock = on_the_hour();
-    let (within, calls) = counted(&store_on(clock.clone()));
+    let (within, calls) = counted(store_on(clock.clone()));
     let leased = Leased::builder(within).clock(clock.clone()).build().unwrap();
     let cache = DenyCache::builder(&leased).clock(clock.clone()).build().unwrap();
     let api = Policy::gcra("api", "1000/s").on(&cache).unwrap();
