@@ -25,7 +25,7 @@ const NAMES: [(&str, usize); 25] = [
     ("overflow", 8),
     ("policy", 14),
     ("rate_limit", 7),
-    ("redis", 5),
+    ("redis", 6),
     ("resilient", 6),
     ("respond", 9),
     ("rules", 12),

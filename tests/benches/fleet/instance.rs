@@ -118,7 +118,9 @@ fn draw(popularity: &Zipf, random: &mut Random) -> u32 {
 }
 
 async fn connect(url: &str, wrap: &str) -> Arc<dyn Store> {
-    let redis = RedisStore::connect(url).expect("the URL can be read");
+    // Nobody decides alone, however long a busy machine takes.
+    let redis = RedisStore::builder().deadline(Duration::from_secs(20)).connect(url);
+    let redis = redis.expect("the URL can be read");
     redis.connected(Duration::from_secs(20)).await.expect("the server is up");
     let mut store: Arc<dyn Store> = (&redis).into();
     if wrap.contains("leased") {
@@ -216,7 +218,8 @@ impl Load {
         *match decision.decided_by() {
             DecidedBy::Lease => &mut tally.lease,
             DecidedBy::Cache => &mut tally.cache,
-            _ => &mut tally.store,
+            DecidedBy::Store => &mut tally.store,
+            other => panic!("decided by {other:?}"),
         } += 1;
     }
 }
