@@ -79,6 +79,12 @@ impl Slot {
         async { task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) }
     }
 
+    /// The time of the store's own [clock](crate::RedisStoreBuilder::clock) in microseconds, if it was given one: a script that needs the
+    /// time takes this, and otherwise the server's.
+    pub fn clock_us(&self) -> Option<u64> {
+        self.caller.clock.as_ref().map(|clock| clock.now_us())
+    }
+
     /// The key in Redis of a part: to look at it, or to delete it by hand.
     pub fn key_name(&self, part: &str) -> String {
         format!("{}:{part}", self.stem)

@@ -1,7 +1,7 @@
 //! The line of a waiting room: [`Line`], its questions and its answers.
 //!
-//! A line keeps places and decides whose turn it is. [`MemoryLine`] keeps it in this process. A line that several instances
-//! share implements the same trait: one call for each poll, all decisions in it.
+//! A line keeps places and decides whose turn it is. [`MemoryLine`] keeps it in this process. `RedisLine` (feature `redis`) keeps one
+//! that several instances share: one call for each poll, all decisions in it.
 
 mod active;
 mod answer;
@@ -12,6 +12,8 @@ mod future;
 mod memory;
 mod pace;
 mod place;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(test)]
 mod sale;
 mod settings;
@@ -30,6 +32,9 @@ pub use self::answer::{Answer, NoPlace, Standing, Turn};
 pub use self::future::LineFuture;
 pub use self::memory::MemoryLine;
 pub use self::place::Place;
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub use self::redis::RedisLine;
 pub use self::settings::{Change, LineSettings, LineStatus, Mode};
 
 /// The keeper of lines, which opens one for each room.

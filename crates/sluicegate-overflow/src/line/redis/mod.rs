@@ -1,0 +1,246 @@
+//! The line that several instances share, in Redis: [`RedisLine`].
+//!
+//! | part of the slot | holds |
+//! |---|---|
+//! | `line` | all of the line but its places, some 400 bytes |
+//! | `places` | a place by its number: lot, state, time, client |
+//! | `clients` | how many places of a client wait, where that is bounded |
+//! | `calendar` | appointments by their seconds |
+//! | `ends`, `out` | passes that are out, where their number is bounded |
+//! | `ended` | passes that ended early |
+//!
+//! A call is one run of the script, which has the rules of [`course`](super::course) in Lua: the same polls at the same times get
+//! the same answers in memory and here.
+
+mod reply;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use sluicegate_core::algorithm::Rule;
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{Algorithm, ConfigError, Quota, StoreError};
+use sluicegate_redis::{RedisStore, Script, Slot};
+use tokio::runtime::Handle;
+
+use self::reply::{Known, answer, known};
+use crate::line::pace::micros;
+use crate::line::{Answer, Ask, Change, Line, LineFuture, LineHome, LineSettings, LineStatus, Mode, Place};
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("numbers.lua"),
+        include_str!("share.lua"),
+        include_str!("places.lua"),
+        include_str!("course.lua"),
+    ))
+});
+
+/// The keys of a line, as the script has them.
+const PARTS: [&str; 7] = ["line", "places", "clients", "calendar", "ends", "out", "ended"];
+
+/// How long keys stay that nobody asks for, beyond the opening and the length of a pass.
+const STAYS: Duration = Duration::from_secs(86_400);
+
+/// How old what this instance knows of the others may be.
+const REFRESHED_EACH: Duration = Duration::from_secs(1);
+
+/// Products of a rate's numbers stay below 2^52, so that the script counts exactly.
+const EXACT: u64 = 1 << 52;
+
+/// Keeps lines in Redis, where all instances of a service share them. A poll is one call.
+///
+/// ```no_run
+/// use sluicegate_overflow::WaitingRoom;
+/// use sluicegate_overflow::line::RedisLine;
+/// use sluicegate_redis::RedisStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::connect("redis://127.0.0.1:6379")?;
+/// let sale = WaitingRoom::builder("sale", "1000/s")
+///     .secrets("the same on every instance", None)
+///     .build(RedisLine::new(&store))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Instances that disagree
+/// Rate and mode are the line's, in Redis: the first instance sets them, and a [change](Line::change) changes them for all. Every
+/// other setting is that of the instance that is asked.
+///
+/// # When Redis fails
+/// A poll then gets an error, and the room answers 503 with `Retry-After`. Places are as durable as Redis itself: with
+/// `appendfsync always` all of them survive its crash, with `everysec` all but those of the last seconds; whose place is lost is told so, and
+/// gets a new one. Give lines a server whose `maxmemory-policy` is `noeviction`.
+///
+/// [`status`](Line::status), and passes that other instances have ended, are known a second late. Visitors that left count as waiting until
+/// others ask.
+///
+/// # Memory
+/// Below 200 bytes for each place, its client included, until a minute after its turn. All keys of a line vanish when nobody has asked for a
+/// day.
+///
+/// # Rights
+/// Beside those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore +zremrangebyscore
+/// +sadd +srem +scard +pexpire`.
+#[derive(Clone, Debug)]
+pub struct RedisLine {
+    store: RedisStore,
+}
+
+impl RedisLine {
+    /// A home for lines on the Redis of this store, with its prefix, secret and deadline.
+    pub fn new(store: &RedisStore) -> Self {
+        Self { store: store.clone() }
+    }
+}
+
+impl LineHome for RedisLine {
+    /// # Errors
+    /// For a rate whose numbers are too large for the script, and without a tokio runtime.
+    fn open(&self, settings: LineSettings, _: Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError> {
+        let slot = self.store.slot("room", &*settings.name)?;
+        let numbers = numbers(settings.rate)?;
+        let runtime = Handle::try_current().map_err(|_| {
+            let problem =
+                "a line in Redis is kept in view by a task, and here is no tokio runtime to run it on";
+            ConfigError::new(ConfigErrorKind::Layer, problem)
+        })?;
+        let known = Known::new(LineStatus::new(Mode::Metered, settings.rate));
+        let line = Arc::new(InRedis { slot, settings, numbers, known: Mutex::new(known) });
+        runtime.spawn(keep_in_view(Arc::downgrade(&line)));
+        Ok(Arc::new(OfInstance(line)))
+    }
+}
+
+/// The handle that a room holds; the task that keeps the line in view ends with it.
+struct OfInstance(Arc<InRedis>);
+
+struct InRedis {
+    slot: Slot,
+    settings: LineSettings,
+    numbers: [u64; 5],
+    known: Mutex<Known>,
+}
+
+impl InRedis {
+    /// Runs the script for one word, with what belongs to it.
+    fn run(
+        &self,
+        word: &str,
+        more: &[String],
+    ) -> impl Future<Output = Result<Vec<Vec<u8>>, StoreError>> + Send + use<> {
+        let LineSettings { opens_at_us, most_active, pass_lasts, longest_line, places_per_client, .. } =
+            self.settings;
+        // The server's time, if the store has no other.
+        let clock_us = self.slot.clock_us().unwrap_or(0);
+        let until_open_us = opens_at_us.saturating_sub(SystemClock::new().now_us());
+        let stays_us = micros(STAYS).saturating_add(micros(pass_lasts)).saturating_add(until_open_us);
+        let bounded = |most: Option<u64>| most.map_or_else(|| "-1".to_owned(), |most| most.to_string());
+        let mut arguments = vec![
+            word.to_owned(),
+            clock_us.to_string(),
+            opens_at_us.to_string(),
+            bounded(most_active),
+            micros(pass_lasts).to_string(),
+            longest_line.to_string(),
+            bounded(places_per_client),
+            (stays_us / 1_000).to_string(),
+        ];
+        arguments.extend(self.numbers.iter().map(u64::to_string));
+        arguments.extend_from_slice(more);
+        let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
+        self.slot.run(&SCRIPT, &PARTS, &arguments)
+    }
+
+    /// Learns what the line's numbers are, and which passes have ended.
+    async fn refresh(&self) -> Result<(), StoreError> {
+        let since_us = self.known().since_us();
+        let reply = self.run("status", &[since_us.to_string()]).await?;
+        if !reply.is_empty() {
+            self.known().learn(known(reply)?);
+        }
+        Ok(())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line for OfInstance {
+    fn ask(&self, ask: Ask) -> LineFuture<Answer> {
+        let [number, lot] = ask
+            .place
+            .map_or_else(Default::default, |place| [place.number.to_string(), place.lot.to_string()]);
+        let client = ask.client.map_or_else(String::new, |client| format!("{:016x}", client.max(1)));
+        let reply = self.0.run("ask", &[number, lot, ask.lot.to_string(), client]);
+        LineFuture::boxed(async { answer(reply.await?) })
+    }
+
+    fn end(&self, place: Place) -> LineFuture<()> {
+        let reply = self.0.run("end", &[place.number.to_string(), place.lot.to_string()]);
+        self.0.known().end(place, micros(self.0.settings.pass_lasts));
+        LineFuture::boxed(async { reply.await.map(drop) })
+    }
+
+    fn has_ended(&self, place: Place) -> bool {
+        self.0.known().has_ended(place)
+    }
+
+    fn change(&self, change: Change) -> LineFuture<()> {
+        let line = Arc::clone(&self.0);
+        let (word, more) = match change {
+            Change::Rate(rate) => match numbers(rate) {
+                Ok(numbers) => ("rate", numbers.iter().map(u64::to_string).collect()),
+                Err(error) => return LineFuture::boxed(async { Err(reply::not_understood(error)) }),
+            },
+            Change::Mode(mode) => ("mode", vec![reply::number_of(mode).to_string()]),
+        };
+        let reply = line.run(word, &more);
+        LineFuture::boxed(async move {
+            reply.await?;
+            line.refresh().await
+        })
+    }
+
+    fn status(&self) -> LineStatus {
+        self.0.known().status()
+    }
+}
+
+impl fmt::Debug for OfInstance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLine").field("slot", &self.0.slot).field("status", &self.status()).finish()
+    }
+}
+
+/// Asks for the numbers of a line each second, for as long as there is a room that uses it.
+async fn keep_in_view(line: Weak<InRedis>) {
+    while let Some(line) = line.upgrade() {
+        // What is not known now is known in a second.
+        _ = line.refresh().await;
+        drop(line);
+        tokio::time::sleep(REFRESHED_EACH).await;
+    }
+}
+
+/// The numbers of a rate, as the script has them.
+///
+/// # Errors
+/// When the script could not count with them exactly.
+fn numbers(rate: Quota) -> Result<[u64; 5], ConfigError> {
+    let [unit_us, ticks, spacing, ..] = Rule::new(Algorithm::Gcra, rate.burst(1))?.numbers().all();
+    let exact =
+        [spacing.saturating_mul(unit_us), ticks].iter().all(|number| number.saturating_mul(1_024) <= EXACT);
+    if !exact {
+        let problem =
+            format!("a line in Redis cannot count {rate} exactly: use a shorter period or a rounder limit");
+        return Err(ConfigError::new(ConfigErrorKind::Inexact, problem));
+    }
+    let period_ns = u64::try_from(rate.period().as_nanos()).unwrap_or(u64::MAX);
+    Ok([unit_us, ticks, spacing, rate.limit(), period_ns])
+}

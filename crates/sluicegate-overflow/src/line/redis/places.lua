@@ -1,0 +1,132 @@
+-- Places, as in `book.rs`, and passes, as in `active.rs`.
+local AGAIN, KEPT_PLACE = 60000000, 600000000
+local WAITING, PASSED_OVER, TURNED = 0, 1, 2
+-- Those that this call has looked at, and which of them it has changed.
+local seen, changed = {}, {}
+
+local function rank_of(number, lot)
+  if number >= line.early then return number end
+  return floor(lot * line.early / 4294967296)
+end
+
+-- The place of a number, if it is kept.
+local function held(number)
+  if number < line.first or number >= line.next then return nil end
+  if not seen[number] then
+    local packed = redis.call("HGET", PLACES, number)
+    if not packed then return nil end
+    local lot, is, at, client = struct.unpack("<I4Bds", packed)
+    seen[number] = { lot = lot, is = is, at = at, client = client }
+  end
+  return seen[number]
+end
+
+local function keep_places()
+  for number in pairs(changed) do
+    local place = seen[number]
+    local packed = struct.pack("<I4Bds", place.lot, place.is, place.at, place.client)
+    redis.call("HSET", PLACES, number, packed)
+    redis.call("PEXPIRE", PLACES, KEPT)
+  end
+end
+
+local function is_over(place)
+  return now > place.at + (place.is == TURNED and AGAIN or KEPT_PLACE)
+end
+
+-- The place as it stands, unless it is forgotten.
+local function find(number, lot)
+  local place = held(number)
+  if not place or place.lot ~= lot then return nil end
+  local counts = rank_of(number, lot) < line.gate or place.is == TURNED
+  if is_over(place) and counts then return nil end
+  return place
+end
+
+local function of_client(client)
+  return tonumber(redis.call("HGET", CLIENTS, client)) or 0
+end
+
+local function add(lot, client)
+  local number = line.next
+  line.next, line.waiting = number + 1, line.waiting + 1
+  seen[number] = { lot = lot, is = WAITING, at = NEVER, client = client }
+  changed[number] = true
+  if client ~= "" then
+    redis.call("HINCRBY", CLIENTS, client, 1)
+    redis.call("PEXPIRE", CLIENTS, KEPT)
+  end
+  return number
+end
+
+local function leave(client)
+  line.waiting = max(line.waiting - 1, 0)
+  if client ~= "" and redis.call("HINCRBY", CLIENTS, client, -1) <= 0 then
+    redis.call("HDEL", CLIENTS, client)
+  end
+end
+
+-- Passes over those who did not come, and forgets those who did not come back.
+local function sweep(steps)
+  for _ = 1, steps do
+    if line.swept >= line.next then break end
+    local place = held(line.swept)
+    if place and place.is == WAITING then
+      if now <= place.at or rank_of(line.swept, place.lot) >= line.gate then break end
+      place.is, changed[line.swept] = PASSED_OVER, true
+      leave(place.client)
+      line.passed_over = line.passed_over + 1
+    end
+    line.swept = line.swept + 1
+  end
+  for _ = 1, steps do
+    if line.first >= line.swept then break end
+    local place = held(line.first)
+    if place and not is_over(place) then break end
+    redis.call("HDEL", PLACES, line.first)
+    seen[line.first], changed[line.first] = nil, nil
+    line.first = line.first + 1
+  end
+end
+
+local function active()
+  return redis.call("SCARD", OUT)
+end
+
+local function is_full()
+  return MOST >= 0 and active() >= MOST
+end
+
+local function give_pass(number, at)
+  if MOST < 0 then return end
+  redis.call("ZADD", ENDS, at + LASTS, number)
+  redis.call("SADD", OUT, number)
+  redis.call("PEXPIRE", ENDS, KEPT)
+  redis.call("PEXPIRE", OUT, KEPT)
+end
+
+local function end_pass(number, lot)
+  redis.call("SREM", OUT, number)
+  redis.call("ZADD", ENDED, "NX", now + LASTS, string.format("%.0f:%.0f", number, lot))
+  redis.call("PEXPIRE", ENDED, KEPT)
+end
+
+local function forget_passes()
+  redis.call("ZREMRANGEBYSCORE", ENDED, "-inf", now)
+  if MOST < 0 then return end
+  for _, number in ipairs(redis.call("ZRANGEBYSCORE", ENDS, "-inf", now, "LIMIT", 0, 1000)) do
+    redis.call("SREM", OUT, number)
+    redis.call("ZREM", ENDS, number)
+  end
+end
+
+-- How far away the moment is at which there is room for one more behind others.
+local function room_after(ahead)
+  if MOST < 0 then return 0 end
+  local behind = ahead + active() - MOST
+  if behind < 0 then return 0 end
+  local rounds, which = floor(behind / max(MOST, 1)), behind % max(MOST, 1)
+  local found = redis.call("ZRANGE", ENDS, which, which, "WITHSCORES")
+  local ends = tonumber(found[2]) or now + LASTS
+  return max(ends - now, 0) + rounds * LASTS
+end

@@ -1,0 +1,154 @@
+//! The replies of the script, and what an instance knows of its line.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::{Quota, StoreError};
+
+use crate::line::{Answer, LineStatus, Mode, NoPlace, Place, Standing, Turn};
+
+/// What an instance knows of the line without asking.
+#[derive(Debug)]
+pub(super) struct Known {
+    status: LineStatus,
+    /// The line's time when that was so.
+    now_us: u64,
+    /// Passes that ended early, each with the line's time at which that may be forgotten.
+    ended: HashMap<Place, u64>,
+    /// Up to when they are known.
+    since_us: u64,
+}
+
+/// The news of one reply.
+pub(super) struct News {
+    status: LineStatus,
+    now_us: u64,
+    ended: Vec<(Place, u64)>,
+}
+
+impl Known {
+    pub(super) fn new(status: LineStatus) -> Self {
+        Self { status, now_us: 0, ended: HashMap::new(), since_us: 0 }
+    }
+
+    pub(super) fn status(&self) -> LineStatus {
+        self.status
+    }
+
+    pub(super) fn since_us(&self) -> u64 {
+        self.since_us
+    }
+
+    /// This instance ends a pass, which lasts for so long at most.
+    pub(super) fn end(&mut self, place: Place, lasts_us: u64) {
+        self.ended.insert(place, self.now_us.saturating_add(lasts_us));
+    }
+
+    pub(super) fn has_ended(&self, place: Place) -> bool {
+        self.ended.contains_key(&place)
+    }
+
+    pub(super) fn learn(&mut self, news: News) {
+        if news.now_us < self.now_us {
+            // The line was lost and began anew, and nothing is left of its places.
+            (self.ended, self.since_us) = (HashMap::new(), 0);
+        }
+        (self.status, self.now_us) = (news.status, news.now_us);
+        for (place, until_us) in news.ended {
+            self.since_us = self.since_us.max(until_us);
+            self.ended.insert(place, until_us);
+        }
+        self.ended.retain(|_, until_us| *until_us > news.now_us);
+    }
+}
+
+/// The fields of a reply, one after the other.
+struct Fields(std::vec::IntoIter<Vec<u8>>);
+
+impl Fields {
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.0.next()?).ok()
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.text()?.parse().ok()
+    }
+
+    /// A number, or none for -1.
+    fn known(&mut self) -> Option<Option<u64>> {
+        let text = self.text()?;
+        if text == "-1" { Some(None) } else { text.parse().ok().map(Some) }
+    }
+
+    fn place(&mut self) -> Option<Place> {
+        Some(Place::new(self.number()?, u32::try_from(self.number()?).ok()?))
+    }
+
+    fn span(&mut self) -> Option<Duration> {
+        self.number().map(Duration::from_micros)
+    }
+}
+
+/// The answer to a poll.
+pub(super) fn answer(reply: Vec<Vec<u8>>) -> Result<Answer, StoreError> {
+    read_answer(Fields(reply.into_iter()))
+        .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
+}
+
+fn read_answer(mut fields: Fields) -> Option<Answer> {
+    Some(match &*fields.text()? {
+        "turn" => Answer::Turn(Turn::new(fields.place()?, fields.span()?, fields.span()?)),
+        "waiting" => {
+            let place = fields.place()?;
+            let (position, wait, opens_after) = (fields.known()?, fields.known()?, fields.known()?);
+            Answer::Waiting(Standing {
+                position,
+                wait: wait.map(Duration::from_micros),
+                opens_after: opens_after.map(Duration::from_micros),
+                ..Standing::new(place, fields.span()?)
+            })
+        }
+        "full" => Answer::NoPlace(NoPlace::Full),
+        "many" => Answer::NoPlace(NoPlace::TooMany),
+        _ => return None,
+    })
+}
+
+/// The numbers of a line, and the passes that have ended.
+pub(super) fn known(reply: Vec<Vec<u8>>) -> Result<News, StoreError> {
+    read_known(Fields(reply.into_iter()))
+        .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
+}
+
+fn read_known(mut fields: Fields) -> Option<News> {
+    let mode = match fields.number()? {
+        0 => Mode::Metered,
+        1 => Mode::Paused,
+        _ => Mode::Open,
+    };
+    let rate = Quota::new(fields.number()?, Duration::from_nanos(fields.number()?)).burst(1);
+    let (waiting, active, admitted) = (fields.number()?, fields.known()?, fields.number()?);
+    let (passed_over, wait, now_us) = (fields.number()?, fields.known()?, fields.number()?);
+    let mut ended = Vec::new();
+    while let Some(member) = fields.text() {
+        let (number, lot) = member.split_once(':')?;
+        ended.push((Place::new(number.parse().ok()?, lot.parse().ok()?), fields.number()?));
+    }
+    let wait = wait.map(Duration::from_micros);
+    let status = LineStatus { waiting, active, admitted, passed_over, wait, ..LineStatus::new(mode, rate) };
+    Some(News { status, now_us, ended })
+}
+
+/// The number of a mode in the script.
+pub(super) fn number_of(mode: Mode) -> u8 {
+    match mode {
+        Mode::Metered => 0,
+        Mode::Paused => 1,
+        Mode::Open => 2,
+    }
+}
+
+pub(super) fn not_understood(problem: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::with_source(StoreErrorKind::Protocol, problem)
+}
