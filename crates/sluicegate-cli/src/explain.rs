@@ -59,10 +59,13 @@ pub(crate) fn run(asked: &Request) -> Result<String, String> {
     if asked.store && !is_answered(&explained) {
         return Err(format!("{}: error: its store gave no answer in time", asked.rules.display()));
     }
-    Ok(match asked.json {
-        true => format!("{:#}\n", explain_json::document(&explained)),
-        false => format!("{explained}\n"),
-    })
+    if asked.json {
+        return Ok(format!("{:#}\n", explain_json::document(&explained)));
+    }
+    // The service would be told how to serve with it; whoever asks here says it.
+    let lacks_peer = asked.peer.is_none() && explained.to_string().contains("no peer address");
+    let hint = if lacks_peer { "say --peer IP: a rule goes by the address of the connection\n" } else { "" };
+    Ok(format!("{explained}\n{hint}"))
 }
 
 /// By the store of the file, or as if nothing had been spent; then nothing is connected to.

@@ -5,20 +5,24 @@ use sluicegate_core::{OnExceeded, Policy};
 
 use crate::court::Verdict;
 use crate::order::Asks;
+use crate::settings::WithinSecond;
 
-/// A state for each key and quota of each row.
+/// A state for each key and quota of each row, once for each way to take whole seconds.
 ///
-/// A store finds each key by its hash. Keys of a replay have numbers, so there is nothing to look for, and a log whose whole seconds
-/// are taken in both ways is decided twice at hardly more than the price of once. The rules decide, as in every store.
+/// A store finds each key by its hash. Keys of a replay have numbers, so there is nothing to look for, and both ways of a key are in one
+/// place: to decide a log in both costs hardly more than in one. The rules decide, as in every store.
 #[derive(Debug)]
 pub(crate) struct Books(Vec<Book>);
 
-/// The states of a row: those of a key stand together, one for each quota.
+/// The states of a row: those of a key stand together, one for each way and quota.
 #[derive(Debug)]
 struct Book {
     rules: Vec<Rule>,
     states: Vec<State>,
 }
+
+/// How many ways there are.
+const WAYS: usize = 2;
 
 impl Books {
     /// Books for these policies, one per row; nothing where anything but these states decides.
@@ -35,18 +39,28 @@ impl Books {
     }
 
     /// Decides a request: the policies that are enforced together, then each that is only tried out.
-    pub(crate) fn decide(&mut self, now_us: u64, asks: &[Asks], verdicts: &mut [Verdict]) {
+    pub(crate) fn decide(
+        &mut self,
+        within: WithinSecond,
+        now_us: u64,
+        asks: &[Asks],
+        verdicts: &mut [Verdict],
+    ) {
+        let way = match within {
+            WithinSecond::Spread => 0,
+            WithinSecond::Together => 1,
+        };
         let mut passes = true;
         for (ask, verdict) in asks.iter().zip(&mut *verdicts).filter(|(ask, _)| ask.is_enforced) {
-            *verdict = self.book(ask).verdict(ask, now_us);
+            *verdict = self.book(ask).verdict(way, ask, now_us);
             passes &= *verdict == Verdict::Room;
         }
         for (ask, verdict) in asks.iter().zip(verdicts) {
             if !ask.is_enforced {
-                *verdict = if passes { self.book(ask).verdict(ask, now_us) } else { Verdict::NotAsked };
+                *verdict = if passes { self.book(ask).verdict(way, ask, now_us) } else { Verdict::NotAsked };
             }
             if passes && *verdict == Verdict::Room {
-                self.book(ask).spend(ask, now_us);
+                self.book(ask).spend(way, ask, now_us);
             }
         }
     }
@@ -73,18 +87,20 @@ fn is_plain(policy: &Policy) -> bool {
 }
 
 impl Book {
-    /// The states of a key.
-    fn states(&mut self, key: u32) -> (&[Rule], &mut [State]) {
+    /// The states of a key in one way.
+    #[inline]
+    fn states(&mut self, way: usize, key: u32) -> (&[Rule], &mut [State]) {
         let quotas = self.rules.len();
-        let begin = key as usize * quotas;
+        let begin = (key as usize * WAYS + way) * quotas;
         if self.states.len() < begin + quotas {
-            self.states.resize(begin + quotas, State::REST);
+            self.states.resize((key as usize + 1) * WAYS * quotas, State::REST);
         }
         (&self.rules, &mut self.states[begin..begin + quotas])
     }
 
-    fn verdict(&mut self, ask: &Asks, now_us: u64) -> Verdict {
-        let (rules, states) = self.states(ask.key);
+    #[inline]
+    fn verdict(&mut self, way: usize, ask: &Asks, now_us: u64) -> Verdict {
+        let (rules, states) = self.states(way, ask.key);
         let opens =
             rules.iter().zip(states).map(|(rule, state)| rule.slot(*state, now_us, ask.cost).opens_us);
         match opens.max().unwrap_or(now_us) {
@@ -94,8 +110,9 @@ impl Book {
         }
     }
 
-    fn spend(&mut self, ask: &Asks, now_us: u64) {
-        let (rules, states) = self.states(ask.key);
+    #[inline]
+    fn spend(&mut self, way: usize, ask: &Asks, now_us: u64) {
+        let (rules, states) = self.states(way, ask.key);
         for (rule, state) in rules.iter().zip(states) {
             *state = rule.spend(*state, now_us, now_us, ask.cost);
         }
@@ -135,7 +152,7 @@ mod tests {
             let policies: Vec<Policy> =
                 policies.iter().enumerate().map(|(row, policy)| self::policy(row, *policy)).collect();
             let mut books = Books::of(&policies).expect("each is plain");
-            let court = Court::new(&policies).unwrap();
+            let courts = [(); 2].map(|()| Court::new(&policies).unwrap());
             let mut now_us = 1_000_000_000;
             for step in 0..20_000 {
                 now_us += match random.below(5) {
@@ -168,7 +185,12 @@ mod tests {
                     .collect();
                 let (mut ours, mut theirs) =
                     (vec![Verdict::NotAsked; asks.len()], vec![Verdict::NotAsked; asks.len()]);
-                books.decide(now_us, &asks, &mut ours);
+                // Requests of one way know nothing of those of the other.
+                let (within, court) = match random.below(2) {
+                    0 => (WithinSecond::Spread, &courts[0]),
+                    _ => (WithinSecond::Together, &courts[1]),
+                };
+                books.decide(within, now_us, &asks, &mut ours);
                 court.decide(now_us, &named, |_| false, &mut theirs);
                 assert_eq!(ours, theirs, "{policies:?}, step {step}: {asks:?}");
                 rejected += ours.iter().filter(|verdict| matches!(verdict, Verdict::Rejected(_))).count();

@@ -4,11 +4,12 @@ use sluicegate_tower::limits::Limits;
 
 use crate::alone::{Alone, COMPARED};
 use crate::books::Books;
-use crate::court::{Ask, Court, Verdict, gives_back};
+use crate::court::{Court, Verdict, gives_back};
 use crate::error::ReplayError;
 use crate::figures::{RuleFigures, Tally};
 use crate::keys::Keys;
 use crate::order::{Asks, Held};
+use crate::read::Wanted;
 use crate::rows::Named;
 use crate::second::{Judge, Second};
 use crate::settings::{Settings, WithinSecond};
@@ -25,8 +26,6 @@ pub(crate) struct Decider {
     /// Of each row.
     keys: Vec<Keys>,
     judge: Judge,
-    /// With whole seconds taken the other way.
-    other: Judge,
     /// Whether anybody decides by the keys themselves, and not by their numbers.
     needs_keys: bool,
     alone: Vec<Alone>,
@@ -48,24 +47,23 @@ impl Decider {
             .collect();
         let giving = || rows.iter().enumerate().filter(|(_, row)| limits.may_give_back(row.limit));
         let policies = || rows.iter().map(|row| &row.policy);
-        let judge = || match Books::of(policies()).filter(|_| giving().next().is_none()) {
-            Some(books) => Ok(Judge::Books(books)),
-            None => {
-                let court = Court::new(policies()).map_err(ReplayError::limits)?;
-                giving().for_each(|(row, _)| court.keep_accounts(row));
-                Ok(Judge::Court(Box::new(court)))
-            }
+        let court = || {
+            let court = Court::new(policies()).map_err(ReplayError::limits)?;
+            giving().for_each(|(row, _)| court.keep_accounts(row));
+            Ok(court)
         };
-        let (judge, other) = (judge()?, judge()?);
+        let judge = match Books::of(policies()).filter(|_| giving().next().is_none()) {
+            Some(books) => Judge::Books(books),
+            None => Judge::Courts(Box::new([court()?, court()?])),
+        };
         let compared = if settings.compares { &COMPARED[..] } else { &[] };
         let alone = compared
             .iter()
             .map(|algorithm| Alone::new(*algorithm, &rows, &limits))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            needs_keys: settings.compares || matches!(judge, Judge::Court(_)),
+            needs_keys: settings.compares || matches!(judge, Judge::Courts(_)),
             judge,
-            other,
             keys: rows.iter().map(|_| Keys::default()).collect(),
             alone,
             record: settings.suggests.map(|_| Record::new(rows.len(), RECORD_BYTES)),
@@ -82,21 +80,22 @@ impl Decider {
     }
 
     /// The ask with the number of its key, to be held.
-    pub(crate) fn numbered(&mut self, Ask { row, key, cost, is_enforced }: &Ask) -> Asks {
-        let number = u32::try_from(*row).unwrap_or(u32::MAX);
-        Asks { row: number, key: self.keys[*row].number(key), cost: *cost, is_enforced: *is_enforced }
+    #[inline]
+    pub(crate) fn numbered(&mut self, ask: Wanted, key: &[u8]) -> Asks {
+        let Wanted { row, is_enforced, kind, cost, .. } = ask;
+        Asks { row, key: self.keys[row as usize].number(key, kind), cost, is_enforced }
     }
 
     /// Decides and counts all requests of one second.
     pub(crate) fn second(&mut self, held: &[Held]) {
-        let Self { limits, limit_of, judge, other, second, verdicts, others, within_second, .. } = self;
+        let Self { limits, limit_of, judge, second, verdicts, others, within_second, .. } = self;
         let within = *within_second;
         let given_back = |row: usize, status| gives_back(limits, limit_of[row], status);
         second.fill(held, self.needs_keys.then_some(&self.keys));
         self.has_whole |= held.iter().any(|held| held.came.is_whole);
         second.decide(within, judge, given_back, verdicts);
         if self.has_whole {
-            second.decide(within.other(), other, given_back, others);
+            second.decide(within.other(), judge, given_back, others);
         }
         for (at_us, request) in second.requests(within) {
             let span = self.span.get_or_insert((at_us, at_us));
@@ -127,7 +126,7 @@ impl Decider {
 
     /// Keys that had to be forgotten before they were at rest.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.judge.forgotten()
+        self.judge.forgotten(self.within_second)
     }
 
     /// All that was counted.

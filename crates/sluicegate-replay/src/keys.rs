@@ -10,25 +10,52 @@ use sluicegate_core::key::KeyKind;
 /// Keys in the order of their first request. Their bytes stand one behind the other: a map of keys takes four times the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    numbers: HashTable<u32>,
+    numbers: HashTable<Entry>,
     hasher: RandomState,
     bytes: Vec<u8>,
     /// Where each key ends, and what it is.
     ends: Vec<(usize, KeyKind)>,
 }
 
+/// A key with its number: an address of IPv4 is found without a look at any other place.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    number: u32,
+    begin: Begin,
+}
+
+/// How long a key is, up to 255, and how it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Begin(u8, [u8; Self::BYTES]);
+
+impl Begin {
+    const BYTES: usize = 11;
+
+    #[inline]
+    fn of(key: &[u8]) -> Self {
+        let mut begin = [0; Self::BYTES];
+        begin.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+        Self(u8::try_from(key.len()).unwrap_or(u8::MAX), begin)
+    }
+}
+
 impl Keys {
-    /// The number of a key: a new one for a key that was not seen before.
-    pub(crate) fn number(&mut self, key: &Key) -> u32 {
+    /// The number of a key with these bytes: a new one for a key that was not seen before.
+    #[inline]
+    pub(crate) fn number(&mut self, key: &[u8], kind: KeyKind) -> u32 {
         let Self { numbers, hasher, bytes, ends } = self;
-        let hash = hasher.hash_one(key.as_bytes());
-        if let Some(number) = numbers.find(hash, |number| of(bytes, ends, *number) == key.as_bytes()) {
-            return *number;
+        let (hash, begin) = (hasher.hash_one(key), Begin::of(key));
+        let is_it = |entry: &Entry| {
+            entry.begin == begin && (key.len() <= Begin::BYTES || of(bytes, ends, entry.number) == key)
+        };
+        if let Some(entry) = numbers.find(hash, is_it) {
+            return entry.number;
         }
         let number = u32::try_from(ends.len()).unwrap_or(u32::MAX);
-        bytes.extend_from_slice(key.as_bytes());
-        ends.push((bytes.len(), key.kind()));
-        numbers.insert_unique(hash, number, |number| hasher.hash_one(of(bytes, ends, *number)));
+        bytes.extend_from_slice(key);
+        ends.push((bytes.len(), kind));
+        let hash_of = |entry: &Entry| hasher.hash_one(of(bytes, ends, entry.number));
+        numbers.insert_unique(hash, Entry { number, begin }, hash_of);
         number
     }
 
@@ -59,7 +86,8 @@ mod tests {
         };
         for round in 0..2 {
             for place in 0..3_000 {
-                assert_eq!(keys.number(&of(place)), place, "round {round}");
+                let key = of(place);
+                assert_eq!(keys.number(key.as_bytes(), key.kind()), place, "round {round}");
             }
         }
         assert_eq!(keys.ends.len(), 3_000);

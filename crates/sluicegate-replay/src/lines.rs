@@ -116,10 +116,7 @@ impl Log {
         bytes.append(&mut self.rest);
         let is_over = loop {
             let begin = bytes.len();
-            bytes.resize(begin + BATCH, 0);
-            let read = self.read(&mut bytes[begin..])?;
-            bytes.truncate(begin + read);
-            if read == 0 {
+            if self.read(&mut bytes)? == 0 {
                 break true;
             }
             if let Some(end) = memchr::memrchr(b'\n', &bytes[begin..]) {
@@ -140,22 +137,13 @@ impl Log {
         Ok(Some(Batch { log: self.place, before, bytes: bytes.into() }))
     }
 
-    /// Reads until these bytes are full or the log is over.
-    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReplayError> {
-        let mut all = 0;
-        while all < bytes.len() {
-            match self.reader.read(&mut bytes[all..]) {
-                Ok(0) => break,
-                Ok(read) => all += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let lines = memchr::memchr_iter(b'\n', &bytes[..all]).count() as u64;
-                    self.lines += lines;
-                    return Err(self.error(error));
-                }
-            }
-        }
-        Ok(all)
+    /// Reads more of the log behind these bytes, and says how much: nothing when the log is over.
+    fn read(&mut self, bytes: &mut Vec<u8>) -> Result<usize, ReplayError> {
+        let begin = bytes.len();
+        (&mut self.reader).take(BATCH as u64).read_to_end(bytes).map_err(|error| {
+            self.lines += memchr::memchr_iter(b'\n', &bytes[begin..]).count() as u64;
+            self.error(error)
+        })
     }
 
     fn error(&self, error: io::Error) -> ReplayError {

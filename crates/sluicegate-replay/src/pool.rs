@@ -6,7 +6,7 @@ use std::thread;
 use crate::counts::Counts;
 use crate::error::ReplayError;
 use crate::lines::{Batch, Batches};
-use crate::read::{Asked, Reader};
+use crate::read::{Reader, Taken};
 
 /// How many batches each thread may be ahead.
 const AHEAD: usize = 2;
@@ -16,7 +16,7 @@ pub(crate) fn take_apart(
     mut batches: Batches,
     when: impl Fn(&[u8]) -> Option<u64> + Send,
     readers: Vec<Reader>,
-    mut each: impl FnMut(Vec<Asked>),
+    mut each: impl FnMut(Taken),
 ) -> Result<Counts, ReplayError> {
     thread::scope(|scope| {
         let (mut to_readers, mut from_readers, mut running) = (Vec::new(), Vec::new(), Vec::new());
@@ -39,7 +39,7 @@ pub(crate) fn take_apart(
         // Batches go round, so the first reader that has nothing more has come to the end.
         for reader in from_readers.iter().cycle() {
             match reader.recv() {
-                Ok(asked) => each(asked),
+                Ok(taken) => each(taken),
                 Err(_) => break,
             }
         }
@@ -54,7 +54,7 @@ fn ended<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn read(mut reader: Reader, batches: &Receiver<(u64, Batch)>, asked: &SyncSender<Vec<Asked>>) -> Counts {
+fn read(mut reader: Reader, batches: &Receiver<(u64, Batch)>, asked: &SyncSender<Taken>) -> Counts {
     while let Ok((number, batch)) = batches.recv() {
         if asked.send(reader.batch(number, &batch)).is_err() {
             break;

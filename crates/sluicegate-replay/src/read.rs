@@ -2,11 +2,10 @@
 
 use bytes::Bytes;
 use sluicegate_core::Key;
+use sluicegate_core::key::KeyKind;
 use sluicegate_tower::limits::{Meeting, Met, MetAsk, NoAsk};
-use smallvec::SmallVec;
 
 use crate::counts::{Counts, Puzzle, SHOWN};
-use crate::court::Ask;
 use crate::format::Format;
 use crate::format::time::Clock;
 use crate::lines::{Batch, LONGEST};
@@ -14,11 +13,53 @@ use crate::order::Came;
 use crate::request::Head;
 use crate::rows::{Enforced, Rows};
 
-/// A request, and what it asks.
+/// The requests of a batch, and what they ask: one list of each, and keys one behind the other, since a batch goes from one thread
+/// to another.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    requests: Vec<Asked>,
+    asks: Vec<Wanted>,
+    keys: Vec<u8>,
+}
+
+/// A request, and how many asks it has.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) came: Came,
-    pub(crate) asks: SmallVec<[Ask; 1]>,
+struct Asked {
+    came: Came,
+    asks: usize,
+}
+
+/// An ask, whose key has this length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) row: u32,
+    pub(crate) is_enforced: bool,
+    pub(crate) kind: KeyKind,
+    key: usize,
+    pub(crate) cost: u64,
+}
+
+impl Taken {
+    fn push(&mut self, row: usize, key: &Key, cost: u64, is_enforced: bool) {
+        let (row, bytes) = (u32::try_from(row).unwrap_or(u32::MAX), key.as_bytes());
+        self.asks.push(Wanted { row, is_enforced, kind: key.kind(), key: bytes.len(), cost });
+        self.keys.extend_from_slice(bytes);
+    }
+
+    /// Each request, and how many asks it has.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (Came, usize)> {
+        self.requests.iter().map(|asked| (asked.came, asked.asks))
+    }
+
+    /// The asks of all requests, one after the other, with their keys.
+    pub(crate) fn asks(&self) -> impl Iterator<Item = (Wanted, &[u8])> {
+        let mut keys = &self.keys[..];
+        self.asks.iter().map(move |wanted| {
+            let (key, others) = keys.split_at(wanted.key);
+            keys = others;
+            (*wanted, key)
+        })
+    }
 }
 
 /// Which lines are read, and how much of them is shown.
@@ -54,8 +95,10 @@ impl Reader {
     }
 
     /// The asks of the lines of a batch: none where they are outside of the time, or not understood.
-    pub(crate) fn batch(&mut self, number: u64, batch: &Batch) -> Vec<Asked> {
-        let mut all = Vec::with_capacity(batch.bytes.len() / 128);
+    pub(crate) fn batch(&mut self, number: u64, batch: &Batch) -> Taken {
+        let lines = batch.bytes.len() / 128;
+        let (requests, asks, keys) = (Vec::with_capacity(lines), Vec::with_capacity(lines), Vec::new());
+        let mut taken = Taken { requests, asks, keys };
         // One look at all of the text, and one at each line only if that is none.
         let whole = std::str::from_utf8(&batch.bytes);
         for (line, place) in batch.lines() {
@@ -70,12 +113,11 @@ impl Reader {
                     (std::str::from_utf8(&mended).unwrap_or_default(), &mended)
                 }
             };
-            match if is_long { Err(TOO_LONG) } else { self.asked(text, bytes) } {
-                Ok(asked) => all.extend(asked),
-                Err(reason) => self.not_understood((number, batch.log, line), reason, text),
+            if let Err(reason) = if is_long { Err(TOO_LONG) } else { self.asked(text, bytes, &mut taken) } {
+                self.not_understood((number, batch.log, line), reason, text);
             }
         }
-        all
+        taken
     }
 
     fn not_understood(&mut self, (batch, log, line): (u64, usize, u64), reason: &'static str, text: &str) {
@@ -88,8 +130,8 @@ impl Reader {
         }
     }
 
-    /// The ask of a line, which stands in these bytes.
-    fn asked(&mut self, line: &str, bytes: &Bytes) -> Result<Option<Asked>, &'static str> {
+    /// Takes the asks of a line, which stands in these bytes.
+    fn asked(&mut self, line: &str, bytes: &Bytes, taken: &mut Taken) -> Result<(), &'static str> {
         let entry = self.format.parse(line, &mut self.clock)?;
         let (moment, status) = (entry.arrival()?, entry.status);
         let Span { since_us, until_us, latest_us, .. } = self.span;
@@ -100,9 +142,9 @@ impl Reader {
         if since_us.is_some_and(|since| moment.us < since) || until_us.is_some_and(|until| moment.us >= until)
         {
             self.counts.outside += 1;
-            return Ok(None);
+            return Ok(());
         }
-        let mut asks = SmallVec::<[Ask; 1]>::new();
+        let begin = (taken.asks.len(), taken.keys.len());
         let (rows, left_out) = (&self.rows, &mut self.counts.left_out);
         let mut enforced = Enforced::default();
         let meeting = rows.limits.meet(request, |Met { limit, asks: met, .. }| {
@@ -117,8 +159,9 @@ impl Reader {
                 // The service has seen more of the request than the log has kept.
                 Ok(met) if *met.key == Key::shared() => left_out.add(limit, NO_KEY, 1),
                 Ok(MetAsk { key, cost, is_enforced, .. }) => {
-                    let row = row.and_then(|row| row.row);
-                    asks.extend(row.map(|row| Ask { row, key: key.clone(), cost, is_enforced }));
+                    if let Some(row) = row.and_then(|row| row.row) {
+                        taken.push(row, key, cost, is_enforced);
+                    }
                 }
                 Err(NoAsk::NoKey(missing)) => left_out.add(limit, missing.reason(), 1),
                 Err(_) => left_out.add(limit, "the limit refuses such requests whatever they have spent", 1),
@@ -131,10 +174,13 @@ impl Reader {
             _ => left_out.add(0, "what the limits ask for is not known at once", 1),
         }
         if let Some(mistake) = enforced.mistake() {
-            asks.iter().for_each(|ask| left_out.add(rows.limit_of[ask.row], mistake, 1));
-            asks.clear();
+            let asks = taken.asks.drain(begin.0..);
+            asks.for_each(|ask| left_out.add(rows.limit_of[ask.row as usize], mistake, 1));
+            taken.keys.truncate(begin.1);
         }
-        Ok(Some(Asked { came: Came { at_us: moment.us, is_whole: moment.is_whole, status }, asks }))
+        let came = Came { at_us: moment.us, is_whole: moment.is_whole, status };
+        taken.requests.push(Asked { came, asks: taken.asks.len() - begin.0 });
+        Ok(())
     }
 }
 

@@ -6,17 +6,16 @@ use http::HeaderName;
 use sluicegate_core::MemoryStore;
 use sluicegate_rules::{Rules, RulesFile};
 use sluicegate_tower::limits::Limits;
-use smallvec::SmallVec;
 
 use crate::counts::{Counts, Puzzle};
 use crate::decide::Decider;
 use crate::error::ReplayError;
 use crate::format::{Format, time};
 use crate::lines::{Batch, Batches, LONGEST};
-use crate::order::{Asks, Order};
+use crate::order::Order;
 use crate::outcome::Outcome;
 use crate::pool;
-use crate::read::{Asked, Reader};
+use crate::read::Reader;
 use crate::rows::Rows;
 use crate::settings::{Settings, WithinSecond};
 use crate::share::Share;
@@ -182,10 +181,16 @@ impl Replay {
             let latest_us = settings.span.latest_us;
             let has_come = |time: &u64| latest_us.is_none_or(|latest| *time <= latest);
             let when = |line: &[u8]| format.when(line).filter(has_come);
-            counts = pool::take_apart(batches, when, readers, |all| {
-                for Asked { came, asks } in all {
-                    let asks: SmallVec<[Asks; 4]> = asks.iter().map(|ask| decider.numbered(ask)).collect();
-                    order.push(came, asks, |second| decider.second(second));
+            let mut numbered = Vec::new();
+            counts = pool::take_apart(batches, when, readers, |taken| {
+                // All keys of a batch at once: a look waits for memory, and the next ones begin meanwhile.
+                numbered.clear();
+                numbered.extend(taken.asks().map(|(ask, key)| decider.numbered(ask, key)));
+                let mut asks = &numbered[..];
+                for (came, count) in taken.requests() {
+                    let (own, others) = asks.split_at(count);
+                    asks = others;
+                    order.push(came, own.iter().copied(), |second| decider.second(second));
                 }
             })?;
         }

@@ -23,21 +23,29 @@ pub(crate) struct Request {
     end: usize,
 }
 
-/// Who decides on requests.
+/// Decides on requests, with whole seconds taken in both ways.
 pub(crate) enum Judge {
-    /// The states of keys alone.
+    /// By the states of keys alone.
     Books(Books),
-    /// A store.
-    Court(Box<Court>),
+    /// By a store for each way: spread, and together.
+    Courts(Box<[Court; 2]>),
 }
 
 impl Judge {
-    /// Keys that a store had no room for, and so forgot before they were at rest.
-    pub(crate) fn forgotten(&self) -> u64 {
+    /// Keys that the store of this way had no room for, and so forgot before they were at rest.
+    pub(crate) fn forgotten(&self, within: WithinSecond) -> u64 {
         match self {
             Self::Books(_) => 0,
-            Self::Court(court) => court.forgotten(),
+            Self::Courts(courts) => court(courts, within).forgotten(),
         }
+    }
+}
+
+/// The store of this way.
+fn court([spread, together]: &[Court; 2], within: WithinSecond) -> &Court {
+    match within {
+        WithinSecond::Spread => spread,
+        WithinSecond::Together => together,
     }
 }
 
@@ -92,11 +100,11 @@ impl Second {
         let court = match judge {
             Judge::Books(books) => {
                 for (at_us, Request { begin, end, .. }) in self.requests(within) {
-                    books.decide(at_us, &self.asks[begin..end], &mut verdicts[begin..end]);
+                    books.decide(within, at_us, &self.asks[begin..end], &mut verdicts[begin..end]);
                 }
                 return;
             }
-            Judge::Court(court) => court,
+            Judge::Courts(courts) => court(courts, within),
         };
         if let Some(at_us) = self.moment().filter(|_| within == WithinSecond::Together)
             && court.may_batch(&self.named)

@@ -42,6 +42,23 @@ use crate::rules::Rules;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # How to read it
+/// | line | says |
+/// |---|---|
+/// | the first | the [outcome](WouldBe), as far as the limits decide it |
+/// | `deny admin: applies`, `exempt open: does not apply: ...` | each rule of these sections, and the first condition that does not hold |
+/// | `login: asks 1 of login: 5/min (gcra) for 203.0.113.9; 2 of 5 left` | a limit of a rule that applies: cost, policy, key, and where each quota stands |
+/// | `; room after 12s, all back after 1min` | the wait until the same cost passes, and until the key is at rest, in whole milliseconds, rounded up |
+/// | `, refused requests count; room after at least 12s` | the policy has `count_rejected`: a refusal spends too, so that each one makes the wait longer |
+/// | `tried: would ask ...` | the policy is only tried out (`mode: shadow`), and refuses nobody |
+/// | `rest: not asked: of group endpoint, rule login applies` | a rule that does not apply, and why |
+/// | `report: takes a permit of at-once` | the request is counted by a number under `in_flight`, which is asked before the limits |
+///
+/// Keys that may be secrets are digests, as `Key(d415ad2e)`: the same key has the same digest within a process. Values of header fields
+/// and of the query are never shown.
+///
+/// Where the quotas stand is what the store says now. On a store of its own, as of a tool, nothing has been spent.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained {
@@ -131,6 +148,9 @@ impl Rules {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// It is the explanation of the rules that are in force when it is called, limits and conditions of one file, also while they
+    /// change.
     ///
     /// # Cancel safety
     /// Dropping it undoes nothing, because nothing is done.

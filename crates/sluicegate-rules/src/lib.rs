@@ -163,6 +163,19 @@
 //! # }
 //! ```
 //!
+//! | word | the bucket is that of | a request has none if |
+//! |---|---|---|
+//! | `client` | the client's address; of IPv6 its network (`ipv6_prefix`, 64 bits unless said) | the server does not tell the peer |
+//! | `peer` | the address of the connection, whatever proxies say | as for `client` |
+//! | `everybody` | all requests together | never |
+//! | `jwt(claim)` | a claim of a verified token | there is no valid token with this claim |
+//! | `api_key` | a key that the file of `api_keys` lists | it sends none that is listed |
+//! | `api_key(header)`, `header(name)` | the value of the field, in the first case as a secret | the field is missing or empty |
+//! | a name under `keys` | the first of its list that the request has | it has none of them |
+//!
+//! A request without a key is treated as `on_missing_key` of its rule says: `share` puts all of them into one bucket (the default), `skip`
+//! lets them pass by the rule, and a status refuses them. A server that does not tell the peer is a mistake, and gets 500.
+//!
 //! # Who is behind a request: `clients`, `jwt`, `api_keys` and `keys`
 //! Without `clients` the address of a client is that of the connection's peer. Behind proxies, name their networks (`proxies`) or
 //! their number (`hops`), and the `header` that they write. `jwt` says how tokens are verified, and `api_keys` which keys are known, by their

@@ -112,7 +112,11 @@ impl Template {
                 (false, false) => end(rest, after),
             };
             let (value, behind) = rest.split_at(end.ok_or(SHORT)?);
-            rest = behind.strip_prefix(&**after).ok_or(SHORT)?;
+            // Where the text behind a field was looked for, it is there.
+            rest = match (after.is_empty(), field.is_quoted) {
+                (false, false) => &behind[after.len()..],
+                _ => behind.strip_prefix(&**after).ok_or(SHORT)?,
+            };
             field.read(value, &mut entry, clock)?;
         }
         if !rest.is_empty() {

@@ -11,6 +11,7 @@ use sluicegate_core::{Key, Policy, Quota};
 use crate::books::Books;
 use crate::court::{Court, Verdict};
 use crate::order::Asks;
+use crate::settings::WithinSecond;
 use crate::share::Share;
 use crate::suggest::record::{Event, Kept};
 use crate::suggestion::Suggestion;
@@ -212,7 +213,7 @@ impl Books {
         let is_rejected = |event: &&Event| {
             let ask = Asks { row: 0, key: 0, cost: event.cost.into(), is_enforced: true };
             let mut verdict = [Verdict::NotAsked];
-            self.decide(event.at_us, &[ask], &mut verdict);
+            self.decide(WithinSecond::Spread, event.at_us, &[ask], &mut verdict);
             matches!(verdict, [Verdict::Rejected(_)])
         };
         let count = events.iter().filter(is_rejected).count() as u64;

@@ -13,6 +13,7 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Select, Selected};
 use smallvec::SmallVec;
 
+use super::Lookup;
 use super::condition::{Asking, InTiers, Matcher, Mismatch};
 use super::paths::{PathTree, has_dots};
 use super::plan::Plan;
@@ -23,6 +24,8 @@ pub(crate) struct Choice {
     finder: Finder,
     /// Whether two rules may spend from one policy.
     shares_policies: bool,
+    /// Whether the path of a request matters to any.
+    reads_path: bool,
 }
 
 /// A rule, as far as it says to which requests it applies.
@@ -41,10 +44,10 @@ pub(super) struct Conditional {
 #[derive(Default)]
 struct Finder {
     paths: PathTree,
-    hosts: HashMap<String, Vec<usize>>,
-    headers: Vec<(HeaderName, HashMap<HeaderValue, Vec<usize>>)>,
-    query: HashMap<(String, String), Vec<usize>>,
-    methods: HashMap<Method, Vec<usize>>,
+    hosts: Lookup<String, Vec<usize>>,
+    headers: Vec<(HeaderName, Lookup<HeaderValue, Vec<usize>>)>,
+    query: Lookup<(String, String), Vec<usize>>,
+    methods: Lookup<Method, Vec<usize>>,
     /// By the place of the tier.
     tiers: Vec<(Arc<Plan>, Vec<Vec<usize>>)>,
     /// Those that are looked at for each request.
@@ -68,7 +71,8 @@ impl Choice {
     pub(super) fn new(rules: Vec<Conditional>) -> Self {
         let finder = Finder::of(&rules);
         let shares_policies = is_shared(rules.iter());
-        Self { rules, finder, shares_policies }
+        let reads_path = rules.iter().any(|rule| rule.only_if.reads_path());
+        Self { rules, finder, shares_policies, reads_path }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -80,15 +84,19 @@ impl Choice {
         self.rules.iter().map(|rule| (&*rule.name, rule.group.as_deref()))
     }
 
+    fn asking<'a>(&self, request: RequestView<'a>) -> Asking<'a> {
+        Asking::of(request, self.reads_path)
+    }
+
     /// The first rule of which all conditions hold.
     pub(crate) fn first(&self, request: RequestView<'_>) -> Option<usize> {
-        let asking = Asking::of(request);
+        let asking = self.asking(request);
         self.finder.candidates(&asking).into_iter().find(|rule| self.holds(*rule, &asking))
     }
 
     /// The rules that apply, in order.
     pub(super) fn applying(&self, request: RequestView<'_>) -> impl Iterator<Item = usize> {
-        self.applying_to(&Asking::of(request)).into_iter()
+        self.applying_to(&self.asking(request)).into_iter()
     }
 
     /// Whether the two readings of a path with dots meet rules that may spend from one policy by other keys or costs. Neither rule may be
@@ -154,7 +162,7 @@ impl Select for Choice {
     }
 
     fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
-        let asking = Asking::of(request);
+        let asking = self.asking(request);
         let rule = self.rules.get(member)?;
         if !self.holds(member, &asking) {
             return self.mismatch(member, &asking, asking.readings().next()?).map(|why| why.to_string());
@@ -190,7 +198,7 @@ impl Finder {
                 Some(By::Header((name, value))) => {
                     let known = finder.headers.iter().position(|(known, _)| known == name);
                     let at = known.unwrap_or_else(|| {
-                        finder.headers.push((name.clone(), HashMap::new()));
+                        finder.headers.push((name.clone(), Lookup::default()));
                         finder.headers.len() - 1
                     });
                     add(&mut finder.headers[at].1, value.clone(), place);
@@ -240,7 +248,7 @@ impl Finder {
     }
 }
 
-fn add<K: Hash + Eq>(places: &mut HashMap<K, Vec<usize>>, value: K, place: usize) {
+fn add<K: Hash + Eq>(places: &mut Lookup<K, Vec<usize>>, value: K, place: usize) {
     places.entry(value).or_default().push(place);
 }
 

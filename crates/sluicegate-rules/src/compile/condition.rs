@@ -72,8 +72,12 @@ pub(super) enum Mismatch<'a> {
 }
 
 impl<'a> Asking<'a> {
-    pub(super) fn of(request: RequestView<'a>) -> Self {
-        let (path, leads_to) = (normal(request.path()), leads_to(request.path()));
+    /// Its path is taken apart only where a rule `reads_path`.
+    pub(super) fn of(request: RequestView<'a>, reads_path: bool) -> Self {
+        let (path, leads_to) = match reads_path {
+            true => (normal(request.path()), leads_to(request.path())),
+            false => (Cow::Borrowed(""), None),
+        };
         Self { request, path, leads_to, tiers: RefCell::default(), host: OnceCell::new() }
     }
 
@@ -153,6 +157,11 @@ impl Matcher {
             && client.is_none()
             && tiers.is_empty()
             && not.is_none()
+    }
+
+    /// Whether it says anything of the path.
+    pub(super) fn reads_path(&self) -> bool {
+        self.paths.is_some() || self.not.as_ref().is_some_and(|not| not.reads_path())
     }
 
     /// The first condition that does not hold if the path is read as this one. So what a `not` spares is spared in this reading only.

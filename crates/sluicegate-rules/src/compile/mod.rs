@@ -14,6 +14,7 @@ mod rule;
 mod store;
 mod tiers;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -30,6 +31,9 @@ use crate::at::At;
 use crate::error::Problems;
 use crate::schema::File;
 use crate::variables::unset;
+
+/// A table that the file fills and requests look into. Nobody who sends requests chooses its keys, so its hash may be a fast one.
+type Lookup<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// The contents of a file, as far as no store is needed.
 pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {

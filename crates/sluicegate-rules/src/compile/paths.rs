@@ -1,8 +1,9 @@
 //! Paths as axum writes them: one pattern, and a tree of all patterns by their segments, which a request's path walks once.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
+
+use super::Lookup;
 
 /// A path with captures.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +27,7 @@ pub(super) struct PathTree {
 
 #[derive(Default)]
 struct Node {
-    texts: HashMap<String, usize>,
+    texts: Lookup<String, usize>,
     capture: Option<usize>,
     /// Numbers of the patterns that take all that follows.
     rest: Vec<usize>,

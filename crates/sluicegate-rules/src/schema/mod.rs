@@ -12,10 +12,28 @@ pub(crate) use self::file::{Condition, File, PolicyEntry, RuleEntry, Suspend, Ti
 pub(crate) use self::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, StoreEntry};
 pub(crate) use self::shapes::{Cost, Fields, HeaderCost, Named, OneOrMany};
 
-/// The JSON Schema of rules files, for editors: `# yaml-language-server: $schema=./sluicegate-rules.schema.json`.
+/// The JSON Schema of rules files, for editors, as text that ends with a line end: draft 7, which all of them read.
+///
+/// Each word has its documentation, its values as far as they are a list, and a pattern where a number stands in a text. A variable,
+/// `${NAME}`, is accepted wherever a value is. A schema refuses words that are not known and values of another shape; that a policy is
+/// there, that a quota is exact, and that a cost fits are seen only by [`RulesFile::parse`](crate::RulesFile::parse).
+///
+/// Write it beside the rules, by `sluicegate schema > sluicegate-rules.schema.json`, and name it in the first line of the file:
+///
+/// ```yaml
+/// # yaml-language-server: $schema=./sluicegate-rules.schema.json
+/// version: 1
+/// ```
 ///
 /// ```
-/// assert!(sluicegate_rules::json_schema().contains("on_outage"));
+/// use serde_json::Value;
+///
+/// let schema: Value = serde_json::from_str(&sluicegate_rules::json_schema())?;
+/// assert_eq!(schema["title"], "Sluicegate rules");
+/// let policy = &schema["definitions"]["policy"];
+/// assert_eq!(policy["required"], serde_json::json!(["quota"]));
+/// assert_eq!(policy["additionalProperties"], false);
+/// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn json_schema() -> String {
     let settings = schemars::generate::SchemaSettings::draft07();
