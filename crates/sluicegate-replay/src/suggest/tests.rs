@@ -8,7 +8,7 @@ const MINUTE_US: u64 = 60_000_000;
 const KEYS: u32 = 25_000;
 
 /// Logs that do not know of each other.
-const LOGS: u32 = 60;
+const LOGS: u32 = 44;
 
 /// A log of a minute: which key comes when. Most keys come a few times, some often.
 fn log(seed: u32) -> Vec<Event> {
@@ -66,8 +66,8 @@ fn the_interval_of_a_sample_covers_the_truth_as_often_as_it_says() {
         cases += 1;
     }
     println!("{covered} of {cases}");
-    // 57 in the mean; at least 53 with a probability of 98 %, if the intervals are what they say.
-    assert!(covered >= 53, "{covered} of {cases}");
+    // 42 in the mean; at least 39 with a probability of 97 %, if the intervals are what they say.
+    assert!(covered >= 39, "{covered} of {cases}");
 }
 
 #[test]
