@@ -7,7 +7,7 @@ fn run(arguments: &str) -> Run {
     Run::of(&plan).expect("the policy is possible")
 }
 
-const FAULTS: &str = "--instances 9 --requests 6000 --keys 30 --wrap resilient,leased --loss 20 --skew 200 --crashes 5 \
+const FAULTS: &str = "--instances 9 --requests 6000 --keys 30 --wrap resilient,leased,deny --loss 20 --skew 200 --crashes 5 \
                       --partitions 2 --flushes 1 --resets 3 --refunds 50 --closes 2";
 
 /// How many seeds each stack has, if it is not the few of a plain run.

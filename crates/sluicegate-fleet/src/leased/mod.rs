@@ -88,7 +88,8 @@ pub use sluicegate_core::store::LeaseStatus;
 /// Around a [`Sharded`](crate::Sharded) or [`Regional`](crate::Regional) store an answer is of one part, and does not tell that
 /// another one was reset or forgotten: what is held of the key is spent until it is gone or ends.
 ///
-/// The units held of a key are at most a [share](Batch::share) of what it had left at each refill, and four refills.
+/// The units held of a key are at most four refills, and a refill is at most a [share](Batch::share) of what the key had left, or what
+/// came back since the store was last heard, up to a twentieth of the burst.
 ///
 /// # What goes through it
 /// Policies that cannot be leased ([`Unleased`]; [`unleased`](Self::unleased) lists those that are open), and of the others what
