@@ -66,18 +66,24 @@ async fn reset_all_forgets_every_key_with_a_version_or_without() {
                 version.into_iter().fold(policy, |policy, version| policy.version(version)).on(store).unwrap()
             };
             let (resets, shares) = (opened(&store), opened(&other));
-            for key in ["ada", "bob"] {
+            for key in ["ada", "bob", "eve"] {
                 assert!(shares.check_cost(key, 2).await.unwrap().is_allowed());
             }
+            assert!(shares.check("dave").await.unwrap().is_allowed());
             resets.reset_all().expect("the store keeps the policy already");
             // Until an instance that was told so decides about it, a key stays as it is.
             assert!(!shares.check("ada").await.unwrap().is_allowed(), "{algorithm}, {version:?}");
-            for key in ["ada", "bob"] {
+            // With what others spend on it until then, as the documentation says.
+            assert!(shares.check("dave").await.unwrap().is_allowed(), "{algorithm}, {version:?}");
+            for key in ["ada", "bob", "dave"] {
                 assert!(resets.check_cost(key, 2).await.unwrap().is_allowed(), "{algorithm}, {version:?}");
                 for limiter in [&resets, &shares] {
                     assert!(!limiter.check(key).await.unwrap().is_allowed(), "{algorithm}, {version:?}");
                 }
             }
+            // One that starts later knows nothing of it.
+            let started = opened(&connected(patient("replace"), &standalone().url()).await);
+            assert!(!started.check("eve").await.unwrap().is_allowed(), "{algorithm}, {version:?}");
         }
     }
 }

@@ -106,7 +106,7 @@
 //! the instance that replaces. Where several instances replace, each of them forgets what was spent
 //! before its own replacement; with a higher version, a key is reset once. So does
 //! [`reset_all`](sluicegate_core::RateLimiter::reset_all): it sends nothing and deletes nothing, and a key is forgotten when an
-//! instance that was told so first decides about it.
+//! instance that was told so first decides about it, with what others have spent on it since.
 //!
 //! # Overrides of operators
 //! An [override](sluicegate_core::limiter::Overrides) that is put on one instance is in force on all of them within 5 s: each reads a key

@@ -165,8 +165,14 @@ impl RateLimiter {
     /// itself with [`Inherit::Reset`], so that no key is walked: it costs one new table in memory, and nothing on Redis.
     ///
     /// Turns that were given out still come at their times, [suspensions](crate::suspension) and the refusals that count towards
-    /// one stay, and so does an [override](super::Overrides). Several instances share a Redis: each key is forgotten when this
-    /// instance first decides about it, with all that was spent before the reset, so call it on the instances that decide.
+    /// one stay, and so does an [override](super::Overrides).
+    ///
+    /// # On a store that several instances share
+    /// Redis is told nothing. When this instance first decides about a key after the reset, it forgets all that the key has there,
+    /// with what other instances have spent on it since the reset; until then they find the key as it was. On each of N
+    /// instances in turn, it may give a key N bursts. When this instance restarts, keys that it has not decided about in
+    /// between are as they were. To reset a fleet exactly once, [replace](Self::replace) the policy on all instances by one of a
+    /// higher [version](crate::policy::PolicyBuilder::version), with [`Inherit::Reset`].
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};

@@ -293,7 +293,11 @@ impl Store for Inner {
         let is_other_version =
             |old: &PreparedPolicy| policy.version().is_some() && policy.version() != old.policy().version();
         let since_us = match inherit {
-            Some(Inherit::Reset) if !replaced.is_some_and(is_other_version) => self.caller.about_now_us() + 1,
+            // By the server's clock as it is known here, or by the machine's if that is ahead: a moment that is too late resets each
+            // key once all the same, and one that is too early misses keys.
+            Some(Inherit::Reset) if !replaced.is_some_and(is_other_version) => {
+                self.now_us().max(self.caller.about_now_us()) + 1
+            }
             _ => old.map_or(0, |old| old.since_us),
         };
         self.open.open(policy, replaced, |policy| {

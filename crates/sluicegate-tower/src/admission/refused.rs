@@ -119,7 +119,7 @@ impl<B> Answering<B> {
         place: &mut Place,
     ) -> Poll<Response<B>> {
         let refused = self.refused.as_ref().expect("a response is polled until it is ready, once");
-        let response = match ready!(self.response.poll(cx, refused.limits.waits(), place)) {
+        let response = match ready!(self.response.poll(cx, refused.limits.answers(), place)) {
             Ok(response) => response,
             Err(_) => respond.respond(&refused.refusal(request).later_by(self.extra)),
         };

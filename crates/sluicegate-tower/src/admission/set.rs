@@ -57,6 +57,8 @@ struct Inner {
     made: Arc<Made>,
     /// The queue goes on when the limits are swapped.
     waits: Waits,
+    /// How responders may wait: refused requests take no places from those that are still to be let through.
+    answers: Waits,
     /// As the queue.
     shadows: Shadows,
 }
@@ -125,7 +127,8 @@ impl Limits {
             mistake: OnceASecond::default(),
             double: Once::new(),
         };
-        Self(Arc::new(Inner { made: Arc::new(made), waits, shadows: Shadows::default() }))
+        let answers = waits.apart();
+        Self(Arc::new(Inner { made: Arc::new(made), waits, answers, shadows: Shadows::default() }))
     }
 
     /// The counts of what each policy in shadow would have done so far: those of the limits in their order, then those that were chosen
@@ -143,12 +146,10 @@ impl Limits {
 
     /// These limits, with the queue and the counts of those that they take the place of.
     pub(crate) fn instead_of(&self, before: &Self) -> Self {
-        let waits = Waits {
-            queue: self.0.waits.queue.counted_with(&before.0.waits.queue),
-            longest_lookup: self.0.waits.longest_lookup,
-        };
+        let waits = self.0.waits.counted_with(&before.0.waits);
+        let answers = self.0.answers.counted_with(&before.0.answers);
         let shadows = before.0.shadows.clone();
-        Self(Arc::new(Inner { made: Arc::clone(&self.0.made), waits, shadows }))
+        Self(Arc::new(Inner { made: Arc::clone(&self.0.made), waits, answers, shadows }))
     }
 
     #[inline]
@@ -168,6 +169,10 @@ impl Limits {
 
     pub(crate) fn waits(&self) -> &Waits {
         &self.0.waits
+    }
+
+    pub(crate) fn answers(&self) -> &Waits {
+        &self.0.answers
     }
 
     pub(crate) fn shadows(&self) -> &Shadows {
@@ -222,7 +227,7 @@ impl Limits {
             self.0.made.double.call_once(|| {
                 tracing::warn!(
                     policy = policy.name(),
-                    "two layers around each other ask the same policy, so that a request spends from it twice: leave one of \
+                    "two layers around each other ask the same policy, so that a request may spend from it twice: leave one of \
                      them out, or give each a policy of its own; this is said once"
                 );
             });

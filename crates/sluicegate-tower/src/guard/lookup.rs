@@ -25,6 +25,18 @@ impl Default for Waits {
     }
 }
 
+impl Waits {
+    /// The same for others, which take no places from these.
+    pub(crate) fn apart(&self) -> Self {
+        Self { queue: self.queue.another(), longest_lookup: self.longest_lookup }
+    }
+
+    /// The same, in whose queue those count that wait in the other one.
+    pub(crate) fn counted_with(&self, other: &Self) -> Self {
+        Self { queue: self.queue.counted_with(&other.queue), longest_lookup: self.longest_lookup }
+    }
+}
+
 /// A key or a tier that is being looked up.
 ///
 /// One that is ready when it is first polled takes no place and no timer. The timer starts when it

@@ -28,6 +28,11 @@ impl Queue {
         Self { longest, waiting: Arc::default() }
     }
 
+    /// Another queue of the same length.
+    pub(crate) fn another(&self) -> Self {
+        Self::up_to(self.longest)
+    }
+
     /// A queue of this length, in which those count that wait in the other one.
     pub(crate) fn counted_with(&self, other: &Self) -> Self {
         Self { longest: self.longest, waiting: Arc::clone(&other.waiting) }

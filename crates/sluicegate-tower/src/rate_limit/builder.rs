@@ -56,9 +56,9 @@ impl<R> LimitsBuilder<Responding<R>> {
     /// As [`respond`](Self::respond), where the response has to be waited for: a page out of a database, a translation.
     /// `respond` takes what it needs from the refusal and returns a future.
     ///
-    /// A flood is refused by the million, so this is bounded: the request takes a place in the [queue](Self::longest_queue)
-    /// while it waits, and where there is none, or the response does not come in [time](Self::longest_lookup), it is that of
-    /// [`ProblemJson`].
+    /// A flood is refused by the million, so this is bounded: at most as many responses are waited for as requests may
+    /// [wait](Self::longest_queue), beside those, and each as long as a [look-up](Self::longest_lookup). Beyond that the response
+    /// is that of [`ProblemJson`].
     ///
     /// ```
     /// use bytes::Bytes;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use arc_swap::Guard;
 use http::{Extensions, Request, Response};
@@ -31,7 +31,7 @@ use crate::respond::refusal::Respond;
 /// it, or nowhere. So its `Retry-After` is for its own limits, and after that wait a layer further in may name one of its
 /// own. What an inner layer tells suffices for those around it.
 ///
-/// The same limiter in two layers around each other counts a request twice; the log warns of that, once per layer.
+/// The same limiter in two layers around each other may count a request twice; the log warns of that, once per layer.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -201,7 +201,14 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
         match wait {
-            Wait::Way(waiting) => waiting.poll(cx, request.into(), place).map(|end| self.ends(end, request)),
+            Wait::Way(waiting) => {
+                let end = ready!(waiting.poll(cx, request.into(), place));
+                if end.is_err() {
+                    // Its responder takes a place elsewhere.
+                    *place = Place::default();
+                }
+                Poll::Ready(self.ends(end, request))
+            }
             Wait::Answer(answering) => {
                 let answer = answering.poll(cx, request.into(), &self.0.respond, place);
                 answer.map(|response| Step::Refuse(Ok(response)))

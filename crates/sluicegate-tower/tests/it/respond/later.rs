@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::Policy;
 use sluicegate_tower::limits::Limits;
@@ -76,8 +76,37 @@ async fn a_response_that_is_there_at_once_takes_no_place() {
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::IM_A_TEAPOT);
 }
 
+/// Slow responders for one client once kept others from waiting for their turns: they were refused with 503.
+#[tokio::test(start_paused = true)]
+async fn responders_take_no_place_from_requests_that_wait_for_their_turn() {
+    let (store, _) = store();
+    let waits =
+        by_header(on(&store, Policy::gcra("waits", "1/s burst 1").wait_up_to(Duration::from_secs(9))));
+    let refuses = by_header(on(&store, Policy::gcra("refuses", "2/h")));
+    let layer = all_fields(waits).and(refuses).longest_queue(1);
+    let layer = layer.respond_async(|_| pending::<Response<Body>>()).build().unwrap();
+    let service = layer.layer(Handler::default());
+    let call = |key| Box::pin(service.clone().oneshot(from(key)));
+    for _ in 0..2 {
+        send(&service, from("eve")).await;
+    }
+    let mut flood = call("eve");
+    assert!(flood.as_mut().now_or_never().is_none(), "its responder waits");
+    assert_eq!(
+        call("eve").now_or_never().map(|refused| refused.unwrap().status()),
+        Some(StatusCode::TOO_MANY_REQUESTS)
+    );
+    send(&service, from("ada")).await;
+    let mut turn = call("ada");
+    assert!(turn.as_mut().now_or_never().is_none(), "its turn comes in a second");
+    assert_eq!(layer.waiting(), 1);
+    // The place of a client that has left is free.
+    drop(flood);
+    assert!(call("eve").now_or_never().is_none());
+}
+
 #[tokio::test]
-async fn a_client_that_leaves_frees_its_place_and_a_swap_leaves_the_response_as_it_was_begun() {
+async fn a_swap_leaves_a_response_as_it_was_begun() {
     let written = Arc::new(Notify::new());
     let waits = Arc::clone(&written);
     let layer = one_a_minute().respond_async(move |refusal| {
@@ -90,19 +119,11 @@ async fn a_client_that_leaves_frees_its_place_and_a_swap_leaves_the_response_as_
     let layer = layer.build().unwrap();
     let service = layer.layer(Handler::default());
     send(&service, from("ada")).await;
-    let call = |request: Request<()>| Box::pin(service.clone().oneshot(request));
-    let mut left = call(from("ada"));
-    assert!(left.as_mut().now_or_never().is_none());
-    assert_eq!(layer.waiting(), 1);
-    drop(left);
-    assert_eq!(layer.waiting(), 0);
-
-    let mut stays = call(from("ada"));
+    let mut stays = Box::pin(service.clone().oneshot(from("ada")));
     assert!(stays.as_mut().now_or_never().is_none());
     let other = Limits::new(by_header(on(&store().0, Policy::gcra("other", "9/min"))));
     layer.limits_handle().swap(other);
     written.notify_one();
     let refused = stays.await.unwrap();
     assert_eq!((refused.status(), number(&refused, "x-ratelimit-limit")), (StatusCode::IM_A_TEAPOT, Some(1)));
-    assert_eq!(layer.waiting(), 0);
 }
