@@ -7,7 +7,7 @@ use sluicegate_tower::in_flight::{InFlightExplained, InFlightLimit};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{LimitExplained, Select, WouldBe};
 
-use crate::compile::{Choice, Compiled, has_dots};
+use crate::compile::{Choice, Compiled, Torn, has_dots};
 use crate::rules::Rules;
 
 /// All rules of a file for one request: whether each applies, what it asks then, and why it does not otherwise; made by
@@ -104,6 +104,7 @@ pub(crate) struct Explainer {
     deny: Arc<Choice>,
     exempt: Arc<Choice>,
     choice: Arc<Choice>,
+    torn: Torn,
     /// How many limits each rule has.
     sizes: Vec<usize>,
     /// The limits of each rule on requests under way at once.
@@ -111,10 +112,10 @@ pub(crate) struct Explainer {
 }
 
 impl Explainer {
-    pub(crate) fn of(compiled: &Compiled, in_flight: Vec<Option<InFlightLimit>>) -> Self {
+    pub(crate) fn of(compiled: &Compiled, in_flight: Vec<Option<InFlightLimit>>, torn: Torn) -> Self {
         let Compiled { deny, exempt, choice, .. } = compiled;
         let (deny, exempt, choice) = (Arc::clone(deny), Arc::clone(exempt), Arc::clone(choice));
-        Self { deny, exempt, choice, sizes: compiled.sizes().collect(), in_flight }
+        Self { deny, exempt, choice, torn, sizes: compiled.sizes().collect(), in_flight }
     }
 }
 
@@ -162,7 +163,7 @@ impl Rules {
             (self.limits(), Arc::clone(&explainer))
         };
         let explanation = limits.explain(request).await;
-        let Explainer { deny, exempt, choice, sizes, in_flight } = &*explainer;
+        let Explainer { deny, exempt, choice, torn, sizes, in_flight } = &*explainer;
         let is_denied = deny.first(request).is_some();
         let mut rules = doors(Section::Deny, deny, request, None);
         let never = match (is_denied, has_dots(request.path())) {
@@ -174,7 +175,7 @@ impl Rules {
         let passes_by = match explanation.outcome {
             WouldBe::Exempt => Some("the request is exempt"),
             _ if is_denied => Some("the request is denied"),
-            _ if choice.is_torn(request) => Some(TORN),
+            _ if torn(request) => Some(TORN),
             _ => None,
         };
         let mut asked = explanation.limits.into_iter();
@@ -193,7 +194,7 @@ impl Rules {
     }
 }
 
-const TORN: &str = "the path has dots, and its two readings meet rules that may spend from one policy by other keys or costs: it is refused with 400";
+const TORN: &str = "the path has dots, and its two readings meet rules that may spend from one policy: it is refused with 400";
 
 fn doors(
     section: Section,

@@ -51,9 +51,9 @@ use tower_layer::Layer;
 /// | 429 | a limit has no room, or no permit came in time |
 /// | 403, or as `status` says | a rule under `deny` |
 /// | as `on_missing_key` says | the request has no such key |
-/// | 400 | its path has dots, and both readings may spend from one policy |
+/// | 400 | its path has dots, and its readings meet other rules that may spend from one policy |
 /// | 500 | two rules that both apply spend from one policy, or the server does not tell the address of the peer |
-/// | 503 | the store is away, and a policy says `on_outage: deny` |
+/// | 503 | the store is away and a policy says `on_outage: deny`, as many requests wait as may wait, or a key came too late |
 ///
 /// # Cancel safety
 /// A request that is dropped gives its permit and its place in a queue back. What it has spent stays spent.

@@ -36,7 +36,7 @@
 //!
 //! | word | holds if |
 //! |---|---|
-//! | `path` | the path matches, as axum writes it: `/users/{id}`, `/assets/{*file}`. It is brought into its normal form before: `//login` and `/%6cogin` are `/login`. One with dots, as `/a/../admin`, is read both as it is written and as it leads: a rule applies if all of its conditions hold in one reading, and of a group the first rule of each. Where both of these may spend from one policy by other keys or costs, the request is refused with 400 |
+//! | `path` | the path matches, as axum writes it: `/users/{id}`, `/assets/{*file}`. It is brought into its normal form before: `//login` and `/%6cogin` are `/login`. One with dots, as `/a/../admin`, is read both as it is written and as it leads: a rule applies if all of its conditions hold in one reading, and of a group the first rule of each. Where two of these may spend from one policy that is enforced, the request is refused with 400 |
 //! | `method`, `host` | it is one of these; a host is written without its port |
 //! | `header`, `query` | each field or parameter that is named has this value |
 //! | `client` | the address of the client is in one of these networks |

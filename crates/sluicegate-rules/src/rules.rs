@@ -324,8 +324,11 @@ impl InForce {
         self.policies.clone_from(policies);
         let in_flight = file.compiled.in_flight(&mut self.in_flight);
         let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
-        let at_once = file.compiled.at_once(&in_flight);
-        Ok((limits, at_once, Explainer::of(&file.compiled, in_flight)))
+        let open: Vec<RateLimiter> =
+            policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();
+        let torn = file.compiled.torn(&open);
+        let at_once = file.compiled.at_once(&in_flight, Arc::clone(&torn));
+        Ok((limits, at_once, Explainer::of(&file.compiled, in_flight, torn)))
     }
 }
 

@@ -99,12 +99,50 @@ impl Choice {
         self.applying_to(&self.asking(request)).into_iter()
     }
 
-    /// Whether the two readings of a path with dots meet rules that may spend from one policy by other keys or costs. Neither rule may be
-    /// left out then, because nobody knows who resolves the dots, and both cannot be decided.
-    pub(crate) fn is_torn(&self, request: RequestView<'_>) -> bool {
-        self.shares_policies
-            && has_dots(request.path())
-            && is_shared(self.applying(request).map(|rule| &self.rules[rule]))
+    /// Whether the two readings of a path with dots meet other rules, of which two may spend from one policy that counts here. Neither
+    /// may be left out then, because nobody knows who resolves the dots, and both cannot be decided.
+    pub(super) fn is_torn(&self, request: RequestView<'_>, counts: impl Fn(&str) -> bool) -> bool {
+        if !self.shares_policies || !has_dots(request.path()) {
+            return false;
+        }
+        let asking = self.asking(request);
+        let mut readings = asking.readings().map(|path| self.applying_in(&asking, path));
+        let (Some(one), Some(other)) = (readings.next(), readings.next()) else { return false };
+        if one == other {
+            return false;
+        }
+        let mut spending: HashMap<&str, Places> = HashMap::new();
+        for rule in one {
+            for policy in &self.rules[rule].policies {
+                spending.entry(policy).or_default().push(rule);
+            }
+        }
+        other.iter().any(|rule| {
+            self.rules[*rule].policies.iter().any(|policy| {
+                let mut beside = spending.get(&**policy).into_iter().flatten();
+                beside.any(|before| !self.are_one(*before, *rule)) && counts(policy)
+            })
+        })
+    }
+
+    /// Whether a request asks these two rules once.
+    fn are_one(&self, one: usize, other: usize) -> bool {
+        let [first, second] = [one, other].map(|rule| &self.rules[rule]);
+        one == other || first.group.is_some() && first.group == second.group && first.asks == second.asks
+    }
+
+    /// The rules that apply if the path is read in this way.
+    fn applying_in(&self, asking: &Asking<'_>, path: &str) -> Places {
+        let mut groups: SmallVec<[&str; 4]> = SmallVec::new();
+        let mut applying = self.finder.candidates(asking);
+        applying.retain(|rule| {
+            let group = self.rules[*rule].group.as_deref();
+            let is_first = !group.is_some_and(|group| groups.contains(&group));
+            let applies = is_first && self.mismatch(*rule, asking, path).is_none();
+            groups.extend(group.filter(|_| applies));
+            applies
+        });
+        applying
     }
 
     /// Whether a path may be [torn](Self::is_torn).

@@ -10,7 +10,7 @@ use sluicegate_core::{ConfigError, OnExceeded};
 use sluicegate_tower::in_flight::{InFlightLimit, InFlightLimits};
 use sluicegate_tower::key::RequestView;
 
-use super::limits::{Compiled, is_exempt};
+use super::limits::{Compiled, Torn, is_exempt};
 use super::{number, option};
 use crate::at::At;
 use crate::error::Problems;
@@ -117,7 +117,7 @@ impl Compiled {
 
     /// All of these limits, which apply where their rules do: to a request that comes to the rules, and of a group to the first rule
     /// that matches. Found out for all rules at once.
-    pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>]) -> InFlightLimits {
+    pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>], torn: Torn) -> InFlightLimits {
         let [deny, exempt, choice] = [&self.deny, &self.exempt, &self.choice].map(Arc::clone);
         let mut place = 0..;
         let places: Vec<Option<usize>> =
@@ -127,9 +127,7 @@ impl Compiled {
             let applying = choice.applying(request).filter_map(|rule| places.get(rule).copied().flatten());
             let applying: Vec<usize> = applying.collect();
             let passes_by = !applying.is_empty()
-                && (deny.first(request).is_some()
-                    || choice.is_torn(request)
-                    || is_exempt(&exempt, &deny, request));
+                && (deny.first(request).is_some() || torn(request) || is_exempt(&exempt, &deny, request));
             if passes_by { Vec::new() } else { applying }
         })
     }

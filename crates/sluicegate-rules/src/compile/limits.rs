@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::StatusCode;
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Choose, Group, Limits};
 use sluicegate_tower::respond::HeaderFields;
 
+use super::Lookup;
 use super::choice::{Choice, Conditional};
 use super::condition::Matcher;
 use super::in_flight::Numbers;
@@ -297,10 +299,13 @@ impl Compiled {
         let mut builder = Limits::builder(all).headers(self.headers);
         if !self.deny.is_empty() || self.choice.may_be_torn() {
             let (deny, statuses) = (Arc::clone(&self.deny), Arc::clone(&self.statuses));
-            let choice = Arc::clone(&self.choice);
-            builder = builder.deny_with(move |request| match deny.first(request) {
-                Some(denied) => statuses.get(denied).copied(),
-                None => choice.is_torn(request).then_some(StatusCode::BAD_REQUEST),
+            let torn = self.torn(open);
+            builder = builder.deny_with(move |request| {
+                let denied = if deny.is_empty() { None } else { deny.first(request) };
+                match denied {
+                    Some(denied) => statuses.get(denied).copied(),
+                    None => torn(request).then_some(StatusCode::BAD_REQUEST),
+                }
             });
         }
         if !self.exempt.is_empty() {
@@ -308,6 +313,19 @@ impl Compiled {
             builder = builder.exempt(move |request| is_exempt(&exempt, &deny, request));
         }
         builder.build()
+    }
+
+    /// Says whether a path with dots would spend from one policy in two ways. A policy that is not enforced, by the file or by an
+    /// operator, refuses nobody.
+    pub(crate) fn torn(&self, open: &[RateLimiter]) -> Torn {
+        let choice = Arc::clone(&self.choice);
+        let limiters: Lookup<String, RateLimiter> =
+            open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter.clone())).collect();
+        let is_enforced = move |policy: &str| {
+            let limiter = limiters.get(policy);
+            limiter.is_some_and(|limiter| limiter.with_policy(Policy::mode) == PolicyMode::Enforce)
+        };
+        Arc::new(move |request| choice.is_torn(request, &is_enforced))
     }
 
     /// Says of each rule alone what shows only when its limits are put together.
@@ -333,6 +351,9 @@ impl Compiled {
 pub(super) fn is_exempt(exempt: &Choice, deny: &Choice, request: RequestView<'_>) -> bool {
     exempt.first(request).is_some() && !has_dots(request.path()) && deny.first(request).is_none()
 }
+
+/// Whether a path with dots is torn between its two readings.
+pub(crate) type Torn = Arc<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
 
 type ByName<'a> = HashMap<String, &'a RateLimiter>;
 

@@ -23,7 +23,7 @@ use sluicegate_core::ConfigError;
 pub(crate) use self::choice::Choice;
 use self::in_flight::Numbers;
 use self::keys::Keys;
-pub(crate) use self::limits::Compiled;
+pub(crate) use self::limits::{Compiled, Torn};
 pub(crate) use self::paths::has_dots;
 use self::policies::Policies;
 pub(crate) use self::store::NamedStore;

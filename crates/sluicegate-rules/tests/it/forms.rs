@@ -224,6 +224,44 @@ rules:
     );
 }
 
+/// A policy that is only tried out once refused such paths, and so did rules that both readings meet.
+#[tokio::test]
+async fn a_path_with_dots_is_not_refused_for_policies_that_refuse_nobody_nor_where_both_readings_meet_the_same_rules()
+ {
+    let status = async |rules: &sluicegate_rules::Rules, path: &str, fields: &[(&str, &str)]| {
+        let request = request(path, fields);
+        let decided = rules.limits().decide(&request).await.err();
+        decided.map(|refused| refused.refusal(&request).status().as_u16())
+    };
+    let text = |mode: &str| {
+        format!(
+            "
+version: 1
+policies: {{ a: {{ quota: 100/min, mode: {mode} }} }}
+rules:
+  - {{ name: login, group: g, only_if: {{ path: /login }}, limit: a, key: header(x-user) }}
+  - {{ name: rest, group: g, limit: a, key: everybody }}
+"
+        )
+    };
+    let ada = [("x-user", "ada")];
+    for (mode, expected) in [("enforce", Some(400)), ("shadow", None), ("off", None)] {
+        assert_eq!(status(&rules(&text(mode)), "/x/../login", &ada).await, expected, "{mode}");
+    }
+    let either = rules(
+        "
+version: 1
+policies: { api: { quota: 100/min } }
+rules:
+  - { name: user, limit: api, key: header(x-user), on_missing_key: skip }
+  - { name: unknown, only_if: { header: { x-unknown: '1' } }, limit: api, key: everybody }
+",
+    );
+    for path in ["/y", "/y/.", "/x/../y"] {
+        assert_eq!(status(&either, path, &[("x-unknown", "1")]).await, None, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn an_encoded_slash_and_a_whole_host_are_found_in_each_writing() {
     for path in ["/a%2fb", "/a%2Fb"] {
