@@ -51,7 +51,7 @@ pub use self::gcra::Gcra;
 pub use self::inherit::{Inherit, Units};
 pub use self::rule::Rule;
 pub use self::shape::Numbers;
-pub(crate) use self::shape::{Left, SpentNow};
+pub(crate) use self::shape::{Left, Looked};
 pub use self::sliding_counter::SlidingCounter;
 pub use self::sliding_log::SlidingLog;
 

@@ -1,6 +1,6 @@
 //! One quota under one algorithm: [`Rule`], which sends each question to its [`Shape`].
 
-use super::shape::{Left, Numbers, Shape, SpentNow};
+use super::shape::{Looked, Numbers, Shape};
 use super::{
     Algorithm, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog, Slot, Spent, State,
 };
@@ -145,28 +145,19 @@ impl Rule {
         ask!(self, shape => shape.spend(state, now_us, at_us, cost))
     }
 
-    /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, from one look at the
+    /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, and what remains then, from one look at the
     /// state. `None` where those have to be asked: for a queue, for a cost that can never fit, for a log, and where turns are out.
-    // Always, because it is most of a decision: only the bucket's part comes along, the others are calls.
     #[inline(always)]
-    pub(crate) fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
-        ask!(self, shape => shape.spend_now(state, now_us, cost))
+    pub(crate) fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+        ask!(self, shape => shape.look(state, now_us, cost))
     }
 
-    /// The same with [`after`](Self::after), of a level that drains; `None` for other states, too. It looks at no other algorithm, so
-    /// that no result goes through memory to be the same for all.
+    /// The same of a level that drains, and `None` for any other state: where it can be nothing else, no result goes through memory to
+    /// be the same for all algorithms.
     #[inline(always)]
-    pub(crate) fn spend_level_now(&self, state: State, now_us: u64, cost: u64) -> Option<(SpentNow, Left)> {
+    pub(crate) fn spend_level_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         let Self::Gcra(level) = self else { return None };
-        let spent = level.spend_now(state, now_us, cost)?;
-        let left = level.after(&spent, now_us);
-        Some((spent, left))
-    }
-
-    /// The units that remain after that; and until when the cost would pass, if it did not, or else one unit more would remain.
-    #[inline]
-    pub(crate) fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
-        ask!(self, shape => shape.after(spent, now_us))
+        level.look(state, now_us, cost)
     }
 
     /// The state after `cost` was spent whether it fits or not, and how many units of it took effect: what does not fit

@@ -59,10 +59,19 @@ pub(super) trait Shape: Copy {
         None
     }
 
-    /// See [`Rule::after`](super::Rule::after).
+    /// The units that remain after that; and until when the cost would pass, if it did not, or else one unit more would remain.
     #[inline]
     fn after(&self, _spent: &SpentNow, _now_us: u64) -> Left {
         Left::default()
+    }
+
+    /// Both in one.
+    // Always, because it is most of a decision.
+    #[inline(always)]
+    fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+        let spent = self.spend_now(state, now_us, cost)?;
+        let left = self.after(&spent, now_us);
+        Some(Looked { passed: spent.passed, state: spent.state, left })
     }
 
     /// See [`Rule::charge`](super::Rule::charge).
@@ -174,14 +183,21 @@ pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
 }
 
 /// The result of a cost that was to be spent at once.
-pub(crate) struct SpentNow {
+pub(super) struct SpentNow {
     /// Whether it fitted. If not, `state` is the state from before.
-    pub(crate) passed: bool,
-    pub(crate) state: State,
+    pub(super) passed: bool,
+    pub(super) state: State,
     /// The level now, in the rule's measure.
     pub(super) level: u64,
     /// The number that the rule needs beside the level to say when more is free.
     pub(super) rest: u64,
+}
+
+/// The same as stores need it, with what remains.
+pub(crate) struct Looked {
+    pub(crate) passed: bool,
+    pub(crate) state: State,
+    pub(crate) left: Left,
 }
 
 /// The rest of a quota after a cost that was to be spent at once.

@@ -76,8 +76,16 @@ pub(super) struct Details {
 }
 
 impl Clone for Decision {
+    #[inline]
     fn clone(&self) -> Self {
-        Self { receipts: 0, details: None, quotas: self.quotas.clone(), ..*self }
+        let mut clone = Self::empty(self.at_us, self.delay_us);
+        clone.outcome = self.outcome;
+        clone.deciding = self.deciding;
+        clone.by = self.by;
+        clone.has_come = self.has_come;
+        clone.receipts = 0;
+        clone.quotas.extend_from_slice(&self.quotas);
+        clone
     }
 }
 

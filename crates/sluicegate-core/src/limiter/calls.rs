@@ -59,6 +59,16 @@ impl RateLimiter {
     /// ```
     #[inline]
     pub fn check_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
+        match self.kept() {
+            // One call in one place, so that it is inlined.
+            Some(opened) => key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, opened.spends())])),
+            None => self.check_late(key, cost),
+        }
+    }
+
+    /// The same after a replacement.
+    #[inline(never)]
+    fn check_late(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.with_opened(|opened| {
             key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, opened.spends())]))
         })

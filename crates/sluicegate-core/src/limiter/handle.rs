@@ -169,7 +169,7 @@ impl RateLimiter {
 
     /// The policy that decides, if it is the one that this limiter has had from its beginning.
     #[inline]
-    fn kept(&self) -> Option<&PreparedPolicy> {
+    pub(super) fn kept(&self) -> Option<&PreparedPolicy> {
         let replacements = self.replacements();
         match &self.1 {
             None => (replacements == 0).then_some(&self.0.first),

@@ -88,7 +88,8 @@ impl Home {
         tables!(self, Self, table => table.set_of(hash), Self::Logs(_) => Logs::shard_of(hash))
     }
 
-    #[inline]
+    // Always, as what is done with a place: a call takes longer than each of them.
+    #[inline(always)]
     pub(super) fn lock(&self, index: usize) -> Place<'_> {
         match self {
             Self::Narrow(table) => Place::Narrow(table.lock(index)),
@@ -131,13 +132,13 @@ impl Place<'_> {
     }
 
     /// Where the table has a key, and what it keeps of it; nowhere if this is a log.
-    #[inline]
+    #[inline(always)]
     pub(super) fn look(&self, hash: u64) -> (Option<usize>, Kept) {
         tables!(self, Place, set => set.look(hash), Place::Log(_) => (None, Kept::default()))
     }
 
     /// Stores what is known of a key where `look` found it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put_at(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
         tables!(self, Place, set => set.put(slot, hash, kept, rule, now_us), Place::Log(_) => {});
     }

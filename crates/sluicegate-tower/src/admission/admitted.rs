@@ -76,9 +76,19 @@ impl Marked {
         decision: Option<Decision>,
         trials: Vec<Arc<Trial>>,
     ) -> Box<Self> {
-        let decided = decision.map(|decision| asks.label(limits, decision));
-        let mut marked =
-            Box::new(Self { limits: limits.clone(), asks, decided, trials, meter: None, is_read: false });
+        let mut marked = Box::new(Self {
+            limits: limits.clone(),
+            asks,
+            decided: None,
+            trials,
+            meter: None,
+            is_read: false,
+        });
+        // A decision is large, and copied once: to where it stays.
+        if let Some(decision) = decision {
+            let policies = marked.asks.policies(limits);
+            marked.decided = Some(Decided::new(decision, policies));
+        }
         if limits.settings().meters {
             let Self { asks, decided, trials, meter, .. } = &mut *marked;
             let decision = decided.as_mut().map(|decided| &mut decided.decision);

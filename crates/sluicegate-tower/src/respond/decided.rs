@@ -36,6 +36,7 @@ pub struct Decided {
 
 impl Decided {
     /// A decision by these policies, one per ask.
+    #[inline]
     pub fn new(decision: Decision, policies: Arc<[Arc<Policy>]>) -> Self {
         Self { decision, policies }
     }

@@ -8,7 +8,7 @@
 
 use super::single::status_after;
 use super::{buckets_of, counts_rejected};
-use crate::algorithm::{Left, SpentNow, State};
+use crate::algorithm::{Looked, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::home::{Home, Place};
@@ -99,10 +99,10 @@ impl Inner {
         let (mut granted, mut after) = (true, [(None, State::REST); N]);
         for ((asked, place), after) in asked.iter().zip(&places).zip(&mut after) {
             let (slot, Kept { state, .. }) = place.look(asked.hash);
-            let (spent, left) = spend_now(asked.bucket, state, now_us, asked.cost)?;
+            let spent = spend_now(asked.bucket, state, now_us, asked.cost)?;
             granted &= spent.passed;
             statuses[usize::from(asked.index)] =
-                status_after(asked.at, asked.bucket.capacity, spent.passed, left, asked.cost);
+                status_after(asked.at, asked.bucket.capacity, &spent, asked.cost);
             *after = (slot, spent.state);
         }
         if !granted && asked.iter().any(|asked| counts_rejected(asked.ask)) {
@@ -124,21 +124,19 @@ impl Inner {
 fn unspent(asked: &Asked<'_>, place: &Place<'_>, now_us: u64, status: &mut QuotaStatus) {
     let (_, Kept { state, .. }) = place.look(asked.hash);
     if status.passed()
-        && let Some((unspent, left)) = spend_now(asked.bucket, state, now_us, 0)
+        && let Some(unspent) = spend_now(asked.bucket, state, now_us, 0)
     {
-        *status = status_after(asked.at, asked.bucket.capacity, unspent.passed, left, 0);
+        *status = status_after(asked.at, asked.bucket.capacity, &unspent, 0);
     }
 }
 
 /// One look at a state; at a level, which most are, without asking what else it could be.
 #[inline]
-fn spend_now(bucket: &Bucket, state: State, now_us: u64, cost: u64) -> Option<(SpentNow, Left)> {
-    if let Home::Narrow(_) = bucket.home {
-        return bucket.rule.spend_level_now(state, now_us, cost);
+fn spend_now(bucket: &Bucket, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+    match bucket.home {
+        Home::Narrow(_) => bucket.rule.spend_level_now(state, now_us, cost),
+        _ => bucket.rule.spend_now(state, now_us, cost),
     }
-    let spent = bucket.rule.spend_now(state, now_us, cost)?;
-    let left = bucket.rule.after(&spent, now_us);
-    Some((spent, left))
 }
 
 /// In the order of the buckets' numbers, in which their sets are locked. They mostly are.

@@ -9,7 +9,7 @@
 //! everything else takes the longer way below it, with the same result.
 
 use super::counts_rejected;
-use crate::algorithm::{Left, Rule, SpentNow, State};
+use crate::algorithm::{Looked, Rule, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
@@ -51,7 +51,7 @@ impl Inner {
         let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
         let (found, before) = set.look(hash);
         let spent = spend_now::<WORDS, false>(&bucket.rule, before.state, now_us, ask.cost());
-        let Some((spent, _)) = spent.filter(|(spent, _)| spent.passed) else { return false };
+        let Some(spent) = spent.filter(|spent| spent.passed) else { return false };
         set.put(found, hash, Kept { state: spent.state, ..before }, &bucket.rule, now_us);
         true
     }
@@ -76,7 +76,7 @@ impl Inner {
         let state = before.state;
         let (rule, mode, cost) = (&bucket.rule, ask.mode(), ask.cost());
         if mode == Mode::Spend
-            && let Some((spent, left)) = spend_now::<WORDS, ACCOUNTS>(rule, state, now_us, cost)
+            && let Some(spent) = spend_now::<WORDS, ACCOUNTS>(rule, state, now_us, cost)
         {
             // The same as below, from one look at the state instead of five.
             if !spent.passed && counts_rejected(ask) {
@@ -88,7 +88,7 @@ impl Inner {
                 set.put(found, hash, after, rule, now_us);
             }
             drop(set);
-            let status = status_after((0, 0), bucket.capacity, spent.passed, left, cost);
+            let status = status_after((0, 0), bucket.capacity, &spent, cost);
             let decision = Decision::single(now_us, status);
             return DecisionFuture::ready(Ok(match after {
                 Some(after) if ACCOUNTS => told((bucket, ask), decision, state, after, now_us),
@@ -140,14 +140,10 @@ fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
     state: State,
     now_us: u64,
     cost: u64,
-) -> Option<(SpentNow, Left)> {
+) -> Option<Looked> {
     match const { state_words::<WORDS, ACCOUNTS>() } {
         1 => rule.spend_level_now(state, now_us, cost),
-        _ => {
-            let spent = rule.spend_now(state, now_us, cost)?;
-            let left = rule.after(&spent, now_us);
-            Some((spent, left))
-        }
+        _ => rule.spend_now(state, now_us, cost),
     }
 }
 
@@ -174,17 +170,12 @@ fn told(
 
 /// Where a bucket stands after a spend that was looked at once.
 #[inline]
-pub(super) fn status_after(
-    place: (u8, u8),
-    capacity: u64,
-    passed: bool,
-    left: Left,
-    cost: u64,
-) -> QuotaStatus {
+pub(super) fn status_after(place: (u8, u8), capacity: u64, spent: &Looked, cost: u64) -> QuotaStatus {
+    let Looked { passed, left, .. } = spent;
     let status = QuotaStatus::at_rest(place, capacity)
         .with_remaining(left.remaining)
         .with_reset_after_us(left.reset_after_us);
-    if passed {
+    if *passed {
         status.with_more_after_us(left.available_after_us).spending(cost)
     } else {
         status.refused_for_us(left.available_after_us)
