@@ -74,28 +74,31 @@ impl RateLimiter {
         })
     }
 
-    /// Spends `cost` units if it is certain at once that they fit now, and says so. Otherwise it has spent nothing, and
-    /// [`check_cost`](Self::check_cost) decides.
+    /// Spends `cost` units if it is certain at once that they fit now, and says so. Otherwise it has spent nothing, which does not mean
+    /// that they are refused: then [`check_cost`](Self::check_cost) decides.
     ///
     /// For callers that look at no number of an allowed request: in memory it takes three quarters of the time of a check. It is
-    /// never certain on stores over a network and around other stores, and under policies that suspend keys, give back or are off.
+    /// certain on a memory store alone, under a policy with one quota, and neither for sliding logs and queues nor where requests
+    /// wait, costs are given back, keys are suspended, the policy is off, or another one was replaced by it lately.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
     ///
     /// let login = Policy::gcra("login", "2/min").on(&MemoryStore::new())?;
     /// let is_allowed = |key: &str| {
-    ///     login.passes(key, 1) || login.check(key).now().expect("memory answers at once").is_ok_and(|it| it.is_allowed())
+    ///     login.spend_at_once(key, 1)
+    ///         || login.check(key).now().expect("memory answers at once").is_ok_and(|decision| decision.is_allowed())
     /// };
     /// assert_eq!([(); 3].map(|()| is_allowed("ada")), [true, true, false]);
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     #[inline]
-    pub fn passes(&self, key: impl AsKey, cost: u64) -> bool {
+    #[must_use = "where it is false, a check has to decide"]
+    pub fn spend_at_once(&self, key: impl AsKey, cost: u64) -> bool {
         self.with_opened(|opened| {
             let store = &self.0.store;
             opened.is_plain()
-                && key.with_key(|key| store.passes(&Ask::new(opened, key, cost, opened.spends())))
+                && key.with_key(|key| store.spend_at_once(&Ask::new(opened, key, cost, opened.spends())))
         })
     }
 

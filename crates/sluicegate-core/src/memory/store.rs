@@ -163,8 +163,8 @@ impl Store for Inner {
     }
 
     #[inline]
-    fn passes(&self, ask: &Ask<'_>) -> bool {
-        self.spend_at_once(ask)
+    fn spend_at_once(&self, ask: &Ask<'_>) -> bool {
+        self.spend_by_one_look(ask)
     }
 
     fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {

@@ -95,8 +95,9 @@ pub trait Store: Send + Sync + 'static {
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
 
     /// Spends what this ask spends, if it is certain at once that it passes now, and says so: for callers that look at no number.
-    /// Otherwise it has spent nothing, and [`decide`](Self::decide) is asked. By default it is never certain.
-    fn passes(&self, ask: &Ask<'_>) -> bool {
+    /// Otherwise it has spent nothing, which does not mean that it is refused, and [`decide`](Self::decide) is asked. By default it
+    /// is never certain.
+    fn spend_at_once(&self, ask: &Ask<'_>) -> bool {
         _ = ask;
         false
     }

@@ -90,10 +90,12 @@ fn is_in_use<T>((_, prepared): &Open<T>) -> bool {
 }
 
 /// Makes room for one entry more. Where a map is full, those that are gone are thrown out first, and half of it is free
-/// then: so an entry costs the same however many there are, and a map has twice as many as are in use, at most.
+/// then: so an entry costs the same however many there are. A map keeps what is gone until it is full again, and so has about
+/// twice as many as were in use at once, at most; then it shrinks to what is in use.
 pub(crate) fn make_room<V>(map: &mut HashMap<String, V>, is_in_use: impl Fn(&V) -> bool) {
     if map.len() == map.capacity() {
         map.retain(|_, value| is_in_use(value));
+        map.shrink_to(2 * map.len() + 1);
         map.reserve(map.len() + 1);
     }
 }
@@ -136,5 +138,15 @@ mod tests {
         }
         assert!(map.len() < 500 && map.contains_key("99"), "{}", map.len());
         assert!(sweeps < 150, "{sweeps} times was all of it looked through");
+    }
+
+    #[test]
+    fn a_map_shrinks_when_most_of_it_is_gone() {
+        let mut map: HashMap<_, _> = (0..10_000).map(|number| (number.to_string(), false)).collect();
+        for number in 10_000..20_000 {
+            make_room(&mut map, |in_use| *in_use);
+            map.insert(number.to_string(), number < 10_010);
+        }
+        assert!(map.capacity() < 500, "{}", map.capacity());
     }
 }

@@ -300,7 +300,7 @@ impl Limits {
     fn begin_with_one(&self, asked: Asked, place: &mut Place) -> Result<End, Box<Waiting>> {
         let (limiter, marks) = (asked.limiter(self.plan()), self.marks_responses());
         // Where nobody looks at the numbers, they are not even worked out.
-        if !marks && limiter.passes(&asked.key, asked.cost) {
+        if !marks && limiter.spend_at_once(&asked.key, asked.cost) {
             return Ok(Ok(None));
         }
         let deciding = limiter.check_cost(&asked.key, asked.cost);

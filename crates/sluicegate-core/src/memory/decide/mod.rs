@@ -46,7 +46,7 @@ impl Inner {
 
     /// Spends if that takes no more than one look at one table, and if the cost fits now. Otherwise nothing is spent.
     #[inline]
-    pub(super) fn spend_at_once(&self, ask: &Ask<'_>) -> bool {
+    pub(super) fn spend_by_one_look(&self, ask: &Ask<'_>) -> bool {
         match alone(ask).filter(|_| ask.mode() == Mode::Spend) {
             Some(bucket) => match &bucket.home {
                 Home::Narrow(table) => self.spend_single(table, bucket, ask),

@@ -69,7 +69,7 @@ fn every_way_decides_as_the_general_one_does() {
 
 /// A request that passes without numbers spends what it would have spent with them, and one that does not has spent nothing.
 #[test]
-fn a_pass_is_a_decision_without_its_numbers() {
+fn a_spend_at_once_is_a_decision_without_its_numbers() {
     let mut passed = 0;
     for seed in 0..40 {
         let (mut random, clock) = (Random::new(seed), ManualClock::new());
@@ -83,7 +83,7 @@ fn a_pass_is_a_decision_without_its_numbers() {
             let (key, cost) = (Key::from(random.below(2)), random.below(4));
             let of = |limiter: &RateLimiter| limiter.check_cost(&key, cost).now().unwrap().unwrap();
             let expected = of(&plain);
-            if other.passes(&key, cost) {
+            if other.spend_at_once(&key, cost) {
                 passed += 1;
                 assert!(
                     expected.is_allowed() && expected.delay().is_zero(),
