@@ -16,7 +16,7 @@ use crate::room::WaitingRoom;
 /// | request | answer |
 /// |---|---|
 /// | with a pass | goes on to the service, with the [`Pass`](crate::Pass) in its extensions; the line is not asked |
-/// | a GET whose turn has come | goes on, held for up to a second until its turn, and its response carries the pass |
+/// | a GET whose turn has come | goes on, held for up to two seconds until its turn, and its response carries the pass |
 /// | a GET of a browser that opens a page | 503 with a page that refreshes itself |
 /// | any other GET | 503 with the same as JSON, at once |
 /// | any other method | 503 as JSON; it takes no place, because its body cannot wait |

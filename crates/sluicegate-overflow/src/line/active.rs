@@ -39,12 +39,10 @@ impl Active {
         self.most.is_some_and(|most| self.out.len() as u64 >= most)
     }
 
-    /// A pass is good from `at_us` on.
+    /// A pass is good from `at_us` on. Only for where their number is bounded.
     pub(super) fn give(&mut self, number: u64, at_us: u64) {
-        if self.most.is_some() {
-            self.ends.push_back((at_us.saturating_add(self.lasts_us), number));
-            self.out.insert(number);
-        }
+        self.ends.push_back((at_us.saturating_add(self.lasts_us), number));
+        self.out.insert(number);
     }
 
     pub(super) fn end(&mut self, number: u64, lot: u32, now_us: u64) {
@@ -106,12 +104,5 @@ mod tests {
         assert_eq!(active.count(), Some(0));
         active.advance(120);
         assert!(!active.has_ended(8, 1) && active.ends.is_empty() && active.forget.is_empty());
-    }
-
-    #[test]
-    fn without_a_bound_nothing_is_kept_of_a_pass() {
-        let mut active = Active::new(None, 100);
-        active.give(1, 0);
-        assert_eq!((active.count(), active.is_full(), active.ends.len()), (None, false, 0));
     }
 }

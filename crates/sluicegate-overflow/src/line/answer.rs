@@ -45,7 +45,7 @@ impl Standing {
 pub struct Turn {
     /// Whose turn it is.
     pub place: Place,
-    /// How long the visitor is held until it may enter: a second at most.
+    /// How long the visitor is held until it may enter: two seconds at most.
     pub after: Duration,
     /// How long the pass lasts from then on. It is shorter for a visitor that asks again.
     pub lasts: Duration,

@@ -60,6 +60,12 @@ impl Book {
         self.first.saturating_add(self.places.len() as u64)
     }
 
+    /// The places that wait, in the order of their numbers.
+    pub(super) fn waiting_places(&self) -> impl Iterator<Item = Place> {
+        let waiting = (self.first..).zip(&self.places).filter(|(_, held)| held.is == Is::Waiting);
+        waiting.map(|(number, held)| Place::new(number, held.lot))
+    }
+
     pub(super) fn waiting(&self) -> u64 {
         self.waiting
     }

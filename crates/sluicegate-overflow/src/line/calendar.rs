@@ -12,7 +12,7 @@ use crate::line::pace::{Pace, WHOLE};
 pub(super) struct Calendar {
     /// How long a page of it is: a second, or the time of one turn where that is longer.
     page_us: u64,
-    /// Appointments on a page: one and three quarters of the turns in its time.
+    /// Appointments on a page: one and a half of the turns in its time.
     room: u32,
     /// The number of the first page that is kept.
     first: u64,
@@ -28,7 +28,7 @@ const PAGES: u64 = 43_200;
 impl Calendar {
     pub(super) fn new(pace: &Pace) -> Self {
         let page_us = pace.span_us(1, WHOLE).max(1_000_000);
-        let room = pace.ranks_in(page_us, WHOLE).saturating_mul(7) / 4;
+        let room = pace.ranks_in(page_us, WHOLE).saturating_mul(3) / 2;
         Self {
             page_us,
             room: u32::try_from(room.max(1)).unwrap_or(u32::MAX),
@@ -82,10 +82,10 @@ mod tests {
     #[test]
     fn a_full_second_passes_its_guests_on_to_the_next_one() {
         let mut calendar = Calendar::new(&Pace::new(Quota::per_second(4)).unwrap());
-        let booked: Vec<_> = (0..15).map(|_| calendar.book(0, SECOND, 3 * SECOND)).collect();
-        assert_eq!(booked[..7], [Some(SECOND); 7]);
-        assert_eq!(booked[7..14], [Some(2 * SECOND); 7]);
-        assert_eq!(booked[14], None);
+        let booked: Vec<_> = (0..13).map(|_| calendar.book(0, SECOND, 3 * SECOND)).collect();
+        assert_eq!(booked[..6], [Some(SECOND); 6]);
+        assert_eq!(booked[6..12], [Some(2 * SECOND); 6]);
+        assert_eq!(booked[12], None);
         // A day later nothing of it is left.
         let day = 86_400 * SECOND;
         assert_eq!(calendar.book(day, day + SECOND, day + 2 * SECOND), Some(day + SECOND));

@@ -1,7 +1,7 @@
 //! The exact algorithm of a line: [`Course`]. Time is a parameter, and all numbers are whole.
 //!
 //! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the
-//! [`Pace`]. The gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that half a second's worth of visitors
+//! [`Pace`]. The gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that a second's worth of visitors
 //! is always at the door, held for their turns: then no turn is lost because somebody stays away.
 
 use std::time::Duration;
@@ -17,7 +17,13 @@ use crate::line::time::Time;
 use crate::line::{Answer, Ask, Change, LineSettings, LineStatus, Mode, NoPlace, Place, Standing, Turn};
 
 /// A turn that is at most so far away is given, and its visitor is held until then.
-const HELD_US: u64 = 1_000_000;
+const HELD_US: u64 = 2_000_000;
+
+/// How much of the next time shall be given to visitors that are held.
+const TARGET_US: u64 = 1_000_000;
+
+/// So long before the gate comes to its rank, a visitor that asks is due: appointments are whole seconds, so that it is early.
+const SLACK_US: u64 = 350_000;
 
 /// So long before its turn a visitor shall come.
 const EARLY_US: u64 = 500_000;
@@ -28,8 +34,8 @@ const PATIENCE_US: u64 = 60_000_000;
 /// A visitor whose wait is at most this is told to come at its turn.
 const SOON_US: u64 = 2_000_000;
 
-/// The shortest interval: nobody has to hurry more.
-const SHORTEST_US: u64 = 200_000;
+/// Appointments are whole seconds, because browsers know no others.
+const SECOND_US: u64 = 1_000_000;
 
 /// How often a visitor asks whose wait is not known.
 const UNKNOWN_US: u64 = 30_000_000;
@@ -119,7 +125,15 @@ impl Course {
                 self.share = self.share.changed(self.gate, self.pace.turns_in(1));
                 self.calendar = Calendar::new(&self.pace);
             }
-            Change::Mode(mode) => self.mode = mode,
+            Change::Mode(mode) => {
+                if self.mode == Mode::Open {
+                    // Those that have entered meanwhile are no ranks to wait for.
+                    let first = self.book.waiting_places().map(|place| place.rank(self.early)).min();
+                    self.gate = self.gate.max(first.unwrap_or_else(|| self.book.next_number()));
+                    self.share = self.share.changed(self.gate, self.pace.turns_in(1));
+                }
+                self.mode = mode;
+            }
         }
         Ok(())
     }
@@ -169,10 +183,10 @@ impl Course {
         }
         // In 1024ths: up to an eighth faster if nobody is held, and up to an eighth slower if all that may be are. Turns that are far
         // apart are given when they are due, to whoever is next.
-        let speed = if self.pace.span_us(1, WHOLE) > EARLY_US / 2 {
+        let speed = if self.pace.span_us(1, WHOLE) > TARGET_US / 4 {
             WHOLE
         } else {
-            (WHOLE + WHOLE / 8).saturating_sub(held_us.saturating_mul(WHOLE / 8) / EARLY_US)
+            (WHOLE + WHOLE / 8).saturating_sub(held_us.saturating_mul(WHOLE / 8) / TARGET_US)
         };
         let gone_us = now_us.saturating_sub(self.gate_at_us).saturating_mul(speed) / WHOLE;
         let ranks = self.pace.ranks_in(gone_us, self.share.get()).min(last.saturating_sub(self.gate));
@@ -189,7 +203,7 @@ impl Course {
         let gone_us = self.time.now_us().saturating_sub(self.gate_at_us);
         ranks == 0
             || self.pace.span_us(ranks.saturating_add(1), self.share.get())
-                <= gone_us.saturating_add(EARLY_US)
+                <= gone_us.saturating_add(SLACK_US)
     }
 
     fn knows(&self, place: Place) -> bool {
@@ -247,7 +261,10 @@ impl Course {
         };
         let at_us = now_us.saturating_add(after_us);
         self.book.turn(place, at_us);
-        self.active.give(place.number, at_us);
+        if self.settings.most_active.is_some() {
+            self.active.give(place.number, at_us);
+            self.time.appoint(at_us.saturating_add(lasts_us));
+        }
         self.admitted = self.admitted.saturating_add(1);
         Some(Turn::new(place, Duration::from_micros(after_us), self.settings.pass_lasts))
     }
@@ -257,18 +274,12 @@ impl Course {
         let now_us = self.time.now_us();
         let wait_us = self.wait_us(place);
         let after_us = match wait_us {
-            None => self
-                .calendar
-                .book(now_us, now_us + UNKNOWN_US, now_us + 4 * UNKNOWN_US)
-                .map_or(4 * UNKNOWN_US, |at_us| at_us - now_us),
+            None => self.half_way(now_us, 2 * UNKNOWN_US).unwrap_or(2 * UNKNOWN_US),
             Some(wait_us) => {
-                let turn_us = wait_us.saturating_sub(EARLY_US).max(SHORTEST_US);
-                let mut half = || {
-                    let latest_us = now_us.saturating_add(turn_us - turn_us / 8);
-                    self.calendar.book(now_us, now_us.saturating_add(turn_us / 2), latest_us)
-                };
-                let asks_us = if turn_us > SOON_US { half() } else { None };
-                asks_us.map_or(turn_us, |at_us| at_us.saturating_sub(now_us))
+                let turn_us = wait_us.saturating_sub(EARLY_US);
+                let half_us = if turn_us > SOON_US { self.half_way(now_us, turn_us) } else { None };
+                // Early rather than late: it is held then.
+                half_us.unwrap_or((turn_us - turn_us % SECOND_US).max(SECOND_US))
             }
         };
         self.time.appoint(now_us.saturating_add(after_us));
@@ -280,6 +291,14 @@ impl Course {
             opens_after: (!self.is_open).then(|| Duration::from_micros(self.opens_after_us)),
             ..Standing::new(place, Duration::from_micros(after_us))
         }
+    }
+
+    /// The appointment about half way to the turn, if there is room for it.
+    fn half_way(&mut self, now_us: u64, turn_us: u64) -> Option<u64> {
+        let half_us = (turn_us / 2).div_ceil(SECOND_US).saturating_mul(SECOND_US);
+        let latest_us = now_us.saturating_add(turn_us - turn_us / 8);
+        let at_us = self.calendar.book(now_us, now_us.saturating_add(half_us), latest_us)?;
+        Some(at_us.saturating_sub(now_us))
     }
 
     /// How many will come before this place.

@@ -61,7 +61,7 @@ pub trait LineHome {
 /// - *Order*: a place has a rank: its number, or for those who came before the room opens a rank by their lot
 ///   ([`Place::rank`]). Lower ranks come first.
 /// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second before its turn; a turn that
-///   is at most a second away is given, and the visitor is held until then ([`Turn::after`]).
+///   is at most two seconds away is given, and the visitor is held until then ([`Turn::after`]).
 /// - *Absence*: a place whose turn has come and whose visitor does not ask holds up nobody. The line measures which share
 ///   comes, and calls the ranks faster by it.
 /// - *Return*: a visitor that was passed over and comes back within ten minutes is due; its turn is the next free one.

@@ -10,7 +10,7 @@ use crate::line::pace::WHOLE;
 /// blocks count for nothing yet.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
-    /// Ranks in a block: about those of a second.
+    /// Ranks in a block: about those of a quarter of a second.
     block: u64,
     /// The number of the first block that is counted.
     first: u64,
@@ -19,11 +19,11 @@ pub(super) struct Share {
     known: u64,
 }
 
-/// Blocks that may not have come yet: a visitor is told whole seconds, and its network takes its time.
+/// Blocks that may not have come yet: most visitors are early, but a network takes its time.
 const YOUNG: u64 = 3;
 
 /// Blocks that count.
-const COUNTED: u64 = 10;
+const COUNTED: u64 = 40;
 
 /// However few come, ranks are called no faster than eight times the rate.
 const LEAST: u64 = WHOLE / 8;
@@ -31,7 +31,7 @@ const LEAST: u64 = WHOLE / 8;
 impl Share {
     /// Begins at this rank, at a rate of so many turns a second.
     pub(super) fn new(rank: u64, a_second: u64) -> Self {
-        let block = a_second.max(8);
+        let block = (a_second / 4).max(8);
         Self { block, first: (rank / block).saturating_add(1), came: VecDeque::new(), known: WHOLE }
     }
 
@@ -50,7 +50,7 @@ impl Share {
         let Some(at) = (rank / self.block).checked_sub(self.first) else { return };
         // What is due is called soon: a handful of blocks ahead at most, so that nobody makes this long.
         let at = usize::try_from(at).unwrap_or(usize::MAX);
-        if at >= self.came.len() && at < 4_096 {
+        if at >= self.came.len() && at < 65_536 {
             self.came.resize(at.saturating_add(1), 0);
         }
         if let Some(came) = self.came.get_mut(at) {
@@ -90,10 +90,10 @@ mod tests {
                 share.came(rank);
             }
             share.called(rank + 1);
-            assert!(rank < 500 || share.get() == WHOLE * 4 / 5, "{rank}: {}", share.get());
+            assert!(rank < 200 || share.get() == WHOLE * 4 / 5, "{rank}: {}", share.get());
         }
         (2_000..8_000).for_each(|rank| share.called(rank));
         assert_eq!(share.get(), LEAST);
-        assert!(share.came.len() < 20);
+        assert!(share.came.len() < 50);
     }
 }
