@@ -279,7 +279,7 @@ impl Course {
                 let turn_us = wait_us.saturating_sub(EARLY_US);
                 let half_us = if turn_us > SOON_US { self.half_way(now_us, turn_us) } else { None };
                 // Early rather than late: it is held then.
-                half_us.unwrap_or((turn_us - turn_us % SECOND_US).max(SECOND_US))
+                half_us.unwrap_or_else(|| (turn_us - turn_us % SECOND_US).max(SECOND_US))
             }
         };
         self.time.appoint(now_us.saturating_add(after_us));
