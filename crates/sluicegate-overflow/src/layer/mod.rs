@@ -11,7 +11,7 @@ use tower_layer::Layer;
 
 use crate::room::WaitingRoom;
 
-/// Puts a [`WaitingRoom`] in front of a service: whoever has no pass waits.
+/// Puts a [`WaitingRoom`] in front of a service: a request without a pass waits.
 ///
 /// | request | answer |
 /// |---|---|

@@ -6,7 +6,7 @@ use foldhash::quality::RandomState;
 
 use crate::line::Place;
 
-/// For how long a turn that was given is given again to whoever shows the same place.
+/// For how long a turn that was given is given again for the same place.
 pub(super) const AGAIN_US: u64 = 60_000_000;
 
 /// For how long a place that was passed over is kept.

@@ -2,7 +2,7 @@
 //!
 //! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the
 //! [`Pace`]. The gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that a second's worth of visitors
-//! is always at the door, held for their turns: then no turn is lost because somebody stays away.
+//! is always at the door, held for their turns: then no turn is lost because a visitor stays away.
 
 use std::time::Duration;
 
@@ -182,7 +182,7 @@ impl Course {
             return;
         }
         // In 1024ths: up to an eighth faster if nobody is held, and up to an eighth slower if all that may be are. Turns that are far
-        // apart are given when they are due, to whoever is next.
+        // apart are given when they are due, to the next visitor.
         let speed = if self.pace.span_us(1, WHOLE) > TARGET_US / 4 {
             WHOLE
         } else {
@@ -198,7 +198,7 @@ impl Course {
 
     fn is_due(&self, place: Place) -> bool {
         let rank = place.rank(self.early);
-        // Nobody is before the rank at the gate, so that it needs not wait for the gate.
+        // Nobody is before the rank at the gate, so that it need not wait for the gate.
         let ranks = rank.saturating_sub(self.gate);
         let gone_us = self.time.now_us().saturating_sub(self.gate_at_us);
         ranks == 0
@@ -208,7 +208,8 @@ impl Course {
 
     fn knows(&self, place: Place) -> bool {
         let is_due = place.rank(self.early) < self.gate;
-        self.book.find(place, self.time.now_us(), is_due).is_some()
+        // A pass that was ended is not given again.
+        !self.has_ended(place) && self.book.find(place, self.time.now_us(), is_due).is_some()
     }
 
     /// A new place, at the end.

@@ -76,7 +76,7 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     /// Dropped before it is ready, a place may have been taken or a turn given, and comes again with the same place.
     fn ask(&self, ask: Ask) -> LineFuture<Answer>;
 
-    /// The pass of this place has ended: whoever waits may have its room.
+    /// The pass of this place has ended: a visitor that waits may have its room.
     fn end(&self, place: Place) -> LineFuture<()>;
 
     /// Whether the pass of this place was [ended](Self::end) before its time, as far as is known here. It is asked with every request

@@ -52,7 +52,7 @@ impl Pace {
         after_us
     }
 
-    /// The time that so many ranks take of which this share comes, rounded up.
+    /// The time that these ranks take if this share of them comes, rounded up.
     pub(super) fn span_us(&self, ranks: u64, share: u64) -> u64 {
         let ns = u128::from(ranks) * self.quota.period().as_nanos() * u128::from(share);
         let per = u128::from(self.quota.limit()) * u128::from(WHOLE) * 1_000;
@@ -66,7 +66,7 @@ impl Pace {
         u64::try_from(u128::from(us) * per / ns).unwrap_or(u64::MAX)
     }
 
-    /// Turns in so many seconds, rounded down.
+    /// Turns in this number of seconds, rounded down.
     pub(super) fn turns_in(&self, seconds: u64) -> u64 {
         self.ranks_in(micros(Duration::from_secs(seconds)), WHOLE)
     }

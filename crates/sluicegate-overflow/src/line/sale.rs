@@ -17,7 +17,7 @@ pub(super) const SECOND: u64 = 1_000_000;
 pub(super) struct Visitor {
     pub(super) place: Option<Place>,
     pub(super) came_us: u64,
-    /// It leaves after so many polls.
+    /// The number of polls after which it leaves.
     pub(super) leaves_after: Option<u32>,
     /// A browser refreshes after whole seconds only.
     pub(super) whole_seconds: bool,

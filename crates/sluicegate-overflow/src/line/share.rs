@@ -6,7 +6,7 @@ use crate::line::pace::WHOLE;
 
 /// Counts, for blocks of ranks, how many have come.
 ///
-/// Somebody who leaves says nothing. The only sign is a rank that was called and has not come for a while, so that the newest
+/// A visitor that leaves says nothing. The only sign is a rank that was called and has not come for a while, so that the newest
 /// blocks count for nothing yet.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
@@ -29,7 +29,7 @@ const COUNTED: u64 = 40;
 const LEAST: u64 = WHOLE / 8;
 
 impl Share {
-    /// Begins at this rank, at a rate of so many turns a second.
+    /// Begins at this rank, at a rate of `a_second` turns a second.
     pub(super) fn new(rank: u64, a_second: u64) -> Self {
         let block = (a_second / 4).max(8);
         Self { block, first: (rank / block).saturating_add(1), came: VecDeque::new(), known: WHOLE }

@@ -27,7 +27,7 @@ fn entered(visitors: &[Visitor]) -> Vec<u64> {
     all
 }
 
-/// By how much somebody entered before a visitor that had come earlier, at worst.
+/// By how much a visitor entered before a visitor that had come earlier, at worst.
 fn overtaken_by_us(visitors: &[Visitor]) -> u64 {
     let mut latest_us = 0;
     let mut worst_us = 0;
@@ -154,7 +154,7 @@ proptest! {
             }
         }
         prop_assert_eq!(course.status(now_us).admitted, turns.len() as u64);
-        // And whoever keeps asking enters.
+        // And a visitor that keeps asking enters.
         for (who, place) in places {
             let mut at_us = now_us;
             let entered = (0..2_000).any(|_| {

@@ -5,8 +5,8 @@ const LONGEST_STEP_US: u64 = 60_000_000;
 
 /// The time of a line.
 ///
-/// A clock that is set back stands still for one poll. One that is set forward by hours may not make all visitors late: some
-/// visitor should have asked by its appointment, so the line's time goes no further than a minute beyond the last one.
+/// A clock that is set back stands still for one poll. One that is set forward by hours may not make all visitors late. Where it
+/// is right, a visitor asks by its appointment, so the line's time goes no further than a minute beyond the last one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     now_us: u64,
@@ -33,7 +33,7 @@ impl Time {
         step
     }
 
-    /// Somebody is told to come then.
+    /// A visitor is told to come then.
     pub(super) fn appoint(&mut self, at_us: u64) {
         self.last_appointment_us = self.last_appointment_us.max(at_us);
     }

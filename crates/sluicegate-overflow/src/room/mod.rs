@@ -1,6 +1,8 @@
 //! The room: [`WaitingRoom`].
 
 mod builder;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pass;
 
 use std::fmt;

@@ -10,7 +10,7 @@ use crate::line::{Line, Place};
 
 /// The pass of a visitor, in the extensions of each request that a room lets through.
 ///
-/// A handler ends it when the visitor has what it came for, so that somebody else may enter where the number of
+/// A handler ends it when the visitor has what it came for, so that another visitor may enter where the number of
 /// [active](crate::WaitingRoomBuilder::most_active) visitors is bounded. The response then takes the cookie away.
 ///
 /// ```

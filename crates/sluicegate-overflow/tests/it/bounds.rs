@@ -72,7 +72,7 @@ fn no_more_are_inside_than_may_be_until_a_pass_ends() {
     let fourth = line.waits(None);
     let fifth = line.waits(None);
     assert_eq!(line.status().active, Some(3));
-    // Somebody who leaves early makes room for the next.
+    // A visitor that leaves early makes room for the next.
     line.end(passes[1]);
     line.end(passes[1]);
     let turn = line.after(seconds(1)).turn(Some(fourth.place));

@@ -21,7 +21,7 @@ use crate::support::{START, seconds};
 const BROWSER: &str = "text/html,application/xhtml+xml,*/*;q=0.8";
 const SECRET: &[u8] = b"16 bytes or more";
 
-/// A shop that ends the pass of whoever goes to `/paid`.
+/// A shop that ends the pass of a visitor that goes to `/paid`.
 #[derive(Clone)]
 struct Shop;
 

@@ -1,0 +1,42 @@
+//! The numbers of a room for a monitoring system.
+
+use metrics::{counter, gauge};
+
+use crate::room::WaitingRoom;
+
+impl WaitingRoom {
+    /// Writes the numbers of now by the `metrics` facade, with the name of the room as the label `room`. To be called before each
+    /// scrape, or once a second; a room by itself writes nothing.
+    ///
+    /// | name | kind | counts |
+    /// |---|---|---|
+    /// | `waiting_room_waiting` | gauge | visitors that wait |
+    /// | `waiting_room_active` | gauge | passes that are good, where their number is bounded |
+    /// | `waiting_room_wait_seconds` | gauge | the estimated wait of a newcomer; not there while the room is paused |
+    /// | `waiting_room_admitted_total` | counter | visitors that were let in |
+    /// | `waiting_room_passed_over_total` | counter | places that were passed over |
+    ///
+    /// ```
+    /// use sluicegate_overflow::WaitingRoom;
+    /// use sluicegate_overflow::line::MemoryLine;
+    ///
+    /// let room = WaitingRoom::builder("sale", "1000/s").build(MemoryLine::new())?;
+    /// room.measure();
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn measure(&self) {
+        let (room, now) = (self.name().to_owned(), self.status());
+        // A gauge holds a float, exact below 2^53.
+        let float = |count: u64| count as f64;
+        gauge!("waiting_room_waiting", "room" => room.clone()).set(float(now.waiting));
+        if let Some(active) = now.active {
+            gauge!("waiting_room_active", "room" => room.clone()).set(float(active));
+        }
+        if let Some(wait) = now.wait {
+            gauge!("waiting_room_wait_seconds", "room" => room.clone()).set(wait.as_secs_f64());
+        }
+        counter!("waiting_room_admitted_total", "room" => room.clone()).absolute(now.admitted);
+        counter!("waiting_room_passed_over_total", "room" => room).absolute(now.passed_over);
+    }
+}
