@@ -30,7 +30,7 @@ edition = "2024"
 
 [dependencies]
 axum = "0.8"
-sluicegate = { path = "ROOT/crates/sluicegate", features = ["redis", "rules", "secrets", "status"] }
+sluicegate = { path = "ROOT/crates/sluicegate", features = ["overflow", "redis", "rules", "secrets", "status"] }
 tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 tower = { version = "0.5", features = ["util"] }
 

@@ -24,7 +24,7 @@
 //! let first = shop.clone().oneshot(Request::get("/").body(())?).await?;
 //! assert_eq!(first.status(), StatusCode::OK);
 //!
-//! // The second is told to come again in 9.5 s. It is held there for the half second that is left until its turn.
+//! // The second has to wait for ten seconds, and is told to ask half way.
 //! let second = shop.oneshot(Request::get("/").body(())?).await?;
 //! assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
 //! assert_eq!(second.headers()["retry-after"], "5");

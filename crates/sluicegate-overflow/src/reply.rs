@@ -86,7 +86,7 @@ impl Reason {
             Self::Full => "The waiting room is full. Please come back later.",
             Self::TooMany => "Your network or your account has as many places in line as it may have.",
             Self::EnterFirst => "Open the page first: it leads to a place in line.",
-            Self::Away => "The waiting room does not answer at the moment. You keep your place.",
+            Self::Away => "The waiting room does not answer at the moment. Places that were given are kept.",
         }
     }
 }

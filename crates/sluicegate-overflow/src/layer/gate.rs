@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::SET_COOKIE;
+use http::header::{CACHE_CONTROL, SET_COOKIE};
 use http::{HeaderValue, Request, Response, StatusCode};
 use sluicegate_core::{Key, StoreError};
 use sluicegate_tower::guard::{Gate, Lookup, Next, Place as Waiting, Sealed, Step};
@@ -57,7 +57,7 @@ impl WaitingRoomLayer {
         if let Some(ticket) = shown.pass(room) {
             return Step::Go(self.entered(ticket.place, None));
         }
-        if !shown.may_enter && shown.ticket.is_none() {
+        if !shown.is_get || (!shown.may_enter && shown.ticket.is_none()) {
             return self.refuse(shown, Reply::new(&room.name, Reason::EnterFirst));
         }
         let Some(client) = &room.client else { return self.ask(shown, None) };
@@ -103,7 +103,8 @@ impl WaitingRoomLayer {
                     (None, None, Some(fault)) => Some(Lost::Ticket(fault)),
                 };
                 let reply = Reply::waiting(name, standing, lost);
-                if has.is_some() {
+                let now_us = self.room.0.clock.now_us();
+                if has.is_some_and(|ticket| ticket.expires_us > now_us.saturating_add(TICKET_LASTS_US / 2)) {
                     return self.refuse(shown, reply);
                 }
                 let opens_us = standing.opens_after.unwrap_or_default().as_micros();
@@ -205,7 +206,7 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
         } else if let Some((text, seconds, by_header)) = entered.issued {
             keep(&mut response, &entered.room, &text, seconds);
             if by_header && let Ok(text) = HeaderValue::try_from(text) {
-                response.headers_mut().insert(TICKET, text);
+                response.headers_mut().append(TICKET, text);
             }
         }
         response
@@ -233,6 +234,8 @@ fn keep<B>(response: &mut Response<B>, room: &str, text: &str, seconds: u64) {
     if let Some(cookie) = cookie(room, text, seconds) {
         response.headers_mut().append(SET_COOKIE, cookie);
     }
+    // Whatever the service says of its page: a cache that kept it would hand the same ticket to everybody.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
 /// A request whose key is missing or malformed, where that is no matter of waiting.

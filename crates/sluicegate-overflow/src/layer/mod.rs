@@ -18,8 +18,8 @@ use crate::room::WaitingRoom;
 /// | with a pass | goes on to the service, with the [`Pass`](crate::Pass) in its extensions; the line is not asked |
 /// | a GET whose turn has come | goes on, held for up to two seconds until its turn, and its response carries the pass |
 /// | a GET of a browser that opens a page | 503 with a page that refreshes itself |
-/// | any other GET | 503 with the same as JSON, at once |
-/// | any other method | 503 as JSON; it takes no place, because its body cannot wait |
+/// | any other GET | 503 with the same as JSON, at once; pictures and fetches of scripts, by `Sec-Fetch-Mode`, take no place, and may ask for the one that they have |
+/// | any other method | 503 as JSON; it neither takes a place nor asks for one |
 ///
 /// A browser opens a page where `Sec-Fetch-Mode` is `navigate`; where it says nothing, `Accept` has to name HTML.
 ///

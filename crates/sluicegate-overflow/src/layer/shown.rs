@@ -25,6 +25,8 @@ pub(super) struct Shown {
     /// Whether it came in the header, so that the answer has to carry it there, too.
     pub(super) by_header: bool,
     pub(super) wants_page: bool,
+    /// Whether it may poll with its ticket.
+    pub(super) is_get: bool,
     /// Whether it may take a place.
     pub(super) may_enter: bool,
 }
@@ -32,9 +34,11 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn of(request: RequestView<'_>, room: &Inner) -> Self {
         let by_header = request.headers.contains_key(TICKET);
-        let may_enter = matches!(*request.method, Method::GET | Method::HEAD);
-        let wants_page = may_enter && !by_header && is_navigation(request);
-        let mut shown = Self { ticket: None, fault: None, by_header, wants_page, may_enter };
+        let is_get = *request.method == Method::GET;
+        let wants_page = is_get && !by_header && is_navigation(request);
+        // A picture that another site links to sends no cookie: it would take a place, and a turn.
+        let may_enter = is_get && (wants_page || !request.headers.contains_key("sec-fetch-mode"));
+        let mut shown = Self { ticket: None, fault: None, by_header, wants_page, is_get, may_enter };
         let now_us = room.clock.now_us();
         for text in texts(request, &room.name).take(MOST) {
             match room.secrets.read(text, now_us) {

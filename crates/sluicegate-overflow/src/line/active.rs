@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::quality::RandomState;
 
+use crate::line::book::AGAIN_US;
+
 /// Passes that are out, where their number is bounded, and those that ended before their time.
 #[derive(Debug)]
 pub(super) struct Active {
@@ -48,7 +50,8 @@ impl Active {
     pub(super) fn end(&mut self, number: u64, lot: u32, now_us: u64) {
         self.out.remove(&number);
         if self.ended.insert(number, lot).is_none() {
-            self.forget.push_back((now_us.saturating_add(self.lasts_us), number));
+            // Not before its place is forgotten, which would give it again.
+            self.forget.push_back((now_us.saturating_add(self.lasts_us.max(AGAIN_US)), number));
         }
     }
 
@@ -103,6 +106,8 @@ mod tests {
         active.advance(100);
         assert_eq!(active.count(), Some(0));
         active.advance(120);
+        assert!(active.has_ended(8, 1));
+        active.advance(20 + AGAIN_US);
         assert!(!active.has_ended(8, 1) && active.ends.is_empty() && active.forget.is_empty());
     }
 }

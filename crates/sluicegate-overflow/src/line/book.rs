@@ -13,8 +13,10 @@ pub(super) const AGAIN_US: u64 = 60_000_000;
 const KEPT_US: u64 = 600_000_000;
 
 /// All places by their numbers: 24 bytes each, without the room that a growing list keeps.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Book {
+    /// For how long a turn is given again: no longer than its pass is good.
+    again_us: u64,
     /// The number of the first place that is kept.
     first: u64,
     places: VecDeque<Held>,
@@ -46,24 +48,31 @@ pub(super) enum Is {
 
 impl Held {
     /// For how long after its time it is kept.
-    fn kept_us(&self) -> u64 {
+    fn kept_us(&self, again_us: u64) -> u64 {
         match self.is {
-            Is::Turned => AGAIN_US,
+            Is::Turned => again_us,
             Is::Waiting | Is::PassedOver => KEPT_US,
         }
     }
 }
 
 impl Book {
+    /// An empty book, for passes that last so long.
+    pub(super) fn new(pass_lasts_us: u64) -> Self {
+        Self {
+            again_us: pass_lasts_us.min(AGAIN_US),
+            first: 0,
+            places: VecDeque::new(),
+            swept: 0,
+            waiting: 0,
+            passed_over: 0,
+            clients: HashMap::default(),
+        }
+    }
+
     /// The number that the next new place will have.
     pub(super) fn next_number(&self) -> u64 {
         self.first.saturating_add(self.places.len() as u64)
-    }
-
-    /// The places that wait, in the order of their numbers.
-    pub(super) fn waiting_places(&self) -> impl Iterator<Item = Place> {
-        let waiting = (self.first..).zip(&self.places).filter(|(_, held)| held.is == Is::Waiting);
-        waiting.map(|(number, held)| Place::new(number, held.lot))
     }
 
     pub(super) fn waiting(&self) -> u64 {
@@ -94,7 +103,7 @@ impl Book {
     /// The place as it stands, unless it is forgotten. `is_due` says whether its turn has come.
     pub(super) fn find(&self, place: Place, now_us: u64, is_due: bool) -> Option<Held> {
         let held = *self.places.get(self.index(place.number)?).filter(|held| held.lot == place.lot)?;
-        let is_over = now_us > held.at_us.saturating_add(held.kept_us());
+        let is_over = now_us >= held.at_us.saturating_add(held.kept_us(self.again_us));
         let counts = is_due || held.is == Is::Turned;
         (!is_over || !counts).then_some(held)
     }
@@ -133,8 +142,9 @@ impl Book {
             }
             self.swept = self.swept.saturating_add(1);
         }
+        let again_us = self.again_us;
         for _ in 0..steps {
-            let is_over = |held: &Held| now_us > held.at_us.saturating_add(held.kept_us());
+            let is_over = |held: &Held| now_us > held.at_us.saturating_add(held.kept_us(again_us));
             if self.first >= self.swept || !self.places.front().is_some_and(is_over) {
                 break;
             }

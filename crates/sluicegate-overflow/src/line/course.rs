@@ -76,7 +76,7 @@ impl Course {
             early: 0,
             gate: 0,
             gate_at_us: time.now_us(),
-            book: Book::default(),
+            book: Book::new(micros(settings.pass_lasts)),
             active: Active::new(settings.most_active, micros(settings.pass_lasts)),
             admitted: 0,
             pace,
@@ -127,9 +127,8 @@ impl Course {
             }
             Change::Mode(mode) => {
                 if self.mode == Mode::Open {
-                    // Those that have entered meanwhile are no ranks to wait for.
-                    let first = self.book.waiting_places().map(|place| place.rank(self.early)).min();
-                    self.gate = self.gate.max(first.unwrap_or_else(|| self.book.next_number()));
+                    // All that are in line were free to enter, so that those that still wait are due.
+                    self.gate = self.book.next_number();
                     self.share = self.share.changed(self.gate, self.pace.turns_in(1));
                 }
                 self.mode = mode;
@@ -163,8 +162,8 @@ impl Course {
         }
         self.active.advance(now_us);
         self.move_gate();
-        let (early, gate) = (self.early, self.gate);
-        let is_due = |place: Place| place.rank(early) < gate;
+        let (early, gate, is_open_to_all) = (self.early, self.gate, self.mode == Mode::Open);
+        let is_due = |place: Place| is_open_to_all || place.rank(early) < gate;
         self.book.sweep(now_us, steps, is_due);
     }
 

@@ -60,7 +60,7 @@ pub trait LineHome {
 /// # The rules of a line
 /// - *Order*: a place has a rank: its number, or for those who came before the room opens a rank by their lot
 ///   ([`Place::rank`]). Lower ranks come first.
-/// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second before its turn; a turn that
+/// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second to a second and a half before its turn, in whole seconds; a turn that
 ///   is at most two seconds away is given, and the visitor is held until then ([`Turn::after`]).
 /// - *Absence*: a place whose turn has come and whose visitor does not ask holds up nobody. The line measures which share
 ///   comes, and calls the ranks faster by it.

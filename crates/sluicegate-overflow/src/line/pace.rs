@@ -15,19 +15,25 @@ pub(super) struct Pace {
     rule: Rule,
     /// Which turns were given.
     given: State,
+    /// When the last of them is, if there was one.
+    last_us: Option<u64>,
 }
 
 impl Pace {
     pub(super) fn new(quota: Quota) -> Result<Self, ConfigError> {
         let quota = quota.burst(1);
-        Ok(Self { quota, rule: Rule::new(Algorithm::Gcra, quota)?, given: State::REST })
+        Ok(Self { quota, rule: Rule::new(Algorithm::Gcra, quota)?, given: State::REST, last_us: None })
     }
 
     /// The same turns given, at another rate from now on: the next one is no further away than its spacing.
     pub(super) fn changed(&self, quota: Quota, now_us: u64) -> Result<Self, ConfigError> {
         let mut changed = Self::new(quota)?;
-        let held = self.held_us(now_us);
-        changed.given = changed.rule.spend(State::REST, now_us, now_us.saturating_add(held), 1);
+        changed.last_us = self.last_us;
+        let spacing_us = changed.span_us(1, WHOLE);
+        // Counted from the last turn, so that a change by itself costs none.
+        if let Some(last_us) = self.last_us.filter(|last_us| last_us.saturating_add(spacing_us) > now_us) {
+            changed.given = changed.rule.spend(State::REST, last_us, last_us, 1);
+        }
         Ok(changed)
     }
 
@@ -48,7 +54,9 @@ impl Pace {
     /// Gives the next free turn; returns how far away it is.
     pub(super) fn give(&mut self, now_us: u64) -> u64 {
         let after_us = self.next_us(now_us);
-        self.given = self.rule.spend(self.given, now_us, now_us.saturating_add(after_us), 1);
+        let at_us = now_us.saturating_add(after_us);
+        self.given = self.rule.spend(self.given, now_us, at_us, 1);
+        self.last_us = Some(at_us);
         after_us
     }
 
@@ -105,5 +113,16 @@ mod tests {
         let mut pace = Pace::new(Quota::per_second(2)).unwrap();
         (0..3).for_each(|_| _ = pace.give(0));
         assert_eq!(pace.changed(Quota::per_second(10), 0).unwrap().next_us(0), 1_100_000);
+    }
+
+    #[test]
+    fn a_rate_that_is_set_again_and_again_costs_no_turn() {
+        let mut pace = Pace::new(Quota::per_minute(6)).unwrap();
+        pace.give(0);
+        for now_us in (0..10_000_000).step_by(500_000) {
+            pace = pace.changed(Quota::per_minute(6), now_us).unwrap();
+            assert_eq!(pace.next_us(now_us), 10_000_000 - now_us);
+        }
+        assert_eq!(pace.changed(Quota::per_minute(6), 10_000_000).unwrap().next_us(10_000_000), 0);
     }
 }

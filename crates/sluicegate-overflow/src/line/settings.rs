@@ -43,7 +43,7 @@ pub enum Mode {
     Metered,
     /// Nobody enters; passes that are out stay good, and places are kept.
     Paused,
-    /// Everybody enters at once.
+    /// All visitors enter at once, also before the room opens and above the number that may be active.
     Open,
 }
 

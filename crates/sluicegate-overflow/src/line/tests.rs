@@ -155,11 +155,15 @@ proptest! {
         }
         prop_assert_eq!(course.status(now_us).admitted, turns.len() as u64);
         // And a visitor that keeps asking enters.
-        for (who, place) in places {
+        for (who, mut place) in places {
             let mut at_us = now_us;
             let entered = (0..2_000).any(|_| {
                 at_us += SECOND;
-                matches!(course.ask(at_us, Ask::new(Some(place), 0)), Answer::Turn(_))
+                match course.ask(at_us, Ask::new(Some(place), 0)) {
+                    Answer::Waiting(standing) => place = standing.place,
+                    other => return matches!(other, Answer::Turn(_)),
+                }
+                false
             });
             prop_assert!(entered, "{who} at {place:?}");
             now_us = at_us;

@@ -76,7 +76,8 @@ impl WaitingRoomBuilder {
 
     /// How many of those that wait may be one client's, by this key: [`ClientIp`](sluicegate_tower::ClientIp) takes an IPv6 /64 for
     /// one, an account is `key_from_extension`. Without it a script lines up as often as it likes, and takes the best of its lots.
-    /// Requests without a key share the places of one client. Default: any number.
+    /// Requests without a key share the places of one client. A visitor whose first answer is lost comes without a ticket and needs
+    /// another place, so that 2 is the least that is kind. Default: any number.
     pub fn places_per_client(mut self, places: u64, key: impl KeyExtractor) -> Self {
         self.client = Some((places, Arc::new(key)));
         self

@@ -12,7 +12,7 @@ impl WaitingRoom {
     /// |---|---|---|
     /// | `waiting_room_waiting` | gauge | visitors that wait |
     /// | `waiting_room_active` | gauge | passes that are good, where their number is bounded |
-    /// | `waiting_room_wait_seconds` | gauge | the estimated wait of a newcomer; not there while the room is paused |
+    /// | `waiting_room_wait_seconds` | gauge | the estimated wait of a newcomer; NaN while the room is paused |
     /// | `waiting_room_admitted_total` | counter | visitors that were let in |
     /// | `waiting_room_passed_over_total` | counter | places that were passed over |
     ///
@@ -33,9 +33,8 @@ impl WaitingRoom {
         if let Some(active) = now.active {
             gauge!("waiting_room_active", "room" => room.clone()).set(float(active));
         }
-        if let Some(wait) = now.wait {
-            gauge!("waiting_room_wait_seconds", "room" => room.clone()).set(wait.as_secs_f64());
-        }
+        let wait = now.wait.map_or(f64::NAN, |wait| wait.as_secs_f64());
+        gauge!("waiting_room_wait_seconds", "room" => room.clone()).set(wait);
         counter!("waiting_room_admitted_total", "room" => room.clone()).absolute(now.admitted);
         counter!("waiting_room_passed_over_total", "room" => room).absolute(now.passed_over);
     }

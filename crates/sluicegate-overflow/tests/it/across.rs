@@ -92,8 +92,22 @@ fn an_opened_room_lets_everybody_in_and_goes_back_to_its_rate() {
     for place in &places[..20] {
         assert_eq!(line.turn(Some(*place)).after, Duration::ZERO);
     }
+    // Of those that come meanwhile, none is a rank to wait for afterwards.
+    (0..100).for_each(|_| _ = line.turn(None));
     line.change(Change::Mode(Mode::Metered));
-    line.waits(Some(places[25]));
+    let next = line.waits(Some(places[25]));
+    assert_eq!(next.position, Some(1));
+    line.after(seconds(60)).turn(Some(places[25]));
+    assert_eq!(line.after(seconds(60)).turn(None).after, Duration::ZERO);
+}
+
+#[test]
+fn a_turn_is_not_given_again_when_its_pass_is_over_or_was_ended() {
+    let line = Polled::new("100/s", |room| room.pass_lasts(seconds(10)));
+    let (first, second) = (line.turn(None).place, line.turn(None).place);
+    line.end(second);
+    assert_ne!(line.after(seconds(10)).turn(Some(first)).place, first);
+    assert_ne!(line.after(seconds(5)).turn(Some(second)).place, second);
 }
 
 #[test]

@@ -108,9 +108,13 @@ async fn a_browser_gets_a_page_that_refreshes_itself_and_a_program_gets_json() {
     assert!(page.body.contains(r#"<meta http-equiv="refresh" content="5">"#), "{}", page.body);
     assert!(!page.body.contains("<script"), "{}", page.body);
 
-    let fetch = Request::get("/").header(ACCEPT, BROWSER).header("sec-fetch-mode", "cors");
-    let json = place.send(fetch).await.json();
+    let json = place.send(Request::get("/")).await.json();
     assert_eq!((&json["reason"], &json["position"]), (&"waiting".into(), &2.into()));
+    // A fetch of a script's asks for the place of its page, and takes none.
+    let fetch = || Request::get("/").header(ACCEPT, BROWSER).header("sec-fetch-mode", "cors");
+    assert_eq!(place.send(fetch()).await.json()["reason"], "enter-first");
+    let polled = place.send(fetch().header(COOKIE, page.cookie())).await.json();
+    assert_eq!((&polled["reason"], &polled["position"]), (&"waiting".into(), &1.into()));
     assert!(json["wait_ms"].as_u64() > Some(19_000) && json["ticket"].is_string(), "{json}");
 }
 
@@ -135,6 +139,7 @@ async fn a_ticket_keeps_its_place_until_its_pass_and_the_pass_asks_nobody() {
     assert!(turn.is_in() && begun.elapsed() >= Duration::from_millis(499), "{:?}", begun.elapsed());
     let pass = turn.cookie();
     assert_ne!(pass, ticket);
+    assert_eq!(turn.field("cache-control"), "no-store", "a cache would hand the pass to all");
     let admitted = place.room.status().admitted;
     for _ in 0..20 {
         assert!(place.get(&pass).await.is_in());
@@ -164,7 +169,7 @@ async fn a_header_serves_clients_without_cookies() {
 #[tokio::test(start_paused = true)]
 async fn only_a_get_takes_a_place() {
     let place = Place::new("6/min", |room| room);
-    for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::HEAD] {
         let answer = place.send(Request::builder().method(method).uri("/").header(ACCEPT, BROWSER)).await;
         assert_eq!(answer.json()["reason"], "enter-first");
         assert_eq!(answer.field("set-cookie"), "");
@@ -182,18 +187,17 @@ async fn a_ticket_that_is_not_good_gets_a_new_place_at_the_end_and_is_told_why()
     let forged = other.get("").await.cookie();
     let mut changed = ticket.clone();
     changed.replace_range(40..41, if &ticket[40..41] == "A" { "B" } else { "A" });
-    let mut position = 2;
-    for (cookie, why) in [
+    let tickets = [
         (forged.as_str(), "not signed by this service"),
         (&changed, "not signed by this service"),
         ("__Host-room-sale=abc", "cannot be read"),
         ("__Host-room-sale=", "cannot be read"),
-    ] {
+    ];
+    for (position, (cookie, why)) in (2_u64..).zip(tickets) {
         let answer = place.get(cookie).await;
         assert_eq!(answer.json()["position"], position, "{cookie}");
         assert!(answer.json()["lost"].as_str().unwrap().contains(why), "{}", answer.body);
         assert!(answer.cookie().len() > 60);
-        position += 1;
     }
     // The room of another name signs with the same secret, and its ticket is none here.
     let builder = WaitingRoom::builder("other", "6/min").clock(place.clock.clone()).secrets(SECRET, None);
