@@ -1,7 +1,7 @@
 -- The course of the line, as in `course.rs`.
-local HELD, EARLY, PATIENCE, SOON, SHORTEST, UNKNOWN = 1000000, 500000, 60000000, 2000000, 200000, 30000000
+local HELD, TARGET, SLACK, EARLY = 2000000, 1000000, 350000, 500000
+local PATIENCE, SOON, SECOND, UNKNOWN = 60000000, 2000000, 1000000, 30000000
 local LONGEST_STEP = 60000000
-local METERED, PAUSED, OPEN = 0, 1, 2
 
 local function clock()
   local given = tonumber(ARGV[2])
@@ -14,7 +14,7 @@ local function begin(at)
   -- Nothing of an older line is left, should only some of it have been evicted.
   redis.call("DEL", unpack(KEYS))
   line = {
-    now = 1, clock = at, appointed = 1, mode = METERED, share = WHOLE, till = 0, parts = 0, rate = rate_of(9),
+    now = 1, clock = at, appointed = 1, mode = METERED, share = WHOLE, till = 0, parts = 0, last = -1, rate = rate_of(9),
     is_open = OPENS <= at and 1 or 0, opens_after = max(OPENS - at, 0), early = 0, gate = 0, gate_at = 1,
     first = 0, next = 0, swept = 0, waiting = 0, passed_over = 0, admitted = 0,
   }
@@ -36,8 +36,8 @@ local function move_gate()
     return
   end
   local speed = WHOLE
-  if span(1, WHOLE) <= EARLY / 2 then
-    speed = max(WHOLE + WHOLE / 8 - floor(ahead * (WHOLE / 8) / EARLY), 0)
+  if span(1, WHOLE) <= TARGET / 4 then
+    speed = max(WHOLE + WHOLE / 8 - floor(ahead * (WHOLE / 8) / TARGET), 0)
   end
   local gone = floor((now - line.gate_at) * speed / WHOLE)
   local ranks = min(ranks_in(gone, line.share), line.next - line.gate)
@@ -67,7 +67,7 @@ end
 
 local function is_due(rank)
   local ranks = max(rank - line.gate, 0)
-  return ranks == 0 or span(ranks + 1, line.share) <= max(now - line.gate_at, 0) + EARLY
+  return ranks == 0 or span(ranks + 1, line.share) <= max(now - line.gate_at, 0) + SLACK
 end
 
 -- How many will come before a rank.
@@ -99,9 +99,19 @@ local function turn(number, place)
   end
   if place.is == WAITING then leave(place.client) end
   place.is, place.at, changed[number] = TURNED, now + after, true
-  give_pass(number, now + after)
+  if MOST >= 0 then
+    give_pass(number, now + after)
+    line.appointed = max(line.appointed, now + after + LASTS)
+  end
   line.admitted = line.admitted + 1
   return after, LASTS
+end
+
+-- The appointment about half way to the turn, if there is room for it.
+local function half_way(turn_in)
+  local half = ceil(floor(turn_in / 2) / SECOND) * SECOND
+  local at = book(now + half, now + turn_in - floor(turn_in / 8))
+  return at and max(at - now, 0)
 end
 
 -- Where a place stands that has no turn, and when to ask again; -1 for what is not known.
@@ -110,13 +120,11 @@ local function standing(number, place)
   local wait = wait_of(rank)
   local after
   if wait == nil then
-    after = (book(now + UNKNOWN, now + 4 * UNKNOWN) or now + 4 * UNKNOWN) - now
+    after = half_way(2 * UNKNOWN) or 2 * UNKNOWN
   else
-    after = max(wait - EARLY, SHORTEST)
-    if after > SOON then
-      local at = book(now + floor(after / 2), now + after - floor(after / 8))
-      if at then after = max(at - now, 0) end
-    end
+    local turn_in = max(wait - EARLY, 0)
+    -- Early rather than late: it is held then.
+    after = turn_in > SOON and half_way(turn_in) or max(turn_in - turn_in % SECOND, SECOND)
   end
   line.appointed = max(line.appointed, now + after)
   place.at, changed[number] = now + max(after * 2, PATIENCE), true
@@ -132,7 +140,8 @@ local words = {}
 -- ARGV: number and lot of the place or "", lot of a new one, client or ""
 function words.ask(number, lot, new_lot, client)
   number, lot = tonumber(number), tonumber(lot)
-  local place = number and find(number, lot)
+  -- A pass that was ended is not given again.
+  local place = number and not has_ended(number, lot) and find(number, lot)
   if EACH < 0 then client = "" end
   if not place then
     if line.mode ~= OPEN then
@@ -155,15 +164,18 @@ end
 
 -- ARGV: the new rate
 function words.rate()
-  local ahead = held_for()
-  line.rate = rate_of(14)
-  spend(0, now + ahead)
+  change_rate(rate_of(14))
   new_share(line.gate)
   new_calendar()
   return {}
 end
 
 function words.mode(mode)
+  if line.mode == OPEN then
+    -- All that are in line were free to enter, so that those that still wait are due.
+    line.gate = line.next
+    new_share(line.gate)
+  end
   line.mode = tonumber(mode)
   return {}
 end

@@ -26,6 +26,7 @@ use sluicegate_redis::{RedisStore, Script, Slot};
 use tokio::runtime::Handle;
 
 use self::reply::{Known, answer, known};
+use crate::line::book::AGAIN_US;
 use crate::line::pace::micros;
 use crate::line::{Answer, Ask, Change, Line, LineFuture, LineHome, LineSettings, LineStatus, Mode, Place};
 
@@ -85,7 +86,7 @@ const EXACT: u64 = 1 << 52;
 /// to 64 of which it looks at.
 ///
 /// # Rights
-/// Beside those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore +zremrangebyscore
+/// Beside those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore
 /// +sadd +srem +scard +pexpire`.
 #[derive(Clone, Debug)]
 pub struct RedisLine {
@@ -184,7 +185,7 @@ impl Line for OfInstance {
 
     fn end(&self, place: Place) -> LineFuture<()> {
         let reply = self.0.run("end", &[place.number.to_string(), place.lot.to_string()]);
-        self.0.known().end(place, micros(self.0.settings.pass_lasts));
+        self.0.known().end(place, micros(self.0.settings.pass_lasts).max(AGAIN_US));
         LineFuture::boxed(async { reply.await.map(drop) })
     }
 

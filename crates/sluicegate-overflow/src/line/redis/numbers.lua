@@ -4,6 +4,7 @@
 --       -1, ms for which keys are kept, then the rate of a new line (see `rate_of`), and behind it the word's own
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local NEVER, WHOLE = 9007199254740991, 1024
+local METERED, PAUSED, OPEN = 0, 1, 2
 local LINE, PLACES, CLIENTS, CALENDAR, ENDS, OUT, ENDED = unpack(KEYS)
 local WORD, KEPT = ARGV[1], ARGV[8]
 local OPENS, MOST, LASTS, LONGEST, EACH =
@@ -77,5 +78,12 @@ local function give_turn()
     level = max(floor((line.till - start) / rate.unit) * rate.ticks - line.parts, 0)
   end
   spend(level, now + after)
+  line.last = now + after
   return after
+end
+
+-- Another rate from now on, counted from the last turn, so that a change by itself costs none.
+local function change_rate(rate)
+  line.rate, line.till, line.parts = rate, 0, 0
+  if line.last >= 0 and line.last + span(1, WHOLE) > now then spend(0, line.last) end
 end

@@ -1,5 +1,7 @@
 -- Places, as in `book.rs`, and passes, as in `active.rs`.
 local AGAIN, KEPT_PLACE = 60000000, 600000000
+-- For how long a turn is given again: no longer than its pass is good.
+local GIVEN_AGAIN = min(LASTS, AGAIN)
 local WAITING, PASSED_OVER, TURNED = 0, 1, 2
 -- Those that this call has looked at, and which of them it has changed.
 local seen, changed = {}, {}
@@ -30,8 +32,9 @@ local function keep_places()
   end
 end
 
-local function is_over(place)
-  return now > place.at + (place.is == TURNED and AGAIN or KEPT_PLACE)
+-- When it is forgotten.
+local function kept_till(place)
+  return place.at + (place.is == TURNED and GIVEN_AGAIN or KEPT_PLACE)
 end
 
 -- The place as it stands, unless it is forgotten.
@@ -39,7 +42,7 @@ local function find(number, lot)
   local place = held(number)
   if not place or place.lot ~= lot then return nil end
   local counts = rank_of(number, lot) < line.gate or place.is == TURNED
-  if is_over(place) and counts then return nil end
+  if now >= kept_till(place) and counts then return nil end
   return place
 end
 
@@ -72,7 +75,7 @@ local function sweep(steps)
     if line.swept >= line.next then break end
     local place = held(line.swept)
     if place and place.is == WAITING then
-      if now <= place.at or rank_of(line.swept, place.lot) >= line.gate then break end
+      if now <= place.at or (line.mode ~= OPEN and rank_of(line.swept, place.lot) >= line.gate) then break end
       place.is, changed[line.swept] = PASSED_OVER, true
       leave(place.client)
       line.passed_over = line.passed_over + 1
@@ -82,7 +85,7 @@ local function sweep(steps)
   for _ = 1, steps do
     if line.first >= line.swept then break end
     local place = held(line.first)
-    if place and not is_over(place) then break end
+    if place and now <= kept_till(place) then break end
     redis.call("HDEL", PLACES, line.first)
     seen[line.first], changed[line.first] = nil, nil
     line.first = line.first + 1
@@ -98,7 +101,6 @@ local function is_full()
 end
 
 local function give_pass(number, at)
-  if MOST < 0 then return end
   redis.call("ZADD", ENDS, at + LASTS, number)
   redis.call("SADD", OUT, number)
   redis.call("PEXPIRE", ENDS, KEPT)
@@ -107,8 +109,13 @@ end
 
 local function end_pass(number, lot)
   redis.call("SREM", OUT, number)
-  redis.call("ZADD", ENDED, "NX", now + LASTS, string.format("%.0f:%.0f", number, lot))
+  -- Not before its place is forgotten, which would give it again.
+  redis.call("ZADD", ENDED, "NX", now + max(LASTS, AGAIN), string.format("%.0f:%.0f", number, lot))
   redis.call("PEXPIRE", ENDED, KEPT)
+end
+
+local function has_ended(number, lot)
+  return redis.call("ZSCORE", ENDED, string.format("%.0f:%.0f", number, lot)) and true
 end
 
 local function forget_passes()

@@ -1,15 +1,15 @@
 -- The share of places whose visitors come, as in `share.rs`, and appointments, as in `calendar.rs`.
-local YOUNG, COUNTED, LEAST = 3, 10, 128
+local YOUNG, COUNTED, LEAST = 3, 40, 128
 local LOOKED_AT, PAGES = 64, 43200
 
 local function new_share(rank)
-  line.block = max(ranks_in(1000000, WHOLE), 8)
+  line.block = max(floor(ranks_in(1000000, WHOLE) / 4), 8)
   line.first_block, line.came = floor(rank / line.block) + 1, {}
 end
 
 local function has_come(rank)
   local at = floor(rank / line.block) - line.first_block + 1
-  if at < 1 or at > 4096 then return end
+  if at < 1 or at > 65536 then return end
   for missing = #line.came + 1, at do line.came[missing] = 0 end
   line.came[at] = line.came[at] + 1
 end
@@ -31,7 +31,7 @@ end
 local function new_calendar()
   redis.call("DEL", CALENDAR)
   line.page_us = max(span(1, WHOLE), 1000000)
-  line.room = max(floor(ranks_in(line.page_us, WHOLE) * 7 / 4), 1)
+  line.room = max(floor(ranks_in(line.page_us, WHOLE) * 3 / 2), 1)
   line.page, line.last_page = 0, 0
 end
 
