@@ -224,7 +224,7 @@ async fn the_documented_rights_of_a_line_are_enough() {
     let source = include_str!("../../crates/sluicegate-overflow/src/line/redis/mod.rs");
     let words = source.split([' ', '\n', '`']).filter(|word| word.starts_with('+') && word.len() > 1);
     let rights: Vec<_> = words.map(|word| word.trim_end_matches('.')).collect();
-    assert_eq!(rights.len(), 14, "{rights:?}");
+    assert_eq!(rights.len(), 15, "{rights:?}");
     let limits = "+eval +evalsha +time +get +set +del";
     server.run::<()>(&format!("ACL SETUSER app on >secret ~rl:* {limits} {}", rights.join(" ")));
     let store = store(&server.url().replace("://", "://app:secret@")).await;
@@ -285,7 +285,7 @@ async fn places_survive_a_crash_of_redis_and_visitors_are_told_meanwhile() {
     let (status, answer, page, cookie) = visit(&rooms[0], Some(&cookies[0])).await;
     assert_eq!((status, cookie), (StatusCode::SERVICE_UNAVAILABLE, None));
     assert_eq!(answer.headers()["retry-after"], "5");
-    assert!(page.contains("does not answer at the moment. You keep your place."), "{page}");
+    assert!(page.contains("does not answer at the moment. Places that were given are kept."), "{page}");
 
     redis.server.restart();
     for (visitor, cookie) in cookies.iter().enumerate() {
