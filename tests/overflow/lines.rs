@@ -83,7 +83,8 @@ async fn same_answers(
                 for line in [memory, redis] {
                     line.change(Change::Rate(rate.burst(1))).await.unwrap();
                 }
-                assert_eq!(memory.status().rate, redis.status().rate);
+                // Memory is not asked for its status, which would sweep more than a poll does.
+                assert_eq!(redis.status().rate, rate.burst(1));
             }
             2..=3 => {
                 let mode = [Mode::Metered, Mode::Metered, Mode::Paused, Mode::Open][random.index(4)];
