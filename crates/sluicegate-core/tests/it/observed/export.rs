@@ -245,6 +245,10 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
         "rate_limit_suspensions_total",
         "rate_limit_breaker_state",
         "rate_limit_unsettled_keys",
+        // Of stores that lease, and of those that keep refusals.
+        "rate_limit_leased_units",
+        "rate_limit_leased_keys",
+        "rate_limit_refusals_kept",
         "rate_limit_forwarded_faults_total",
         // Of files of rules.
         "rate_limit_rules_reloads_total",
