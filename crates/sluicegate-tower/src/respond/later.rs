@@ -18,6 +18,8 @@ pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
 #[derive(Clone, Copy, Debug)]
 pub struct RespondLater<F>(pub(crate) F);
 
+// Only `respond_async` makes one, so that a message about a missing responder need not name it.
+#[diagnostic::do_not_recommend]
 impl<F, A, B> Respond<B> for RespondLater<F>
 where
     F: Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
