@@ -18,6 +18,15 @@ pub(crate) struct Crowd<'a> {
     runs: u64,
 }
 
+/// Which keys are asked for, and how fast.
+#[derive(Clone, Copy)]
+pub(crate) enum Load {
+    /// As popular as Zipf says, as fast as they can.
+    Popular,
+    /// Each as often as any other; so many requests a second of all together, or as fast as they can.
+    Even(Option<u64>),
+}
+
 struct Member {
     child: Child,
     input: ChildStdin,
@@ -58,15 +67,17 @@ impl<'a> Crowd<'a> {
         crowd
     }
 
-    /// Lets all of them decide: a while that does not count, and then one that does. At this rate of all together, or as fast as they
-    /// can.
-    pub(crate) fn run(&mut self, quota: Quota, rate: Option<u64>, [warm, measured]: [Duration; 2]) -> Seen {
+    /// Lets all of them decide: a while that does not count, and then one that does.
+    pub(crate) fn run(&mut self, quota: Quota, load: Load, [warm, measured]: [Duration; 2]) -> Seen {
         let began = Instant::now();
         self.runs += 1;
-        let rate = rate.unwrap_or(0) / PROCESSES as u64;
+        let (keys, rate) = match load {
+            Load::Popular => ("popular", 0),
+            Load::Even(rate) => ("even", rate.unwrap_or(0) / PROCESSES as u64),
+        };
         for member in &mut self.members {
             let (warm, measured) = (warm.as_millis(), measured.as_millis());
-            writeln!(member.input, "{} {warm} {measured} {rate} {quota}", self.runs)
+            writeln!(member.input, "{} {warm} {measured} {keys} {rate} {quota}", self.runs)
                 .expect("it reads its input");
         }
         std::thread::sleep(warm);
@@ -129,6 +140,10 @@ impl Seen {
 
     pub(crate) fn admitted(&self) -> u64 {
         self.keys.iter().map(|key| key.admitted).sum()
+    }
+
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.keys.iter().map(|key| key.unanswered).sum()
     }
 
     /// In percent of all decisions.

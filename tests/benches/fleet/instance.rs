@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluicegate::store::DecidedBy;
-use sluicegate::{Decision, Policy, Quota, RateLimiter, Store};
+use sluicegate::{Decision, Policy, Quota, RateLimiter, Store, StoreError};
 use sluicegate_fleet::{DenyCache, Leased};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::random::{Random, Zipf};
@@ -33,17 +33,24 @@ pub(crate) struct Tally {
     pub(crate) store: u64,
     pub(crate) lease: u64,
     pub(crate) cache: u64,
+    /// Calls that Redis did not answer: it may have decided them all the same.
+    pub(crate) unanswered: u64,
     pub(crate) admitted: u64,
 }
 
 impl Tally {
     pub(crate) fn decisions(&self) -> u64 {
-        self.store + self.lease + self.cache
+        self.asked() + self.lease + self.cache
     }
 
-    fn fields(&mut self) -> [&mut u64; 6] {
-        let Self { warm, warm_admitted, store, lease, cache, admitted } = self;
-        [warm, warm_admitted, store, lease, cache, admitted]
+    /// Those that were Redis' to make.
+    pub(crate) fn asked(&self) -> u64 {
+        self.store + self.unanswered
+    }
+
+    fn fields(&mut self) -> [&mut u64; 7] {
+        let Self { warm, warm_admitted, store, lease, cache, unanswered, admitted } = self;
+        [warm, warm_admitted, store, lease, cache, unanswered, admitted]
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -54,7 +61,7 @@ impl Tally {
     pub(crate) fn read(line: &str) -> Self {
         let mut tally = Self::default();
         let mut numbers = line.split(' ').map(|number| number.parse().expect("it writes numbers"));
-        tally.fields().into_iter().for_each(|field| *field = numbers.next().expect("it writes six"));
+        tally.fields().into_iter().for_each(|field| *field = numbers.next().expect("it writes seven"));
         assert!(numbers.next().is_none());
         tally
     }
@@ -87,14 +94,14 @@ pub(crate) fn serve() -> ExitCode {
         let store = connect(url, wrap).await;
         println!("ready");
         for line in stdin().lock().lines().map_while(Result::ok) {
-            let words: Vec<&str> = line.splitn(5, ' ').collect();
-            let [run, warm, measured, rate, quota] = words[..] else { panic!("{line:?}") };
+            let words: Vec<&str> = line.splitn(6, ' ').collect();
+            let [run, warm, measured, which, rate, quota] = words[..] else { panic!("{line:?}") };
             let quota: Quota = quota.parse().expect("a quota");
             let limiter = Policy::gcra(format!("run-{run}"), quota).on(Arc::clone(&store));
             let ms = |ms: &str| Duration::from_millis(ms.parse().expect("milliseconds"));
             let load = Load {
                 limiter: limiter.expect("the quota is possible"),
-                draws: Rc::clone(if rate == "0" { &popular } else { &even }),
+                draws: Rc::clone(if which == "popular" { &popular } else { &even }),
                 tallies: Rc::new(RefCell::new(vec![Tally::default(); keys])),
                 warm: Instant::now() + ms(warm),
                 end: Instant::now() + ms(warm) + ms(measured),
@@ -171,7 +178,7 @@ impl Load {
                 place = (place + 1) % self.draws.len();
                 let key = self.draws[place];
                 let decision = self.limiter.check(u64::from(key)).await;
-                self.count(key, &decision.expect("the store answers"), now >= self.warm);
+                self.count(key, decision, now >= self.warm);
             }
             tokio::task::yield_now().await;
         }
@@ -193,12 +200,10 @@ impl Load {
                 let key = self.draws[place];
                 let is_warm = now >= self.warm;
                 match self.limiter.check(u64::from(key)).now() {
-                    Ok(decision) => self.count(key, &decision.expect("the store answers"), is_warm),
+                    Ok(decision) => self.count(key, decision, is_warm),
                     Err(pending) => {
                         let load = self.clone();
-                        spawn_local(async move {
-                            load.count(key, &pending.await.expect("the store answers"), is_warm);
-                        });
+                        spawn_local(async move { load.count(key, pending.await, is_warm) });
                     }
                 }
             }
@@ -206,20 +211,23 @@ impl Load {
         }
     }
 
-    fn count(&self, key: u32, decision: &Decision, is_warm: bool) {
+    fn count(&self, key: u32, decision: Result<Decision, StoreError>, is_warm: bool) {
         let tally = &mut self.tallies.borrow_mut()[key as usize];
-        let admitted = u64::from(decision.is_allowed());
+        // Without an answer in time it is the policy that decides, and Redis may have counted it all the same.
+        let decision = decision.ok().filter(|decision| decision.decided_by() != DecidedBy::Outage);
+        let admitted = u64::from(decision.as_ref().is_some_and(Decision::is_allowed));
         if !is_warm {
             tally.warm += 1;
             tally.warm_admitted += admitted;
             return;
         }
         tally.admitted += admitted;
-        *match decision.decided_by() {
-            DecidedBy::Lease => &mut tally.lease,
-            DecidedBy::Cache => &mut tally.cache,
-            DecidedBy::Store => &mut tally.store,
-            other => panic!("decided by {other:?}"),
+        *match decision.map(|decision| decision.decided_by()) {
+            Some(DecidedBy::Lease) => &mut tally.lease,
+            Some(DecidedBy::Cache) => &mut tally.cache,
+            Some(DecidedBy::Store) => &mut tally.store,
+            Some(other) => panic!("decided by {other:?}"),
+            None => &mut tally.unanswered,
         } += 1;
     }
 }
