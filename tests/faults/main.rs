@@ -1,4 +1,4 @@
-//! What befalls the store: see the README beside this file for the faults, how each is made, and which test shows it.
+//! Faults of the store: see the README beside this file for the faults, how each is made, and which test shows it.
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod clocks;

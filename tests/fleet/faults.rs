@@ -1,4 +1,4 @@
-//! What befalls an instance or the server, while four of them share it.
+//! Faults of an instance or of the server, while four of them share it.
 
 use sluicegate_simulator::Loss;
 use sluicegate_tests::servers::Server;

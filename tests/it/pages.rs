@@ -5,6 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sluicegate::rules::{RulesFile, Variables};
+
+use crate::files;
+
 /// The pages, from the root of the repository.
 const PAGES: [&str; 13] = [
     "README.md",
@@ -43,11 +47,18 @@ fn root() -> PathBuf {
 
 /// The blocks of Rust code on a page, as they are rendered, each with the number of its first line.
 fn blocks(page: &str) -> Vec<(usize, String)> {
-    let text = fs::read_to_string(root().join(page)).expect("the page is there");
+    let blocks = blocks_of("```rust", &root().join(page));
+    assert!(!blocks.is_empty(), "{page} has no code");
+    blocks
+}
+
+/// The blocks of a page that begin so.
+fn blocks_of(fence: &str, page: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(page).expect("the page is there");
     let (mut blocks, mut block) = (Vec::new(), None);
     for (number, line) in text.lines().enumerate() {
         block = match block.take() {
-            None if line.starts_with("```rust") => Some((number + 2, String::new())),
+            None if line.starts_with(fence) => Some((number + 2, String::new())),
             None => None,
             Some(whole) if line.starts_with("```") => {
                 blocks.push(whole);
@@ -56,8 +67,36 @@ fn blocks(page: &str) -> Vec<(usize, String)> {
             Some((first, text)) => Some((first, text + line + "\n")),
         };
     }
-    assert!(!blocks.is_empty(), "{page} has no code");
     blocks
+}
+
+#[test]
+fn no_page_with_code_is_left_out() {
+    let with_code =
+        files::below(&root(), "md").into_iter().filter(|page| !blocks_of("```rust", page).is_empty());
+    let with_code: Vec<_> =
+        with_code.map(|page| page.strip_prefix(root()).expect("it is below").to_owned()).collect();
+    let left_out: Vec<_> =
+        with_code.iter().filter(|page| !PAGES.iter().any(|of| page.ends_with(of))).collect();
+    assert!(left_out.is_empty(), "{left_out:?}");
+}
+
+#[test]
+fn every_rules_file_on_a_page_can_be_put_in_force() {
+    let mut read = 0;
+    for page in files::below(&root(), "md") {
+        let files =
+            blocks_of("```yaml", &page).into_iter().filter(|(_, text)| text.starts_with("version: 1"));
+        for (first, text) in files {
+            let name = format!("{}:{first}", page.display());
+            let variables = Variables::none().or_placeholders();
+            if let Err(mistakes) = RulesFile::parse(&name, &text, &variables) {
+                panic!("{mistakes}");
+            }
+            read += 1;
+        }
+    }
+    assert!(read > 4, "only {read} were found");
 }
 
 fn write(path: PathBuf, text: &str) {

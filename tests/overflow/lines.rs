@@ -218,13 +218,17 @@ async fn a_rate_that_the_script_cannot_count_exactly_is_refused() {
     assert!(error.contains("999983/365d") && error.contains("cannot count"), "{error}");
 }
 
+/// The rights that a text lists.
+fn rights(text: &str) -> Vec<&str> {
+    let words = text.split([' ', '\n', '`']).filter(|word| word.starts_with('+') && word.len() > 1);
+    words.map(|word| word.trim_end_matches('.')).collect()
+}
+
 /// The list in the documentation.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_rights_of_a_line_are_enough() {
     let (server, clock) = (Server::start(), on_the_hour());
-    let source = include_str!("../../crates/sluicegate-overflow/src/line/redis/mod.rs");
-    let words = source.split([' ', '\n', '`']).filter(|word| word.starts_with('+') && word.len() > 1);
-    let rights: Vec<_> = words.map(|word| word.trim_end_matches('.')).collect();
+    let rights = rights(include_str!("../../crates/sluicegate-overflow/src/line/redis/mod.rs"));
     assert_eq!(rights.len(), 15, "{rights:?}");
     let limits = "+eval +evalsha +time +get +set +del";
     server.run::<()>(&format!("ACL SETUSER app on >secret ~rl:* {limits} {}", rights.join(" ")));
@@ -245,6 +249,18 @@ async fn the_documented_rights_of_a_line_are_enough() {
     }
     let refused: Vec<redis::Value> = server.run("ACL LOG");
     assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn the_page_on_redis_lists_the_same_rights() {
+    let page = include_str!("../../crates/sluicegate/docs/redis.md");
+    let (_, rest) = page.split_once("A [waiting room]").expect("the page has a part on waiting rooms");
+    let (list, _) = rest.split_once("Scripts of your own").expect("the part ends");
+    let [mut source, mut page] =
+        [include_str!("../../crates/sluicegate-overflow/src/line/redis/mod.rs"), list].map(rights);
+    source.sort_unstable();
+    page.sort_unstable();
+    assert_eq!(page, source);
 }
 
 /// A browser asks, with its ticket if it has one.

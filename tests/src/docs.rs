@@ -1,4 +1,4 @@
-//! What rustdoc knows of our crates, as JSON.
+//! What rustdoc knows of our crates, as JSON, and the pages that it makes of them.
 
 use std::env;
 use std::fs;
@@ -11,29 +11,43 @@ use std::process::Command;
 /// # Panics
 /// When one of them cannot be documented.
 pub fn as_json() -> PathBuf {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize().expect("it is there");
-    let target =
-        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
+    let target = target();
     // A stable rustdoc writes JSON if it is let.
     let script = target.join("rustdoc-json");
     fs::create_dir_all(&target).expect("the folder is made");
     fs::write(&script, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n").expect("the script is written");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it is made a program");
-    let output = Command::new(env!("CARGO"))
-        .args(["doc", "-q", "--workspace", "--no-deps", "--all-features"])
-        .args([
-            "--exclude",
-            "sluicegate-tests*",
-            "--exclude",
-            "sluicegate-examples",
-            "--exclude",
-            "sluicegate-simulator",
-        ])
-        .env("RUSTDOC", script)
-        .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
-        .current_dir(&root)
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let not_published = ["sluicegate-tests*", "sluicegate-examples", "sluicegate-simulator"];
+    let mut command = document();
+    command.args(not_published.iter().flat_map(|package| ["--exclude", package]));
+    run(command.env("RUSTDOC", script).env("RUSTDOCFLAGS", "-Z unstable-options --output-format json"));
     target.join("doc")
+}
+
+/// Documents all crates as `./tests/run docs` does, so that nothing is built twice, and returns the folder of the pages.
+///
+/// # Panics
+/// When one of them cannot be documented without a warning.
+pub fn as_html() -> PathBuf {
+    run(document().env("RUSTDOCFLAGS", "-D warnings"));
+    target().join("doc")
+}
+
+fn root() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).canonicalize().expect("it is there")
+}
+
+fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |target| root().join(target))
+}
+
+fn document() -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["doc", "-q", "--workspace", "--no-deps", "--all-features"]).current_dir(root());
+    command
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

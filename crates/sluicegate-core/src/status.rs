@@ -62,7 +62,7 @@ pub struct LeaseStatus {
 
 /// How full a [`MemoryStore`](crate::MemoryStore) is.
 ///
-/// A flood drives out its own kind. Here is a table of one set, with room for five keys in debt,
+/// A flood evicts lightly used keys, never one that is deep in debt. Here is a table of one set, with room for five keys in debt,
 /// and a debtor among a hundred strangers:
 ///
 /// ```

@@ -34,6 +34,9 @@
 //! # }
 //! ```
 //!
+//! The line is in this process ([`MemoryLine`](line::MemoryLine)) or, with the feature `redis`, in a Redis that all instances of a service share
+//! (`RedisLine`). Rate and mode then belong to that line: the last instance to set one sets it for all.
+//!
 //! # When to use it
 //! When more visitors come at once than the system behind can take, and each of them wants to be served: sales, tickets,
 //! registrations. A rate limit would refuse them by chance, and those who press reload most often would win.

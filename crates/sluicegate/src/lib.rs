@@ -75,7 +75,8 @@
 /// Pages to read: no code.
 #[cfg(any(doc, doctest))]
 pub mod docs {
-    /// A page for each name. Its links to other pages are names of files, which stand here first as names of modules.
+    /// A page for each name. Its links to other pages are names of files, and those to items are addresses on docs.rs, since other
+    /// places show it, too. Here they stand first as paths, and the first definition of a link counts.
     macro_rules! pages {
         ($($page:ident)*) => {
             pages!(@each [$(concat!("[", stringify!($page), "]: crate::docs::", stringify!($page), "\n")),*] $($page)*);
@@ -83,6 +84,7 @@ pub mod docs {
         (@each $links:tt $($page:ident)*) => { $(pages!(@page $links $page);)* };
         (@page [$($link:expr),*] $page:ident) => {
             #[doc = concat!($($link),*)]
+            #[doc = include_str!("../docs/items.txt")]
             #[doc = include_str!(concat!("../docs/", stringify!($page), ".md"))]
             pub mod $page {}
         };

@@ -29,6 +29,29 @@ fn check_says_what_is_good_and_what_is_wrong() {
     assert!(printed(&run(&["check"])).starts_with("2\n"));
 }
 
+/// By the rules on the page on operating, and the log of the tests of `sluicegate-replay`.
+#[test]
+fn the_replay_of_the_readme_is_what_the_command_prints() {
+    let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let page =
+        std::fs::read_to_string(format!("{crates}/sluicegate/docs/operating.md")).expect("it is there");
+    let rules =
+        page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has rules");
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
+    std::fs::create_dir_all(&folder).expect("the folder is made");
+    std::fs::write(folder.join("rules.yaml"), rules).expect("the rules are written");
+    let log = format!("{crates}/sluicegate-replay/tests/access.log.gz");
+    std::fs::copy(log, folder.join("access.log.gz")).expect("the log is there");
+
+    let readme = std::fs::read_to_string(format!("{crates}/../README.md")).expect("it is there");
+    let (_, shown) = readme.split_once("$ sluicegate ").expect("it shows the command");
+    let (arguments, printed) = shown.split_once('\n').expect("it shows what is printed");
+    let (printed, _) = printed.split_once("```").expect("a block ends");
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let output = command(&arguments).current_dir(&folder).output().expect("the command runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), printed);
+}
+
 #[test]
 fn check_says_what_a_reload_would_change() {
     assert_eq!(

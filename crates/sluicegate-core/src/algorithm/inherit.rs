@@ -45,7 +45,7 @@ use crate::text::words;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Inherit {
-    /// With the units that were spent: 50 of 100 become 50 of 10, a debt of 40. Nobody gains by the replacement, whatever
+    /// With the units that were spent: 50 of 100 become 50 of 10, a debt of 40. No key gains by the replacement, whatever
     /// the old and the new algorithm. A debt under a sliding counter or log is forgotten after its periods.
     #[default]
     Spent,

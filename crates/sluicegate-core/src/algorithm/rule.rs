@@ -109,7 +109,7 @@ impl Rule {
             return Err(ConfigError::new(
                 ConfigErrorKind::Burst,
                 format!(
-                    "{algorithm} knows no burst, but the quota is {quota}: leave the burst out, or use a token bucket or GCRA"
+                    "{algorithm} does not support a burst, but the quota is {quota}: leave the burst out, or use a token bucket or GCRA"
                 ),
             ));
         }

@@ -13,7 +13,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Sliding window log: the time and cost of everything admitted in `(now - period, now]`.
 ///
-/// Exact at every instant, at the price of an entry per admission; therefore the limit is capped. What was refused
+/// Exact at every instant, at the price of an entry per admission; therefore the limit is capped. A refusal
 /// leaves no entry. Unlike the other rules its state is a list; a store hands over the part that a question needs.
 ///
 /// # With a resolution

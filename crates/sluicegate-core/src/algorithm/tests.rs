@@ -38,7 +38,11 @@ fn what_cannot_be_exact_is_refused_with_the_reason() {
         (Algorithm::Gcra, Quota::new(1, Duration::from_nanos(1)), "at least 1 microsecond"),
         (Algorithm::Gcra, Quota::new(1, Duration::from_secs(3_153_600_000)), "longer than ten years"),
         (Algorithm::Gcra, Quota::per_day(1).burst(10_000), "longer than ten years to refill"),
-        (Algorithm::SlidingCounter, Quota::per_minute(5).burst(9), "sliding-counter knows no burst"),
+        (
+            Algorithm::SlidingCounter,
+            Quota::per_minute(5).burst(9),
+            "sliding-counter does not support a burst",
+        ),
         (Algorithm::SlidingLog, Quota::per_minute(10_000_000), "at most 1000000"),
     ] {
         let message = Rule::new(algorithm, quota).unwrap_err().to_string();

@@ -41,7 +41,7 @@ impl Decision {
     }
 
     /// Decisions about different asks of one request as one, each with the places of its asks. Its time is the store's, if the
-    /// store decided any of them. What passed uncounted has no numbers, and is left out beside what was counted.
+    /// store decided any of them. Uncounted decisions have no numbers, and are left out beside counted ones.
     ///
     /// # Errors
     /// [`StoreErrorKind::NothingAsked`] when there are none.

@@ -117,7 +117,7 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Unavailable => "the store cannot be reached",
             StoreErrorKind::Protocol => "the store answered something unexpected",
             StoreErrorKind::ForeignPolicy => "the policy was opened on another store",
-            StoreErrorKind::NothingAsked => "the store was asked nothing",
+            StoreErrorKind::NothingAsked => "the call contained no asks",
             StoreErrorKind::NoSuspension => {
                 "the policy suspends no key: it has no suspension, or is not enforced"
             }

@@ -174,7 +174,7 @@ impl RateLimiter {
         self.ask(key, cost, Mode::Reserve { longest })
     }
 
-    /// Gives `cost` units back, without knowing when they were spent: as if that had been just now. What has drained since is
+    /// Gives `cost` units back, without knowing when they were spent: as if that had been just now. Units that have drained since are
     /// given back a second time then, so this is for units that were spent a moment ago, or by hand, for a customer;
     /// [`refund_of`](Self::refund_of) is exact. A key never gets better than at rest.
     ///

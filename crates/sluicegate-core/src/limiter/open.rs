@@ -129,9 +129,9 @@ impl RateLimiter {
         Ok(put(&store.into(), policies.into_iter().collect(), How::ReplaceWith(inherit), build)?.1)
     }
 
-    /// Replaces the policy for everybody who names it on this store; `inherit` says how keys start under the new one. By an
-    /// equal policy it changes nothing, unless everybody is to start afresh. Accounts that are
-    /// [kept](Self::keep_accounts) stay kept. What an [override](super::Overrides) says of the policy, it says of the new one, as
+    /// Replaces the policy for every handle that names it on this store; `inherit` says how keys start under the new one. By an
+    /// equal policy it changes nothing, unless all keys are to start afresh. Accounts that are
+    /// [kept](Self::keep_accounts) stay kept. An [override](super::Overrides) of the policy applies to the new one, as
     /// long as it stands; a policy that is made from the present one is best made from [`own_policy`](Self::own_policy), which no
     /// override has changed.
     ///

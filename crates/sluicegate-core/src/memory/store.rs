@@ -30,8 +30,8 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// A key is held only while it is in debt: a key back at rest takes no room, and there is nothing to sweep. When
 /// as many keys as there is room for are in debt at once, three to five in a hundred find their set full: then the least
 /// indebted key of that set is forgotten, which admits it anew; see [`MemoryStore::stats`]. That is the key that has used
-/// the smallest part of this quota. A flood of new keys therefore drives out its own kind: it cannot wash away what other
-/// policies know, nor debtors that owe more than its own keys. Logs make room for a flood in the same way, among 16 keys
+/// the smallest part of this quota. A flood of new keys therefore evicts only lightly used keys: never what other policies know,
+/// and no debtor that owes more than the flood's own keys. Logs make room for a flood in the same way, among 16 keys
 /// drawn at random.
 ///
 /// Where forgetting is worse than refusing, a policy says [`OnFull::Inherit`](crate::policy::OnFull::Inherit): a key that makes
@@ -41,8 +41,8 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// [reset](crate::RateLimiter::reset) takes away what a key owes, not what it inherits.
 ///
 /// When a policy is [replaced](crate::RateLimiter::replace), a quota whose rule stays keeps its table. That of another one
-/// stays until none of its keys matters any more; the first policy's as long as there is a handle. What is held for requests
-/// that wait for another limit takes room of its own, for at most as many keys as the table has room for.
+/// stays until none of its keys matters any more; the first policy's as long as there is a handle. Units that are held for
+/// requests that wait for another limit take room of their own, for at most as many keys as the table has room for.
 ///
 /// # Example
 /// ```

@@ -117,9 +117,9 @@ impl Observed {
     /// The values that `take` makes of the store's events from now on, in a queue with room for `room` of them, at least one: for a task
     /// that writes them down or sends them somewhere.
     ///
-    /// No request waits for that task. What does not fit is dropped and counted: by [`Events::dropped`], in
+    /// No request waits for that task. An event that does not fit is dropped and counted: by [`Events::dropped`], in
     /// [`StoreSnapshot::events_dropped`], and as `rate_limit_events_dropped_total`. `take` runs in the middle of a request and
-    /// copies what it needs; it leaves out by `None` what nobody waits for, so that a flood of decisions drives out no suspension.
+    /// copies what it needs; by `None` it leaves out events that are not needed, so that a flood of decisions drives out no suspension.
     /// It is called as long as the store lives, also when nobody takes events any more: ask for one queue, not for one per page.
     ///
     /// ```

@@ -33,7 +33,7 @@ pub enum OnExceeded {
 /// Whether a policy is enforced. Written `enforce`, `shadow` and `off`.
 ///
 /// A policy that is replaced by itself in another mode keeps its keys as they are: what was spent stays spent, and drains in
-/// the meantime. What was spent before is given back, reset and waited for in every mode.
+/// the meantime. Units that were spent before are given back, reset and waited for in every mode.
 ///
 /// ```
 /// use sluicegate_core::limiter::Inherit;

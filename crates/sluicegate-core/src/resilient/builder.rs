@@ -85,7 +85,7 @@ impl ResilientBuilder {
     /// How long the store may take, for one that has no deadline of its own. Default: none, because the stores of this family
     /// have one, and act on what they miss.
     ///
-    /// A call that misses it is a failure for the breaker. What it asked for may have been spent.
+    /// A call that misses it is a failure for the breaker. The units that it asked for may have been spent.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self

@@ -1,4 +1,4 @@
-//! What every handle to a store is: [`store_handle`](crate::store_handle).
+//! Handles to a store: [`store_handle`](crate::store_handle).
 
 /// Makes a type a handle to a store: policies are put on it by value or by reference. For authors of stores.
 ///

@@ -137,8 +137,8 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// A policy that was opened with `replaces` is in force now, and the old one is not: the second step, which a policy that
-    /// is opened and then dropped never takes. What `open` has prepared takes effect by being asked for, so there is nothing to
-    /// do here for most stores.
+    /// is opened and then dropped never takes. Most stores have nothing
+    /// to do here, because a policy that `open` has prepared takes effect when it is asked for.
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         _ = (old, new, inherit);
     }

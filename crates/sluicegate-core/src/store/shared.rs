@@ -14,8 +14,8 @@ pub trait Shared: Send + Sync {
     /// Nothing is there at first, and again when the store has lost it: no bytes.
     ///
     /// # Contract
-    /// It starts its work when it is called, and finishes it, also when the future is dropped. What is read or written by this or
-    /// any other call is told to the listeners of the store, as [`Event::Shared`](super::Event::Shared); a store tells new
+    /// It starts its work when it is called, and finishes it, also when the future is dropped. Bytes that this or any other
+    /// call reads or writes are told to the listeners of the store, as [`Event::Shared`](super::Event::Shared); a store tells new
     /// listeners the last that it knows, and looks for news every few seconds.
     fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture;
 }

@@ -44,14 +44,14 @@
 //! Of a request with several asks all are looked at before any call: one that is refused spares the store the whole request,
 //! which then holds nothing of the others. The decision has the quotas that are known to refuse, and no numbers of the others.
 //!
-//! When a refusal is over, one of those who ask is sent to the store. The others wait for its answer: if it is refused, so are
-//! they, without a call; if not, they ask. Nobody waits twice.
+//! When a refusal is over, one of the requests that ask is sent to the store. The others wait for its answer: if it is refused, so
+//! are they, without a call; if not, they ask. No request waits twice.
 //!
 //! # The numbers
 //! [`retry_after`](sluicegate_core::Decision::retry_after) is that of the answer, less the time since: exact for the same ask.
 //! For a higher cost it is exact to the microsecond, rounded up, where units come back one by one (GCRA, the greedy token bucket,
-//! the leaky meter), and elsewhere until all of the capacity is back, which is never too early. What remains is told as in the
-//! answer that refused.
+//! the leaky meter), and elsewhere until all of the capacity is back, which is never too early. The remaining units are those of
+//! the answer that refused.
 //!
 //! # Around leases
 //! A key at its limit gets units back one by one, a thousand times a second under `1000/s`, and a call for each of them is no gain.

@@ -47,7 +47,7 @@ impl Leased {
     /// ```
     ///
     /// # Errors
-    /// [`Unreturned`] when units were not given back at the end. Nobody can spend them until they have drained, or their window
+    /// [`Unreturned`] when units were not given back at the end. They cannot be spent until they have drained, or their window
     /// is over.
     ///
     /// # Panics

@@ -37,8 +37,8 @@ use crate::room::WaitingRoom;
 /// ```
 ///
 /// # Where to put it
-/// Around all that shall be spared, and inside of a rate limit by address. What the page of a shop loads needs the pass as well:
-/// leave files that cost nothing outside of it.
+/// Around everything that it protects, and inside of a rate limit by address. Files that the page of a shop loads need the pass as
+/// well: leave files that cost nothing outside of it.
 ///
 /// # Cancel safety
 /// A visitor that hangs up while it is held keeps its turn for a minute.

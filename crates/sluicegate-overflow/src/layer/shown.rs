@@ -1,4 +1,4 @@
-//! What a request shows of its visitor: its ticket, and whether it wants a page.
+//! A request as the room sees it: its ticket, and whether it wants a page.
 
 use http::header::{ACCEPT, COOKIE, HeaderName};
 use http::{HeaderValue, Method};

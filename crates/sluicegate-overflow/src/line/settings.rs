@@ -10,7 +10,7 @@ use sluicegate_core::Quota;
 pub struct LineSettings {
     /// The name of the room: letters, digits, `.`, `_` and `-`.
     pub name: String,
-    /// How many enter in which time. Its burst is 1: turns are spaced.
+    /// How many visitors enter in which time. Its burst is 1: turns are spaced.
     pub rate: Quota,
     /// When the room opens, in microseconds since the Unix epoch; 0 if it is open from the start.
     pub opens_at_us: u64,
@@ -41,7 +41,7 @@ pub enum Mode {
     /// At the rate.
     #[default]
     Metered,
-    /// Nobody enters; passes that are out stay good, and places are kept.
+    /// No visitor enters; passes that are out stay good, and places are kept.
     Paused,
     /// All visitors enter at once, also before the room opens and above the number that may be active.
     Open,

@@ -1,4 +1,4 @@
-//! What a line promises, played on virtual time.
+//! The promises of a line, played on virtual time.
 
 use std::collections::HashMap;
 use std::time::Duration;

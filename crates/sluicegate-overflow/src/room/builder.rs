@@ -48,15 +48,15 @@ impl WaitingRoomBuilder {
         }
     }
 
-    /// Lets nobody in before this time. Visitors that come before it are ranked by lot, so that coming in the first millisecond
+    /// Lets no visitor in before this time. Visitors that come before it are ranked by lot, so that coming in the first millisecond
     /// is no advantage; those that come later line up behind them. Default: the room is open.
     pub fn opens_at(mut self, time: SystemTime) -> Self {
         self.opens_at = Some(time);
         self
     }
 
-    /// How many passes may be good at once: a visitor more enters when one has expired or [ended](crate::Pass::end). Default: as
-    /// many as the rate lets in.
+    /// How many passes may be good at once: the next visitor enters when one has expired or [ended](crate::Pass::end). Default: no
+    /// bound but the rate.
     pub fn most_active(mut self, passes: u64) -> Self {
         self.most_active = Some(passes);
         self

@@ -79,7 +79,8 @@ impl WaitingRoom {
         self.0.line.status()
     }
 
-    /// Another rate from now on. Visitors that wait learn of it when they ask next.
+    /// Another rate from now on. Visitors that wait learn of it when they ask next. A line in Redis has it for all instances that share it:
+    /// of two that set one, the last wins, and the rates of their builders count no more.
     ///
     /// # Errors
     /// For text that is no rate and for a rate of 0, as a [`ConfigError`]; and when the line does not answer, as a [`StoreError`].
@@ -91,7 +92,8 @@ impl WaitingRoom {
         self.0.line.change(Change::Rate(rate)).await.map_err(SetRateError::Store)
     }
 
-    /// Pauses the room, opens it to all, or goes back to the rate.
+    /// Pauses the room, opens it to all, or goes back to the rate; of a line in Redis for all instances, as with
+    /// [`set_rate`](Self::set_rate).
     ///
     /// # Errors
     /// When the line does not answer.

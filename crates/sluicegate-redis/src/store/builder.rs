@@ -95,7 +95,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long a decision may take. What was sent may be spent although the answer came too late. Default: 50 ms.
+    /// How long a decision may take. A decision that was sent may have spent although its answer came too late. Default: 50 ms.
     ///
     /// From 1 ms to 60 s. It covers all round trips of a decision, waiting for others to share a
     /// call included. It is the longest that an outage can add to a request, so choose it by what a

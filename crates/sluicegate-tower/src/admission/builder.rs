@@ -101,8 +101,8 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Lets requests of which `holds` is true pass, without asking any limit: they carry no rate limit fields. With
-    /// several such conditions, one that holds is enough.
+    /// Exempts requests for which `holds` is true from all limits; their responses carry no rate limit fields. With several such
+    /// conditions, one that holds is enough.
     ///
     /// ```
     /// use http::Method;
@@ -158,7 +158,7 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Refuses requests of which `holds` is true with 403, without asking any limit. What is exempt is not refused.
+    /// Refuses requests for which `holds` is true with 403, without asking any limit. An exempt request is not refused.
     ///
     /// For a few known nuisances. It is no firewall: what is denied here has come through the
     /// server's parser already.

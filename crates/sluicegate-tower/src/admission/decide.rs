@@ -37,8 +37,8 @@ impl Limits {
     /// When it is not let through.
     ///
     /// For code that has a request and no service: a handler that decides about a part of its work,
-    /// a server that is not Tower's, a test. What is let through is answered by the caller, who may
-    /// show where the client stands:
+    /// a server that is not Tower's, a test. The caller answers the requests that are let through, and
+    /// may show where the client stands:
     ///
     /// ```
     /// use http::{Request, Response};

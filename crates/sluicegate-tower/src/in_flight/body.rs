@@ -43,8 +43,8 @@ struct Data {
 
 /// The permit of a request, for what goes on after its response: it is held until the last clone is dropped.
 ///
-/// The extensions of requests that ask for an upgrade (`Upgrade`, `CONNECT`) carry one. Whoever takes over the connection
-/// keeps a clone for as long as the connection lives; see [`InFlightLayer`](crate::in_flight::InFlightLayer).
+/// The extensions of requests that ask for an upgrade (`Upgrade`, `CONNECT`) carry one. The code that takes over the
+/// connection keeps a clone for as long as the connection lives; see [`InFlightLayer`](crate::in_flight::InFlightLayer).
 #[derive(Clone)]
 pub struct HeldPermit {
     permit: Arc<Permit>,

@@ -71,7 +71,7 @@ impl InFlightLimit {
         self
     }
 
-    /// Counts only requests of which `applies` is true. With several such conditions, all must hold.
+    /// Counts only requests for which `applies` is true. With several such conditions, all must hold.
     pub fn only_if(mut self, applies: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.only_if.push(Arc::new(applies));
         self

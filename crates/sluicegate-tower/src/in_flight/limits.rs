@@ -59,7 +59,7 @@ impl InFlightLimits {
     }
 
     /// Finds out for all of them at once which may apply to a request: of a thousand limits none has to be asked by itself. Places
-    /// count from 0. What a limit says [itself](InFlightLimit::only_if) has to hold, too.
+    /// count from 0. The conditions of each limit ([`only_if`](InFlightLimit::only_if)) have to hold, too.
     pub fn select(mut self, select: impl Select) -> Self {
         self.select = Some(Arc::new(select));
         self.selected = self.each.len();

@@ -11,7 +11,7 @@ use crate::key::view::RequestView;
 /// Finds out whose bucket a request spends from.
 ///
 /// Object-safe, and synchronous where it can be: an extractor that has to wait copies what it needs from the request
-/// and returns [`Extraction::pending`]. What a client wrote must not be trusted here: a key taken from a header
+/// and returns [`Extraction::pending`]. Never trust what a client wrote here: a key taken from a header
 /// lets each client choose its bucket, so combine it with something that it cannot choose, or verify it.
 ///
 /// ```

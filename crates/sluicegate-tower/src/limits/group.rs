@@ -94,7 +94,7 @@ impl Group {
         self
     }
 
-    /// Applies the members only to requests of which `applies` is true. With several such conditions, all must hold.
+    /// Applies the members only to requests for which `applies` is true. With several such conditions, all must hold.
     pub fn only_if(mut self, applies: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.only_if.push(Box::new(applies));
         self

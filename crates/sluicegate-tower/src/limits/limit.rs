@@ -250,7 +250,7 @@ impl Limit {
         self
     }
 
-    /// Applies this limit only to requests of which `applies` is true. With several such conditions, all must hold.
+    /// Applies this limit only to requests for which `applies` is true. With several such conditions, all must hold.
     ///
     /// ```
     /// use http::Method;
@@ -268,8 +268,8 @@ impl Limit {
         self
     }
 
-    /// Gives a request its units back when the head of its response is such that `refund` is true: a login that went
-    /// well, an error that is the server's own. The fields of the response then show what is left after that, if the
+    /// Gives a request its units back when `refund` is true for the head of its response: a login that went well, an error that
+    /// is the server's own. The fields of the response then show what is left after that, if the
     /// store answers at once, as memory does. An error of the service is no response, and gives nothing back.
     ///
     /// ```

@@ -37,7 +37,7 @@ use crate::policy::OnFull;
 /// it is told apart there (high half, the tag).
 ///
 /// A slot whose state is back at rest is free by definition, so nothing ever has to be swept. When all slots of a
-/// set are in use, the least indebted makes room: a flood of new keys drives out its own kind, never a heavy debtor. It is
+/// set are in use, the least indebted makes room: a flood of new keys evicts lightly used ones, never a heavy debtor. It is
 /// forgotten, or leaves what it owes to its set: then keys that are new there start with the heaviest such debt.
 pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     sets: Box<[Set<SLOTS, WORDS>]>,

@@ -69,13 +69,14 @@ const EXACT: u64 = 1 << 52;
 /// ```
 ///
 /// # Instances that disagree
-/// Rate and mode are the line's, in Redis: the first instance sets them, and a [change](Line::change) changes them for all. Every
-/// other setting is that of the instance that is asked.
+/// Rate and mode belong to the line in Redis. The first instance sets them; after that a [change](Line::change) by any instance changes them
+/// for all, and the last one wins. An instance that starts with another rate changes nothing. Every other setting is that of the instance
+/// that is asked.
 ///
 /// # When Redis fails
 /// A poll then gets an error, and the room answers 503 with `Retry-After`. Places are as durable as Redis itself: with
-/// `appendfsync always` all of them survive its crash, with `everysec` all but those of the last seconds; whose place is lost is told so, and
-/// gets a new one. Give lines a server whose `maxmemory-policy` is `noeviction`.
+/// `appendfsync always` all of them survive its crash, with `everysec` all but those of the last seconds; a visitor whose place is lost is told
+/// so, and gets a new one. Give lines a server whose `maxmemory-policy` is `noeviction`.
 ///
 /// [`status`](Line::status), and passes that other instances have ended, are known a second late. Visitors that left count as waiting until
 /// others ask.

@@ -25,7 +25,7 @@ use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 ///
 /// Each proxy appends the address that connected to it to `X-Forwarded-For`, behind whatever the client wrote there. So
 /// the list is read from the right, all its lines together, over the addresses of named proxies, to the first that is
-/// none of them. What is to the left of that is the client's own fiction and is never looked at. A request whose peer is not
+/// none of them. Elements to the left of that are the client's own fiction and are never looked at. A request whose peer is not
 /// a named proxy is the peer's own, whatever its headers say.
 ///
 /// Exactly one header is read, for a client can send those that the proxies do not overwrite: set
@@ -101,8 +101,8 @@ pub enum OnMalformed {
 impl ClientIp {
     /// Clients behind proxies in these networks, told by `X-Forwarded-For`.
     ///
-    /// The networks are text, or anything that prints as a network or an address. Name the proxies and nobody else: whoever
-    /// has an address in one of these networks is believed about the client before him.
+    /// The networks are text, or anything that prints as a network or an address. Name the proxies and nothing
+    /// else: a peer in one of these networks is believed about the client in front of it.
     ///
     /// # Errors
     /// For something that is not a network; for none at all; and for one that holds all addresses, which would let each

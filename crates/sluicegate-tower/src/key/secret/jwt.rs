@@ -24,10 +24,10 @@ const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
 
 /// One bucket per subject of a bearer token that is a JSON Web Token, if it is verified.
 ///
-/// The signature, the algorithm, which is the key's and nothing that the token says, the expiry, which has to be there,
-/// the time before which it is not valid, and the issuer and audience that are set here. A token with an audience is good
-/// only where that audience is set. What fails counts as missing, so that an `.or(..)` can stand in: an unverified claim is never a
-/// key. Subjects of different issuers are different, and only a digest of them is kept.
+/// Verifies the signature, the algorithm (taken from the key, never from the token), a mandatory expiry, the time before which the
+/// token is not valid, and the issuer and audience that are set here. A token with an audience is good only where that audience is
+/// set. A token that fails counts as missing, so that an `.or(..)` can stand in: an unverified claim is never a key. Subjects of
+/// different issuers are different, and only a digest of them is kept.
 ///
 /// Verifying takes its time, microseconds with HS256 and up to a millisecond with the others, for every token that
 /// somebody makes up. Put a limit by address in front, in a layer of its own, and let the limit with this key reject who
