@@ -26,10 +26,10 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("sluicegate_redis", &["deadpool", "deadpool_redis", "redis"]),
     ("sluicegate_axum", &["axum", "axum_core", "http", "tower_layer"]),
     ("sluicegate_fleet", &[]),
-    ("sluicegate_overflow", &[]),
+    ("sluicegate_overflow", &["bytes", "http", "tower_layer"]),
     ("sluicegate_replay", &[]),
-    ("sluicegate_rules", &[]),
-    ("sluicegate_status", &[]),
+    ("sluicegate_rules", &["tower_layer"]),
+    ("sluicegate_status", &["http", "http_body", "tower_service"]),
     ("sluicegate", &[]),
 ];
 

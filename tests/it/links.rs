@@ -52,8 +52,9 @@ fn dead_ends(root: &Path, folder: &Path, text: &str) -> Vec<String> {
         wrong.push(format!("the link {name:?} is nowhere on the page"));
     }
     // A name in brackets is a link, if the page says where to.
-    for (name, rest) in text.split("[`").skip(1).filter_map(|rest| rest.split_once("`]")) {
-        let is_alone = !rest.starts_with(['(', '[', ':']);
+    for (at, _) in text.match_indices("[`") {
+        let Some((name, rest)) = text[at + 2..].split_once("`]") else { continue };
+        let is_alone = !text[..at].ends_with(']') && !rest.starts_with(['(', '[', ':']);
         let is_known = names.contains(&format!("`{}`", name.to_lowercase()));
         wrong.extend((is_alone && !is_known).then(|| format!("the link {name:?} is nowhere on the page")));
     }
