@@ -29,10 +29,11 @@ pub(crate) fn stem(prefix: &str, policy: &str) -> String {
     format!("{}{policy}:", all(prefix))
 }
 
-/// The policy of a name, or what a slot of its own is called; none if it is that of no key.
+/// The policy of a name, or what a slot of its own is called; none if it is that of no key, or of a bucket by which a
+/// connection is probed at this moment.
 pub(crate) fn policy_of<'a>(prefix: &str, name: &'a str) -> Option<&'a str> {
-    let (policy, _) = name.strip_prefix(&all(prefix))?.split_once(":{")?;
-    Some(policy)
+    let (policy, tag) = name.strip_prefix(&all(prefix))?.split_once(":{")?;
+    (tag.strip_suffix('}') != Some(PROBE)).then_some(policy)
 }
 
 /// The name of a key.
@@ -109,7 +110,10 @@ mod tests {
     #[test]
     fn the_policy_of_a_name_is_read_from_keys_only() {
         assert_eq!(policy_of("rl", &name("rl", "log.in", "q0Zx")), Some("log.in"));
-        for other in ["rl:2:{probe}:overrides", "rl:1:login:{q0Zx}", "shop:2:login:{q0Zx}", "rl:2:login"] {
+        let probe = name("rl", "probe-16cc", PROBE);
+        for other in
+            ["rl:2:{probe}:overrides", "rl:1:login:{q0Zx}", "shop:2:login:{q0Zx}", "rl:2:login", &probe]
+        {
             assert_eq!(policy_of("rl", other), None, "{other}");
         }
     }
