@@ -1,7 +1,8 @@
 //! A file of a thousand rules, beside one of a single rule: a request is to cost about the same.
 //!
 //! Of the thousand, the request meets the last one. They share everything but the value by which they tell requests apart.
-//! Then how long large files take to be read and put in force, and how long answers take meanwhile.
+//! Then the price of limits that can be swapped, how long large files take to be read and put in force, and how long answers take
+//! beside reloads.
 
 mod harness;
 #[path = "rules/reloads.rs"]
@@ -12,14 +13,19 @@ mod support;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::hint::black_box;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
-use sluicegate::MemoryStore;
+use sluicegate::key::PeerAddr;
+use sluicegate::limits::{Admission, Limits};
 use sluicegate::rules::{Rules, RulesFile, Variables};
+use sluicegate::{MemoryStore, Policy};
 use tower::{Layer, Service, service_fn};
 
 use crate::harness::{Aim, Bench, Row};
@@ -42,9 +48,39 @@ fn main() -> ExitCode {
             bench.compare(work, Aim::Ratio(1.3), many, one);
         }
     }
+    swaps(&mut bench);
     loads(&mut bench);
     reloads::p99(&mut bench);
     bench.finish()
+}
+
+/// The cheapest decision that there is, with its header fields: by limits that are found as a layer finds those that can be swapped,
+/// and by limits that are held.
+fn swaps(bench: &mut Bench) {
+    let work = "one decision, limits that can be swapped, beside limits that cannot";
+    if bench.wants(work) {
+        let limiter = Policy::gcra("a", "1000000/ms").on(MemoryStore::new()).expect("memory keeps it");
+        let held = Limits::new(limiter);
+        let swapped = ArcSwap::from_pointee(held.clone());
+        bench.compare(
+            work,
+            Aim::Ratio(1.15),
+            deciding(move |request| swapped.load().decide(request)),
+            deciding(move |request| held.decide(request)),
+        );
+    }
+}
+
+/// Asks for one request again and again, each time as far as to the response.
+fn deciding(decide: impl Fn(&Request<()>) -> Admission<'_>) -> impl FnMut(u64) {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(PeerAddr(SocketAddr::from(([192, 0, 2, 7], 443))));
+    move |times| {
+        for _ in 0..times {
+            let admitted = decide(&request).now_or_never().expect("memory answers at once");
+            black_box(admitted.expect("there is room").leave(Response::new(())));
+        }
+    }
 }
 
 /// Reads files and puts them in force.

@@ -219,7 +219,7 @@ impl RulesFile {
         self.compiled.store.as_ref().ok_or_else(|| {
             RulesError::of_file(
                 &self.name,
-                "it names no store: add the section \"store\", as store: { redis: ${REDIS_URL} }, or give one in code",
+                "it names no store: add the section \"store\", as store: { redis: redis://host:6379 }, or give one in code",
             )
         })
     }

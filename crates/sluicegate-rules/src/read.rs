@@ -41,6 +41,7 @@ pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problem
 
 /// The mistake in the shape; of a section that may hold a secret no value is shown.
 fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> String {
+    let line = place.and_then(|place| text.lines().nth(place.line.saturating_sub(1))).unwrap_or_default();
     match error {
         Error::Eof { .. } => "the file is empty: it needs at least \"version: 1\" and \"rules\"".to_owned(),
         Error::MultipleDocuments { .. } => {
@@ -65,6 +66,10 @@ fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> St
         Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } if !is_open => {
             format!("this has another shape than {expected}")
         }
+        _ if has_variable_in_braces(line) => {
+            "a variable in braces is not put in: write ${NAME} on a line of its own, as \"name: ${NAME}\""
+                .to_owned()
+        }
         _ if !is_open => "this has another shape than is expected here".to_owned(),
         other => {
             // Without the place, which is told before.
@@ -73,8 +78,7 @@ fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> St
                 "expected mapping start" => "names with their values are expected here, as { name: value }",
                 message => message,
             };
-            let brace = place.and_then(|place| text.lines().nth(place.line.saturating_sub(1)));
-            match brace.is_some_and(has_bare_brace) {
+            match bare_braces(line).next().is_some() {
                 true => format!("{message}; put quotes around a value with braces, as \"/users/{{id}}\""),
                 false => message.to_owned(),
             }
@@ -95,10 +99,16 @@ fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     }
 }
 
-/// Whether a brace on this line stands inside of a value without quotes.
-fn has_bare_brace(line: &str) -> bool {
+/// The braces on this line that stand inside of a value without quotes.
+fn bare_braces(line: &str) -> impl Iterator<Item = Brace> {
     let is_bare = |brace: &Brace| !brace.is_quoted && !matches!(brace.before, ' ' | '[' | '{' | ',');
-    braces(line).iter().any(is_bare)
+    braces(line).into_iter().filter(is_bare)
+}
+
+/// Whether a variable stands inside of braces or brackets that open before it on this line.
+fn has_variable_in_braces(line: &str) -> bool {
+    let is_in = |brace: Brace| line.chars().take(brace.column - 1).any(|c| matches!(c, '{' | '['));
+    bare_braces(line).filter(|brace| brace.before == '$').any(is_in)
 }
 
 /// A brace that opens.

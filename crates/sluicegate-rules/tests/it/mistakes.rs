@@ -145,7 +145,10 @@ fn a_wrong_shape_is_told_with_the_nearest_word() {
         ("version: 1\nrules: []\n".to_owned(), "there are no rules"),
         ("version: 1\n".to_owned(), "there are no rules"),
         (rule("only_if: { path: /users/{id} }"), "put quotes around a value with braces"),
-        (rule("cost: ${UNITS}"), "quotes"),
+        (
+            rule("cost: ${UNITS}"),
+            "error: a variable in braces is not put in: write ${NAME} on a line of its own",
+        ),
         (rule("cost: \"${UNITS}\""), "rules.yaml:5:48: error: a variable in quotes is not put in"),
         (
             policy("\n    quota: ${QUOTA}"),

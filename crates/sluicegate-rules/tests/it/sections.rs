@@ -221,7 +221,10 @@ async fn two_stores_are_one_too_many_and_none_is_one_too_few() {
     let path = folder.0.join("rules.yaml");
     std::fs::write(&path, PLAIN).expect("it can be written");
     let none = error(Rules::from_file(&path, Variables::none()));
-    assert!(none.contains("it names no store: add the section \"store\""), "{none}");
+    assert!(
+        none.contains("it names no store: add the section \"store\", as store: { redis: redis://host:6379 }"),
+        "{none}"
+    );
     let rules = Rules::open(MemoryStore::new(), &path, Variables::none()).expect("code gives one");
 
     std::fs::write(&path, on("{ memory: 1k keys }")).expect("it can be written");
@@ -250,6 +253,7 @@ fn no_value_of_the_store_is_shown() {
         ("{ memory: 1k, replicas: 2 }", "2:32", "a store in memory has no replicas"),
         ("redis://ada:hunter2@host", "2:8", "another shape than"),
         ("{ redis: [hunter2] }", "2:17", "another shape than"),
+        ("{ redis: ${REDIS_URL} }", "2:18", "a variable in braces is not put in"),
         ("{ redis: redis://host, timeout: hunter2 }", "2:31", "\"timeout\" is not known here"),
     ] {
         let error = error(RulesFile::parse("rules.yaml", &on(store), &Variables::none()));
