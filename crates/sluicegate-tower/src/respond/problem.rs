@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
+use smallvec::SmallVec;
 
 use crate::respond::accept::wants_text;
 use crate::respond::headers::lines::ceil_seconds;
@@ -66,28 +67,27 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
         if wants_text(refusal.request()) {
             return text(refusal);
         }
-        let mut body = String::with_capacity(384);
+        let mut body = Body::default();
         let _ = problem(&mut body, refusal);
-        response(refusal, body, "application/problem+json")
+        response(refusal, &body, "application/problem+json")
     }
 }
 
 /// `Too many requests: try again in 7 s`
 fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
-    let mut body = String::with_capacity(96);
-    // Writing to a string cannot fail, here and below.
+    let mut body = Body::default();
+    // Writing to a buffer cannot fail, here and below.
     let _ = refusal.say(&mut body);
-    if let Some(first) = body.get_mut(..1) {
+    if let Some(first) = body.0.first_mut() {
         first.make_ascii_uppercase();
     }
-    body.push('\n');
-    response(refusal, body, "text/plain; charset=utf-8")
+    body.push("\n");
+    response(refusal, &body, "text/plain; charset=utf-8")
 }
 
 /// A response with the status of the refusal.
-fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: &'static str) -> Response<B> {
-    // As it is: to cut the buffer to its length takes the allocator longer than the body took to write.
-    let mut response = Response::new(B::from(Bytes::from(body)));
+fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: &Body, content_type: &'static str) -> Response<B> {
+    let mut response = Response::new(B::from(Bytes::copy_from_slice(&body.0)));
     // Room for the rate limit fields and what servers add.
     response.headers_mut().reserve(10);
     *response.status_mut() = refusal.status();
@@ -95,7 +95,25 @@ fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: &
     response
 }
 
-fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
+/// A body while it is written: on the stack, and copied once it is whole. A buffer of its own that is not cut to its length would
+/// take the allocator twice.
+#[derive(Default)]
+struct Body(SmallVec<[u8; 384]>);
+
+impl Body {
+    fn push(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl fmt::Write for Body {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text);
+        Ok(())
+    }
+}
+
+fn problem(body: &mut Body, refusal: &Refusal<'_>) -> fmt::Result {
     let head = match refusal.reason() {
         RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) => Some(
             r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#,
@@ -106,54 +124,54 @@ fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
         _ => None,
     };
     if let Some(head) = head {
-        body.push_str(head);
+        body.push(head);
         // The words are plain, and the numbers are ours.
         refusal.say(body)?;
-        body.push_str(r#"","retry_after":"#);
+        body.push(r#"","retry_after":"#);
         write_number(body, refusal.retry_after_seconds().unwrap_or(1))?;
     } else {
         let status = refusal.status();
-        body.push_str(r#"{"type":"about:blank","title":""#);
+        body.push(r#"{"type":"about:blank","title":""#);
         body.write_str(status.canonical_reason().unwrap_or("Refused"))?;
         write!(body, r#"","status":{},"detail":""#, status.as_u16())?;
         refusal.say(&mut Escaped(body))?;
-        body.push('"');
+        body.push("\"");
     }
     numbers(body, refusal)?;
-    body.write_char('}')
+    body.write_str("}")
 }
 
 /// The numbers of the header fields, and which quotas refused.
-fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
+fn numbers(body: &mut Body, refusal: &Refusal<'_>) -> fmt::Result {
     if let Some(standing) = refusal.standing() {
         for (name, number) in [
             (r#","limit":"#, standing.capacity()),
             (r#","remaining":"#, standing.remaining()),
             (r#","reset":"#, ceil_seconds(standing.reset_after())),
         ] {
-            body.push_str(name);
+            body.push(name);
             write_number(body, number)?;
         }
     }
     if let RefusalReason::ConcurrencyExceeded(in_flight) = refusal.reason() {
-        body.push_str(r#","limit":"#);
+        body.push(r#","limit":"#);
         write_number(body, in_flight.permits())?;
-        body.push_str(r#","remaining":0"#);
+        body.push(r#","remaining":0"#);
     } else if refusal.shown.is_none() {
         return Ok(());
     }
-    body.push_str(r#","violated-policies":["#);
+    body.push(r#","violated-policies":["#);
     for (index, name) in refusal.violated().enumerate() {
         // Names of policies and quotas consist of characters that JSON takes as they are.
-        body.push_str(if index == 0 { "\"" } else { ",\"" });
-        body.push_str(name);
-        body.push('"');
+        body.push(if index == 0 { "\"" } else { ",\"" });
+        body.push(name);
+        body.push("\"");
     }
-    body.write_char(']')
+    body.write_str("]")
 }
 
 /// The inside of a JSON string: an extractor of the application's may say anything.
-struct Escaped<'a>(&'a mut String);
+struct Escaped<'a>(&'a mut Body);
 
 impl fmt::Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -161,7 +179,7 @@ impl fmt::Write for Escaped<'_> {
             match c {
                 '"' | '\\' => write!(self.0, "\\{c}")?,
                 c if c < ' ' => write!(self.0, "\\u{:04x}", u32::from(c))?,
-                c => self.0.push(c),
+                c => self.0.write_char(c)?,
             }
         }
         Ok(())
