@@ -7,6 +7,7 @@ use sluicegate_tower::limits::{Meeting, Met, MetAsk, NoAsk};
 
 use crate::counts::{Counts, Puzzle, SHOWN};
 use crate::format::Format;
+use crate::format::entry::Entry;
 use crate::format::time::Clock;
 use crate::lines::{Batch, LONGEST};
 use crate::order::Came;
@@ -132,13 +133,14 @@ impl Reader {
 
     /// Takes the asks of a line, which stands in these bytes.
     fn asked(&mut self, line: &str, bytes: &Bytes, taken: &mut Taken) -> Result<(), &'static str> {
-        let entry = self.format.parse(line, &mut self.clock)?;
+        let mut entry = Entry::default();
+        self.format.fill(&mut entry, line, &mut self.clock)?;
         let (moment, status) = (entry.arrival()?, entry.status);
         let Span { since_us, until_us, latest_us, .. } = self.span;
         if latest_us.is_some_and(|latest| moment.us > latest) {
             return Err("its time has not come yet");
         }
-        let request = self.head.of(entry, bytes)?;
+        let request = self.head.of(&mut entry, bytes)?;
         if since_us.is_some_and(|since| moment.us < since) || until_us.is_some_and(|until| moment.us >= until)
         {
             self.counts.outside += 1;

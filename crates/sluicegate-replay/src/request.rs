@@ -1,6 +1,7 @@
 //! A request as the service would have seen it, made of a line.
 
 use std::borrow::Cow;
+use std::mem;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -14,8 +15,9 @@ use crate::format::entry::Entry;
 pub(crate) struct Head(Request<()>);
 
 impl Head {
-    /// The request of a line, or why no server would have taken it. The line stands in these bytes, which the request shares.
-    pub(crate) fn of(&mut self, entry: Entry<'_>, bytes: &Bytes) -> Result<&Request<()>, &'static str> {
+    /// The request of a line, or why no server would have taken it. The line stands in these bytes, which the request shares, and its
+    /// entry is used up.
+    pub(crate) fn of(&mut self, entry: &mut Entry<'_>, bytes: &Bytes) -> Result<&Request<()>, &'static str> {
         let shared = |text: Cow<'_, str>| match text {
             Cow::Borrowed(text) => bytes.slice_ref(text.as_bytes()),
             Cow::Owned(text) => text.into(),
@@ -24,12 +26,12 @@ impl Head {
             Method::from_bytes(entry.method.as_bytes()).map_err(|_| "its method is none of HTTP")?;
         let target = match &entry.query {
             Some(query) if !entry.target.contains('?') => format!("{}?{query}", entry.target).into(),
-            _ => shared(entry.target),
+            _ => shared(mem::take(&mut entry.target)),
         };
         *self.0.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| "its URL is none")?;
         let headers = self.0.headers_mut();
         headers.clear();
-        for (name, value) in entry.headers {
+        for (name, value) in entry.headers.drain(..) {
             if let Ok(value) = HeaderValue::from_maybe_shared(shared(value)) {
                 headers.append(name, value);
             }

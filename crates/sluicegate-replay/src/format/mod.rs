@@ -55,9 +55,21 @@ impl Format {
 
     /// Takes a line apart, or says why it cannot.
     pub(crate) fn parse<'a>(&self, line: &'a str, clock: &mut Clock) -> Result<Entry<'a>, &'static str> {
+        let mut entry = Entry::default();
+        self.fill(&mut entry, line, clock).map(|()| entry)
+    }
+
+    /// The same, into a new entry where it is to stay: an entry is large, and was copied twice for each line.
+    #[inline]
+    pub(crate) fn fill<'a>(
+        &self,
+        entry: &mut Entry<'a>,
+        line: &'a str,
+        clock: &mut Clock,
+    ) -> Result<(), &'static str> {
         match &self.0 {
-            Kind::Template(_, template) => template.parse(line, clock),
-            Kind::Json => json::parse(line),
+            Kind::Template(_, template) => template.fill(entry, line, clock),
+            Kind::Json => json::parse(line).map(|read| *entry = read),
         }
     }
 

@@ -162,6 +162,11 @@ impl Choice {
     /// The rules that apply in one reading of the path: of a group, the first of each reading. However the path is resolved behind
     /// the layer, no rule is missing.
     fn applying_to(&self, asking: &Asking<'_>) -> Places {
+        // Most paths have no dots.
+        let mut readings = asking.readings();
+        if let (Some(path), None) = (readings.next(), readings.next()) {
+            return self.applying_in(asking, path);
+        }
         let mut met: SmallVec<[(usize, &str, usize); 4]> = SmallVec::new();
         let mut applying = self.finder.candidates(asking);
         applying.retain(|rule| {

@@ -81,7 +81,9 @@ impl Selected {
     /// Adds the member in this place.
     #[inline]
     pub fn push(&mut self, member: usize) {
-        self.0.extend(u32::try_from(member));
+        if let Ok(member) = u32::try_from(member) {
+            self.0.push(member);
+        }
     }
 
     /// The places, in the order of the group and each once.
