@@ -65,6 +65,15 @@ impl Books {
         }
     }
 
+    /// A number out of the state of each key that is asked for.
+    pub(crate) fn glance(&self, asks: &[Asks]) -> u64 {
+        asks.iter().fold(0, |sum, ask| {
+            let Book { rules, states } = &self.0[ask.row as usize];
+            let state = states.get(ask.key as usize * WAYS * rules.len());
+            sum ^ state.map_or(0, |state| state.until_us)
+        })
+    }
+
     /// Forgets what all keys have spent.
     pub(crate) fn forget(&mut self) {
         self.0.iter_mut().for_each(|book| book.states.clear());

@@ -1,5 +1,7 @@
 //! The log's requests in their order, decided again and counted: [`Decider`].
 
+use std::hint::black_box;
+
 use sluicegate_tower::limits::Limits;
 
 use crate::alone::{Alone, COMPARED};
@@ -88,10 +90,15 @@ impl Decider {
 
     /// Decides and counts all requests of one second.
     pub(crate) fn second(&mut self, held: &[Held]) {
-        let Self { limits, limit_of, judge, second, verdicts, others, within_second, .. } = self;
+        let Self { limits, limit_of, judge, rows, second, verdicts, others, within_second, .. } = self;
         let within = *within_second;
         let given_back = |row: usize, status| gives_back(limits, limit_of[row], status);
         second.fill(held, self.needs_keys.then_some(&self.keys));
+        // Each key is somewhere else in memory. Looked at before any of them is decided, they are waited for together.
+        if let Judge::Books(books) = judge {
+            black_box(books.glance(second.all()));
+        }
+        black_box(second.all().iter().fold(0, |sum, ask| sum ^ rows[ask.row as usize].glance(ask.key)));
         self.has_whole |= held.iter().any(|held| held.came.is_whole);
         second.decide(within, judge, given_back, verdicts);
         if self.has_whole {

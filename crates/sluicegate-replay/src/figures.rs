@@ -157,6 +157,11 @@ impl Tally {
         }
     }
 
+    /// A number out of the figures of a key.
+    pub(crate) fn glance(&self, key: u32) -> u64 {
+        self.per_key.get(key as usize).map_or(0, |known| known.asked)
+    }
+
     /// Counts an ask of the key of this number that was decided at this time.
     pub(crate) fn count(&mut self, key: u32, at_us: u64, verdict: Verdict) {
         let index = key as usize;

@@ -77,6 +77,11 @@ impl Second {
         })
     }
 
+    /// The asks of all requests.
+    pub(crate) fn all(&self) -> &[Asks] {
+        &self.asks
+    }
+
     /// The asks of a request, each with its place among all.
     pub(crate) fn asks(&self, request: Request) -> impl Iterator<Item = (usize, &Asks)> {
         (request.begin..request.end).zip(&self.asks[request.begin..request.end])
