@@ -60,6 +60,8 @@ const TEXT: usize = (LENGTH + blake3::OUT_LEN) * 4 / 3;
 pub(crate) struct Secrets {
     room: [u8; 8],
     keys: Vec<[u8; 32]>,
+    /// Hides whose places are counted together.
+    clients: [u8; 32],
 }
 
 impl Secrets {
@@ -76,7 +78,17 @@ impl Secrets {
         let key =
             |secret: &Vec<u8>| blake3::derive_key("sluicegate 2026-11-22 tickets of waiting rooms", secret);
         let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(room.as_bytes()).as_bytes();
-        Ok(Self { room: [a, b, c, d, e, f, g, h], keys: secrets.iter().map(key).collect() })
+        let clients = [secrets.first().map_or(&[][..], Vec::as_slice), room.as_bytes()].concat();
+        Ok(Self {
+            room: [a, b, c, d, e, f, g, h],
+            keys: secrets.iter().map(key).collect(),
+            clients: blake3::derive_key("sluicegate 2026-11-22 clients of waiting rooms", &clients),
+        })
+    }
+
+    /// A digest of a client's key. Addresses are few: without the secret it says nothing, and it is another one in each room.
+    pub(crate) fn client(&self, key: &[u8]) -> u64 {
+        number(blake3::keyed_hash(&self.clients, key).as_bytes(), 0)
     }
 
     /// The ticket as text, of letters, digits, `-` and `_`.
@@ -96,9 +108,11 @@ impl Secrets {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
+    /// The ticket, and whether the former secret has signed it, so that it is to be signed anew.
+    ///
     /// # Errors
     /// For a ticket that is worth nothing here and now.
-    pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<Ticket, Fault> {
+    pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<(Ticket, bool), Fault> {
         if text.len() != TEXT {
             return Err(Fault::Malformed);
         }
@@ -106,9 +120,8 @@ impl Secrets {
         let (signed, signature) = bytes.split_at_checked(LENGTH).ok_or(Fault::Malformed)?;
         let signature = Hash::from_slice(signature).map_err(|_| Fault::Malformed)?;
         // Hashes are compared in constant time.
-        if !self.keys.iter().any(|key| blake3::keyed_hash(key, signed) == signature) {
-            return Err(Fault::Forged);
-        }
+        let signs = |key: &[u8; 32]| blake3::keyed_hash(key, signed) == signature;
+        let by = self.keys.iter().position(signs).ok_or(Fault::Forged)?;
         let (is, room, place) = (signed[0], &signed[1..9], Place::new(number(signed, 9), lot(signed)));
         if *room != self.room {
             return Err(Fault::OtherRoom);
@@ -118,7 +131,7 @@ impl Secrets {
         if ticket.expires_us <= now_us {
             return Err(Fault::Expired);
         }
-        Ok(ticket)
+        Ok((ticket, by > 0))
     }
 }
 
@@ -147,8 +160,8 @@ mod tests {
     fn a_ticket_reads_back_under_either_secret_until_it_expires() {
         let old = secrets("sale", &[1]).sign(&TICKET);
         let rotated = secrets("sale", &[2, 1]);
-        assert_eq!(rotated.read(old.as_bytes(), 999), Ok(TICKET));
-        assert_eq!(rotated.read(rotated.sign(&TICKET).as_bytes(), 0), Ok(TICKET));
+        assert_eq!(rotated.read(old.as_bytes(), 999), Ok((TICKET, true)));
+        assert_eq!(rotated.read(rotated.sign(&TICKET).as_bytes(), 0), Ok((TICKET, false)));
         assert_eq!(rotated.read(old.as_bytes(), 1_000), Err(Fault::Expired));
         assert_eq!(secrets("sale", &[2]).read(old.as_bytes(), 0), Err(Fault::Forged));
         assert_eq!(secrets("other", &[1]).read(old.as_bytes(), 0), Err(Fault::OtherRoom));
@@ -167,6 +180,16 @@ mod tests {
         for wrong in [&text[1..], b"", &[text.as_slice(), b"A"].concat(), &[b'!'; TEXT], &[0xff; TEXT]] {
             assert_eq!(secrets.read(wrong, 0), Err(Fault::Malformed));
         }
+    }
+
+    #[test]
+    fn a_client_is_a_number_that_only_the_secret_finds() {
+        let address = b"198.51.100.7";
+        let client = secrets("sale", &[1, 2]).client(address);
+        assert_eq!(client, secrets("sale", &[1]).client(address), "the former secret is no part of it");
+        let plain = number(blake3::hash(address).as_bytes(), 0);
+        let others = [secrets("sale", &[2]).client(address), secrets("other", &[1]).client(address), plain];
+        assert!(!others.contains(&client), "{client}: {others:?}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl WaitingRoomLayer {
         let room = &self.room.0;
         let shown = Shown::of(request, room);
         if let Some(ticket) = shown.pass(room) {
-            return Step::Go(self.entered(ticket.place, None));
+            return Step::Go(self.entered(ticket.place, self.renewed(shown, ticket)));
         }
         if !shown.is_get || (!shown.may_enter && shown.ticket.is_none()) {
             return self.refuse(shown, Reply::new(&room.name, Reason::EnterFirst));
@@ -73,8 +73,8 @@ impl WaitingRoomLayer {
             Keyed::Rejected(_, status) => return Step::Refuse(Ok(rejected(status))),
             _ => Key::shared(),
         };
-        let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(key.as_bytes()).as_bytes();
-        self.ask(shown, Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])))
+        let client = self.room.0.secrets.client(key.as_bytes());
+        self.ask(shown, Some(client))
     }
 
     /// One poll of the line.
@@ -104,7 +104,8 @@ impl WaitingRoomLayer {
                 };
                 let reply = Reply::waiting(name, standing, lost);
                 let now_us = self.room.0.clock.now_us();
-                if has.is_some_and(|ticket| ticket.expires_us > now_us.saturating_add(TICKET_LASTS_US / 2)) {
+                let is_long = |ticket: Ticket| ticket.expires_us > now_us.saturating_add(TICKET_LASTS_US / 2);
+                if has.is_some_and(is_long) && !shown.is_of_former {
                     return self.refuse(shown, reply);
                 }
                 let opens_us = standing.opens_after.unwrap_or_default().as_micros();
@@ -125,6 +126,13 @@ impl WaitingRoomLayer {
     fn admitted(&self, shown: Shown, turn: Turn) -> Entered {
         let (text, seconds) = self.sign(Is::Pass, turn.place, turn.lasts);
         self.entered(turn.place, Some((text, seconds, shown.by_header)))
+    }
+
+    /// The same pass, signed by the secret of now: the former one is to be forgotten some day.
+    fn renewed(&self, shown: Shown, pass: Ticket) -> Option<(String, u64, bool)> {
+        let lasts_us = pass.expires_us.saturating_sub(self.room.0.clock.now_us());
+        let text = || self.room.0.secrets.sign(&pass);
+        shown.is_of_former.then(|| (text(), (lasts_us / 1_000_000).max(1), shown.by_header))
     }
 
     fn entered(&self, place: Place, issued: Option<(String, u64, bool)>) -> Entered {

@@ -20,6 +20,8 @@ const AHEAD_US: u64 = 60_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) ticket: Option<Ticket>,
+    /// Whether the former secret has signed it.
+    pub(super) is_of_former: bool,
     /// Why it shows none that is worth anything, although it shows something.
     pub(super) fault: Option<Fault>,
     /// Whether it came in the header, so that the answer has to carry it there, too.
@@ -38,12 +40,13 @@ impl Shown {
         let wants_page = is_get && !by_header && is_navigation(request);
         // A picture that another site links to sends no cookie: it would take a place, and a turn.
         let may_enter = is_get && (wants_page || !request.headers.contains_key("sec-fetch-mode"));
-        let mut shown = Self { ticket: None, fault: None, by_header, wants_page, is_get, may_enter };
+        let mut shown =
+            Self { ticket: None, is_of_former: false, fault: None, by_header, wants_page, is_get, may_enter };
         let now_us = room.clock.now_us();
         for text in texts(request, &room.name).take(MOST) {
             match room.secrets.read(text, now_us) {
-                Ok(ticket) => {
-                    shown.ticket = Some(ticket);
+                Ok((ticket, is_of_former)) => {
+                    (shown.ticket, shown.is_of_former) = (Some(ticket), is_of_former);
                     shown.fault = None;
                     break;
                 }

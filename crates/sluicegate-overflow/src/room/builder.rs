@@ -77,14 +77,15 @@ impl WaitingRoomBuilder {
     /// How many of those that wait may be one client's, by this key: [`ClientIp`](sluicegate_tower::ClientIp) takes an IPv6 /64 for
     /// one, an account is `key_from_extension`. Without it a script lines up as often as it likes, and takes the best of its lots.
     /// Requests without a key share the places of one client. A visitor whose first answer is lost comes without a ticket and needs
-    /// another place, so that 2 is the least that is kind. Default: any number.
+    /// another place, so that 2 is the least that is kind. The line keeps a digest of the key, keyed with the secret: no address can be read in
+    /// Redis. With another secret, places are counted anew. Default: any number.
     pub fn places_per_client(mut self, places: u64, key: impl KeyExtractor) -> Self {
         self.client = Some((places, Arc::new(key)));
         self
     }
 
-    /// The secret that signs tickets, of at least 16 bytes, and the one before it, if tickets of that are to stay good. All
-    /// instances of a service need the same. Default: drawn at random, so that tickets are good in this process only.
+    /// The secret that signs tickets, of at least 16 bytes, and the one before it, if tickets of that are to stay good: each is
+    /// signed anew when its visitor shows it. All instances of a service need the same. Default: drawn at random, so that tickets are good in this process only.
     pub fn secrets(mut self, current: impl AsRef<[u8]>, former: Option<&[u8]>) -> Self {
         let former = former.map(<[u8]>::to_vec);
         self.secrets = [current.as_ref().to_vec()].into_iter().chain(former).collect();

@@ -210,15 +210,47 @@ async fn a_ticket_that_is_not_good_gets_a_new_place_at_the_end_and_is_told_why()
 }
 
 #[tokio::test(start_paused = true)]
-async fn tickets_of_the_former_secret_stay_good() {
+async fn tickets_of_the_former_secret_stay_good_and_are_signed_anew_when_they_are_shown() {
     let old = Place::new("6/min", |room| room);
     old.send(Request::get("/")).await;
     old.clock.advance(seconds(10));
     let pass = old.get("").await.cookie();
     let new = Place::new("6/min", |room| room.secrets([1; 32], Some(SECRET)));
-    new.clock.advance(seconds(11));
-    assert!(new.get(&pass).await.is_in());
-    assert_eq!(new.room.status().admitted, 0);
+    let newest = Place::new("6/min", |room| room.secrets([1; 32], None));
+    for place in [&new, &newest] {
+        place.clock.advance(seconds(11));
+    }
+    let shown = new.get(&pass).await;
+    assert!(shown.is_in() && new.room.status().admitted == 0);
+    // For as long as it would have lasted.
+    assert!(shown.field("set-cookie").contains("Max-Age=899;"), "{}", shown.field("set-cookie"));
+    let renewed = shown.cookie();
+    assert!(newest.get(&renewed).await.is_in() && newest.room.status().admitted == 0);
+    assert_eq!(new.get(&renewed).await.field("set-cookie"), "", "once is enough");
+
+    // The ticket of a place that the same line keeps, as it does in Redis: here it is one that the line knows by its lot.
+    let waiting = new.get("").await;
+    assert!(waiting.is_in(), "the room is empty");
+    let waiting = new.get("").await;
+    let place = waiting.json()["ticket"].as_str().unwrap().to_owned();
+    let signed_before = resigned(&place, SECRET);
+    let again = new.get(&format!("__Host-room-sale={signed_before}")).await;
+    assert_eq!((&again.json()["position"], &again.json()["lost"]), (&1.into(), &Value::Null));
+    let ticket = again.json()["ticket"].as_str().unwrap().to_owned();
+    assert!(ticket != signed_before && again.cookie().ends_with(&ticket), "{}", again.body);
+    assert_eq!(new.get(&again.cookie()).await.field("set-cookie"), "");
+}
+
+/// The same ticket, signed by another secret.
+fn resigned(ticket: &str, secret: &[u8]) -> String {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let mut bytes = URL_SAFE_NO_PAD.decode(ticket).unwrap();
+    let key = blake3::derive_key("sluicegate 2026-11-22 tickets of waiting rooms", secret);
+    let signed = bytes.len() - blake3::OUT_LEN;
+    let signature = blake3::keyed_hash(&key, &bytes[..signed]);
+    bytes[signed..].copy_from_slice(signature.as_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 #[tokio::test(start_paused = true)]
