@@ -1,5 +1,6 @@
 //! The status page in a browser, against a service under way.
 
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,13 +8,18 @@ use std::time::Duration;
 use axum::Router;
 use axum::response::Html;
 use axum::routing::get;
+use bytes::Bytes;
+use http_body_util::Full;
 use serde_json::{Value, json};
 use sluicegate::key::{HeaderKey, KeyKind, PeerAddr, RequestView};
 use sluicegate::limits::{Limits, LimitsHandle, path_in};
 use sluicegate::observed::Observed;
+use sluicegate::overflow::line::{MemoryLine, Mode};
+use sluicegate::overflow::{WaitingRoom, WaitingRoomLayer};
 use sluicegate::status::StatusPage;
 use sluicegate::{KeyExtractor, Limit, PeerIp, Policy, RateLimiter};
 use tokio::net::TcpListener;
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::browser::Page;
 
@@ -23,6 +29,7 @@ const PLANTED: &str = "sk_live_51Hx7planted";
 struct Service {
     address: SocketAddr,
     login: RateLimiter,
+    sale: WaitingRoom,
 }
 
 impl Service {
@@ -76,9 +83,18 @@ async fn service() -> Service {
     }
     let operator =
         |request: RequestView<'_>| request.headers.get("x-operator")?.to_str().ok().map(str::to_owned);
+    let sale = WaitingRoom::builder("sale", "6/min").build(MemoryLine::new()).unwrap();
+    let shop = service_fn(|_: http::Request<()>| async {
+        Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::default()))
+    });
+    for _ in 0..5 {
+        // The first is let in, the others wait.
+        let request = http::Request::get("/").body(()).unwrap();
+        _ = WaitingRoomLayer::new(sale.clone()).layer(shop).oneshot(request).await;
+    }
     let builder = || {
         let limits = LimitsHandle::new(limits.clone());
-        StatusPage::new(&store).limits("api", limits).instance(format!("web-3 {SCRIPT}"))
+        StatusPage::new(&store).limits("api", limits).room(sale.clone()).instance(format!("web-3 {SCRIPT}"))
     };
     let page = builder().guard(operator).secret([7; 32]).host("127.0.0.1").build().unwrap();
     let open = builder().unguarded_and_read_only().build().unwrap();
@@ -86,7 +102,7 @@ async fn service() -> Service {
         .nest_service("/status", page.clone())
         .route_service("/status.json", page)
         .nest_service("/open", open);
-    Service { address: serve(app).await, login }
+    Service { address: serve(app).await, login, sale }
 }
 
 /// The browser of an operator.
@@ -128,6 +144,43 @@ async fn a_quota_is_changed_and_put_back_by_keyboard_alone_with_scripts_off() {
     page.press("Enter").await;
     assert_eq!(page.loaded().await, 200);
     assert_eq!(service.login.policy().mode().to_string(), "shadow");
+}
+
+#[tokio::test]
+async fn a_room_is_slowed_paused_and_opened_by_keyboard_alone_with_scripts_off_while_visitors_wait() {
+    let service = service().await;
+    let mut page = operator("room").await;
+    page.without_scripts().await;
+    page.looks(390, "light").await;
+    page.open(&service.url("/status")).await;
+    tab_to(&mut page, "element.ariaLabel === 'change the room sale'").await;
+    page.press("Enter").await;
+    tab_to(&mut page, "element.id === 'rate-of-sale'").await;
+    page.write("3/min").await;
+    page.press("Enter").await;
+    assert_eq!(page.loaded().await, 200);
+    let text = page.text().await;
+    assert!(text.contains("sale: 3/min metered"), "{text}");
+    page.picture("status-room").await;
+    for (button, mode) in [("pause sale", Mode::Paused), ("let in by the rate: sale", Mode::Metered)] {
+        tab_to(&mut page, "element.ariaLabel === 'change the room sale'").await;
+        page.press("Enter").await;
+        tab_to(&mut page, &format!("element.ariaLabel === '{button}'")).await;
+        page.press("Enter").await;
+        assert_eq!(page.loaded().await, 200);
+        assert_eq!(service.sale.status().mode, mode);
+    }
+    // The browser sends nothing before the box is ticked.
+    tab_to(&mut page, "element.ariaLabel === 'change the room sale'").await;
+    page.press("Enter").await;
+    tab_to(&mut page, "element.id === 'open-sale'").await;
+    page.press(" ").await;
+    tab_to(&mut page, "element.ariaLabel === 'open sale to all'").await;
+    page.press("Enter").await;
+    assert_eq!(page.loaded().await, 200);
+    assert_eq!((service.sale.status().mode, service.sale.status().rate.limit()), (Mode::Open, 3));
+    let text = page.text().await;
+    assert!(text.contains("ada: room mode changed sale metered → open"), "{text}");
 }
 
 /// Text whose contrast with what is behind it is below 4.5, and fields and buttons that have no name.

@@ -45,6 +45,11 @@
 //! - For an API whose clients retry by themselves: a rate limit with `Retry-After` is enough.
 //! - Against a flood: each visitor costs a poll, and a place. Put a rate limit by address around it.
 //!
+//! # While visitors wait
+//! [`set_rate`](WaitingRoom::set_rate) and [`set_mode`](WaitingRoom::set_mode) change the rate, pause the room and open it to all; so do
+//! operators on the status page, which takes a room by `StatusPageBuilder::room`. With the feature `metrics`, `WaitingRoom::measure` writes
+//! the numbers of a room.
+//!
 //! # What it costs
 //! | | |
 //! |---|---|
@@ -63,4 +68,6 @@ mod ticket;
 
 pub use self::layer::WaitingRoomLayer;
 pub use self::reply::{Reason, Reply};
-pub use self::room::{Pass, SetRateError, WaitingRoom, WaitingRoomBuilder};
+pub use self::room::{Pass, WaitingRoom, WaitingRoomBuilder};
+#[doc(inline)]
+pub use sluicegate_tower::room::RoomError;

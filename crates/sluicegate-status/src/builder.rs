@@ -9,11 +9,13 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::observed::Observed;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::LimitsHandle;
+use sluicegate_tower::room::Room;
 
 use crate::access::{Guard, Hosts, Origin, Secret};
 use crate::desk::Desk;
 use crate::notices::Notices;
 use crate::page::StatusPage;
+use crate::room::RoomEvents;
 use crate::scope::Scope;
 
 /// Collects what a [`StatusPage`] is made of; mistakes are reported by [`build`](Self::build).
@@ -110,6 +112,26 @@ impl StatusPageBuilder {
     /// ```
     pub fn limits(mut self, name: impl Into<String>, limits: LimitsHandle) -> Self {
         self.scope.limits.push((name.into(), limits));
+        self
+    }
+
+    /// Adds a waiting room, such as a `WaitingRoom` of the feature `overflow`: its rate and its mode, how many wait and for how long.
+    /// Operators set the rate, pause the room and open it while visitors wait.
+    ///
+    /// ```
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_overflow::WaitingRoom;
+    /// use sluicegate_overflow::line::MemoryLine;
+    /// use sluicegate_status::StatusPage;
+    ///
+    /// let store = Observed::named("with-a-room", MemoryStore::new())?;
+    /// let sale = WaitingRoom::builder("sale", "1000/s").build(MemoryLine::new())?;
+    /// let page = StatusPage::new(&store).room(sale.clone()).unguarded_and_read_only().build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn room(mut self, room: impl Room) -> Self {
+        self.scope.rooms.push(Box::new(room));
         self
     }
 
@@ -266,7 +288,7 @@ impl StatusPageBuilder {
     ///
     /// # Errors
     /// [`ConfigErrorKind::Layer`] without a guard, for a guard without secret or host, a secret of less than 32 bytes, an
-    /// origin or a host that is none, and two limits of one name. The message says what to write.
+    /// origin or a host that is none, and two limits or two rooms of one name. The message says what to write.
     pub fn build(self) -> Result<StatusPage, ConfigError> {
         let guard = self.guard.ok_or_else(|| {
             mistake("a status page without a guard: call guard(..) with who may see it, or unguarded_and_read_only()")
@@ -275,6 +297,14 @@ impl StatusPageBuilder {
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(mistake(format!("two limits named {:?}: give each a name of its own", twice[0])));
+        }
+        let mut rooms: Vec<&str> = self.scope.rooms.iter().map(|room| room.name()).collect();
+        rooms.sort_unstable();
+        if let Some(twice) = rooms.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(mistake(format!(
+                "two waiting rooms named {:?}: give each a name of its own",
+                twice[0]
+            )));
         }
         let mut hosts = Hosts::default();
         self.hosts.iter().try_for_each(|host| hosts.add(host))?;
@@ -307,6 +337,7 @@ impl StatusPageBuilder {
             instance: instance.unwrap_or_else(|| "this instance".to_owned()),
             clock: self.clock,
             notices: Notices::default(),
+            room_events: RoomEvents::default(),
         }))
     }
 }

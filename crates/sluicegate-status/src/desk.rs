@@ -21,13 +21,17 @@ use serde_json::json;
 use sluicegate_core::clock::Clock;
 
 use crate::access::{Guard, Hosts, Origin, Secret, Visitor, is_own};
-use crate::action::{Changed, KeyAction, LookedUp, act_on_key, all_to_shadow, change, look_up, withdraw};
+use crate::action::{
+    Changed, KeyAction, LookedUp, RoomChanged, act_on_key, all_to_shadow, change, change_room, look_up,
+    withdraw,
+};
 use crate::answer::{self, TOKEN};
 use crate::document::{Document, Keys, gather};
 use crate::fault::Fault;
 use crate::html::{self, Look, Theme};
 use crate::input::{Face, Input, Unreadable};
 use crate::notices::Notices;
+use crate::room::{RoomEvents, seen};
 use crate::route::{Place, Verb, asks_for_style};
 use crate::scope::Scope;
 
@@ -49,6 +53,8 @@ pub(crate) struct Desk {
     pub(crate) clock: Box<dyn Clock>,
     /// Notices of the application.
     pub(crate) notices: Notices,
+    /// What operators have done to waiting rooms.
+    pub(crate) room_events: RoomEvents,
 }
 
 /// The result of an action.
@@ -56,6 +62,7 @@ enum Done {
     LookedUp(LookedUp),
     Acted(KeyAction, LookedUp),
     Changed(Changed),
+    RoomChanged(RoomChanged),
 }
 
 impl Desk {
@@ -79,12 +86,12 @@ impl Desk {
             }
             (Method::GET | Method::HEAD, Place::Page) => self.page(&head.uri, &visitor, StatusCode::OK, None),
             (Method::GET | Method::HEAD, Place::Json) => self.json(&visitor),
-            (Method::POST, place @ (Place::Page | Place::Key(_) | Place::Policy(_))) => {
+            (Method::POST, place @ (Place::Page | Place::Key(_) | Place::Policy(_) | Place::Room(_))) => {
                 self.act((head, place), body, &visitor).await
             }
             (_, Place::Page) => answer::not_allowed("GET, HEAD, POST"),
             (_, Place::Json) => answer::not_allowed("GET, HEAD"),
-            (_, Place::Key(_) | Place::Policy(_)) => answer::not_allowed("POST"),
+            (_, Place::Key(_) | Place::Policy(_) | Place::Room(_)) => answer::not_allowed("POST"),
         }
     }
 
@@ -94,7 +101,7 @@ impl Desk {
             (Guard::Who(_), Some(secret)) => Keys::Shown(secret),
             _ => Keys::Digests,
         };
-        gather(&self.instance, (&self.scope, &self.notices), keys)
+        gather(&self.instance, (&self.scope, &self.notices, &self.room_events), keys)
     }
 
     /// The document as data. Its token is in a header, since a document is stored and shown, and a token should not be.
@@ -119,6 +126,9 @@ impl Desk {
             Some(Ok(Done::LookedUp(found))) => (Some(found), None),
             Some(Ok(Done::Acted(action, found))) => (Some(found), Some(Ok(action.to_string()))),
             Some(Ok(Done::Changed(changed))) => (None, Some(Ok(changed.notice))),
+            Some(Ok(Done::RoomChanged(RoomChanged { room, after, .. }))) => {
+                (None, Some(Ok(format!("{room}: {}", seen(&after)))))
+            }
         };
         let document = self.document();
         let limits: Vec<&str> = self.scope.limits.iter().map(|(name, _)| &**name).collect();
@@ -170,6 +180,10 @@ impl Desk {
                     policies => answer::json(status, &policies),
                 }
             }
+            (Face::Json, Ok(Done::RoomChanged(changed))) => {
+                let rooms = self.document().rooms;
+                answer::json(status, &rooms.iter().find(|room| room.name == changed.room))
+            }
             (Face::Json, Err(problem)) => answer::json(status, &json!({ "error": problem })),
         }
     }
@@ -210,6 +224,10 @@ impl Desk {
                 input.policy = Some(name);
                 input.verb.get_or_insert_with(|| "change".to_owned());
             }
+            Place::Room(name) => {
+                input.room = Some(name);
+                input.verb = Some("change-room".to_owned());
+            }
             Place::Page | Place::Json => {}
         }
         let verb = input.verb.as_deref().and_then(Verb::read);
@@ -222,6 +240,11 @@ impl Desk {
             Verb::Change => change(&self.scope, operator, &input).await.map(Done::Changed),
             Verb::Withdraw => withdraw(&self.scope, operator, &input).await.map(Done::Changed),
             Verb::AllToShadow => all_to_shadow(&self.scope, operator, &input).await.map(Done::Changed),
+            Verb::ChangeRoom => {
+                let changed = change_room(&self.scope, operator, &input).await?;
+                self.room_events.add(&changed, operator, self.clock.now_us());
+                Ok(Done::RoomChanged(changed))
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 
 use http::StatusCode;
 use sluicegate_core::StoreError;
+use sluicegate_tower::room::RoomError;
 
 /// Why nothing was done. It names policies and fields, and shows no key.
 #[derive(Debug)]
@@ -33,6 +34,15 @@ impl From<StoreError> for Fault {
         let is_outage = error.may_succeed_later();
         let status = if is_outage { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
         Self::new(status, error.to_string())
+    }
+}
+
+impl From<RoomError> for Fault {
+    fn from(error: RoomError) -> Self {
+        match error {
+            RoomError::Store(error) => error.into(),
+            error => Self::bad(error.to_string()),
+        }
     }
 }
 

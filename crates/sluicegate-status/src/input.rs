@@ -46,8 +46,14 @@ pub(crate) struct Input {
     pub(crate) request: Option<Pretended>,
     /// The quotas that a policy is to have, with commas between them.
     pub(crate) quota: Option<String>,
-    /// `enforce`, `shadow` or `off`.
+    /// `enforce`, `shadow` or `off`; of a room `metered`, `paused` or `open`.
     pub(crate) mode: Option<String>,
+    /// By its name: the room that is changed.
+    pub(crate) room: Option<String>,
+    /// The rate that a room is to have.
+    pub(crate) rate: Option<String>,
+    /// The rate and the mode of a room as the operator has seen them.
+    pub(crate) seen: Option<String>,
     /// That it is meant.
     pub(crate) confirm: Option<String>,
     /// Until when, in RFC 3339.

@@ -39,7 +39,8 @@
 //! | Who changed something? | "Events", with the name of the operator. |
 //!
 //! Then there is something to be done: reset the key, suspend it for a time, change a quota or a mode for an hour, or let all
-//! policies only be tried out. A change ends by itself, so that nobody has to remember it.
+//! policies only be tried out. A change ends by itself, so that nobody has to remember it. A [waiting room](StatusPageBuilder::room) is
+//! paused, opened or set to another rate until it is changed again.
 //!
 //! # Where to put it
 //! Wherever its guard can know its visitors. A router may cut off the path in front of it or not: the page's own links and forms
@@ -104,7 +105,7 @@
 //! # In the log
 //! | target | level | what |
 //! |---|---|---|
-//! | `sluicegate::audit` | info | who has reset, suspended or released a key, and changed a policy, with the names of both; a key as its kind lets it be shown |
+//! | `sluicegate::audit` | info | who has reset, suspended or released a key, and changed a policy or a waiting room, with the names of both; a key as its kind lets it be shown |
 //!
 //! The page itself logs no look-up and no load. For that there is a layer of `tower-http` in front, and nothing secret is in the
 //! address that it writes down.
@@ -189,6 +190,8 @@
 //!     "waiting": 0, "suspended_seen": 2,
 //!     "offenders": [{"key": "203.0.113.9", "kind": "address", "ref": "5f0c…", "rejected": 9120,
 //!                    "error": 12, "share": 0.61, "suspended_until": null}]}],
+//!  "rooms": [{"name": "sale", "mode": "metered", "rate": "500/s", "waiting": 12000, "active": null,
+//!             "admitted": 88000, "passed_over": 1700, "wait_seconds": 24}],
 //!  "events": [{"at": "2026-11-21T14:40:00.000Z", "what": "quota_changed", "policy": "login",
 //!              "from": "5/min", "to": "10/min"}]}
 //! ```
@@ -241,11 +244,22 @@
 //! | `share` | which part of the policy's refusals that is, 0 to 1 |
 //! | `suspended_until` | until when it is suspended, as far as this instance has seen it refused so; or `null` |
 //!
+//! Of each waiting room:
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `name`, `rate` | the room, and the rate in force |
+//! | `mode` | `metered`, at the rate; `paused`, nobody enters; `open`, everybody does |
+//! | `waiting`, `active` | visitors that wait; visitors that are inside, or `null` where their number has no bound |
+//! | `admitted`, `passed_over` | visitors that were let in, and places that were passed over, since the room began |
+//! | `wait_seconds` | the estimated wait of a visitor that comes now, the longest of all; `null` while the room is paused |
+//!
 //! Of each event, the youngest last:
 //!
 //! | `what` | `by`, `from`, `to` |
 //! |---|---|
 //! | `quota_changed`, `mode_changed`, `policy_replaced` | the operator, if it was one; what was in force before, and what is now |
+//! | `room_rate_changed`, `room_mode_changed` | the operator; what was in force before, and what is now; `room` is its name. A change by another instance or by the application is no event |
 //! | `suspended`, `released` | the operator, or `by hand`; for how long |
 //! | `breaker_opened`, `breaker_closed` | the last failure |
 //! | `fallback_began`, `fallback_ended` | how long it lasted |
@@ -267,6 +281,7 @@ mod input;
 mod instant;
 mod notices;
 mod page;
+mod room;
 mod route;
 mod scope;
 

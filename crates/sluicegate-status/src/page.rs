@@ -19,7 +19,7 @@ use crate::desk::Desk;
 /// | `/` | GET | the page; `?theme=light` and `?theme=dark` choose its colours |
 /// | `/status.json` | GET | the same numbers as JSON |
 /// | `/` | POST, a form | what the page's own forms ask for |
-/// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}` | POST, JSON | the same for programs |
+/// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}`, `/rooms/{name}` | POST, JSON | the same for programs |
 ///
 /// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. What is left out of a form
 /// is not there; a form comes back as the page, with a sentence about what was done or why it was not.
@@ -31,10 +31,11 @@ use crate::desk::Desk;
 /// | notices | what the [application says](Self::notice) |
 /// | stores | what has befallen them: breakers that opened, errors, decisions without them, keys not settled, evictions |
 /// | policies | a row each: quotas, mode and algorithm, what an operator has made of it and until when; allowed and rejected a second, waiting; the last hour in bars of five minutes; "near", which part of the allowed left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
+/// | waiting rooms | a row each, if there are any: rate and mode, who wait and for how long, how many are inside, were let in and passed over; forms to set the rate, to pause and to open to all |
 /// | most rejected | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most |
 /// | look up a key | as a request, by the extractors of the limits; or as a key, by policy and text |
 /// | looked up | what the request would meet, and where it stands in each quota: left, until when, strikes; buttons to reset, suspend and release |
-/// | events | changes of policies, suspensions and releases, with who has done them; outages and their ends |
+/// | events | changes of policies and rooms, suspensions and releases, with who has done them; outages and their ends |
 ///
 /// Without a guard there are no forms and no buttons, keys are digests, and notices are subjects.
 ///
@@ -59,7 +60,11 @@ use crate::desk::Desk;
 /// | `version` | `policies/..` | that of the override that stands, which is replaced |
 /// | `do` | `policies/..` | `withdraw` ends the override of that `version` |
 ///
-/// A field that is not in this list is a mistake, and nothing is done then.
+/// | `rate` | `rooms/..` | the rate that the room is to have: `500/s` |
+/// | `mode` | `rooms/..` | `metered`, at the rate; `paused`, nobody enters; `open`, everybody does, for which `confirm` has to be `yes` |
+/// | `seen` | `rooms/..` | rate and mode as they were seen, `500/s metered`: nothing is done if they are others by now |
+///
+/// A change of a room stands until the next one. A field that is not in this list is a mistake, and nothing is done then.
 ///
 /// The header `x-status-token` of `GET status.json` is sent back with each POST, by the same visitor and within the hour, and
 /// an `origin` that the page knows.
@@ -121,7 +126,7 @@ use crate::desk::Desk;
 /// | `strikes` | how many refusals of the key are `counted`, `of` how many that suspend it, and how many `suspensions` are remembered |
 /// | `not_asked` | why the limit does not ask its policy about this request |
 ///
-/// A change answers with the policy as `status.json` has it. An answer that is none is `{"error": ".."}`, a sentence that names the
+/// A change answers with the policy or the room as `status.json` has it. An answer that is none is `{"error": ".."}`, a sentence that names the
 /// field and what to write, and never shows a key:
 ///
 /// | status | when |
@@ -129,10 +134,10 @@ use crate::desk::Desk;
 /// | 400 | something that was sent cannot be read, is not known, or cannot be kept exactly; nothing was changed |
 /// | 403 | the visitor may not, or the token or the origin is not the page's |
 /// | 404, 405, 415 | there is nothing at that path, or it takes another method or type |
-/// | 409 | another override stands: look at it, and send its `version`; or no policy is enforced that could be tried out |
+/// | 409 | the room is not as it was seen; another override stands: look at it, and send its `version`; or no policy is enforced that could be tried out |
 /// | 413 | the body is longer than 16 KiB |
 /// | 421 | the request names a host that the page does not know |
-/// | 503 | the store gave no answer; a key may have been suspended or reset, or not |
+/// | 503 | the store, or the line of a room, gave no answer; a key may have been suspended or reset, and a room changed, or not |
 #[derive(Clone)]
 pub struct StatusPage(Arc<Desk>);
 

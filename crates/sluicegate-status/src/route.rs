@@ -14,6 +14,8 @@ pub(crate) enum Place {
     Key(String),
     /// Something to be done to a policy.
     Policy(String),
+    /// Something to be done to a waiting room.
+    Room(String),
 }
 
 impl Place {
@@ -25,6 +27,7 @@ impl Place {
             (Some("status.json"), _) => Some(Self::Json),
             (Some(verb), Some("keys")) => Some(Self::Key(verb.to_owned())),
             (Some(name), Some("policies")) => Some(Self::Policy(name.to_owned())),
+            (Some(name), Some("rooms")) => Some(Self::Room(name.to_owned())),
             _ => None,
         }
     }
@@ -43,6 +46,7 @@ pub(crate) enum Verb {
     Change,
     Withdraw,
     AllToShadow,
+    ChangeRoom,
 }
 
 impl Verb {
@@ -56,6 +60,7 @@ impl Verb {
             "change" => Self::Change,
             "withdraw" => Self::Withdraw,
             "all-to-shadow" => Self::AllToShadow,
+            "change-room" => Self::ChangeRoom,
             _ => return None,
         })
     }

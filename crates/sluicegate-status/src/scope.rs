@@ -9,12 +9,14 @@ use sluicegate_core::limiter::Overrides;
 use sluicegate_core::observed::Observed;
 use sluicegate_core::{RateLimiter, Store};
 use sluicegate_tower::limits::LimitsHandle;
+use sluicegate_tower::room::Room;
 
-/// The stores whose policies a page shows, and the limits by which it reads requests.
+/// The stores whose policies a page shows, the limits by which it reads requests, and the waiting rooms.
 #[derive(Default)]
 pub(crate) struct Scope {
     pub(crate) stores: Vec<(Observed, Overrides)>,
     pub(crate) limits: Vec<(String, LimitsHandle)>,
+    pub(crate) rooms: Vec<Box<dyn Room>>,
 }
 
 impl Scope {
@@ -31,6 +33,11 @@ impl Scope {
     pub(crate) fn overrides_of(&self, policy: &str) -> Option<&Overrides> {
         let store = self.stores.iter().find(|(observed, _)| limiter(observed, policy).is_some());
         store.map(|(_, overrides)| overrides)
+    }
+
+    /// The waiting room of this name.
+    pub(crate) fn room(&self, name: &str) -> Option<&dyn Room> {
+        self.rooms.iter().find(|room| room.name() == name).map(|room| &**room)
     }
 
     /// The limits of this name; without a name the only ones.

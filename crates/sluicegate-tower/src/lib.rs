@@ -91,6 +91,7 @@ pub mod limits;
 pub mod outgoing;
 pub mod rate_limit;
 pub mod respond;
+pub mod room;
 
 #[doc(inline)]
 pub use self::key::{ClientIp, KeyExtractor, PeerIp};

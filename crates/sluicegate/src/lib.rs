@@ -340,7 +340,7 @@ pub mod store {
 #[cfg_attr(docsrs, doc(cfg(feature = "overflow")))]
 pub mod overflow {
     pub use sluicegate_overflow::{
-        Pass, Reason, Reply, SetRateError, WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer, line,
+        Pass, Reason, Reply, RoomError, WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer, line,
     };
 }
 

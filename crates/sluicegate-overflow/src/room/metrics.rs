@@ -2,6 +2,7 @@
 
 use metrics::{counter, gauge};
 
+use crate::line::Mode;
 use crate::room::WaitingRoom;
 
 impl WaitingRoom {
@@ -12,6 +13,7 @@ impl WaitingRoom {
     /// |---|---|---|
     /// | `waiting_room_waiting` | gauge | visitors that wait |
     /// | `waiting_room_active` | gauge | passes that are good, where their number is bounded |
+    /// | `waiting_room_rate` | gauge | visitors a second that may enter: 0 while the room is paused, +Inf while it is open |
     /// | `waiting_room_wait_seconds` | gauge | the estimated wait of a newcomer; NaN while the room is paused |
     /// | `waiting_room_admitted_total` | counter | visitors that were let in |
     /// | `waiting_room_passed_over_total` | counter | places that were passed over |
@@ -33,6 +35,12 @@ impl WaitingRoom {
         if let Some(active) = now.active {
             gauge!("waiting_room_active", "room" => room.clone()).set(float(active));
         }
+        let rate = match now.mode {
+            Mode::Metered => float(now.rate.limit()) / now.rate.period().as_secs_f64(),
+            Mode::Paused => 0.0,
+            Mode::Open => f64::INFINITY,
+        };
+        gauge!("waiting_room_rate", "room" => room.clone()).set(rate);
         let wait = now.wait.map_or(f64::NAN, |wait| wait.as_secs_f64());
         gauge!("waiting_room_wait_seconds", "room" => room.clone()).set(wait);
         counter!("waiting_room_admitted_total", "room" => room.clone()).absolute(now.admitted);

@@ -4,16 +4,18 @@ mod builder;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod pass;
+mod steered;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluicegate_core::StoreError;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::policy::IntoQuota;
-use sluicegate_core::{ConfigError, StoreError};
 use sluicegate_tower::KeyExtractor;
+use sluicegate_tower::room::RoomError;
 
 pub use self::builder::WaitingRoomBuilder;
 pub use self::pass::Pass;
@@ -83,13 +85,13 @@ impl WaitingRoom {
     /// of two that set one, the last wins, and the rates of their builders count no more.
     ///
     /// # Errors
-    /// For text that is no rate and for a rate of 0, as a [`ConfigError`]; and when the line does not answer, as a [`StoreError`].
+    /// For text that is no rate and for a rate of 0, as [`RoomError::Config`]; and when the line does not answer, as [`RoomError::Store`].
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the rate may have changed or not.
-    pub async fn set_rate(&self, rate: impl IntoQuota) -> Result<(), SetRateError> {
-        let rate = builder::checked(&self.0.name, rate.into_quota()).map_err(SetRateError::Config)?;
-        self.0.line.change(Change::Rate(rate)).await.map_err(SetRateError::Store)
+    pub async fn set_rate(&self, rate: impl IntoQuota) -> Result<(), RoomError> {
+        let rate = builder::checked(&self.0.name, rate.into_quota()).map_err(RoomError::Config)?;
+        self.0.line.change(Change::Rate(rate)).await.map_err(RoomError::Store)
     }
 
     /// Pauses the room, opens it to all, or goes back to the rate; of a line in Redis for all instances, as with
@@ -119,33 +121,5 @@ impl fmt::Debug for WaitingRoom {
             .field("name", &self.0.name)
             .field("line", &self.0.line)
             .finish_non_exhaustive()
-    }
-}
-
-/// Why a rate was not changed; made by [`WaitingRoom::set_rate`].
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SetRateError {
-    /// It is no rate.
-    Config(ConfigError),
-    /// The line did not answer.
-    Store(StoreError),
-}
-
-impl fmt::Display for SetRateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SetRateError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Config(error) => error.source(),
-            Self::Store(error) => error.source(),
-        }
     }
 }

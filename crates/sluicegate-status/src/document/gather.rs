@@ -9,15 +9,21 @@ use std::time::{Duration, UNIX_EPOCH};
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::observed::{Observed, PastEvent, Snapshot, StoreSnapshot, StoreState};
 use sluicegate_core::resilient::BreakerState;
+use sluicegate_tower::room::Room;
 
 use super::policy::{Keys, Known, status};
-use super::shape::{Document, Errors, Happened, NoticeShown, StoreStatus};
+use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, StoreStatus};
 use crate::instant::rfc3339;
 use crate::notices::{Notice, Notices};
+use crate::room::{self, RoomEvent, RoomEvents};
 use crate::scope::Scope;
 
 /// Puts the snapshots of all stores together. Of two policies of one name the first is shown.
-pub(crate) fn gather(instance: &str, (scope, notices): (&Scope, &Notices), keys: Keys<'_>) -> Document {
+pub(crate) fn gather(
+    instance: &str,
+    (scope, notices, room_events): (&Scope, &Notices, &RoomEvents),
+    keys: Keys<'_>,
+) -> Document {
     let snapshots = scope.stores.iter().map(|store| (store, store.0.snapshot()));
     let snapshots: Vec<(&(Observed, Overrides), Snapshot)> = snapshots.collect();
     let at = snapshots.iter().map(|(_, known)| known.at).max().unwrap_or(UNIX_EPOCH);
@@ -31,8 +37,11 @@ pub(crate) fn gather(instance: &str, (scope, notices): (&Scope, &Notices), keys:
         shown.collect::<Vec<_>>()
     });
     let policies = policies.collect();
-    let mut events: Vec<&PastEvent> = snapshots.iter().flat_map(|(_, known)| &known.events).collect();
-    events.sort_by_key(|event| event.at);
+    let events =
+        snapshots.iter().flat_map(|(_, known)| &known.events).map(|event| (event.at, happened(event)));
+    let of_rooms = room_events.all().into_iter().map(|event| (event.at, room_happened(event)));
+    let mut events: Vec<_> = events.chain(of_rooms).collect();
+    events.sort_by_key(|(at, _)| *at);
     Document {
         version: 1,
         at: rfc3339(at),
@@ -41,7 +50,8 @@ pub(crate) fn gather(instance: &str, (scope, notices): (&Scope, &Notices), keys:
         notices: notices.all().into_iter().map(|it| notice(it, keys)).collect(),
         stores: snapshots.iter().flat_map(|(_, known)| &known.stores).map(store).collect(),
         policies,
-        events: events.into_iter().map(happened).collect(),
+        rooms: scope.rooms.iter().map(|it| room(&**it)).collect(),
+        events: events.into_iter().map(|(_, event)| event).collect(),
     }
 }
 
@@ -87,7 +97,29 @@ fn happened(event: &PastEvent) -> Happened {
         what: event.what,
         by: event.by.clone(),
         policy: event.policy.clone(),
+        room: None,
         from: event.from.clone(),
         to: event.to.clone(),
+    }
+}
+
+fn room_happened(RoomEvent { at, what, by, room, from, to }: RoomEvent) -> Happened {
+    let [by, room, from, to] = [by, room, from, to].map(Some);
+    Happened { at: rfc3339(at), what, by, policy: None, room, from, to }
+}
+
+fn room(room: &dyn Room) -> RoomShown {
+    let now = room.numbers();
+    RoomShown {
+        name: room.name().to_owned(),
+        mode: now.mode,
+        rate: room::rate(now.rate),
+        waiting: now.waiting,
+        active: now.active,
+        admitted: now.admitted,
+        passed_over: now.passed_over,
+        // Rounded up, so that nobody is told of less.
+        wait_seconds: now.wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),
+        seen: room::seen(&now),
     }
 }

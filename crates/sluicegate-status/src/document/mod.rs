@@ -14,5 +14,5 @@ pub(crate) use self::gather::gather;
 pub(crate) use self::policy::Keys;
 pub(crate) use self::shape::{
     AskerShown, Document, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown, PolicyStatus,
-    StoreStatus,
+    RoomShown, StoreStatus,
 };

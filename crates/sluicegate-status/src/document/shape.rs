@@ -17,6 +17,7 @@ pub(crate) struct Document {
     pub(crate) notices: Vec<NoticeShown>,
     pub(crate) stores: Vec<StoreStatus>,
     pub(crate) policies: Vec<PolicyStatus>,
+    pub(crate) rooms: Vec<RoomShown>,
     pub(crate) events: Vec<Happened>,
 }
 
@@ -170,6 +171,27 @@ pub(crate) struct AskerShown {
     pub(crate) remaining: f64,
 }
 
+/// A waiting room.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RoomShown {
+    pub(crate) name: String,
+    /// `metered`, `paused` or `open`.
+    pub(crate) mode: &'static str,
+    /// As people write it.
+    pub(crate) rate: String,
+    /// Visitors that wait, and those that are inside, where their number is bounded.
+    pub(crate) waiting: u64,
+    pub(crate) active: Option<u64>,
+    /// Since the room began.
+    pub(crate) admitted: u64,
+    pub(crate) passed_over: u64,
+    /// The estimated wait of a visitor that comes now.
+    pub(crate) wait_seconds: Option<u64>,
+    /// Rate and mode, as a form sends them back.
+    #[serde(skip)]
+    pub(crate) seen: String,
+}
+
 /// Something that was done or befell a store.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Happened {
@@ -179,6 +201,8 @@ pub(crate) struct Happened {
     pub(crate) by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) room: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,7 @@ mod number;
 mod offenders;
 mod page;
 mod policies;
+mod rooms;
 mod stores;
 
 pub(crate) use self::page::{Look, STYLE, Theme, page};

@@ -6,7 +6,7 @@
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};
 
-use super::{events, look_up, number, offenders, policies, stores};
+use super::{events, look_up, number, offenders, policies, rooms, stores};
 use crate::access::Visitor;
 use crate::action::LookedUp;
 use crate::document::{Document, NoticeShown};
@@ -79,6 +79,7 @@ pub(crate) fn page(look: &Look<'_>) -> String {
                     @if let Some(found) = look.found { (look_up::found(found, look.token)) }
                     (stores::section(&look.document.stores))
                     (policies::section(policies, look.token))
+                    (rooms::section(&look.document.rooms, look.token))
                     (offenders::section(policies, look.token))
                     @if let Some(token) = look.token { (look_up::section(policies, look.limits, token)) }
                     (events::section(&look.document.events))

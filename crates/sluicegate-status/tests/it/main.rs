@@ -5,5 +5,6 @@ mod access;
 mod change;
 mod look_up;
 mod offenders;
+mod rooms;
 mod shown;
 mod support;

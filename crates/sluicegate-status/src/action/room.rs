@@ -1,0 +1,45 @@
+//! Changing waiting rooms: [`change_room`].
+//!
+//! A change of a room is the line's own, and all instances that share it have it. It stands until somebody makes another one: a room
+//! that went back to another rate by itself would let visitors in while nobody looks.
+
+use http::StatusCode;
+use sluicegate_tower::room::RoomNumbers;
+
+use crate::fault::Fault;
+use crate::input::Input;
+use crate::room::seen;
+use crate::scope::Scope;
+
+/// A change that was made: the room, and its numbers before and after.
+pub(crate) struct RoomChanged {
+    pub(crate) room: String,
+    pub(crate) before: RoomNumbers,
+    pub(crate) after: RoomNumbers,
+}
+
+/// Sets the rate or the mode of a room, or both. Opening it to all has to be meant.
+pub(crate) async fn change_room(scope: &Scope, operator: &str, input: &Input) -> Result<RoomChanged, Fault> {
+    let name = input.room.as_deref().ok_or_else(|| Fault::bad("no waiting room is named"))?;
+    let room = scope
+        .room(name)
+        .ok_or_else(|| Fault::bad(format!("no waiting room named {name:?} is on this page")))?;
+    let (rate, mode) = (input.rate.as_deref(), input.mode.as_deref());
+    if rate.is_none() && mode.is_none() {
+        return Err(Fault::bad("say which rate or which mode the room is to have"));
+    }
+    if mode == Some("open") && input.confirm.as_deref() != Some("yes") {
+        return Err(Fault::bad("confirm that all who wait are to be let in at once: \"confirm\" is \"yes\""));
+    }
+    let before = room.numbers();
+    if let Some(known) = input.seen.as_deref().filter(|known| *known != seen(&before)) {
+        let problem =
+            format!("{name} was at {known} on that page, and is at {} now: look at it again", seen(&before));
+        return Err(Fault::new(StatusCode::CONFLICT, problem));
+    }
+    room.change(rate, mode).await?;
+    let after = room.numbers();
+    let (from, to) = (seen(&before), seen(&after));
+    tracing::info!(target: "sluicegate::audit", by = operator, room = name, from, to, "the waiting room is changed");
+    Ok(RoomChanged { room: name.to_owned(), before, after })
+}

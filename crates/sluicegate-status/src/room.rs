@@ -1,0 +1,87 @@
+//! What operators have done to waiting rooms, and the words for it: [`RoomEvents`].
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluicegate_core::Quota;
+use sluicegate_tower::room::RoomNumbers;
+
+use crate::action::RoomChanged;
+
+/// As many as are kept of a store's events.
+const MOST: usize = 100;
+
+/// The last changes of rooms that were made by this page.
+#[derive(Default)]
+pub(crate) struct RoomEvents(Mutex<VecDeque<RoomEvent>>);
+
+/// A change of a room by an operator.
+#[derive(Clone, Debug)]
+pub(crate) struct RoomEvent {
+    pub(crate) at: SystemTime,
+    pub(crate) what: &'static str,
+    pub(crate) by: String,
+    pub(crate) room: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+}
+
+impl RoomEvents {
+    /// Adds an event for the rate and one for the mode, as far as they are others now. The oldest make room.
+    pub(crate) fn add(&self, changed: &RoomChanged, by: &str, now_us: u64) {
+        let RoomChanged { room, before, after } = changed;
+        let event = |what, from: String, to: String| RoomEvent {
+            at: UNIX_EPOCH + Duration::from_micros(now_us),
+            what,
+            by: by.to_owned(),
+            room: room.clone(),
+            from,
+            to,
+        };
+        let rates = (before.rate != after.rate)
+            .then(|| event("room_rate_changed", rate(before.rate), rate(after.rate)));
+        let modes = (before.mode != after.mode)
+            .then(|| event("room_mode_changed", before.mode.to_owned(), after.mode.to_owned()));
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(rates.into_iter().chain(modes));
+        let too_many = all.len().saturating_sub(MOST);
+        all.drain(..too_many);
+    }
+
+    /// All of them, the oldest first.
+    pub(crate) fn all(&self) -> Vec<RoomEvent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+/// A rate as people write it. Turns are spaced, so that a burst says nothing.
+pub(crate) fn rate(rate: Quota) -> String {
+    Quota::new(rate.limit(), rate.period()).to_string()
+}
+
+/// Rate and mode in short: by them a form says which room its operator has seen.
+pub(crate) fn seen(numbers: &RoomNumbers) -> String {
+    format!("{} {}", rate(numbers.rate), numbers.mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_a_hundred_changes_makes_room_and_what_is_the_same_is_no_event() {
+        let events = RoomEvents::default();
+        let numbers = |mode, limit| RoomNumbers::new(mode, Quota::per_second(limit).burst(1));
+        let change = |before, after| RoomChanged { room: "sale".to_owned(), before, after };
+        events.add(&change(numbers("metered", 5), numbers("metered", 5)), "ada", 1);
+        assert!(events.all().is_empty());
+        for number in 1..=60 {
+            events.add(&change(numbers("metered", number), numbers("paused", number + 1)), "ada", number);
+        }
+        let all = events.all();
+        assert_eq!((all.len(), all[0].what, all[1].what), (100, "room_rate_changed", "room_mode_changed"));
+        assert_eq!((&*all[0].from, &*all[0].to, &*all[99].to), ("11/s", "12/s", "paused"));
+        assert_eq!(all[0].at, UNIX_EPOCH + Duration::from_micros(11));
+    }
+}
