@@ -15,13 +15,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate::{ConfigError, OnOutage, Policy, RateLimiter, RedisStore};
+use sluicegate::{ConfigError, OnOutage, Policy, Quota, RateLimiter, RedisStore};
 use sluicegate_examples::listen;
 use tokio::sync::watch;
 
 use self::job::Job;
 use self::queue::{Queue, Settings};
 use self::seal::Seal;
+use self::worker::LATE;
 
 /// Jobs that are under way at a time, on each instance.
 const WORKERS: usize = 4;
@@ -29,13 +30,18 @@ const WORKERS: usize = 4;
 /// The secret by which jobs are not encrypted.
 const IN_CLEAR: &str = "in-clear";
 
-/// The rate of all workers on all instances. A burst of one: no second has more than the limit.
+/// The rate of all workers on all instances: no period has more jobs that begin than the limit, whoever carries them out.
+///
+/// Turns are spaced, and by a little more than the rate: a turn is used up to [`LATE`] after it was due, so the first may be that late
+/// and the last be in time.
 ///
 /// # Errors
 /// When the quota cannot be read.
 pub(crate) fn turns(store: &RedisStore, quota: &str) -> Result<RateLimiter, ConfigError> {
+    let quota: Quota = quota.parse()?;
+    let spaced = Quota::new(quota.limit(), quota.period() + LATE).burst(1);
     // Without Redis there is nothing to take, and no turn to take it at.
-    Policy::gcra("orders", quota).on_outage(OnOutage::Deny).on(store)
+    Policy::gcra("orders", spaced).on_outage(OnOutage::Deny).on(store)
 }
 
 /// What the system behind does with an order. It would be told the id, by which it sees what it has done before.
@@ -52,7 +58,7 @@ async fn order(job: Job) -> worker::Outcome {
 fn guide(address: SocketAddr, secret: &str) -> String {
     format!(
         "\
-Sluicegate deferred work on http://{address}: two orders a second, over all instances
+Sluicegate deferred work on http://{address}: at most two orders a second, over all instances
 
   curl -si http://{address}/orders -H 'x-api-key: ada' -H 'idempotency-key: \"1\"' -d 'one tea'
   curl -s http://{address}/jobs/THE-ID -H 'x-api-key: ada'     (and as bob: 404)
@@ -62,8 +68,10 @@ The first, sent again, is the same order. An order that begins with \"poison\" i
 
   PORT=3001 SECRET={secret} cargo run --example deferred --features deferred
 
-With SECRET={IN_CLEAR} orders are readable in Redis. UNPARK=10 puts up to ten that were set aside back at the start. Kill one of them, or
-Redis: what was accepted is done. Ctrl-C ends this one, and what it has in hand is finished first."
+With SECRET={IN_CLEAR} orders are readable in Redis. Another secret in three steps, each on all instances: OTHER_SECRET is the new one; SECRET
+is the new one, and OTHER_SECRET the old; without OTHER_SECRET, when all orders of before are over. UNPARK=10 puts up to ten that were set
+aside back at the start. Kill one of them, or Redis: what was accepted is done. Ctrl-C ends this one, and what it has in hand is finished
+first."
     )
 }
 
@@ -79,11 +87,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let secret = std::env::var("SECRET").unwrap_or_else(|_| seal::hex(&seal::random::<16>()));
     let settings = Settings { attempts: 3, lease: Duration::from_secs(5), ..Settings::default() };
     let seal = if secret == IN_CLEAR { Seal::in_clear() } else { Seal::with_secret(&secret)? };
+    let seal = match std::env::var("OTHER_SECRET") {
+        Ok(other) => seal.and_opens(other)?,
+        Err(_) => seal,
+    };
     let queue = Arc::new(Queue::new(&store, "orders", seal, settings)?);
     if let Ok(most) = std::env::var("UNPARK") {
         println!("{} parked orders wait again.\n", queue.unpark(most.parse()?).await?);
     }
-    let turns = turns(&store, "2/s burst 1")?;
+    let turns = turns(&store, "2/s")?;
 
     let (stop, stopped) = watch::channel(false);
     let workers = (0..WORKERS).map(|_| {

@@ -159,19 +159,28 @@ impl Queue {
         request: &Request<Bytes>,
     ) -> Result<Acceptance, StoreError> {
         let (id, job) = (hex(&random::<16>()), job::encode(request));
-        let once = idempotency_key.map(|key| self.seal.digest("once", &[owner.as_bytes(), key.as_bytes()]));
-        let print = once.map(|_| self.seal.digest("print", &[&job]));
-        let once = once.map_or_else(String::new, |once| hex(&once));
+        // By the other secret as well, in case that an instance which has it as its own has taken the request in.
+        let by_both = |purpose, parts: &[&[u8]]| {
+            [self.seal.digest(purpose, parts), self.seal.other_digest(purpose, parts)]
+        };
+        let once = idempotency_key.map(|key| by_both("once", &[owner.as_bytes(), key.as_bytes()]));
+        let prints = once.map(|_| by_both("print", &[&job]));
+        let [print, other_print] = prints
+            .as_ref()
+            .map_or_else(Default::default, |prints| prints.each_ref().map(<[_; 16]>::as_slice));
+        let [once, other_once] = once.map_or_else(Default::default, |once| once.map(|once| hex(&once)));
         let (most, sealed) = (self.settings.most.to_string(), self.seal.seal(&format!("job {id}"), &job));
         let arguments = [
             most.as_bytes(),
             id.as_bytes(),
-            print.as_ref().map_or(&[], |print| print.as_slice()),
+            print,
             &self.owner(owner),
             once.as_bytes(),
             &sealed,
+            other_print,
         ];
-        let parts = ["stream", "parked", &once_or_job(&once, &id), &job_part(&id)];
+        let [once, other_once] = [&once, &other_once].map(|once| once_or_job(once, &id));
+        let parts = ["stream", "parked", &once, &job_part(&id), &other_once];
         let reply = self.slot.run(&ACCEPT, &parts, &arguments).await?;
         let mut reply = reply.into_iter().map(text);
         let word = reply.next().unwrap_or_default();
@@ -194,7 +203,9 @@ impl Queue {
         }
         let reply = self.slot.run(&ASK, &[&job_part(id)], &[]).await?;
         let record = reply.first().and_then(|record| record.split_first_chunk::<16>());
-        let Some((_, rest)) = record.filter(|(found, _)| **found == self.owner(owner)) else {
+        let other = self.seal.other_digest("owner", &[owner.as_bytes()]);
+        let is_owner = |found: &[u8; 16]| *found == self.owner(owner) || *found == other;
+        let Some((_, rest)) = record.filter(|(found, _)| is_owner(found)) else {
             return Ok(None);
         };
         Ok(match rest.split_first() {

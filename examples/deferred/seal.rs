@@ -15,6 +15,12 @@ const NONCE: usize = 24;
 /// With [`with_secret`](Self::with_secret), nothing that a client sent is readable in Redis: XChaCha20-Poly1305 with a random nonce,
 /// bound to the job that it belongs to, and keyed digests. Lengths and times are not hidden.
 pub(crate) struct Seal {
+    own: By,
+    other: Option<By>,
+}
+
+/// One secret.
+struct By {
     cipher: Option<XChaCha20Poly1305>,
     digests: [u8; 32],
 }
@@ -25,7 +31,58 @@ impl Seal {
     /// # Errors
     /// When it is shorter.
     pub(crate) fn with_secret(secret: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
-        let secret = secret.as_ref();
+        Ok(Self { own: By::secret(secret.as_ref())?, other: None })
+    }
+
+    /// The same, which also opens and recognises what is sealed by another secret: the one before, or the one to come. For a change of
+    /// secrets give all instances the new one here, then let the two change places, and leave the old one away when all that it has
+    /// sealed is over.
+    ///
+    /// # Errors
+    /// When it is shorter than 16 bytes.
+    pub(crate) fn and_opens(mut self, secret: impl AsRef<[u8]>) -> Result<Self, ConfigError> {
+        self.other = Some(By::secret(secret.as_ref())?);
+        Ok(self)
+    }
+
+    /// Not at all: everybody who can read that Redis reads bodies, headers and results.
+    pub(crate) fn in_clear() -> Self {
+        Self { own: By { cipher: None, digests: digests_by(b"") }, other: None }
+    }
+
+    /// The form in which this is stored. It can be opened for the same purpose only.
+    pub(crate) fn seal(&self, purpose: &str, plain: &[u8]) -> Vec<u8> {
+        let Some(cipher) = &self.own.cipher else { return plain.to_vec() };
+        let nonce = random::<NONCE>();
+        let payload = Payload { msg: plain, aad: purpose.as_bytes() };
+        let sealed = cipher.encrypt(&XNonce::from(nonce), payload);
+        [&nonce[..], &sealed.expect("no message is as long as 256 GiB")].concat()
+    }
+
+    /// What was sealed; none if it was not sealed by these secrets, or for another purpose.
+    pub(crate) fn open(&self, purpose: &str, stored: &[u8]) -> Option<Vec<u8>> {
+        // What is not encrypted can be taken for anything, so it comes last.
+        let (clear, sealed): (Vec<_>, Vec<_>) = self.all().partition(|by| by.cipher.is_none());
+        sealed.into_iter().chain(clear).find_map(|by| by.open(purpose, stored))
+    }
+
+    /// 128 bits that stand for these parts, and for no others, by the own secret.
+    pub(crate) fn digest(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 16] {
+        self.own.digest(purpose, parts)
+    }
+
+    /// The same by the other secret; by the own one if there is no other.
+    pub(crate) fn other_digest(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 16] {
+        self.other.as_ref().unwrap_or(&self.own).digest(purpose, parts)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &By> {
+        [&self.own].into_iter().chain(&self.other)
+    }
+}
+
+impl By {
+    fn secret(secret: &[u8]) -> Result<Self, ConfigError> {
         if secret.len() < 16 {
             let problem = format!("a secret of {} bytes: use at least 16", secret.len());
             return Err(ConfigError::new(ConfigErrorKind::Store, problem));
@@ -34,29 +91,13 @@ impl Seal {
         Ok(Self { cipher: Some(XChaCha20Poly1305::new(&Key::from(key))), digests: digests_by(secret) })
     }
 
-    /// Not at all: everybody who can read that Redis reads bodies, headers and results.
-    pub(crate) fn in_clear() -> Self {
-        Self { cipher: None, digests: digests_by(b"") }
-    }
-
-    /// The form in which this is stored. It can be opened for the same purpose only.
-    pub(crate) fn seal(&self, purpose: &str, plain: &[u8]) -> Vec<u8> {
-        let Some(cipher) = &self.cipher else { return plain.to_vec() };
-        let nonce = random::<NONCE>();
-        let payload = Payload { msg: plain, aad: purpose.as_bytes() };
-        let sealed = cipher.encrypt(&XNonce::from(nonce), payload);
-        [&nonce[..], &sealed.expect("no message is as long as 256 GiB")].concat()
-    }
-
-    /// What was sealed; none if it was not sealed by this secret, or for another purpose.
-    pub(crate) fn open(&self, purpose: &str, stored: &[u8]) -> Option<Vec<u8>> {
+    fn open(&self, purpose: &str, stored: &[u8]) -> Option<Vec<u8>> {
         let Some(cipher) = &self.cipher else { return Some(stored.to_vec()) };
         let (nonce, sealed) = stored.split_first_chunk::<NONCE>()?;
         cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: purpose.as_bytes() }).ok()
     }
 
-    /// 128 bits that stand for these parts, and for no others.
-    pub(crate) fn digest(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 16] {
+    fn digest(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 16] {
         let mut hasher = blake3::Hasher::new_keyed(&self.digests);
         for part in [purpose.as_bytes()].iter().chain(parts) {
             hasher.update(&(part.len() as u64).to_le_bytes());
@@ -70,7 +111,7 @@ impl Seal {
 
 impl fmt::Debug for Seal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seal").field("encrypts", &self.cipher.is_some()).finish_non_exhaustive()
+        f.debug_struct("Seal").field("encrypts", &self.own.cipher.is_some()).finish_non_exhaustive()
     }
 }
 

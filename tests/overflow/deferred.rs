@@ -77,7 +77,7 @@ async fn work_until<W, F>(
     W: Fn(Job) -> F,
     F: Future<Output = Outcome> + Send + 'static,
 {
-    let turns = turns(&store(&server.url()).await, "1000/s burst 1").unwrap();
+    let turns = turns(&store(&server.url()).await, "1000/s").unwrap();
     let (stop, stopped) = watch::channel(false);
     let ended = async {
         for (id, end) in ends {
@@ -374,6 +374,58 @@ async fn a_job_of_another_secret_cannot_be_read_or_swapped_and_is_not_lost() {
     assert_eq!(seal.open("job 1", b"short"), None);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_change_in_steps_over_two_instances_and_every_job_owner_and_idempotency_key_goes_on() {
+    let (server, ada, new) = (Server::start(), Key::from("ada"), "the secret of next year, which is long");
+    let seal = |own: &str, other: Option<&str>| {
+        let seal = Seal::with_secret(own).unwrap();
+        other.into_iter().fold(seal, |seal, other| seal.and_opens(other).unwrap())
+    };
+    let store = store(&server.url()).await;
+    let queue = |seal| Queue::new(&store, "orders", seal, quick()).unwrap();
+    let before = queue(seal(SECRET, None));
+    let Acceptance::Accepted(first) = before.accept(&ada, Some("1"), &order("tea")).await.unwrap() else {
+        panic!()
+    };
+
+    // One of two instances is a step ahead: each opens what the other seals, and sees what the other has accepted.
+    let steps = [
+        [seal(SECRET, None), seal(SECRET, Some(new))],
+        [seal(SECRET, Some(new)), seal(new, Some(SECRET))],
+        [seal(new, Some(SECRET)), seal(new, Some(SECRET))],
+    ];
+    for (step, seals) in steps.into_iter().enumerate() {
+        let [behind, ahead] = seals.map(queue);
+        for (one, other) in [(&behind, &ahead), (&ahead, &behind)] {
+            let known = one.accept(&ada, Some("1"), &order("tea")).await.unwrap();
+            assert_eq!(known, Acceptance::Repeated(first.clone()), "step {step}");
+            let differs = one.accept(&ada, Some("1"), &order("coffee")).await.unwrap();
+            assert_eq!(differs, Acceptance::Other, "step {step}");
+            let once = format!("{step} {:p}", one);
+            let Acceptance::Accepted(id) = one.accept(&ada, Some(&once), &order(&once)).await.unwrap() else {
+                panic!()
+            };
+            let again = other.accept(&ada, Some(&once), &order(&once)).await.unwrap();
+            assert_eq!(again, Acceptance::Repeated(id.clone()), "step {step}");
+            // Jobs come in their order: the first one is still there in the first round.
+            let mut cursor = Cursor::default();
+            while other.ask(&ada, &id).await.unwrap() == Some(Standing::Waiting) {
+                let taken = taken(other, &mut cursor).await;
+                let job = other.open(&taken).expect("it opens what the other has sealed");
+                assert!(other.finish(&taken, job.request.body()).await.unwrap());
+            }
+            assert_eq!(
+                one.ask(&ada, &id).await.unwrap(),
+                Some(Standing::Done(once.into_bytes())),
+                "step {step}"
+            );
+            assert_eq!(one.ask(&Key::from("bob"), &id).await.unwrap(), None);
+        }
+    }
+    let error = Seal::with_secret(SECRET).unwrap().and_opens("fifteen bytes!!").unwrap_err().to_string();
+    assert!(error.contains("a secret of 15 bytes"), "{error}");
+}
+
 #[tokio::test]
 async fn a_record_stays_while_its_job_waits_and_for_its_time_once_it_is_done() {
     let server = Server::start();
@@ -446,7 +498,7 @@ async fn the_documented_rights_are_enough() {
     assert!(queue.finish(&taken, b"well").await.unwrap());
     let Acceptance::Accepted(id) = id else { panic!("{id:?}") };
     assert!(matches!(queue.ask(&ada, &id).await.unwrap(), Some(Standing::Done(_))));
-    turns(&store, "1000/s burst 1").unwrap().acquire("workers", 1, Duration::from_secs(1)).await.unwrap();
+    turns(&store, "1000/s").unwrap().acquire("workers", 1, Duration::from_secs(1)).await.unwrap();
     let refused: Vec<redis::Value> = server.run("ACL LOG");
     assert!(refused.is_empty(), "{refused:?}");
 }

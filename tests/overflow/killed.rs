@@ -42,7 +42,7 @@ fn workers_carry_out_until_they_are_killed() {
         let store = store(&url).await;
         let seal = crate::deferred_example::seal::Seal::with_secret(crate::support::SECRET).unwrap();
         let queue = Arc::new(Queue::new(&store, "orders", seal, settings()).unwrap());
-        let turns = turns(&store, &format!("{RATE}/s burst 1")).unwrap();
+        let turns = turns(&store, &format!("{RATE}/s")).unwrap();
         let (_stop, stopped) = watch::channel(false);
         let carry_out = |job: Job| async move {
             println!("begin {} {}", job.id, now().as_micros());
@@ -162,8 +162,9 @@ async fn survives(fsync: &str, may_lose: Duration) {
     let repeats: Vec<_> = each.values().filter(|times| times.len() > 1).collect();
     assert!(repeats.iter().all(|times| times.len() == 2 && in_hand(&times[0])), "{repeats:?} {kills:?}");
     assert!(repeats.len() <= 2 * WORKERS + 3 * WORKERS, "{repeats:?}");
-    // Turns are exact; a worker that is woken late begins late, and the time to the next is shorter by that.
-    let late = Duration::from_millis(250);
+    // A worker that is woken late gives its turn up. Between its look at the time and that of the job the system may still run another
+    // process for a while.
+    let late = Duration::from_millis(20);
     let seconds = begun.windows(RATE + 1).map(|jobs| jobs[RATE].1 - jobs[0].1);
     let shortest = seconds.min().unwrap();
     println!(

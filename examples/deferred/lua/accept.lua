@@ -1,11 +1,12 @@
 -- Takes a job into the stream, unless it is there already or the stream is full.
--- KEYS: stream, parked, once (the idempotency key's, or the job's), job   ARGV: most, id, fingerprint or "", owner, name of once or "", sealed
+-- KEYS: stream, parked, once (the idempotency key's, or the job's), job, once by the other secret
+-- ARGV: most, id, fingerprint or "", owner, name of once or "", sealed, fingerprint by the other secret
 local id, print = ARGV[2], ARGV[3]
-if print ~= "" then
-  local before = redis.call("GET", KEYS[3])
+for name, same in pairs(print ~= "" and {[KEYS[3]] = print, [KEYS[5]] = ARGV[7]} or {}) do
+  local before = redis.call("GET", name)
   if before == false then
     -- The first of its key.
-  elseif string.sub(before, 33) == print then
+  elseif string.sub(before, 33) == same then
     return {"repeated", string.sub(before, 1, 32)}
   else
     return {"other"}
