@@ -8,6 +8,7 @@ mod deferred;
 #[path = "../../examples/deferred/main.rs"]
 #[expect(dead_code, reason = "its `main` is for those who run it")]
 mod deferred_example;
+mod four;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "what other tests need, too")]
 mod http;
