@@ -8,8 +8,8 @@ use redis::aio::MultiplexedConnection;
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
-use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
+use sluicegate_tests::servers::{Server, script_calls};
 use tokio::task::JoinSet;
 
 use crate::support::{connected, patient};
@@ -100,6 +100,26 @@ async fn decisions_at_the_same_time_share_calls() {
     let calls = calls.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     let calls: u64 = calls.and_then(|calls| calls.split(',').next()).unwrap().parse().unwrap();
     assert!(calls <= 10 * 10, "{calls} calls for 640 decisions");
+}
+
+/// The first is sent at once, and the others in calls of sixteen behind it.
+#[tokio::test]
+async fn a_batch_of_keys_shares_calls_and_is_decided_in_order() {
+    let server = Server::start();
+    let store = connected(patient("batch"), &server.url()).await;
+    let limiter = Policy::gcra("batch", quota(5)).on(&store).unwrap();
+    limiter.check("warm").await.unwrap();
+    let before = script_calls(&mut server.admin());
+    let keys: Vec<Key> = (0..64_u64).map(|place| Key::from(place % 8)).collect();
+    let mut answers = Vec::new();
+    limiter.check_many(keys.iter().map(|key| (key, 1)), |answer| answers.push(answer));
+    for (place, answer) in (0..64_u64).zip(answers) {
+        let (decision, earlier) = (answer.await.unwrap(), place / 8);
+        let expected = (earlier < 5, 4_u64.saturating_sub(earlier));
+        assert_eq!((decision.is_allowed(), decision.remaining()), expected, "request {place}");
+    }
+    let calls = script_calls(&mut server.admin()) - before;
+    assert!(calls <= 6, "{calls} calls for 64 keys");
 }
 
 /// What the script is there for: without it, the test above would fail.

@@ -13,7 +13,7 @@ impl RateLimiter {
     /// For gateways and replays, which have many keys at hand. In memory a batch costs less than its checks do, because the
     /// clock is read once and the waits for memory overlap: most of all with a bucket algorithm, and more keys than fit the
     /// caches. A batch of 16 has most of that, and one of up to 32 allocates nothing. Over a network all calls are under way
-    /// at once, and each is a future to await.
+    /// at once, and each is a future to await; on one Redis up to sixteen of them share a call of the script.
     ///
     /// A batch keeps the policy that it began with.
     ///

@@ -10,6 +10,7 @@ pub(crate) mod meter;
 mod meter_reach;
 mod modes;
 mod queue;
+mod quiet;
 pub(crate) mod readiness;
 mod refunds;
 pub(crate) mod reloads;
