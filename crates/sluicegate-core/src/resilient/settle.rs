@@ -81,7 +81,8 @@ impl State {
         if self.settlement.is_running.swap(true, Ordering::AcqRel) {
             return None;
         }
-        Some(Settling { state: Arc::clone(self), owed: Vec::new(), kept: Vec::new(), charged: 0 })
+        let state = Arc::clone(self);
+        Some(Settling { state, owed: Vec::new(), kept: Vec::new(), charged: 0, followed: 0 })
     }
 
     /// Charges debts to the store, as far as they still count.
@@ -129,6 +130,8 @@ pub(super) struct Settling {
     owed: Vec<(u64, (Key, Debt))>,
     kept: Vec<(Key, Debt)>,
     charged: usize,
+    /// How many replacements they have followed.
+    followed: usize,
 }
 
 impl Settling {
@@ -185,6 +188,7 @@ impl Settling {
     /// As many of one part as one call may name: what another part's failure leaves open is not charged twice. A suspension is
     /// told in a call of its own.
     fn next(&mut self) -> Option<(u64, Vec<(Key, Debt)>)> {
+        self.state.fallback.debts.follow(&mut self.owed, &mut self.followed);
         let (parts, (_, last)) = self.owed.last()?;
         let (parts, is_alone, mut buckets) = (*parts, last.is_suspension(), 0);
         let other = self.owed.iter().rposition(|(of, (_, debt))| {
@@ -201,11 +205,7 @@ impl Drop for Settling {
     fn drop(&mut self) {
         let State { fallback, settlement, clock, parts, .. } = &*self.state;
         let kept = self.owed.drain(..).map(|(_, owed)| owed).chain(self.kept.drain(..));
-        let mut left = 0;
-        for (key, debt) in kept {
-            fallback.debts.put_back(key, debt);
-            left += 1;
-        }
+        let left = fallback.debts.put_back(kept);
         if left > 0 {
             // It is kept for the next time, which is not the next answer of another part.
             let next_us = clock.now_us().saturating_add(micros(SETTLES_AGAIN_AFTER));

@@ -40,7 +40,7 @@ impl State {
                 self.counts.failed(&error);
                 if is_owed_on(&error) {
                     // The key is suspended there. Told again, that would be no new suspension, so the count is owed alone.
-                    self.fallback.debts.add(suspensions, key.clone(), *times);
+                    self.fallback.debts.add_count(suspensions, key.clone(), *times);
                 }
             }
         }

@@ -23,6 +23,8 @@ pub(crate) const HANGS: u8 = 2;
 const ERRS: u8 = 3;
 /// It fails for charges that come alone.
 pub(crate) const CHARGES_NOTHING_ALONE: u8 = 4;
+/// The same, and it takes a while to.
+pub(crate) const CHARGES_NOTHING_ALONE_AND_LATE: u8 = 5;
 
 /// A memory store that can be made to fail.
 pub(crate) struct Flaky {
@@ -48,16 +50,27 @@ impl Store for Flaky {
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let is_a_charge = matches!(asks, [ask] if ask.mode() == Mode::Charge);
+        let unavailable = || StoreError::new(StoreErrorKind::Unavailable);
         match self.mood.load(Ordering::Relaxed) {
-            CHARGES_NOTHING_ALONE if !is_a_charge => self.store.decide(asks),
+            CHARGES_NOTHING_ALONE | CHARGES_NOTHING_ALONE_AND_LATE if !is_a_charge => self.store.decide(asks),
+            CHARGES_NOTHING_ALONE_AND_LATE => {
+                let error = unavailable();
+                DecisionFuture::pending(async {
+                    tokio::task::yield_now().await;
+                    Err(error)
+                })
+            }
             FAILS | CHARGES_NOTHING_ALONE => {
-                DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable)
-                    .in_part(self.parts(asks).trailing_zeros() as usize)))
+                DecisionFuture::ready(Err(unavailable().in_part(self.parts(asks).trailing_zeros() as usize)))
             }
             HANGS => DecisionFuture::pending(pending()),
             ERRS => DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy))),
             _ => self.store.decide(asks),
         }
+    }
+
+    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        self.store.replaced(old, new, inherit);
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {

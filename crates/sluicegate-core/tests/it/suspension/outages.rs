@@ -1,10 +1,13 @@
 //! Suspension while the store cannot be reached.
 
+use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{OnOutage, Outcome, Policy, RateLimiter};
 
 use super::suspended;
-use crate::resilient::outages::{CHARGES_NOTHING_ALONE, FAILS, Scene, WORKS, now};
+use crate::resilient::outages::{
+    CHARGES_NOTHING_ALONE, CHARGES_NOTHING_ALONE_AND_LATE, FAILS, Scene, WORKS, now,
+};
 use crate::support::secs;
 
 fn api(scene: &Scene, on_outage: OnOutage) -> RateLimiter {
@@ -139,17 +142,8 @@ async fn a_suspension_that_the_store_knows_to_last_longer_is_left_as_it_is() {
 async fn a_suspension_whose_count_failed_is_counted_when_the_store_takes_it() {
     let scene = Scene::new(|builder| builder.replicas(1));
     let limiter = Policy::fixed_window("api", "1/d").suspend(2, "1h", "30min").on(&scene.store).unwrap();
-    let settled = async || {
-        scene.advance(60);
-        // After some answers the store is trusted, and told of debts.
-        for _ in 0..3 {
-            assert!(now(limiter.peek("eve")).is_allowed());
-        }
-        tokio::task::yield_now().await;
-    };
-    scene.mood(FAILS);
-    let outcomes: Vec<_> = (0..3).map(|_| now(limiter.check("bob")).outcome()).collect();
-    assert_eq!(outcomes, [Outcome::Allowed, Outcome::Denied, Outcome::Suspended]);
+    let settled = async || settled(&scene, &limiter).await;
+    suspends_alone(&scene, &limiter);
     scene.mood(CHARGES_NOTHING_ALONE);
     settled().await;
     let bob = now(limiter.peek("bob"));
@@ -161,4 +155,67 @@ async fn a_suspension_whose_count_failed_is_counted_when_the_store_takes_it() {
     scene.advance(1_680);
     let again = (0..3).map(|_| now(limiter.check("bob"))).find(|bob| bob.outcome() == Outcome::Suspended);
     assert_eq!(again.unwrap().retry_after(), Some(secs(3_600)), "the second one lasts twice as long");
+}
+
+/// A key is suspended by this process alone.
+fn suspends_alone(scene: &Scene, limiter: &RateLimiter) {
+    scene.mood(FAILS);
+    let outcomes: Vec<_> = (0..3).map(|_| now(limiter.check("bob")).outcome()).collect();
+    assert_eq!(outcomes, [Outcome::Allowed, Outcome::Denied, Outcome::Suspended]);
+}
+
+/// A minute later the store is trusted after some answers, and told of debts.
+async fn settled(scene: &Scene, limiter: &RateLimiter) {
+    scene.advance(60);
+    for _ in 0..3 {
+        assert!(now(limiter.peek("eve")).is_allowed());
+    }
+    tokio::task::yield_now().await;
+}
+
+/// Once it went on under the terms that were replaced while it was out, or was owed.
+#[tokio::test]
+async fn a_count_that_failed_is_made_once_under_the_terms_that_are_in_force_by_then() {
+    for mood in [CHARGES_NOTHING_ALONE, CHARGES_NOTHING_ALONE_AND_LATE] {
+        let scene = Scene::new(|builder| builder.replicas(1));
+        let policy = |days: &str| Policy::fixed_window("api", "1/d").suspend(2, "1h", "30min").remember(days);
+        let limiter = policy("1d").on(&scene.store).unwrap();
+        suspends_alone(&scene, &limiter);
+        scene.mood(mood);
+        settled(&scene, &limiter).await;
+        // The key is suspended there; its count has failed, or is about to.
+        limiter.replace(policy("9d").build().unwrap(), Inherit::Spent).unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(limiter.strikes("bob").await.unwrap().unwrap().suspensions, 0);
+        scene.mood(WORKS);
+        // The first round may meet the charge that is still to fail.
+        for _ in 0..3 {
+            settled(&scene, &limiter).await;
+        }
+        assert_eq!(limiter.strikes("bob").await.unwrap().unwrap().suspensions, 1);
+        assert_eq!(scene.store.status().debts, 0);
+        // Under the old terms it would be forgotten by now.
+        scene.advance(3 * 86_400);
+        assert_eq!(limiter.strikes("bob").await.unwrap().unwrap().suspensions, 1);
+    }
+}
+
+/// Once it was dropped with the count of a later suspension that was none to the store.
+#[tokio::test]
+async fn a_count_that_failed_is_made_whatever_the_store_says_of_the_next_suspension() {
+    let scene = Scene::new(|builder| builder.replicas(1));
+    let other = scene.another();
+    let policy = || Policy::fixed_window("api", "1/h").suspend(2, "1h", "30min").remember("9d");
+    let (here, there) = (policy().on(&scene.store).unwrap(), policy().on(&other).unwrap());
+    suspends_alone(&scene, &here);
+    scene.mood(CHARGES_NOTHING_ALONE);
+    settled(&scene, &here).await;
+    scene.advance(7_200);
+    suspended(&there.suspend("bob", secs(86_400)).await.unwrap(), secs(86_400));
+    suspends_alone(&scene, &here);
+    scene.mood(WORKS);
+    settled(&scene, &here).await;
+    assert_eq!(scene.store.status().debts, 0);
+    assert_eq!(now(here.peek("bob")).retry_after(), Some(secs(86_340)), "by hand it was a day");
+    assert_eq!(here.strikes("bob").await.unwrap().unwrap().suspensions, 1);
 }
