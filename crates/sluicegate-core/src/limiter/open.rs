@@ -116,7 +116,7 @@ impl RateLimiter {
     /// As [`replace_all`](Self::replace_all), and the error of `build`.
     ///
     /// # Blocking
-    /// A name whose last limiter is being dropped by another thread is waited for, up to a tenth of a second.
+    /// A name whose last limiter is being dropped by another thread is waited for, up to a second.
     ///
     /// # Deadlocks
     /// `build` must neither open nor replace policies on this store: it would wait for itself.
@@ -319,8 +319,9 @@ fn put<T>(
     Ok((limiters, done))
 }
 
-/// How often a name without a handle is asked for again, a millisecond apart.
-const TRIES: usize = 100;
+/// How often a name without a handle is asked for again, a millisecond apart: for as long as a thread that decides by it may
+/// wait for a processor where there are too few of them.
+const TRIES: usize = 1_000;
 
 /// Opens a policy whose name has no handle.
 fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Result<Step<'a>, ConfigError> {
