@@ -5,7 +5,6 @@ use std::fmt::{self, Write as _};
 use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use smallvec::SmallVec;
 
 use crate::respond::accept::wants_text;
 use crate::respond::headers::lines::ceil_seconds;
@@ -67,27 +66,28 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
         if wants_text(refusal.request()) {
             return text(refusal);
         }
-        let mut body = Body::default();
+        let mut body = String::with_capacity(384);
         let _ = problem(&mut body, refusal);
-        response(refusal, &body, "application/problem+json")
+        response(refusal, body, "application/problem+json")
     }
 }
 
 /// `Too many requests: try again in 7 s`
 fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
-    let mut body = Body::default();
-    // Writing to a buffer cannot fail, here and below.
+    let mut body = String::with_capacity(96);
+    // Writing to a string cannot fail, here and below.
     let _ = refusal.say(&mut body);
-    if let Some(first) = body.0.first_mut() {
+    if let Some(first) = body.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    body.push("\n");
-    response(refusal, &body, "text/plain; charset=utf-8")
+    body.push('\n');
+    response(refusal, body, "text/plain; charset=utf-8")
 }
 
 /// A response with the status of the refusal.
-fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: &Body, content_type: &'static str) -> Response<B> {
-    let mut response = Response::new(B::from(Bytes::copy_from_slice(&body.0)));
+fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: &'static str) -> Response<B> {
+    // As it is: to cut the buffer to its length takes the allocator longer than the body took to write.
+    let mut response = Response::new(B::from(Bytes::from(body)));
     // Room for the rate limit fields and what servers add.
     response.headers_mut().reserve(10);
     *response.status_mut() = refusal.status();
@@ -95,25 +95,7 @@ fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: &Body, content_type: &'
     response
 }
 
-/// A body while it is written: on the stack, and copied once it is whole. A buffer of its own that is not cut to its length would
-/// take the allocator twice.
-#[derive(Default)]
-struct Body(SmallVec<[u8; 384]>);
-
-impl Body {
-    fn push(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
-    }
-}
-
-impl fmt::Write for Body {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text);
-        Ok(())
-    }
-}
-
-fn problem(body: &mut Body, refusal: &Refusal<'_>) -> fmt::Result {
+fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     let head = match refusal.reason() {
         RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) => Some(
             r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#,
@@ -124,54 +106,54 @@ fn problem(body: &mut Body, refusal: &Refusal<'_>) -> fmt::Result {
         _ => None,
     };
     if let Some(head) = head {
-        body.push(head);
+        body.push_str(head);
         // The words are plain, and the numbers are ours.
         refusal.say(body)?;
-        body.push(r#"","retry_after":"#);
+        body.push_str(r#"","retry_after":"#);
         write_number(body, refusal.retry_after_seconds().unwrap_or(1))?;
     } else {
         let status = refusal.status();
-        body.push(r#"{"type":"about:blank","title":""#);
+        body.push_str(r#"{"type":"about:blank","title":""#);
         body.write_str(status.canonical_reason().unwrap_or("Refused"))?;
         write!(body, r#"","status":{},"detail":""#, status.as_u16())?;
         refusal.say(&mut Escaped(body))?;
-        body.push("\"");
+        body.push('"');
     }
     numbers(body, refusal)?;
-    body.write_str("}")
+    body.write_char('}')
 }
 
 /// The numbers of the header fields, and which quotas refused.
-fn numbers(body: &mut Body, refusal: &Refusal<'_>) -> fmt::Result {
+fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     if let Some(standing) = refusal.standing() {
         for (name, number) in [
             (r#","limit":"#, standing.capacity()),
             (r#","remaining":"#, standing.remaining()),
             (r#","reset":"#, ceil_seconds(standing.reset_after())),
         ] {
-            body.push(name);
+            body.push_str(name);
             write_number(body, number)?;
         }
     }
     if let RefusalReason::ConcurrencyExceeded(in_flight) = refusal.reason() {
-        body.push(r#","limit":"#);
+        body.push_str(r#","limit":"#);
         write_number(body, in_flight.permits())?;
-        body.push(r#","remaining":0"#);
+        body.push_str(r#","remaining":0"#);
     } else if refusal.shown.is_none() {
         return Ok(());
     }
-    body.push(r#","violated-policies":["#);
+    body.push_str(r#","violated-policies":["#);
     for (index, name) in refusal.violated().enumerate() {
         // Names of policies and quotas consist of characters that JSON takes as they are.
-        body.push(if index == 0 { "\"" } else { ",\"" });
-        body.push(name);
-        body.push("\"");
+        body.push_str(if index == 0 { "\"" } else { ",\"" });
+        body.push_str(name);
+        body.push('"');
     }
-    body.write_str("]")
+    body.write_char(']')
 }
 
 /// The inside of a JSON string: an extractor of the application's may say anything.
-struct Escaped<'a>(&'a mut Body);
+struct Escaped<'a>(&'a mut String);
 
 impl fmt::Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -179,7 +161,7 @@ impl fmt::Write for Escaped<'_> {
             match c {
                 '"' | '\\' => write!(self.0, "\\{c}")?,
                 c if c < ' ' => write!(self.0, "\\u{:04x}", u32::from(c))?,
-                c => self.0.write_char(c)?,
+                c => self.0.push(c),
             }
         }
         Ok(())
