@@ -122,6 +122,32 @@ async fn a_batch_of_keys_shares_calls_and_is_decided_in_order() {
     assert!(calls <= 6, "{calls} calls for 64 keys");
 }
 
+/// On a Cluster those of one slot do, which are those of one key most of the time.
+#[tokio::test]
+async fn decisions_about_one_key_of_a_cluster_at_the_same_time_share_calls() {
+    let cluster = Cluster::start(&[]);
+    let stores = instances(&cluster.url(), "together").await;
+    let limiter = RateLimiter::new(&stores[0], Policy::gcra("shared", quota(500)).build().unwrap()).unwrap();
+    let calls = || cluster.nodes.iter().map(|node| script_calls(&mut node.admin())).sum::<u64>();
+    let before = calls();
+    for round in 0..10_u64 {
+        let asked = (0..64_u64).map(|key| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.check(("key", key % 4, round)).await })
+        });
+        let mut left = Vec::new();
+        for answer in asked.collect::<Vec<_>>() {
+            left.push(answer.await.unwrap().unwrap().remaining());
+        }
+        left.sort_unstable();
+        let expected: Vec<u64> = (484..500).flat_map(|left| [left; 4]).collect();
+        assert_eq!(left, expected, "each decides for itself, and none is decided twice");
+    }
+    let calls = calls() - before;
+    // One call at once for each key, and one for the fifteen others of it.
+    assert!(calls <= 10 * 4 * 4, "{calls} calls for 640 decisions");
+}
+
 /// What the script is there for: without it, the test above would fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_naive_get_then_increment_admits_more_than_the_limit() {

@@ -63,6 +63,12 @@ pub(crate) fn is_on_the_way(error: &RedisError) -> bool {
     matches!(error.code(), Some("MOVED" | "ASK" | "TRYAGAIN"))
 }
 
+/// The same of an error as callers see it.
+pub(crate) fn is_of_moving_slot(error: &StoreError) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    source.is_some_and(is_on_the_way)
+}
+
 /// The action on the connection.
 pub(crate) fn remedy(error: &RedisError) -> Remedy {
     if error.is_timeout() {

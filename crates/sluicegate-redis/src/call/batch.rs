@@ -11,7 +11,8 @@
 //! - At most 16 quotas a call: the server does nothing else meanwhile, so that a larger batch would
 //!   delay everyone.
 //! - A request whose future was dropped before it was sent is left out; nothing of it was spent.
-//! - Not on a Cluster, where one call can only be for keys of one slot.
+//! - On a Cluster a call is for keys of one slot, so those of one slot share one. While that slot moves, a node that has some of
+//!   their keys and not the others refuses the call as a whole and has done nothing; each goes by itself then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,10 +24,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout_at;
 
 use super::request::{Answer, Request, call};
-use crate::connection::State;
+use crate::connection::{State, part_of};
+use crate::failure::is_of_moving_slot;
 
 /// The most quotas in one call: some fifty microseconds in which Redis does nothing else.
 const MOST: usize = 16;
+
+/// Counts of calls that are under way on a Cluster, each for slots that are this far apart.
+const COUNTS: usize = 1_024;
 
 /// Where requests meet that come at the same time.
 pub(crate) struct Batches {
@@ -36,12 +41,13 @@ pub(crate) struct Batches {
 
 struct Shared {
     connection: Arc<State>,
-    /// Calls that have not been answered yet.
-    under_way: AtomicUsize,
+    /// Calls that have not been answered yet: one count, or several on a Cluster.
+    under_way: Box<[AtomicUsize]>,
 }
 
 struct Waiting {
     request: Request,
+    slot: u16,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -49,7 +55,9 @@ impl Batches {
     /// # Panics
     /// Outside of a tokio runtime.
     pub(crate) fn start(connection: Arc<State>) -> Self {
-        let shared = Arc::new(Shared { connection, under_way: AtomicUsize::new(0) });
+        let counts = if connection.is_cluster { COUNTS } else { 1 };
+        let under_way = (0..counts).map(|_| AtomicUsize::new(0)).collect();
+        let shared = Arc::new(Shared { connection, under_way });
         let (queue, waiting) = mpsc::unbounded_channel();
         tokio::spawn(gather(Arc::clone(&shared), waiting));
         Self { shared, queue }
@@ -60,18 +68,22 @@ impl Batches {
         let shared = Arc::clone(&self.shared);
         let queue = self.queue.clone();
         async move {
+            let slot = shared.slot(&request);
             // Relaxed: a guess that is wrong costs a call of its own, or none.
-            if shared.under_way.load(Ordering::Relaxed) == 0 || !shared.connection.is_up_or_mending() {
-                return shared.alone(request).await;
+            let is_at_rest = shared.under_way(slot).load(Ordering::Relaxed) == 0;
+            if is_at_rest || !shared.connection.is_up_or_mending() {
+                return shared.alone(&request, slot).await;
             }
             let deadline = request.deadline;
             let (answer, answered) = oneshot::channel();
             // The other end lives as long as this one.
-            _ = queue.send(Waiting { request, answer });
-            match timeout_at(deadline, answered).await {
-                Ok(answer) => answer.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))),
-                Err(_) => Err(StoreError::new(StoreErrorKind::Timeout)),
-            }
+            _ = queue.send(Waiting { request, slot, answer });
+            let kind = match timeout_at(deadline, answered).await {
+                Ok(Ok(answer)) => return answer,
+                Ok(Err(_)) => StoreErrorKind::Unavailable,
+                Err(_) => StoreErrorKind::Timeout,
+            };
+            Err(StoreError::new(kind).in_part(part_of(slot)))
         }
     }
 }
@@ -93,16 +105,35 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Shared {
-    async fn alone(&self, request: Request) -> Answer {
-        let _under_way = UnderWay::begin(&self.under_way);
-        call(&self.connection, 0, &[&request]).await?.decision(&request.asks)
+    /// The slot that a request lives in; of a single server, which decides any keys together, all are in one.
+    fn slot(&self, request: &Request) -> u16 {
+        if self.connection.is_cluster { request.slot() } else { 0 }
     }
 
-    async fn batch(&self, waiting: Vec<Waiting>) {
-        let _under_way = UnderWay::begin(&self.under_way);
+    fn under_way(&self, slot: u16) -> &AtomicUsize {
+        &self.under_way[usize::from(slot) % self.under_way.len()]
+    }
+
+    async fn alone(&self, request: &Request, slot: u16) -> Answer {
+        let _under_way = UnderWay::begin(self.under_way(slot));
+        call(&self.connection, part_of(slot), &[request]).await?.decision(&request.asks)
+    }
+
+    /// Requests of one slot.
+    async fn batch(self: Arc<Self>, waiting: Vec<Waiting>) {
+        let slot = waiting.first().map_or(0, |first| first.slot);
+        let _under_way = UnderWay::begin(self.under_way(slot));
         let requests: Vec<&Request> = waiting.iter().map(|waiting| &waiting.request).collect();
-        let mut reply = call(&self.connection, 0, &requests).await;
-        for Waiting { request, answer } in waiting {
+        let mut reply = call(&self.connection, part_of(slot), &requests).await;
+        if waiting.len() > 1 && reply.as_ref().is_err_and(is_of_moving_slot) {
+            // Nobody waits any longer for what is closed.
+            for Waiting { request, answer, .. } in waiting.into_iter().filter(|one| !one.answer.is_closed()) {
+                let shared = Arc::clone(&self);
+                tokio::spawn(async move { answer.send(shared.alone(&request, slot).await) });
+            }
+            return;
+        }
+        for Waiting { request, answer, .. } in waiting {
             let decided = match &mut reply {
                 Ok(reply) => reply.decision(&request.asks),
                 Err(error) => Err(again(error)),
@@ -128,19 +159,20 @@ async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>
         }
         // Nobody waits any longer for what is closed, and nothing of it was sent.
         come.extend(taken.drain(..).filter(|waiting| !waiting.answer.is_closed()));
+        // Stable: those of one slot stay in the order in which they came.
+        come.make_contiguous().sort_by_key(|waiting| waiting.slot);
         while let Some(first) = come.pop_front() {
-            let (mut count, time) = (first.request.quotas(), first.request.time);
+            let (mut count, time, slot) = (first.request.quotas(), first.request.time, first.slot);
             let mut waiting = vec![first];
             while let Some(next) = come.front() {
                 count += next.request.quotas();
                 // An injected clock shows one time to all of a call.
-                if count > MOST || next.request.time != time {
+                if count > MOST || next.request.time != time || next.slot != slot {
                     break;
                 }
                 waiting.extend(come.pop_front());
             }
-            let shared = Arc::clone(&shared);
-            tokio::spawn(async move { shared.batch(waiting).await });
+            tokio::spawn(Arc::clone(&shared).batch(waiting));
         }
     }
 }
@@ -150,5 +182,6 @@ fn again(error: &StoreError) -> StoreError {
     let source = std::error::Error::source(error).map(ToString::to_string);
     let kind = error.kind();
     let copy = source.map_or_else(|| StoreError::new(kind), |source| StoreError::with_source(kind, source));
+    let copy = copy.in_part(error.part());
     if error.may_have_spent() { copy } else { copy.unsent() }
 }

@@ -4,7 +4,6 @@
 //! the deadline and the runtime. A call takes clones of what it needs, because the store may be
 //! dropped while it is under way.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::clock::{Clock, SystemClock};
@@ -16,13 +15,12 @@ use tokio::time::Instant;
 use super::batch::Batches;
 use super::request::{Request, call};
 use crate::ask::KeyAsk;
-use crate::connection::{State, Supervised, part_of};
+use crate::connection::{Supervised, part_of};
 
 /// The way from a store to Redis.
 pub(crate) struct Caller {
     pub(crate) connection: Supervised,
-    /// None on a Cluster, where only keys of one slot can share a call.
-    pub(crate) batches: Option<Batches>,
+    pub(crate) batches: Batches,
     pub(crate) clock: Option<Box<dyn Clock>>,
     pub(crate) deadline: Duration,
     /// Where the store was made, and its connections live.
@@ -44,33 +42,22 @@ impl Caller {
     /// whether or not anybody waits for it.
     pub(crate) fn begin(&self, asks: Vec<KeyAsk>) -> DecisionFuture {
         let request = self.request(asks, self.deadline());
-        let Some(batches) = &self.batches else {
-            let connection = Arc::clone(self.connection.state());
-            return DecisionFuture::begun(&self.runtime, async move {
-                decide(&connection, &request).await.map(|(decision, _)| decision)
-            });
-        };
-        DecisionFuture::begun(&self.runtime, batches.decide(request))
+        DecisionFuture::begun(&self.runtime, self.batches.decide(request))
     }
 
-    /// The same on a Cluster, by this deadline; with whether it is refused only because of units that others may give back in a
-    /// moment.
+    /// Decides the asks of one slot of a request that other slots decide, too, by this deadline and in a call of its own; with
+    /// whether it is refused only because of units that others may give back in a moment.
     pub(crate) async fn ask(
         &self,
         asks: Vec<KeyAsk>,
         deadline: Instant,
     ) -> Result<(Decision, bool), StoreError> {
-        decide(self.connection.state(), &self.request(asks, deadline)).await
+        let request = self.request(asks, deadline);
+        let mut reply = call(self.connection.state(), part_of(request.slot()), &[&request]).await?;
+        Ok((reply.decision(&request.asks)?, reply.is_busy))
     }
 
     fn request(&self, asks: Vec<KeyAsk>, deadline: Instant) -> Request {
         Request { asks, time: self.clock.as_ref().map(|clock| clock.now_us()), deadline }
     }
-}
-
-/// One call for one request.
-async fn decide(connection: &State, request: &Request) -> Result<(Decision, bool), StoreError> {
-    let part = request.asks.first().map_or(0, |ask| part_of(ask.slot()));
-    let mut reply = call(connection, part, &[request]).await?;
-    Ok((reply.decision(&request.asks)?, reply.is_busy))
 }

@@ -25,6 +25,11 @@ impl Request {
     pub(super) fn quotas(&self) -> usize {
         self.asks.iter().map(|ask| ask.prepared.rules.len()).sum()
     }
+
+    /// The slot of a Cluster that all of it lives in.
+    pub(super) fn slot(&self) -> u16 {
+        self.asks.first().map_or(0, KeyAsk::slot)
+    }
 }
 
 /// Calls the script for these requests, which live in this part of the slots, at the time and until the deadline of the

@@ -201,7 +201,7 @@ impl RedisStoreBuilder {
         let known = Arc::new(Known::new());
         known.read_by(&mut probe, &prefix);
         let connection = Supervised::start(target.clone(), probe);
-        let batches = (!is_cluster).then(|| Batches::start(Arc::clone(connection.state())));
+        let batches = Batches::start(Arc::clone(connection.state()));
         let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
         let caller = Arc::new(Caller { connection, batches, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {
