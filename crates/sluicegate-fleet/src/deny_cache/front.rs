@@ -110,11 +110,12 @@ impl State {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return DecisionFuture::ready(Ok(self.refuse(asks, &questions, &refusals, now_us)));
         }
-        let runtime = Handle::try_current().ok();
-        if let (Some(gate), Some(runtime), true) = (probed, &runtime, may_wait) {
+        if let (Some(gate), true) = (probed, may_wait)
+            && let Ok(runtime) = Handle::try_current()
+        {
             let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
             let state = Arc::clone(self);
-            return DecisionFuture::begun(runtime, async move {
+            return DecisionFuture::begun(&runtime, async move {
                 gate.opened().await;
                 let follows = {
                     let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
@@ -124,7 +125,7 @@ impl State {
             });
         }
         let probes = due.into_iter().filter_map(|id| self.table.probe(id)).collect();
-        self.ask_store(asks, questions, probes, runtime)
+        self.ask_store(asks, questions, probes, now_us)
     }
 
     /// Asks the store, and keeps its answer.
@@ -133,13 +134,17 @@ impl State {
         asks: &[Ask<'_>],
         questions: Questions,
         probes: Probes,
-        runtime: Option<Handle>,
+        sent_us: u64,
     ) -> DecisionFuture {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let sent_us = self.clock.now_us();
         let pending = match self.within.decide(asks).now() {
             Ok(result) => {
-                self.keep(&questions, &result, sent_us);
+                // Out of units that are held, of which more are left, there is nothing to learn but that a probe is over.
+                if !probes.is_empty()
+                    || result.as_ref().map_or(true, |decision| self.is_of_the_store(decision))
+                {
+                    self.keep(&questions, &result, sent_us);
+                }
                 return DecisionFuture::ready(result);
             }
             Err(pending) => pending,
@@ -151,9 +156,9 @@ impl State {
             drop(probes);
             result
         };
-        match runtime {
-            Some(runtime) => DecisionFuture::begun(&runtime, work),
-            None => DecisionFuture::pending(work),
+        match Handle::try_current() {
+            Ok(runtime) => DecisionFuture::begun(&runtime, work),
+            Err(_) => DecisionFuture::pending(work),
         }
     }
 

@@ -80,8 +80,8 @@ impl Table {
 
     /// The key under the policy of this number; or, of requests with several limits, where those are told apart.
     pub(super) fn id(&self, version: u64, key: KeyRef<'_>, together: bool) -> Id {
-        let key = (version, together, key.to_key());
-        let [high, low] = [0, 1].map(|half: usize| u128::from(self.seeds[half].hash_one(&key)));
+        let key = (version, together, key);
+        let [high, low] = [0, 1].map(|half: usize| u128::from(self.seeds[half].hash_one(key)));
         Id(high << 64 | low)
     }
 
