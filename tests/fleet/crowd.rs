@@ -133,6 +133,16 @@ impl Crowd {
         self.said.lock().unwrap().clone()
     }
 
+    /// Whether the store has decided for every instance since a moment.
+    pub(crate) fn is_served_since(&self, from_us: u64) -> bool {
+        let said = self.said.lock().unwrap();
+        let is_served = |instance| {
+            let late = said.iter().rev().take_while(|one| one.to_us > from_us);
+            late.into_iter().any(|one| one.instance == instance && one.by == "Store")
+        };
+        (0..self.members.len()).all(is_served)
+    }
+
     /// Units that were admitted since a moment.
     pub(crate) fn admitted_since(&self, from_us: u64) -> usize {
         self.said.lock().unwrap().iter().filter(|one| one.is_allowed && one.from_us >= from_us).count()

@@ -58,6 +58,10 @@ fn an_instance_serves_until_its_input_ends() {
                     let next = Policy::builder("shared", algorithm, quota.parse::<Quota>().unwrap());
                     limiter.replace(next.build().unwrap(), Inherit::Spent).unwrap();
                 }
+                ("tasks", when) => {
+                    let metrics = tokio::runtime::Handle::current().metrics();
+                    println!("alive {when} {}", metrics.num_alive_tasks());
+                }
                 ("pause", _) => serves.store(false, Ordering::Relaxed),
                 ("close", _) => {
                     serves.store(false, Ordering::Relaxed);

@@ -5,20 +5,22 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sluicegate_core::clock::Clock;
+use sluicegate_core::limiter::Inherit;
 use sluicegate_core::resilient::BreakerSettings;
-use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter, Resilient, Store};
+use sluicegate_core::{ConfigError, MemoryStore, Policy, Quota, RateLimiter, Resilient, Store};
 use sluicegate_fleet::{DenyCache, Leased, Regional, Sharded};
 use sluicegate_tests::random::Random;
 
 use crate::network::{Cut, Link, Network};
 use crate::plan::{Plan, Wrapper};
-use crate::server::{Server, room_for};
+use crate::server::{Lost, Server, room_for};
 use crate::time::{Skewed, Time};
 
 /// All instances of a service, and what they share.
 pub(crate) struct Fleet {
     plan: Plan,
-    policy: Policy,
+    /// One for each limit that a request meets.
+    policies: Vec<Policy>,
     time: Time,
     random: Random,
     /// Instances that have ever started.
@@ -35,8 +37,8 @@ pub(crate) struct Fleet {
 pub(crate) struct Instance {
     /// Its number, of all that ever start.
     pub(crate) number: u64,
-    /// Asks its stores.
-    pub(crate) limiter: RateLimiter,
+    /// Ask its stores, one for each limit.
+    pub(crate) limiters: Limits,
     /// Its own clock.
     pub(crate) clock: Skewed,
     links: Vec<Arc<Link>>,
@@ -44,25 +46,23 @@ pub(crate) struct Instance {
     leased: Option<Leased>,
 }
 
+/// The limits that a request meets.
+pub(crate) type Limits = Arc<[RateLimiter]>;
+
 impl Fleet {
-    /// A fleet whose instances are all up.
-    pub(crate) fn start(plan: &Plan, time: &Time) -> Result<Self, ConfigError> {
+    /// A fleet whose instances are all up, and whose stores will lose their state so.
+    pub(crate) fn start(plan: &Plan, time: &Time, losses: &[Lost]) -> Result<Self, ConfigError> {
         let mut random = Random::new(plan.seed ^ 0x666c_6565_7400);
         let ahead_us = random.below(3_600_000_000);
         let clock = Skewed::new(time, ahead_us, skew(plan, &mut random));
-        let quota = plan.quota;
-        let mut policy = Policy::builder("simulated", plan.algorithm, quota);
-        if plan.refunds > 0 {
-            policy = policy.refunds();
-        }
         let servers = if plan.has(Wrapper::Regional) { plan.regions + 1 } else { 1 };
         let mut fleet = Self {
             plan: plan.clone(),
-            policy: policy.build()?,
+            policies: policies(plan, plan.quota)?,
             time: time.clone(),
             random,
             started: 0,
-            servers: (0..servers).map(|_| Server::new(clock.clone(), plan.keys, plan.flushes)).collect(),
+            servers: (0..servers).map(|_| Server::new(clock.clone(), plan.keys, losses)).collect(),
             calls: Arc::default(),
             instances: (0..plan.instances).map(|_| None).collect(),
         };
@@ -78,18 +78,43 @@ impl Fleet {
     }
 
     /// Asks the shared store, and no network is between; none if several stores have a part of each quota.
-    pub(crate) fn on_the_server(&self) -> Result<Option<RateLimiter>, ConfigError> {
+    pub(crate) fn on_the_server(&self) -> Result<Option<Limits>, ConfigError> {
         if self.plan.has(Wrapper::Regional) || self.plan.has(Wrapper::Sharded) {
             return Ok(None);
         }
-        RateLimiter::new(Arc::clone(self.server()) as Arc<dyn Store>, self.policy.clone()).map(Some)
+        self.limits(&(Arc::clone(self.server()) as Arc<dyn Store>)).map(Some)
     }
 
     /// A store that decides what the shared one would if it were everywhere at once.
-    pub(crate) fn ideal(&self) -> Result<RateLimiter, ConfigError> {
+    pub(crate) fn ideal(&self) -> Result<Limits, ConfigError> {
         let store = MemoryStore::builder().keys(room_for(self.plan.keys)).log_entries(1 << 20);
         let server = Arc::clone(self.server());
-        RateLimiter::new(store.clock(ByServer(server)).build()?, self.policy.clone())
+        self.limits(&Arc::from(store.clock(ByServer(server)).build()?))
+    }
+
+    /// The policies on this store.
+    fn limits(&self, store: &Arc<dyn Store>) -> Result<Limits, ConfigError> {
+        self.policies.iter().map(|policy| RateLimiter::new(Arc::clone(store), policy.clone())).collect()
+    }
+
+    /// Replaces the policies on all instances, and on these others.
+    pub(crate) fn replace<'a>(
+        &mut self,
+        quota: Quota,
+        others: impl Iterator<Item = &'a Limits>,
+    ) -> Result<(), ConfigError> {
+        self.policies = policies(&self.plan, quota)?;
+        let replace = |limits: &Limits| -> Result<(), ConfigError> {
+            let each = limits.iter().zip(&self.policies);
+            each.map(|(limiter, policy)| limiter.replace(policy.clone(), Inherit::Spent)).collect()
+        };
+        for instance in self.instances.iter().flatten() {
+            replace(&instance.limiters)?;
+        }
+        for limits in others {
+            replace(limits)?;
+        }
+        Ok(())
     }
 
     /// A new instance at this place.
@@ -118,7 +143,9 @@ impl Fleet {
             network(0, self.plan.delay)
         };
         if self.plan.has(Wrapper::Sharded) {
-            store = Sharded::builder(store, 2).policy(self.policy.name()).build()?.into();
+            let sharded = Sharded::builder(store, 2);
+            let sharded = self.policies.iter().fold(sharded, |sharded, policy| sharded.policy(policy.name()));
+            store = sharded.build()?.into();
         }
         let resilient = self.plan.has(Wrapper::Resilient).then(|| {
             let memory =
@@ -147,8 +174,8 @@ impl Fleet {
         if self.plan.has(Wrapper::Deny) {
             store = DenyCache::builder(store).clock(clock.clone()).build()?.into();
         }
-        let limiter = RateLimiter::new(store, self.policy.clone())?;
-        self.instances[place] = Some(Instance { number, limiter, clock, links, resilient, leased });
+        let limiters = self.limits(&store)?;
+        self.instances[place] = Some(Instance { number, limiters, clock, links, resilient, leased });
         Ok(())
     }
 
@@ -197,6 +224,15 @@ impl Instance {
         }
         self.crash();
     }
+}
+
+/// The policies of this plan, under this quota.
+fn policies(plan: &Plan, quota: Quota) -> Result<Vec<Policy>, ConfigError> {
+    let policy = |index| {
+        let policy = Policy::builder(format!("simulated-{index}"), plan.algorithm, quota);
+        if plan.refunds > 0 { policy.refunds().build() } else { policy.build() }
+    };
+    (0..plan.asks).map(policy).collect()
 }
 
 /// The clock of the shared store.

@@ -28,6 +28,7 @@ mod network;
 mod picture;
 mod plan;
 mod report;
+mod request;
 mod run;
 mod server;
 mod time;

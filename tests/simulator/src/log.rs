@@ -55,28 +55,29 @@ pub struct Slice {
 }
 
 /// A request that was asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// Of which instance.
     pub(crate) instance: u64,
-    /// By which key.
-    pub(crate) key: usize,
+    /// By which key of each limit.
+    pub(crate) keys: Vec<usize>,
     /// How many units.
     pub(crate) units: u64,
     /// In which slice of the run.
     pub(crate) slice: usize,
 }
 
-/// Where an admission stands in the log, to be struck out.
-#[derive(Clone, Copy, Debug)]
+/// Where the admissions of a request stand in the log, to be struck out.
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     asked: Asked,
     is_shared: bool,
-    index: usize,
+    /// Of each limit its place among those of its key.
+    indices: Vec<usize>,
 }
 
 impl Log {
-    /// A log of so many keys, in so many slices.
+    /// A log of so many keys of all limits together, in so many slices.
     pub(crate) fn new(keys: usize, slices: usize, is_of_one_store: bool) -> Self {
         Self {
             is_of_one_store,
@@ -90,31 +91,32 @@ impl Log {
     /// Writes down a decision that was made between these moments, by the store's clock and by the instance's own.
     pub(crate) fn decide(
         &mut self,
-        asked: Asked,
+        asked: &Asked,
         decision: &Decision,
         by_store: [u64; 2],
         own: [u64; 2],
     ) -> Option<Entry> {
         let (by, is_allowed) = (decision.decided_by(), decision.is_allowed());
         self.decided.entry(by).or_default()[usize::from(!is_allowed)] += 1;
-        let (instance, key) = (asked.instance, asked.key);
+        let instance = asked.instance;
         if !is_allowed {
-            if by == DecidedBy::Store {
-                self.refused.insert((instance, key), by_store[1]);
-            } else if let Some(heard) = self.refused.get(&(instance, key)) {
-                self.ages_us.push(by_store[1] - heard);
+            for key in self.places(asked) {
+                if by == DecidedBy::Store {
+                    self.refused.insert((instance, key), by_store[1]);
+                } else if let Some(heard) = self.refused.get(&(instance, key)) {
+                    self.ages_us.push(by_store[1] - heard);
+                }
             }
             return None;
         }
         let slice = &mut self.slices[asked.slice];
-        let admission = |[from_us, to_us]: [u64; 2]| Admission { from_us, to_us, units: asked.units };
-        let (list, admission, is_shared) = match by {
+        let (is_shared, [from_us, to_us]) = match by {
             DecidedBy::Store => {
                 slice.by_store += asked.units;
                 // A single store says when that was, to the microsecond.
                 let at_us = decision.at_us();
                 let is_known = (by_store[0]..=by_store[1]).contains(&at_us) && self.is_of_one_store;
-                (&mut self.shared[key], admission(if is_known { [at_us; 2] } else { by_store }), true)
+                (true, if is_known { [at_us; 2] } else { by_store })
             }
             DecidedBy::Outage | DecidedBy::Off => {
                 slice.alone += asked.units;
@@ -122,28 +124,46 @@ impl Log {
             }
             DecidedBy::Fallback => {
                 slice.alone += asked.units;
-                (self.alone.entry((instance, key)).or_default(), admission(own), false)
+                (false, own)
             }
             _ => {
                 slice.locally += asked.units;
-                (&mut self.shared[key], admission(by_store), true)
+                (true, by_store)
             }
         };
-        list.push(admission);
-        Some(Entry { asked, is_shared, index: list.len() - 1 })
+        let mut indices = Vec::new();
+        for key in self.places(asked) {
+            let list = match is_shared {
+                true => &mut self.shared[key],
+                false => self.alone.entry((instance, key)).or_default(),
+            };
+            list.push(Admission { from_us, to_us, units: asked.units });
+            indices.push(list.len() - 1);
+        }
+        Some(Entry { asked: asked.clone(), is_shared, indices })
+    }
+
+    /// The places of a request's keys among those of all limits.
+    fn places(&self, asked: &Asked) -> impl Iterator<Item = usize> + use<> {
+        let keys = self.shared.len() / asked.keys.len();
+        asked.keys.clone().into_iter().enumerate().map(move |(limit, key)| limit * keys + key)
     }
 
     /// Strikes out what was given back at this moment of the instance's clock: it was not used.
-    pub(crate) fn strike(&mut self, entry: Entry, own_us: u64) {
-        let Asked { instance, key, units, .. } = entry.asked;
-        if entry.is_shared {
-            let loss = Loss { from_us: own_us, to_us: own_us + 1_000_000, units };
-            self.forgotten.entry((instance, key)).or_default().push(loss);
-        }
-        let list =
-            if entry.is_shared { self.shared.get_mut(key) } else { self.alone.get_mut(&(instance, key)) };
-        if let Some(admission) = list.and_then(|list| list.get_mut(entry.index)) {
-            admission.units = 0;
+    pub(crate) fn strike(&mut self, entry: &Entry, own_us: u64) {
+        let Asked { instance, units, .. } = entry.asked;
+        for (key, index) in self.places(&entry.asked).zip(&entry.indices) {
+            if entry.is_shared {
+                let loss = Loss { from_us: own_us, to_us: own_us + 1_000_000, units };
+                self.forgotten.entry((instance, key)).or_default().push(loss);
+            }
+            let list = match entry.is_shared {
+                true => self.shared.get_mut(key),
+                false => self.alone.get_mut(&(instance, key)),
+            };
+            if let Some(admission) = list.and_then(|list| list.get_mut(*index)) {
+                admission.units = 0;
+            }
         }
     }
 

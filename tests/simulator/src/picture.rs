@@ -83,6 +83,8 @@ impl Run {
                 Fault::Part(..) => "partition",
                 Fault::Pause(..) => "pause",
                 Fault::Flush => "flush",
+                Fault::Failover(_) => "failover",
+                Fault::Replace => "replace",
                 Fault::Reset(_) => "reset",
             };
             let _ = writeln!(

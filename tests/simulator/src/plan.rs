@@ -42,6 +42,9 @@ pub struct Plan {
     /// Most units of a request; each number up to it is as likely.
     #[arg(long, default_value_t = 1)]
     pub cost: u64,
+    /// Limits that a request meets, each with keys of its own.
+    #[arg(long, default_value_t = 1)]
+    pub asks: usize,
     /// Allowed requests in 1,000 that give back what they spent.
     #[arg(long, default_value_t = 0)]
     pub refunds: u64,
@@ -72,6 +75,12 @@ pub struct Plan {
     /// Times at which the store forgets everything.
     #[arg(long, default_value_t = 0)]
     pub flushes: usize,
+    /// Times at which a replica takes the store's place, which is up to 1 s behind.
+    #[arg(long, default_value_t = 0)]
+    pub failovers: usize,
+    /// Times at which the policies are replaced on all instances, by twice the quota and back.
+    #[arg(long, default_value_t = 0)]
+    pub replacements: usize,
     /// Keys that are reset by an instance.
     #[arg(long, default_value_t = 0)]
     pub resets: usize,
@@ -172,6 +181,9 @@ impl Plan {
             flushes: usize::try_from(pick(&[0, 0, 1, 2])).unwrap_or(0),
             resets: usize::try_from(pick(&[0, 0, 10])).unwrap_or(0),
             pauses: usize::try_from(pick(&[0, 0, 5])).unwrap_or(0),
+            failovers: usize::try_from(pick(&[0, 0, 1, 2])).unwrap_or(0),
+            replacements: usize::try_from(pick(&[0, 0, 1, 3])).unwrap_or(0),
+            asks: usize::try_from(pick(&[1, 1, 2, 3])).unwrap_or(1),
             ..self.clone()
         }
     }
@@ -180,6 +192,12 @@ impl Plan {
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.load * self.keys as f64 * self.quota.limit() as f64 / self.quota.period().as_secs_f64()
+    }
+
+    /// Keys of all limits together.
+    #[must_use]
+    pub fn all_keys(&self) -> usize {
+        self.keys * self.asks
     }
 
     /// Whether this store around a store is on.
@@ -203,10 +221,12 @@ impl fmt::Display for Plan {
             quota,
             algorithm,
             cost,
+            asks,
             refunds,
             ..
         } = self;
-        let Self { delay, far, loss, skew, crashes, closes, partitions, pauses, flushes, resets, .. } = self;
+        let Self { delay, far, loss, skew, crashes, closes, partitions, pauses, flushes, .. } = self;
+        let Self { failovers, replacements, resets, .. } = self;
         write!(
             f,
             "--seed {seed} --instances {instances} --regions {regions} --requests {requests} --keys {keys}"
@@ -217,14 +237,18 @@ impl fmt::Display for Plan {
             f.write_str(if index == 0 { " --wrap " } else { "," })?;
             f.write_str(&format!("{wrapper:?}").to_lowercase())?;
         }
-        write!(f, " --zipf {zipf} --load {load} --quota \"{quota}\" --algorithm {algorithm} --cost {cost}")?;
+        write!(
+            f,
+            " --zipf {zipf} --load {load} --quota \"{quota}\" --algorithm {algorithm} --cost {cost} --asks {asks}"
+        )?;
         write!(
             f,
             " --refunds {refunds} --delay {delay} --far {far} --loss {loss} --skew {skew} --crashes {crashes}"
         )?;
         write!(
             f,
-            " --closes {closes} --partitions {partitions} --pauses {pauses} --flushes {flushes} --resets {resets}"
-        )
+            " --closes {closes} --partitions {partitions} --pauses {pauses} --flushes {flushes} --failovers {failovers}"
+        )?;
+        write!(f, " --replacements {replacements} --resets {resets}")
     }
 }

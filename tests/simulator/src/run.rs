@@ -4,17 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_core::clock::Clock;
-use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{ConfigError, Decision, RateLimiter};
+use sluicegate_core::{ConfigError, Quota};
 use sluicegate_tests::random::{Random, Zipf};
 
-use crate::fault::{Fault, faults};
-use crate::fleet::{Fleet, Instance};
-use crate::law::{Excess, Law, Loss};
+use crate::fault::{Fault, faults, losses};
+use crate::fleet::{Fleet, Instance, Limits};
+use crate::law::{Admission, Excess, Law, Loss};
 use crate::log::{Asked, Log};
 use crate::plan::{Plan, Wrapper};
-use crate::server::Server;
-use crate::time::{Skewed, Time};
+use crate::request::{Request, is_allowed};
+use crate::time::Time;
 
 /// Parts of a run that a picture shows.
 const SLICES: usize = 240;
@@ -31,6 +30,8 @@ pub struct Run {
     pub log: Log,
     /// What befell the fleet, and when, in microseconds.
     pub faults: Vec<(u64, Fault)>,
+    /// The quotas that were in force, each from a moment of the shared store's clock on.
+    pub quotas: Vec<(u64, Quota)>,
     /// How long requests came, in microseconds.
     pub lasted_us: u64,
     /// Calls to the shared store.
@@ -61,66 +62,75 @@ impl Run {
         runtime.expect("there is room for a runtime").block_on(async { Driver::begin(plan)?.drive().await })
     }
 
-    /// What the plan's algorithm allows.
+    /// What the plan's algorithm allows: under the largest of the quotas that were in force.
     #[must_use]
     pub fn law(&self) -> Law {
-        Law::of(self.plan.algorithm, &self.plan.quota)
+        let largest = self.quotas.iter().map(|(_, quota)| quota).max_by_key(|quota| quota.limit());
+        Law::of(self.plan.algorithm, largest.unwrap_or(&self.plan.quota))
     }
 
     /// All keys that were admitted more than this allows, the worst first: by all together, and by instances that were alone,
-    /// each of which has its share. What nobody counted, by a policy that allows requests in an outage, has no law.
+    /// each of which has its share; and while each of several quotas was in force, more than that one does. What nobody counted, by
+    /// a policy that allows requests in an outage, has no law.
     #[must_use]
     pub fn broken(&self, law: Law) -> Vec<Broken> {
-        let shared =
-            self.log.shared.iter().zip(&self.log.losses).enumerate().filter_map(|(key, (list, losses))| {
-                Some(Broken { key, alone: None, excess: law.check(list, losses).err()? })
-            });
+        let shared = || self.log.shared.iter().zip(&self.log.losses).enumerate();
+        let all = shared().filter_map(|(key, (list, losses))| {
+            Some(Broken { key, alone: None, excess: law.check(list, losses).err()? })
+        });
         let share = law.share(self.plan.instances as u64);
         let alone = self.log.alone.iter().filter_map(|((instance, key), list)| {
             let losses = self.log.forgotten.get(&(*instance, *key)).map_or(&[][..], Vec::as_slice);
             Some(Broken { key: *key, alone: Some(*instance), excess: share.check(list, losses).err()? })
         });
-        let mut all: Vec<_> = shared.chain(alone).collect();
-        all.sort_by_key(|broken| std::cmp::Reverse(broken.excess.units));
-        all
+        let mut broken: Vec<_> = all.chain(alone).collect();
+        for (index, (from_us, quota)) in self.quotas.iter().enumerate().filter(|_| self.quotas.len() > 1) {
+            let to_us = self.quotas.get(index + 1).map_or(u64::MAX, |(next_us, _)| *next_us);
+            let law = Law::of(self.plan.algorithm, quota);
+            broken.extend(shared().filter_map(|(key, (list, losses))| {
+                let is_under = |one: &&Admission| one.from_us >= *from_us && one.to_us < to_us;
+                let list: Vec<_> = list.iter().filter(is_under).copied().collect();
+                Some(Broken { key, alone: None, excess: law.check(&list, losses).err()? })
+            }));
+        }
+        broken.sort_by_key(|broken| std::cmp::Reverse(broken.excess.units));
+        broken
     }
+}
+
+/// Twice as much in the same time.
+fn doubled(quota: &Quota) -> Quota {
+    Quota::new(quota.limit() * 2, quota.period()).burst(quota.burst_size() * 2)
 }
 
 struct Driver {
     plan: Plan,
     time: Time,
     fleet: Fleet,
-    server: Option<RateLimiter>,
-    ideal: RateLimiter,
+    server: Option<Limits>,
+    ideal: Limits,
     log: Arc<Mutex<Log>>,
     lasts_us: u64,
-}
-
-/// A request that is under way, with all that is needed to write down what becomes of it.
-struct Request {
-    asked: Asked,
-    limiter: RateLimiter,
-    server: Option<RateLimiter>,
-    clocks: (Arc<Server>, Skewed),
-    began: (u64, u64),
-    log: Arc<Mutex<Log>>,
-    /// After so long it gives back what it has spent.
-    refund: Option<Duration>,
+    /// The quotas in force, each from a moment of the shared store's clock on.
+    quotas: Vec<(u64, Quota)>,
+    faults: Vec<(u64, Fault)>,
 }
 
 impl Driver {
     fn begin(plan: &Plan) -> Result<Self, ConfigError> {
         let time = Time::begin();
-        let fleet = Fleet::start(plan, &time)?;
-        let (server, ideal) = (fleet.on_the_server()?, fleet.ideal()?);
-        let log = Arc::new(Mutex::new(Log::new(plan.keys, SLICES, !plan.has(Wrapper::Regional))));
         #[expect(clippy::cast_possible_truncation, reason = "a run is shorter than an age")]
         let lasts_us = (plan.requests as f64 / plan.rate() * 1e6) as u64 + 1;
-        Ok(Self { plan: plan.clone(), time, fleet, server, ideal, log, lasts_us })
+        let faults = faults(plan, lasts_us);
+        let fleet = Fleet::start(plan, &time, &losses(&faults))?;
+        let (server, ideal) = (fleet.on_the_server()?, fleet.ideal()?);
+        let log = Arc::new(Mutex::new(Log::new(plan.all_keys(), SLICES, !plan.has(Wrapper::Regional))));
+        let quotas = vec![(0, plan.quota)];
+        Ok(Self { plan: plan.clone(), time, fleet, server, ideal, log, lasts_us, quotas, faults })
     }
 
     async fn drive(mut self) -> Result<Run, ConfigError> {
-        let faults = faults(&self.plan, self.lasts_us);
+        let faults = std::mem::take(&mut self.faults);
         let mut coming = faults.iter().copied().peekable();
         let mut random = Random::new(self.plan.seed ^ 0x6c6f_6164);
         let popularity = Zipf::new(self.plan.keys, self.plan.zipf);
@@ -136,31 +146,27 @@ impl Driver {
             }
             self.time.until(now_us).await;
             self.look();
-            let key = popularity.draw(&mut random);
-            self.request(key, &mut random);
+            let keys = (0..self.plan.asks).map(|_| popularity.draw(&mut random)).collect();
+            self.request(keys, &mut random);
         }
         let lasted_us = self.time.now_us();
         self.time.until(lasted_us + REST_US).await;
         let calls = self.fleet.calls.load(std::sync::atomic::Ordering::Relaxed);
         let log = std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(Run { plan: self.plan, log, faults, lasted_us, calls })
+        Ok(Run { plan: self.plan, log, faults, quotas: self.quotas, lasted_us, calls })
     }
 
-    fn request(&self, key: usize, random: &mut Random) {
+    fn request(&self, keys: Vec<usize>, random: &mut Random) {
         let place = random.index(self.plan.instances);
         let units = 1 + random.below(self.plan.cost);
         let refund =
             (random.below(1_000) < self.plan.refunds).then(|| Duration::from_millis(random.below(200)));
         let slice = usize::try_from(self.time.now_us() * SLICES as u64 / self.lasts_us).unwrap_or(SLICES);
-        let asked = Asked { instance: 0, key, units, slice: slice.min(SLICES - 1) };
-        let is_ideal = self
-            .ideal
-            .check_cost(key as u64, units)
-            .now()
-            .is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_allowed()));
+        let asked = Asked { instance: 0, keys, units, slice: slice.min(SLICES - 1) };
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_ideal {
-            log.ideal_units += units;
+        if is_allowed(asked.check(&self.ideal)) {
+            // Each limit counts what it admits.
+            log.ideal_units += units * self.plan.asks as u64;
             log.slices[asked.slice].ideal += units;
         }
         let Some(instance) = self.fleet.near(place) else {
@@ -168,14 +174,13 @@ impl Driver {
             return;
         };
         drop(log);
-        let (Instance { number, limiter, clock, .. }, stands_for) = (instance, instance.stands_for());
-        let server = Arc::clone(self.fleet.server());
+        let (Instance { number, limiters, clock, .. }, stands_for) = (instance, instance.stands_for());
         let request = Request {
             asked: Asked { instance: *number, ..asked },
-            limiter: limiter.clone(),
+            limiters: Arc::clone(limiters),
             server: self.server.clone(),
             began: (0, 0),
-            clocks: (server, clock.clone()),
+            clocks: (Arc::clone(self.fleet.server()), clock.clone()),
             log: Arc::clone(&self.log),
             refund,
         };
@@ -229,15 +234,30 @@ impl Driver {
             }
             Fault::Flush => {
                 self.fleet.servers.iter().for_each(|server| server.flush());
-                let (now_us, life_us) = (self.fleet.server().time_us(), self.life_us());
-                let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-                for losses in &mut log.losses {
-                    losses.push(Loss { from_us: now_us, to_us: now_us + life_us, units: Loss::ALL });
-                }
+                self.lose(0);
+            }
+            Fault::Failover(behind_us) => {
+                self.fleet.servers.iter().for_each(|server| server.fail_over(behind_us));
+                self.lose(behind_us);
+            }
+            Fault::Replace => {
+                let is_doubled = self.quotas.len() % 2 == 1;
+                let quota = if is_doubled { doubled(&self.plan.quota) } else { self.plan.quota };
+                let now_us = self.fleet.server().time_us();
+                self.fleet.replace(quota, self.server.iter().chain([&self.ideal]))?;
+                self.quotas.push((now_us, quota));
             }
             Fault::Reset(key) => self.reset(key),
         }
         Ok(())
+    }
+
+    /// The shared stores have lost what they have learned since.
+    fn lose(&self, since_us: u64) {
+        let (now_us, life_us) = (self.fleet.server().time_us(), self.life_us());
+        let loss = Loss { from_us: now_us - since_us, to_us: now_us + life_us, units: Loss::ALL };
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.losses.iter_mut().for_each(|losses| losses.push(loss));
     }
 
     /// How long instances may spend what they held of a key that the store has forgotten, beside what it admits anew.
@@ -249,13 +269,14 @@ impl Driver {
     }
 
     fn reset(&self, key: usize) {
-        let Some(Instance { number, limiter, clock, .. }) = self.fleet.near(key % self.plan.instances) else {
+        let Some(Instance { number, limiters, clock, .. }) = self.fleet.near(key % self.plan.instances)
+        else {
             return;
         };
         let (number, clock) = (*number, clock.clone());
         let (server, log) = (Arc::clone(self.fleet.server()), Arc::clone(&self.log));
         let (from_us, own_from_us, life_us) = (server.time_us(), clock.now_us(), self.life_us());
-        let reset = limiter.reset(key as u64);
+        let reset = limiters[0].reset(key as u64);
         tokio::spawn(async move {
             // Unanswered, it may have been carried out all the same.
             let _ = reset.await;
@@ -264,47 +285,5 @@ impl Driver {
             let own = Loss { from_us: own_from_us, to_us: clock.now_us(), units: Loss::ALL };
             log.forgotten.entry((number, key)).or_default().push(own);
         });
-    }
-}
-
-impl Request {
-    fn begin(mut self) {
-        self.began = (self.clocks.0.time_us(), self.clocks.1.now_us());
-        match self.limiter.check_cost(self.asked.key as u64, self.asked.units).now() {
-            Ok(answer) => self.answered(answer.ok()),
-            Err(pending) => drop(tokio::spawn(async { self.answered(pending.await.ok()) })),
-        }
-    }
-
-    fn answered(self, answer: Option<Decision>) {
-        let (by_store, own) = (self.clocks.0.time_us(), self.clocks.1.now_us());
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut decision) = answer else {
-            log.failed += 1;
-            return;
-        };
-        let entry = log.decide(self.asked, &decision, [self.began.0, by_store], [self.began.1, own]);
-        if !decision.is_allowed() && decision.decided_by() != DecidedBy::Fallback && self.has_room() {
-            *log.wrongly.entry(decision.decided_by()).or_default() += 1;
-        }
-        drop(log);
-        let receipt = self.refund.and_then(|_| decision.take_receipt(0));
-        if let (Some(entry), Some(after), Some(mut receipt)) = (entry, self.refund, receipt) {
-            tokio::spawn(async move {
-                tokio::time::sleep(after).await;
-                self.log.lock().unwrap_or_else(PoisonError::into_inner).strike(entry, self.clocks.1.now_us());
-                // Lost, it is not repeated.
-                let _ = self.limiter.refund_of(&mut receipt, self.asked.key as u64, self.asked.units).await;
-            });
-        }
-    }
-
-    /// Whether the shared store would let this request pass now.
-    fn has_room(&self) -> bool {
-        let Some(server) = &self.server else { return false };
-        server
-            .peek_cost(self.asked.key as u64, self.asked.units)
-            .now()
-            .is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_allowed()))
     }
 }

@@ -57,3 +57,42 @@ fn a_law_that_is_one_unit_too_strict_is_broken() {
     let broken = run.broken(strict);
     assert!(broken.iter().any(|broken| broken.excess.units == 1), "{broken:?}");
 }
+
+/// The check would find it, were it not said when the store lost what.
+#[test]
+fn a_replica_that_is_behind_admits_again_what_it_has_not_heard_of_and_no_more() {
+    for wrap in ["", "--wrap resilient,leased,deny "] {
+        let mut run = run(&format!(
+            "{wrap}--instances 9 --requests 9000 --keys 9 --quota 40/2s --load 3 --failovers 3 --refunds 20 --seed 3"
+        ));
+        assert_eq!(run.broken(run.law()), [], "{run}");
+        run.log.losses.iter_mut().for_each(Vec::clear);
+        assert_ne!(run.broken(run.law()), [], "{run}");
+    }
+}
+
+#[test]
+fn policies_that_are_replaced_on_all_instances_admit_what_each_allows_in_its_time() {
+    for wrap in ["", "--wrap resilient,leased,deny "] {
+        let mut run = run(&format!(
+            "{wrap}--instances 9 --requests 9000 --keys 9 --quota 40/2s --load 3 --replacements 2 --asks 2"
+        ));
+        assert_eq!(run.broken(run.law()), [], "{run}");
+        assert_eq!(run.quotas.iter().map(|(_, quota)| quota.limit()).collect::<Vec<_>>(), [40, 80, 40]);
+        // In between it was twice as much.
+        run.quotas.truncate(1);
+        assert_ne!(run.broken(run.law()), [], "{run}");
+    }
+}
+
+#[test]
+fn a_request_with_several_limits_spends_of_all_or_of_none() {
+    for wrap in ["", "--wrap resilient,leased,deny "] {
+        let run = run(&format!("{wrap}--instances 5 --requests 6000 --keys 20 --asks 3 --load 2"));
+        assert_eq!(run.broken(run.law()), [], "{run}");
+        let keys = run.plan.keys;
+        let of = |limit: usize| run.log.shared[limit * keys..][..keys].iter().flatten();
+        let units = [0, 1, 2].map(|limit| of(limit).map(|one| one.units).sum::<u64>());
+        assert!(units[0] > 500 && units == [units[0]; 3], "{units:?}");
+    }
+}

@@ -1,7 +1,6 @@
 //! One request's asks of its limiters.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluicegate_core::limiter::{Change, Receipt, Turn};
 use sluicegate_core::store::{DecisionFuture, Mode};
@@ -62,15 +61,9 @@ impl Asks {
     /// The turn that follows from their decision, if there is one that comes as soon as all policies that wait would like it.
     #[expect(clippy::result_large_err, reason = "the decision is handed back, not reported")]
     pub(crate) fn turn(&self, plan: &Plan, decision: Decision) -> Result<Turn, Decision> {
-        Turn::after(decision, self.owned(plan), self.longest_wait(plan))
-    }
-
-    /// How long a request may wait: as long as the policies that wait would all like it, if any does.
-    #[inline]
-    pub(crate) fn longest_wait(&self, plan: &Plan) -> Option<Duration> {
         let waits =
             self.limiters(plan).filter_map(|limiter| limiter.with_policy(Policy::on_exceeded).longest_wait());
-        waits.min()
+        Turn::after(decision, self.owned(plan), waits.min())
     }
 
     fn owned<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (RateLimiter, Key, u64)> + 'a {

@@ -53,10 +53,9 @@ impl Refused {
         request: impl Into<RequestView<'a>>,
         respond: &(impl Respond<B> + ?Sized),
     ) -> Response<B> {
-        let request: RequestView<'_> = request.into();
-        let refusal = self.refusal(request).later_by(self.extra());
-        let response = self.finish(&refusal, respond.respond(&refusal));
-        self.leave(response)
+        let (request, extra) = (request.into(), self.extra());
+        let response = respond.respond(&self.refusal(request).later_by(extra));
+        self.finish(request, extra, response)
     }
 
     /// As [`respond`](Self::respond), if the responder need not wait.
@@ -70,8 +69,8 @@ impl Refused {
         match respond.respond_later(&refusal) {
             Some(response) => Err(Answering { refused: Some(self), extra, response: Lookup::new(response) }),
             None => {
-                let response = self.finish(&refusal, respond.respond(&refusal));
-                Ok(self.leave(response))
+                let response = respond.respond(&refusal);
+                Ok(self.finish(request, extra, response))
             }
         }
     }
@@ -81,9 +80,10 @@ impl Refused {
         spread::seconds(self.limits.settings().spread.as_ref())
     }
 
-    /// The responder's response with the fields that every refusal has.
-    fn finish<B>(&self, refusal: &Refusal<'_>, response: Response<B>) -> Response<B> {
+    /// The responder's response with all that is added to it.
+    fn finish<B>(self, request: RequestView<'_>, extra: u64, response: Response<B>) -> Response<B> {
         let Settings { extensions, style, .. } = self.limits.settings();
+        let refusal = self.refusal(request).later_by(extra);
         let mut response = refusal.answer(response, *extensions);
         match refusal.shown {
             Some(shown) => {
@@ -91,14 +91,7 @@ impl Refused {
             }
             None => repeat_wait(response.headers_mut(), style),
         }
-        response
-    }
-
-    /// The response with the decision, for layers and middleware further out.
-    fn leave<B>(self, mut response: Response<B>) -> Response<B> {
-        if self.limits.settings().extensions
-            && let Stop::Decided(decided) = self.stop
-        {
+        if *extensions && let Stop::Decided(decided) = self.stop {
             response.extensions_mut().insert(decided);
         }
         response
@@ -126,11 +119,12 @@ impl<B> Answering<B> {
         place: &mut Place,
     ) -> Poll<Response<B>> {
         let refused = self.refused.as_ref().expect("a response is polled until it is ready, once");
-        let answered = ready!(self.response.poll(cx, refused.limits.answers(), place));
-        let refusal = refused.refusal(request).later_by(self.extra);
-        let response = refused.finish(&refusal, answered.unwrap_or_else(|_| respond.respond(&refusal)));
+        let response = match ready!(self.response.poll(cx, refused.limits.answers(), place)) {
+            Ok(response) => response,
+            Err(_) => respond.respond(&refused.refusal(request).later_by(self.extra)),
+        };
         let refused = self.refused.take().expect("it was there a moment ago");
-        Poll::Ready(refused.leave(response))
+        Poll::Ready(refused.finish(request, self.extra, response))
     }
 }
 

@@ -314,10 +314,6 @@ impl Limits {
             Ok(Ok(decision)) if goes_on(&decision) && decision.is_counted() => {
                 Ok(Ok(Some(Marked::new(self, asks, Some(decision), Vec::new()))))
             }
-            // As floods are: nothing is left to be done, for nobody waits.
-            Ok(Ok(decision)) if is_refused(&decision) && asks.longest_wait(self.plan()).is_none() => {
-                Ok(refuse(self, None, Stop::Decided(asks.label(self, decision))))
-            }
             answer => {
                 let mut way = Way { asks, ..Way::default() };
                 let end = match answer {
@@ -328,12 +324,6 @@ impl Limits {
             }
         }
     }
-}
-
-/// Whether somebody has counted, and there is no room.
-#[inline]
-fn is_refused(decision: &Decision) -> bool {
-    !decision.is_allowed() && decision.is_counted()
 }
 
 impl Way {

@@ -10,7 +10,7 @@ mod write;
 
 use std::str::FromStr;
 
-use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
@@ -191,14 +191,13 @@ impl Already {
 /// Says that a refused request may be tried again after this many seconds, or after more if the response says that
 /// already: after the seconds that are returned.
 pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
-    match headers.entry(RETRY_AFTER) {
-        Entry::Vacant(empty) => drop(empty.insert(number(seconds))),
-        Entry::Occupied(mut said) => match whole_number(said.get()) {
-            Some(said) if said >= seconds => return said,
-            _ => drop(said.insert(number(seconds))),
-        },
+    match headers.get(RETRY_AFTER).and_then(whole_number) {
+        Some(said) if said >= seconds => said,
+        _ => {
+            headers.insert(RETRY_AFTER, number(seconds));
+            seconds
+        }
     }
-    seconds
 }
 
 /// Repeats the wait of a refusal in the field that is chosen for that.
