@@ -19,7 +19,7 @@ pub(crate) struct Limit {
     /// The one that is given; otherwise it is made from the path of the handler, which only the compiler knows.
     pub(crate) name: Option<LitStr>,
     /// Where to report what is wrong with the name.
-    pub(crate) name_span: Span,
+    name_span: Span,
     pub(crate) algorithm: LitStr,
     pub(crate) quotas: Vec<QuotaSource>,
     pub(crate) on_exceeded: Option<OnExceeded>,

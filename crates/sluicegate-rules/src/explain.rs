@@ -1,17 +1,16 @@
 //! Which rules a request meets, and why not the others: [`Explained`].
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use sluicegate_tower::in_flight::{InFlightExplained, InFlightLimit};
 use sluicegate_tower::key::RequestView;
-use sluicegate_tower::limits::{LimitExplained, Select, WouldBe};
+use sluicegate_tower::limits::{LimitExplained, Limits, Select, WouldBe};
 
 use crate::compile::{Choice, Compiled, Torn, has_dots};
-use crate::rules::Rules;
 
 /// All rules of a file for one request: whether each applies, what it asks then, and why it does not otherwise; made by
-/// [`Rules::explain`].
+/// [`Rules::explain`](crate::Rules::explain).
 ///
 /// `Display` writes one line for what would be decided and one or more for each rule.
 ///
@@ -117,53 +116,11 @@ impl Explainer {
         let (deny, exempt, choice) = (Arc::clone(deny), Arc::clone(exempt), Arc::clone(choice));
         Self { deny, exempt, choice, torn, sizes: compiled.sizes().collect(), in_flight }
     }
-}
 
-impl Rules {
-    /// Says which rules a request meets and why not the others, and what would be decided on it; by the code that decides. Nothing
-    /// is spent. Keys that may be secrets are shown as digests, and the values of header fields and parameters are not.
-    ///
-    /// ```
-    /// use http::Request;
-    /// use sluicegate_core::MemoryStore;
-    /// use sluicegate_rules::{Rules, RulesFile, Variables};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let file = RulesFile::parse("rules.yaml", "
-    /// version: 1
-    /// policies:
-    ///   login: { quota: 5/min }
-    ///   api: { quota: 100/min }
-    /// rules:
-    ///   - { name: login, only_if: { path: /login, method: POST }, limit: login, key: everybody }
-    ///   - { name: api, limit: api, key: everybody }
-    /// ", &Variables::none())?;
-    /// let rules = Rules::new(&MemoryStore::new(), file)?;
-    ///
-    /// let request = Request::get("/login").body(())?;
-    /// let explained = rules.explain(&request).await;
-    /// assert_eq!(explained.rules[0].why_not.as_deref(), Some("method is GET, the rule wants POST"));
-    /// assert_eq!(explained.rules[1].limits[0].asks.as_ref().map(|asks| asks.cost), Ok(1));
-    /// println!("{explained}");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// It is the explanation of the rules that are in force when it is called, limits and conditions of one file, also while they
-    /// change.
-    ///
-    /// # Cancel safety
-    /// Dropping it undoes nothing, because nothing is done.
-    pub async fn explain<'a>(&self, request: impl Into<RequestView<'a>>) -> Explained {
-        let request = request.into();
-        let (limits, explainer) = {
-            // Not what is in force: a listener of news may explain while the next change waits for it.
-            let explainer = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
-            (self.limits(), Arc::clone(&explainer))
-        };
+    /// By these limits, which are of the same file.
+    pub(crate) async fn explain(&self, limits: &Limits, request: RequestView<'_>) -> Explained {
         let explanation = limits.explain(request).await;
-        let Explainer { deny, exempt, choice, torn, sizes, in_flight } = &*explainer;
+        let Self { deny, exempt, choice, torn, sizes, in_flight } = self;
         let is_denied = deny.first(request).is_some();
         let mut rules = doors(Section::Deny, deny, request, None);
         let never = match (is_denied, has_dots(request.path())) {

@@ -261,10 +261,12 @@ mod compile;
 mod error;
 mod explain;
 mod file;
+mod in_force;
 mod layer;
 mod masks;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod news;
 mod read;
 mod reload;
 mod rules;

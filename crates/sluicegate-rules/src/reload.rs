@@ -3,26 +3,14 @@
 //! A file is looked at often and changes seldom. So all of them hear of news only: a file that took effect, one that is wrong
 //! in another way than before, and one that is right again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::changes::Changes;
 use crate::error::RulesError;
-use crate::rules::{InForce, Rules};
+use crate::in_force::InForce;
+use crate::news::News;
+use crate::rules::Rules;
 use crate::source::Read;
-
-/// News for a listener: the changes that took effect; none if the file is again the one that is in force; or what is wrong
-/// with it.
-pub(crate) type News<'a> = Result<Option<&'a Changes>, &'a RulesError>;
-
-type Listener = Arc<dyn Fn(News<'_>) + Send + Sync>;
-
-/// A listener of news.
-#[derive(Default)]
-pub(crate) struct Listeners {
-    all: Mutex<Vec<Listener>>,
-    /// Taken before the next change can begin: news is told in the order in which it took effect.
-    turn: Mutex<()>,
-}
 
 /// The result of reading the file again.
 enum Outcome {
@@ -104,8 +92,7 @@ impl Rules {
     /// It is called by the thread that reads the file, in the order of the changes, and must neither reload nor replace these rules; it
     /// may explain requests. Listeners stay for as long as the rules do. A slow one delays the next change, and no request.
     pub fn listen(&self, listener: impl Fn(Result<Option<&Changes>, &RulesError>) + Send + Sync + 'static) {
-        let mut all = self.0.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(Arc::new(listener));
+        self.0.listeners.add(listener);
     }
 
     /// Reads it again and logs what came of it. An operator who has asked for it gets an answer even if there is no news.
@@ -155,13 +142,12 @@ impl Rules {
 
     /// Lets go of what is in force, and tells news of it before the next can be told.
     pub(crate) fn tell(&self, in_force: MutexGuard<'_, InForce>, news: Option<News<'_>>) {
-        let _turn = self.0.listeners.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.0.listeners.turn();
         drop(in_force);
         #[cfg(feature = "metrics")]
         self.0.meter.tell(news, self.0.store.now_us());
         if let Some(news) = news {
-            let all = self.0.listeners.all.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            all.iter().for_each(|listener| listener(news));
+            self.0.listeners.hear(news);
         }
     }
 }

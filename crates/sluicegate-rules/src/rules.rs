@@ -1,25 +1,24 @@
 //! Rules that are in force: [`Rules`].
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluicegate_core::in_flight::InFlight;
-use sluicegate_core::limiter::{Inherit, Overrides};
-use sluicegate_core::{Policy, RateLimiter, Store};
-use sluicegate_tower::in_flight::{InFlightHandle, InFlightLimits};
+use sluicegate_core::Store;
+use sluicegate_core::limiter::Overrides;
+use sluicegate_tower::in_flight::InFlightHandle;
+use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Limits, LimitsHandle};
 
 use crate::changes::Changes;
-use crate::compile::NamedStore;
 use crate::error::RulesError;
-use crate::explain::Explainer;
+use crate::explain::{Explained, Explainer};
 use crate::file::RulesFile;
+use crate::in_force::InForce;
 use crate::layer::RulesLayer;
 #[cfg(feature = "metrics")]
 use crate::metrics::Meter;
-use crate::reload::Listeners;
+use crate::news::Listeners;
 use crate::source::{Read, Source};
 use crate::variables::Variables;
 
@@ -119,21 +118,6 @@ pub(crate) struct Inner {
     pub meter: Meter,
 }
 
-pub(crate) struct InForce {
-    policies: Vec<Policy>,
-    /// The store that the file named when it was opened.
-    store: Option<NamedStore>,
-    /// The numbers at once, by name.
-    in_flight: HashMap<String, InFlight>,
-    /// The policies of code that those of the file have replaced, by name.
-    code: HashMap<String, Policy>,
-    pub read: Option<Read>,
-    /// Whether code has put another file in its place since it was read.
-    pub is_replaced: bool,
-    /// The mistakes in the file when it was read last.
-    pub error: Option<RulesError>,
-}
-
 impl Rules {
     /// Puts a file in force on a store: all of its policies, or none. A policy of the file replaces one of its name in code, an
     /// attribute's too, and what was spent counts; when it leaves the file, that of code is in force again, where code had opened
@@ -206,15 +190,7 @@ impl Rules {
         source: Option<Source>,
     ) -> Result<Self, RulesError> {
         refuse_two_stores(is_own_store, file)?;
-        let mut in_force = InForce {
-            policies: Vec::new(),
-            store: file.compiled.store.clone(),
-            in_flight: HashMap::new(),
-            code: HashMap::new(),
-            read: None,
-            is_replaced: false,
-            error: None,
-        };
+        let mut in_force = InForce::of(file.compiled.store.clone());
         let (limits, at_once, explainer) = in_force.put(&store, file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
         in_flight.swap_with(at_once.before(&limits));
@@ -272,6 +248,50 @@ impl Rules {
         self.0.limits.current()
     }
 
+    /// Says which rules a request meets and why not the others, and what would be decided on it; by the code that decides. Nothing
+    /// is spent. Keys that may be secrets are shown as digests, and the values of header fields and parameters are not.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_rules::{Rules, RulesFile, Variables};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// policies:
+    ///   login: { quota: 5/min }
+    ///   api: { quota: 100/min }
+    /// rules:
+    ///   - { name: login, only_if: { path: /login, method: POST }, limit: login, key: everybody }
+    ///   - { name: api, limit: api, key: everybody }
+    /// ", &Variables::none())?;
+    /// let rules = Rules::new(&MemoryStore::new(), file)?;
+    ///
+    /// let request = Request::get("/login").body(())?;
+    /// let explained = rules.explain(&request).await;
+    /// assert_eq!(explained.rules[0].why_not.as_deref(), Some("method is GET, the rule wants POST"));
+    /// assert_eq!(explained.rules[1].limits[0].asks.as_ref().map(|asks| asks.cost), Ok(1));
+    /// println!("{explained}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It is the explanation of the rules that are in force when it is called, limits and conditions of one file, also while they
+    /// change.
+    ///
+    /// # Cancel safety
+    /// Dropping it undoes nothing, because nothing is done.
+    pub async fn explain<'a>(&self, request: impl Into<RequestView<'a>>) -> Explained {
+        let (limits, explainer) = {
+            // Not what is in force: a listener of news may explain while the next change waits for it.
+            let explainer = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
+            (self.limits(), Arc::clone(&explainer))
+        };
+        explainer.explain(&limits, request.into()).await
+    }
+
     /// The store that the rules are on, for what else shall be there: policies of code, overrides, a status page.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
@@ -293,43 +313,6 @@ fn refuse_two_stores(is_own_store: bool, file: &RulesFile) -> Result<(), RulesEr
         &file.name,
         "it names a store, and the program gives another one: leave the section \"store\" out, or open the file by `Rules::from_file`",
     ))
-}
-
-impl InForce {
-    /// Opens or replaces all policies, and makes the limits of them; or leaves all as it was. What leaves the file is again as
-    /// code has it.
-    fn put(
-        &mut self,
-        store: &Arc<dyn Store>,
-        file: &RulesFile,
-    ) -> Result<(Limits, InFlightLimits, Explainer), RulesError> {
-        let policies = &file.compiled.policies;
-        let names =
-            |all: &[Policy]| all.iter().map(|policy| policy.name().to_owned()).collect::<HashSet<_>>();
-        let (before, after) = (names(&self.policies), names(policies));
-        let news = policies.iter().filter(|policy| !before.contains(policy.name()));
-        let open = news.filter_map(|policy| store.limiters().get(policy.name()));
-        let code: Vec<Policy> = open.map(|limiter| Policy::clone(&limiter.own_policy())).collect();
-        let gone = self.policies.iter().filter(|old| !after.contains(old.name()));
-        let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(gone.name()).cloned()).collect();
-        let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
-        let limits = RateLimiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
-            file.compiled.limits(store, &limiters[..policies.len()])
-        });
-        let limits = limits.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
-        for policy in back {
-            self.code.remove(policy.name());
-        }
-        self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
-        self.policies.clone_from(policies);
-        let in_flight = file.compiled.in_flight(&mut self.in_flight);
-        let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
-        let open: Vec<RateLimiter> =
-            policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();
-        let torn = file.compiled.torn(&open);
-        let at_once = file.compiled.at_once(&in_flight, Arc::clone(&torn));
-        Ok((limits, at_once, Explainer::of(&file.compiled, in_flight, torn)))
-    }
 }
 
 impl fmt::Debug for Rules {

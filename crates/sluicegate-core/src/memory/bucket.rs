@@ -11,10 +11,10 @@ use arc_swap::ArcSwap;
 
 use super::account::Account;
 use super::ahead::Ahead;
+use super::floors::Floors;
 use super::ground::{Ground, Time};
 use super::holds::Holds;
 use super::home::Home;
-use super::leases::Floors;
 use super::table::Kept;
 use crate::algorithm::Rule;
 use crate::error::ConfigError;

@@ -35,7 +35,7 @@
 //! | `change` | what an ask does to a state |
 //! | `bucket`, `handover` | a policy's quotas, and how keys go on when it is replaced |
 //! | `holds`, `ahead`, `account` | units held for waiting requests, turns that are out, what was given back |
-//! | `leases`, `beside` | units that instances have leased; maps for few keys |
+//! | `leases`, `floors`, `beside` | units that instances have leased; how low a bucket may sink meanwhile; maps for few keys |
 //!
 //! # Locking
 //! Sets and shards of one decision are locked together, each once, in the order of their buckets'
@@ -51,6 +51,7 @@ mod bucket;
 mod builder;
 mod change;
 mod decide;
+mod floors;
 mod ground;
 mod handover;
 mod holds;

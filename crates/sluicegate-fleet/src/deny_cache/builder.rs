@@ -13,7 +13,8 @@ use sluicegate_core::{ConfigError, Store};
 
 use super::DenyCache;
 use super::front::{Front, State};
-use super::refusal::{Keep, micros};
+use super::question::micros;
+use super::refusal::Keep;
 use super::table::Table;
 
 /// Collects the settings of a [`DenyCache`].

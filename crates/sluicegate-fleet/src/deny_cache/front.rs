@@ -20,9 +20,9 @@ use sluicegate_core::{ConfigError, Decision, Policy, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::question::Question;
+use super::question::{Id, Question};
 use super::refusal::{Keep, Refusal, Times};
-use super::table::{Id, Known, Probe, Table};
+use super::table::{Known, Probe, Table};
 
 /// The part that limiters hold: calls that have to wait take a share of the state along.
 pub(super) struct Front(pub(super) Arc<State>);

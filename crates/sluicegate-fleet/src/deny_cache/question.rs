@@ -1,10 +1,17 @@
 //! One ask of a request, as the cache sees it: whose refusal would answer it, and what an answer says about others like it.
 
+use std::time::Duration;
+
 use sluicegate_core::store::{Ask, Mode, QuotaStatus};
 use smallvec::SmallVec;
 
-use super::refusal::micros;
-use super::table::{Id, Mark};
+/// A key under a policy, by a hash of 128 bits that is keyed at random: memory per key does not depend on its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Id(pub(super) u128);
+
+/// Which reports the cache had heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark(pub(super) u64, pub(super) u32);
 
 /// An ask that a refusal may answer.
 #[derive(Clone, Debug)]
@@ -63,4 +70,9 @@ impl Question {
         let quota = u8::try_from(status.quota_index()).unwrap_or(u8::MAX);
         if is_whole { self.cost } else { self.cost_of(quota) }
     }
+}
+
+/// Whole microseconds, rounded up: no wait is told too short.
+pub(super) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

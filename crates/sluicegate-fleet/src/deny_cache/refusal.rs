@@ -6,7 +6,7 @@ use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::{Algorithm, Decision};
 use smallvec::SmallVec;
 
-use super::question::Question;
+use super::question::{Question, micros};
 
 /// A store's answer about one key under one policy.
 #[derive(Clone, Debug)]
@@ -187,8 +187,4 @@ fn more_us(algorithm: Algorithm, of: &PolicyQuota, more: u64) -> Option<u64> {
     let (limit, period_us) = (of.quota().limit(), micros(of.quota().period()));
     let more_us = (u128::from(more) * u128::from(period_us)).div_ceil(u128::from(limit.max(1)));
     (is_even || more == 0).then(|| u64::try_from(more_us).unwrap_or(u64::MAX))
-}
-
-pub(super) fn micros(span: std::time::Duration) -> u64 {
-    u64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

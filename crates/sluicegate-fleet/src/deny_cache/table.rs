@@ -16,17 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::quality::RandomState;
 use sluicegate_core::key::KeyRef;
 
-use super::question::Question;
+use super::question::{Id, Mark, Question};
 use super::refusal::Refusal;
 use crate::gate::Gate;
-
-/// A key under a policy, by a hash of 128 bits that is keyed at random: memory per key does not depend on its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Id(u128);
-
-/// Which reports the cache had heard of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark(u64, u32);
 
 /// The cache's knowledge about a question.
 #[derive(Debug)]

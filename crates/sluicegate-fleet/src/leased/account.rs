@@ -6,7 +6,6 @@ use sluicegate_core::store::{DecidedBy, QuotaStatus, judge};
 use super::batch::{Batch, Stock};
 use super::measure::Measure;
 use super::pace::Pace;
-use super::table::Counts;
 use super::time::{at_least, micros};
 use super::units::{PerQuota, Units};
 use crate::gate::Gate;
@@ -78,19 +77,19 @@ impl Account {
         }
     }
 
-    /// Whether what is held is enough. Units that have ended are forgotten first.
+    /// Whether what is held is enough. Units that have ended are forgotten first, and counted as lost.
     #[inline]
     pub(super) fn has(
         &mut self,
         measures: &[Measure],
         costs: &impl Costs,
         now_us: u64,
-        counts: &mut Counts,
+        lost: &mut u64,
     ) -> bool {
         if self.units.is_empty() {
             return false;
         }
-        counts.lost += self.units.expire(measures, now_us);
+        *lost += self.units.expire(measures, now_us);
         (0..measures.len()).all(|quota| self.units.of(quota) >= costs.of(quota))
     }
 

@@ -129,7 +129,7 @@ impl State {
             set.make(hash, plan, ask.key(), now_us)?;
             return Some(Way::Within(Refill::none(self.spot(hash, plan, ask), now_us)));
         };
-        if account.has(measures, ask, now_us, counts) {
+        if account.has(measures, ask, now_us, &mut counts.lost) {
             counts.local += 1;
             let decision = DecisionFuture::ready(Ok(account.decide(measures, ask, now_us)));
             if !account.is_low(measures, now_us) {
@@ -255,7 +255,7 @@ impl State {
             account.passes(ask.cost());
             let fits = quotas + measures.len() <= MAX_QUOTAS;
             // What is held may be enough for this ask, and only that of another is missing.
-            let is_enough = account.has(measures, ask, now_us, counts);
+            let is_enough = account.has(measures, ask, now_us, &mut counts.lost);
             let number = self.number();
             let units = match fits && !is_enough {
                 true => account.begin(measures, &self.batch, ask.cost(), (now_us, number)),
@@ -285,7 +285,7 @@ impl State {
             let measures = plan.measures()?;
             let set = set_at(sets, self.table.place(*hash));
             let (account, counts) = set.find(*hash, plan, ask.key())?;
-            if !account.has(measures, ask, now_us, counts) {
+            if !account.has(measures, ask, now_us, &mut counts.lost) {
                 return None;
             }
         }

@@ -8,8 +8,8 @@ use sluicegate_core::algorithm::Rule;
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::policy::PolicyQuota;
 
-use super::plan::Unleased;
 use super::time::micros;
+use super::unleased::Unleased;
 
 /// One quota of a policy that is leased.
 #[derive(Clone, Copy, Debug)]

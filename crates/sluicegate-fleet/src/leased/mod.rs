@@ -26,6 +26,7 @@ mod refill;
 mod table;
 mod time;
 mod units;
+mod unleased;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,9 +38,9 @@ use sluicegate_core::{Policy, Store};
 pub use self::batch::Batch;
 pub use self::builder::LeasedBuilder;
 pub use self::close::Unreturned;
-pub use self::plan::Unleased;
 use self::plan::{Plan, Plans};
 use self::table::Table;
+pub use self::unleased::Unleased;
 pub use sluicegate_core::store::LeaseStatus;
 
 /// Decides by units that it has leased from the store within, at the speed of memory.

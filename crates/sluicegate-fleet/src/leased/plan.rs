@@ -1,6 +1,5 @@
-//! The state kept of a policy: [`Plan`], and why it may not be leased: [`Unleased`].
+//! The state kept of a policy: [`Plan`], and whether it may be leased.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -11,24 +10,7 @@ use smallvec::SmallVec;
 
 use super::batch::Batch;
 use super::measure::Measure;
-
-/// Why the requests of a policy go through a [`Leased`](super::Leased) store to the one within.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Unleased {
-    /// A sliding log knows the moment of each unit, and a leased unit has none until it is spent.
-    Log,
-    /// A leaky bucket that shapes gives each request its turn.
-    Queue,
-    /// Its requests wait for their turn.
-    Waits,
-    /// It suspends keys by their refusals, which the store within counts.
-    Suspends,
-    /// The [share](Batch::share) of its smallest quota is less than two units.
-    TooSmall,
-    /// It has more than half of [`MAX_QUOTAS`]: a lease is asked for beside a spend, and both are decided together.
-    TooManyQuotas,
-}
+use super::unleased::Unleased;
 
 impl Unleased {
     /// Why this policy is not leased by these settings; `None` if it is.
@@ -45,19 +27,6 @@ impl Unleased {
     /// ```
     pub fn why(policy: &Policy, batch: &Batch) -> Option<Self> {
         measures(policy, batch).err()
-    }
-}
-
-impl fmt::Display for Unleased {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Log => "a sliding log is not leased",
-            Self::Queue => "a queue is not leased",
-            Self::Waits => "a policy whose requests wait is not leased",
-            Self::Suspends => "a policy that suspends keys is not leased",
-            Self::TooSmall => "its share of the smallest quota is less than two units",
-            Self::TooManyQuotas => "a policy of more than 8 quotas is not leased",
-        })
     }
 }
 

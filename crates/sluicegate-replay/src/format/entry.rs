@@ -13,9 +13,9 @@ use super::time::Moment;
 pub(crate) struct Entry<'a> {
     pub(crate) moment: Option<Moment>,
     /// How long it took, in microseconds.
-    pub(crate) took_us: Option<u64>,
+    took_us: Option<u64>,
     /// Whether the moment is that of the end of the request, as far as that is known.
-    pub(crate) is_end: bool,
+    pub(super) is_end: bool,
     pub(crate) method: Cow<'a, str>,
     pub(crate) target: Cow<'a, str>,
     /// The query, where the target has none.
@@ -74,7 +74,7 @@ impl<'a> Entry<'a> {
         Ok(())
     }
 
-    pub(crate) fn took(&mut self, text: &str) -> Result<(), &'static str> {
+    pub(super) fn took(&mut self, text: &str) -> Result<(), &'static str> {
         let took = super::time::seconds(text).filter(|took| *took <= LONGEST_US);
         self.took_us = Some(took.ok_or("the time that it took is not one of 0 s to 30 days")?);
         Ok(())

@@ -22,7 +22,7 @@ const LOCAL: usize = 26;
 
 impl Clock {
     /// As [`local`].
-    pub(crate) fn local(&mut self, text: &str) -> Option<Moment> {
+    pub(super) fn local(&mut self, text: &str) -> Option<Moment> {
         match (&self.last, <[u8; LOCAL]>::try_from(text.as_bytes())) {
             (Some((last, moment)), Ok(bytes)) if *last == bytes => Some(*moment),
             (_, Ok(bytes)) => {
@@ -36,7 +36,7 @@ impl Clock {
 }
 
 /// As Apache and nginx write it: `17/May/2015:10:05:03 +0200`.
-pub(crate) fn local(text: &str) -> Option<Moment> {
+pub(super) fn local(text: &str) -> Option<Moment> {
     let (date, zone) = text.split_once(' ')?;
     let mut parts = date.splitn(4, ['/', ':']);
     let (day, month, year, clock) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -45,7 +45,7 @@ pub(crate) fn local(text: &str) -> Option<Moment> {
 }
 
 /// As RFC 3339 has it: `2015-05-17T10:05:03.250Z`, `2015-05-17T10:05:03+02:00`.
-pub(crate) fn iso(text: &str) -> Option<Moment> {
+pub(super) fn iso(text: &str) -> Option<Moment> {
     let (date, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't', ' '])?;
     let zone = rest.find(['Z', 'z', '+', '-'])?;
@@ -65,7 +65,7 @@ pub(crate) fn written(text: &str) -> Option<u64> {
 }
 
 /// Seconds since the epoch, as `1431857103.250`.
-pub(crate) fn unix(text: &str) -> Option<Moment> {
+pub(super) fn unix(text: &str) -> Option<Moment> {
     let us = seconds(text)?;
     Some(Moment { us, is_whole: !text.contains('.') })
 }

@@ -24,17 +24,17 @@ const FEWEST_DRAWN: usize = 1_000;
 /// The record of one row.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    pub(crate) events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     /// Of the keys that are not heavy, one in 2^level is kept.
     level: u32,
     heavy: HashSet<u32>,
     /// There was no room for as many keys as a limit can be looked for in; nothing is kept.
-    pub(crate) is_lost: bool,
+    pub(super) is_lost: bool,
 }
 
 impl Kept {
     /// For how many keys of its kind this one stands.
-    pub(crate) fn weight(&self, key: u32) -> u64 {
+    pub(super) fn weight(&self, key: u32) -> u64 {
         if self.level == 0 || self.heavy.contains(&key) { 1 } else { 1 << self.level }
     }
 

@@ -225,7 +225,7 @@ impl Books {
 
 impl Kept {
     /// Puts the events of each key together, in their order.
-    pub(crate) fn by_key(&mut self) {
+    pub(super) fn by_key(&mut self) {
         self.events.sort_by_key(|event| event.key);
     }
 }

@@ -1,5 +1,6 @@
 //! From the sections of a file to limits: each value is understood by the code that reads it everywhere else.
 
+mod at_once;
 mod choice;
 mod condition;
 mod in_flight;

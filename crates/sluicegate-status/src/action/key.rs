@@ -4,11 +4,10 @@
 //! it in, and it is the one that the operator wants to know.
 
 use std::fmt;
-use std::time::Duration;
 
-use sluicegate_core::{Key, Policy, RateLimiter};
+use sluicegate_core::{Key, RateLimiter};
 
-use super::look_up::{LookedUp, by_key};
+use super::look_up::{LookedUp, by_key, usual_span};
 use super::target::Target;
 use crate::access::Secret;
 use crate::fault::Fault;
@@ -25,9 +24,6 @@ pub(crate) enum KeyAction {
     /// It is not, and its refusals are forgotten.
     Release,
 }
-
-/// How long a key is suspended by hand, where neither the operator nor the policy says it.
-const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
 /// Does it, and says where the key stands then.
 pub(crate) async fn act_on_key(
@@ -51,11 +47,6 @@ pub(crate) async fn act_on_key(
         KeyAction::Release => limiter.release_by(&key, operator).await?,
     };
     by_key(secret, &limiter, &key).await
-}
-
-/// How long a key is suspended by hand if the operator does not say it: as long as by its first refusals that are too many.
-pub(super) fn usual_span(policy: &Policy) -> Duration {
-    policy.suspension().and_then(|suspension| suspension.lasts(0)).unwrap_or(HALF_AN_HOUR)
 }
 
 /// The key of the policy that is named, among those that a request would meet.

@@ -12,12 +12,14 @@ use sluicegate_core::suspension::Strikes;
 use sluicegate_core::{Decision, Key, Outcome, Policy, RateLimiter};
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
-use super::key::usual_span;
 use super::target::Target;
 use crate::access::Secret;
 use crate::fault::Fault;
 use crate::input::Input;
 use crate::scope::Scope;
+
+/// How long a key is suspended by hand, where neither the operator nor the policy says it.
+const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
 /// The result of a look-up.
 #[derive(Debug, Serialize)]
@@ -42,7 +44,7 @@ pub(crate) struct Standing {
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub(crate) reference: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cost: Option<u64>,
+    cost: Option<u64>,
     pub(crate) quotas: Vec<QuotaStanding>,
     /// How far it is from its next suspension, if its policy counts refusals and the store says so.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +157,11 @@ async fn by_request(scope: &Scope, secret: &Secret, explained: Explanation) -> L
         limits.push(Standing { strikes, ..standing(secret, limit) });
     }
     LookedUp { would_be: explained.outcome.to_string(), limits }
+}
+
+/// How long a key is suspended by hand if the operator does not say it: as long as by its first refusals that are too many.
+pub(super) fn usual_span(policy: &Policy) -> Duration {
+    policy.suspension().and_then(|suspension| suspension.lasts(0)).unwrap_or(HALF_AN_HOUR)
 }
 
 /// In seconds.

@@ -60,11 +60,11 @@ pub(crate) struct Marked {
     /// The decision, if any policy is enforced.
     pub(crate) decided: Option<Decided>,
     /// The asks of policies in shadow.
-    pub(crate) trials: Vec<Arc<Trial>>,
+    pub(super) trials: Vec<Arc<Trial>>,
     /// The spend of the request, if that may change while it is served.
     pub(crate) meter: Option<Meter>,
     /// Whether a layer further out reads from the response what is decided here.
-    pub(crate) is_read: bool,
+    is_read: bool,
 }
 
 impl Marked {
@@ -98,7 +98,7 @@ impl Marked {
     }
 
     /// Of a request that no limit has counted.
-    pub(crate) fn of_nothing(limits: &Limits) -> Self {
+    pub(super) fn of_nothing(limits: &Limits) -> Self {
         Self {
             limits: limits.clone(),
             asks: Asks::default(),

@@ -16,7 +16,7 @@ use crate::limits::limit::Limit;
 
 /// Checks all that is known before any request: the stores of all limits, and of the limits that apply to every request
 /// their policies.
-pub(crate) fn before_requests(group: &Group) -> Result<(), ConfigError> {
+pub(super) fn before_requests(group: &Group) -> Result<(), ConfigError> {
     let mut stores = group.limits().filter_map(|limit| Some((limit, limit.source.store()?)));
     if let Some((first, store)) = stores.next()
         && let Some((other, _)) = stores.find(|(_, other)| !Arc::ptr_eq(store, other))
@@ -33,7 +33,7 @@ pub(crate) fn before_requests(group: &Group) -> Result<(), ConfigError> {
 }
 
 /// Checks what one request is asked of: which limits meet may depend on the request.
-pub(crate) fn of_request<'a>(
+pub(super) fn of_request<'a>(
     limiters: impl Iterator<Item = &'a RateLimiter> + Clone,
 ) -> Result<(), ConfigError> {
     distinct(limiters.clone())?;

@@ -25,7 +25,7 @@ struct Foreseen {
 }
 
 /// The decision that would be made on these asks, which have only looked.
-pub(crate) fn foreseen(asks: &Asks, plan: &Plan, looked: &Decision) -> Decision {
+pub(super) fn foreseen(asks: &Asks, plan: &Plan, looked: &Decision) -> Decision {
     let asked: SmallVec<[&Asked; 4]> = asks.iter().collect();
     let each: SmallVec<[Foreseen; 4]> = looked
         .quotas()

@@ -11,8 +11,7 @@ use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::respond::decided::Decided;
 use crate::respond::headers::{Already, repeat_wait};
-use crate::respond::later::Later;
-use crate::respond::refusal::{Refusal, Respond};
+use crate::respond::refusal::{Later, Refusal, Respond};
 use crate::respond::spread;
 use crate::respond::stop::Stop;
 

@@ -30,7 +30,7 @@ impl Now {
 }
 
 /// The decision on a request, with where its keys stand now: by which policy each ask was decided, and what is known since.
-pub(crate) fn restate(decided: &mut Decided, asks: impl Iterator<Item = (Arc<Policy>, Option<Now>)>) {
+pub(super) fn restate(decided: &mut Decided, asks: impl Iterator<Item = (Arc<Policy>, Option<Now>)>) {
     let accounts: SmallVec<[_; 4]> = asks.collect();
     if accounts.iter().all(|(_, now)| now.is_none()) {
         return;

@@ -66,9 +66,9 @@ struct Inner {
 /// The part that does not change.
 pub(crate) struct Made {
     pub(crate) plan: Plan,
-    pub(crate) settings: Settings,
+    pub(super) settings: Settings,
     /// Whether a limit gives back by the response.
-    pub(crate) refunds: bool,
+    pub(super) refunds: bool,
     /// The policies that the last requests asked together, kept until the next request.
     pub(crate) together: ArcSwapOption<Together>,
     mistake: OnceASecond,
@@ -86,9 +86,9 @@ pub(crate) struct Settings {
     /// Whether requests carry the decision in their extensions, and responses where it is read.
     pub(crate) extensions: bool,
     /// Whether requests carry a [`Meter`](crate::Meter).
-    pub(crate) meters: bool,
+    pub(super) meters: bool,
     /// Whether it is told by which route requests come.
-    pub(crate) routes: bool,
+    pub(super) routes: bool,
 }
 
 impl Default for Settings {
@@ -145,7 +145,7 @@ impl Limits {
     }
 
     /// These limits, with the queue and the counts of those that they take the place of.
-    pub(crate) fn instead_of(&self, before: &Self) -> Self {
+    pub(super) fn instead_of(&self, before: &Self) -> Self {
         let waits = self.0.waits.counted_with(&before.0.waits);
         let answers = self.0.answers.counted_with(&before.0.answers);
         let shadows = before.0.shadows.clone();
@@ -163,7 +163,7 @@ impl Limits {
     }
 
     #[inline]
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &Settings {
         &self.0.made.settings
     }
 
@@ -175,13 +175,13 @@ impl Limits {
         &self.0.answers
     }
 
-    pub(crate) fn shadows(&self) -> &Shadows {
+    pub(super) fn shadows(&self) -> &Shadows {
         &self.0.shadows
     }
 
     /// Whether anything has to be kept of a request until its response comes.
     #[inline]
-    pub(crate) fn marks_responses(&self) -> bool {
+    pub(super) fn marks_responses(&self) -> bool {
         let Settings { extensions, style, meters, routes, .. } = &self.0.made.settings;
         *extensions || style.shows() || *meters || *routes || self.0.made.refunds
     }
@@ -218,7 +218,7 @@ impl Limits {
     }
 
     /// Logs once that a layer further in asks a policy that was asked here already.
-    pub(crate) fn report_double(&self, here: &Decided, inner: &Decided) {
+    pub(super) fn report_double(&self, here: &Decided, inner: &Decided) {
         if self.0.made.double.is_completed() {
             return;
         }
@@ -235,7 +235,7 @@ impl Limits {
     }
 
     /// Logs that the limits of a request cannot be decided, at most once a second.
-    pub(crate) fn report_mistake(&self, error: &ConfigError) {
+    pub(super) fn report_mistake(&self, error: &ConfigError) {
         if self.0.made.mistake.is_due() {
             tracing::error!(%error, "requests are refused with 500");
         }

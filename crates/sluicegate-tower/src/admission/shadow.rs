@@ -54,7 +54,7 @@ struct Counts {
 
 impl Shadows {
     /// Counts what the verdict says when it is known; the request does not wait for it.
-    pub(crate) fn watch(&self, trial: &Arc<Trial>, verdict: DecisionFuture) {
+    pub(super) fn watch(&self, trial: &Arc<Trial>, verdict: DecisionFuture) {
         let policy = trial.limiter.policy();
         let counts = self.of(policy.name());
         match verdict.now() {

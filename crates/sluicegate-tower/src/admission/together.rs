@@ -31,7 +31,7 @@ impl Together {
 
     /// Whether it is about these limiters, and up to date.
     #[inline]
-    pub(crate) fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> bool {
+    pub(super) fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> bool {
         limiters.len() == self.limiters.len()
             && limiters.zip(&self.limiters).all(|(limiter, (known, replacements))| {
                 limiter.is(known) && limiter.replacements() == *replacements
@@ -39,7 +39,7 @@ impl Together {
     }
 
     /// Whether it gives way to what is about these limiters: it is about no more of them, or out of date.
-    pub(crate) fn gives_way(&self, limiters: usize) -> bool {
+    pub(super) fn gives_way(&self, limiters: usize) -> bool {
         limiters > self.limiters.len()
             || self.limiters.iter().any(|(limiter, replacements)| limiter.replacements() != *replacements)
     }

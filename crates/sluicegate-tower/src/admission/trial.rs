@@ -42,7 +42,7 @@ impl Trial {
     }
 
     /// Takes note of what was spent, if it was.
-    pub(crate) fn settle(&self, decision: Option<&mut Decision>) {
+    pub(super) fn settle(&self, decision: Option<&mut Decision>) {
         let receipt = decision.and_then(|decision| decision.take_receipt(0));
         let mut state = self.state();
         *state = match (&*state, receipt) {
@@ -56,7 +56,7 @@ impl Trial {
     }
 
     /// Gives it back, now or when it is known that it was spent.
-    pub(crate) fn give_back(&self) {
+    pub(super) fn give_back(&self) {
         let mut state = self.state();
         *state = match mem::replace(&mut *state, State::Over) {
             State::Asked => State::GivenBack,

@@ -115,7 +115,7 @@ impl OpenPolicies {
         &self.store
     }
 
-    pub(crate) fn set_at_most(&self, policies: usize) {
+    pub(super) fn set_at_most(&self, policies: usize) {
         // Relaxed, here and below: settings are made before the first request.
         self.at_most.store(policies.max(1), Ordering::Relaxed);
     }
@@ -127,7 +127,7 @@ impl OpenPolicies {
         open.policies.values().try_for_each(|used| used.limiter.keep_accounts())
     }
 
-    pub(crate) fn pick(&self, chosen: Chosen) -> Pick {
+    pub(super) fn pick(&self, chosen: Chosen) -> Pick {
         let limiter = match chosen {
             Chosen::Unlimited => return Pick::Unlimited,
             Chosen::Refuse(status) => return Pick::Refused(status),

@@ -38,7 +38,7 @@ impl Source {
         Self { limiters: Limiters::One(limiter), choose: None }
     }
 
-    pub(crate) fn tiers<F>(tiers: Tiers, choose: F) -> Self
+    pub(super) fn tiers<F>(tiers: Tiers, choose: F) -> Self
     where
         F: for<'a> Fn(RequestView<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
@@ -47,7 +47,7 @@ impl Source {
         Self { limiters, choose: Some(choose) }
     }
 
-    pub(crate) fn tiers_later<F, T, N>(tiers: Tiers, choose: F) -> Self
+    pub(super) fn tiers_later<F, T, N>(tiers: Tiers, choose: F) -> Self
     where
         F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
         T: Future<Output = Option<N>> + Send + 'static,
@@ -72,7 +72,7 @@ impl Source {
         Self { limiters, choose: Some(choose) }
     }
 
-    pub(crate) fn chosen_later<F, T, C>(store: Arc<dyn Store>, choose: F) -> Self
+    pub(super) fn chosen_later<F, T, C>(store: Arc<dyn Store>, choose: F) -> Self
     where
         F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
         T: Future<Output = C> + Send + 'static,
@@ -89,13 +89,13 @@ impl Source {
 
     /// Whether one of several limiters is looked for.
     #[inline]
-    pub(crate) fn chooses(&self) -> bool {
+    pub(super) fn chooses(&self) -> bool {
         self.choose.is_some()
     }
 
     /// The limiter for a request, as far as it is known at once.
     #[inline]
-    pub(crate) fn pick(&self, request: RequestView<'_>) -> Result<Pick, Picking> {
+    pub(super) fn pick(&self, request: RequestView<'_>) -> Result<Pick, Picking> {
         match &self.choose {
             None => Ok(Pick::Limiter(Which::Known(0))),
             Some(Choose::AtOnce(choose)) => Ok(choose(request)),
@@ -146,7 +146,7 @@ impl Source {
     }
 
     /// Where policies that are chosen are open.
-    pub(crate) fn open(&self) -> Option<&OpenPolicies> {
+    pub(super) fn open(&self) -> Option<&OpenPolicies> {
         match &self.limiters {
             Limiters::Open(open) => Some(open),
             _ => None,

@@ -79,7 +79,7 @@ impl Tiers {
     }
 
     /// The name of the tier that has the limiter in this place.
-    pub(crate) fn name_of(&self, place: usize) -> Option<&str> {
+    pub(super) fn name_of(&self, place: usize) -> Option<&str> {
         self.0.tiers.iter().find(|(_, limiter)| *limiter == Some(place)).map(|(name, _)| &**name)
     }
 

@@ -1,16 +1,12 @@
 //! A responder that has to wait for something: [`RespondLater`].
 
 use std::future::Future;
-use std::pin::Pin;
 
 use bytes::Bytes;
 use http::Response;
 
 use crate::respond::problem::ProblemJson;
-use crate::respond::refusal::{Refusal, Respond};
-
-/// A response that has not come.
-pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
+use crate::respond::refusal::{Later, Refusal, Respond};
 
 /// Makes responses that have to be waited for; made by
 /// [`respond_async`](crate::rate_limit::RateLimitLayerBuilder::respond_async). Where there is no time for that, it is

@@ -1,6 +1,7 @@
 //! The answer to a request that is refused: [`Refusal`] says why, [`Respond`] makes the response.
 
 use std::fmt;
+use std::pin::Pin;
 use std::time::Duration;
 
 use http::{Response, StatusCode};
@@ -13,7 +14,6 @@ use crate::key::{MissingKey, RequestView};
 use crate::respond::decided::Decided;
 use crate::respond::headers::lines::{MOST, ceil_seconds};
 use crate::respond::headers::{come_back_after, forbid_caching};
-use crate::respond::later::Later;
 use crate::respond::shown::Shown;
 
 /// A request that is not let through, and why.
@@ -271,6 +271,9 @@ where
         self(refusal)
     }
 }
+
+/// A response that has not come.
+pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
 
 /// In the extensions of a response that a layer refused for a reason that is not the client's: layers around it give
 /// back what they spent.

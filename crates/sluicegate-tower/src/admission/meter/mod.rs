@@ -127,7 +127,7 @@ impl Meter {
     }
 
     /// The spends of a request that is about to be decided, in the order of its asks.
-    pub(crate) fn of_request(
+    pub(super) fn of_request(
         limits: &Limits,
         asks: &Asks,
         mut decision: Option<&mut Decision>,
@@ -160,7 +160,7 @@ impl Meter {
     }
 
     /// Gives back all that was spent of the accounts in these places.
-    pub(crate) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) {
+    pub(super) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) {
         let accounts = self.accounts().iter().enumerate();
         let changes: Vec<_> = accounts
             .map(|(index, account)| account.refund(if is_given_back(index) { u64::MAX } else { 0 }))

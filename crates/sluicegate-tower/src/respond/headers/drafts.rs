@@ -6,8 +6,7 @@
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::respond::headers::lines::{Line, ceil_seconds, number, window};
-use crate::respond::headers::write::set;
-use crate::respond::headers::{Already, HeaderFields, RATELIMIT, RATELIMIT_POLICY, whole_number};
+use crate::respond::headers::{Already, HeaderFields, RATELIMIT, RATELIMIT_POLICY, set, whole_number};
 use crate::respond::shown::Shown;
 
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");

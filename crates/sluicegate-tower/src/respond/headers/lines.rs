@@ -125,7 +125,7 @@ pub(super) fn standings_line<'a>(
 }
 
 /// Where the quota of this name is tightest.
-pub(crate) fn tightest<'a>(
+pub(super) fn tightest<'a>(
     standings: impl Iterator<Item = (&'a QuotaStatus, &'a PolicyQuota)>,
     label: &str,
 ) -> Option<&'a QuotaStatus> {

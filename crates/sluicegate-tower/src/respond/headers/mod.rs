@@ -214,6 +214,14 @@ pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
+/// Gives a field this value, or none; says which it had.
+fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) -> Option<HeaderValue> {
+    match value {
+        Some(value) => headers.insert(name, value),
+        None => headers.remove(name),
+    }
+}
+
 fn whole_number(value: &HeaderValue) -> Option<u64> {
     value.to_str().ok()?.parse().ok()
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{Entry, HeaderMap, HeaderValue, RETRY_AFTER};
 use sluicegate_core::policy::PolicyQuota;
 
 use crate::respond::headers::drafts::{self, Draft};
@@ -15,7 +15,7 @@ use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standing
 use crate::respond::headers::spring::{self, Tokens};
 use crate::respond::headers::{
     Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
-    come_back_after, repeat_wait,
+    come_back_after, repeat_wait, set,
 };
 use crate::respond::shown::{Described, Shown};
 
@@ -183,17 +183,6 @@ impl Numbers {
                 }
             }
         }
-    }
-}
-
-pub(super) fn set(
-    headers: &mut HeaderMap,
-    name: HeaderName,
-    value: Option<HeaderValue>,
-) -> Option<HeaderValue> {
-    match value {
-        Some(value) => headers.insert(name, value),
-        None => headers.remove(name),
     }
 }
 

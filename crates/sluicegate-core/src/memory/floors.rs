@@ -1,0 +1,46 @@
+//! The lowest level to which a bucket may sink while leases of it are out: [`Floors`].
+//!
+//! A floor is where the latest lease ends, and sinks by nothing but time; why there has to be one is told where units are
+//! [leased](super::leases). It lives [beside](Beside) the table, where nothing is unless leases are out.
+
+use super::beside::Beside;
+use crate::algorithm::{Rule, State};
+
+/// The floors of the keys of one bucket: of each the latest end of a lease.
+pub(super) struct Floors(Beside<State>);
+
+impl Floors {
+    /// Floors of at most `most` keys.
+    pub(super) fn new(most: usize) -> Self {
+        Self(Beside::new(most))
+    }
+
+    /// The floor of a key; at rest if it has none, or none any more.
+    pub(super) fn of(&self, key: u64, now_us: u64) -> State {
+        let floor = self.0.of(key);
+        if floor.until_us <= now_us { State::REST } else { floor }
+    }
+
+    /// Gives a key this floor, if its own is not higher.
+    pub(super) fn raise(&self, rule: &Rule, key: u64, floor: State, now_us: u64) {
+        let own = self.of(key, now_us);
+        if rule.weight(own, now_us) < rule.weight(floor, now_us) {
+            self.set(key, floor, now_us);
+        }
+    }
+
+    /// Whether a key can have one.
+    pub(super) fn has_room(&self, key: u64, now_us: u64) -> bool {
+        self.0.has_room(now_us, |floor| floor.until_us <= now_us) || self.of(key, now_us) != State::REST
+    }
+
+    /// Gives a key this floor.
+    pub(super) fn set(&self, key: u64, floor: State, now_us: u64) {
+        let is_over = |floor: &State| floor.until_us <= now_us;
+        if is_over(&floor) {
+            self.0.change(key, |own| *own = State::REST, is_over);
+        } else {
+            self.0.add(key, |own| *own = floor, is_over);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Why a policy may not be leased: [`Unleased`].
+
+use std::fmt;
+
+/// Why the requests of a policy go through a [`Leased`](super::Leased) store to the one within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unleased {
+    /// A sliding log knows the moment of each unit, and a leased unit has none until it is spent.
+    Log,
+    /// A leaky bucket that shapes gives each request its turn.
+    Queue,
+    /// Its requests wait for their turn.
+    Waits,
+    /// It suspends keys by their refusals, which the store within counts.
+    Suspends,
+    /// The [share](super::Batch::share) of its smallest quota is less than two units.
+    TooSmall,
+    /// It has more than half of [`MAX_QUOTAS`](sluicegate_core::policy::MAX_QUOTAS): a lease is asked for beside a spend, and both are decided together.
+    TooManyQuotas,
+}
+
+impl fmt::Display for Unleased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Log => "a sliding log is not leased",
+            Self::Queue => "a queue is not leased",
+            Self::Waits => "a policy whose requests wait is not leased",
+            Self::Suspends => "a policy that suspends keys is not leased",
+            Self::TooSmall => "its share of the smallest quota is less than two units",
+            Self::TooManyQuotas => "a policy of more than 8 quotas is not leased",
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! News of the rules, and those who hear of it: [`Listeners`].
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::changes::Changes;
+use crate::error::RulesError;
+
+/// News for a listener: the changes that took effect; none if the file is again the one that is in force; or what is wrong
+/// with it.
+pub(crate) type News<'a> = Result<Option<&'a Changes>, &'a RulesError>;
+
+type Listener = Arc<dyn Fn(News<'_>) + Send + Sync>;
+
+/// All who listen.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    all: Mutex<Vec<Listener>>,
+    /// News is told in the order in which it took effect.
+    turn: Mutex<()>,
+}
+
+impl Listeners {
+    /// One more, which stays.
+    pub(crate) fn add(&self, listener: impl Fn(News<'_>) + Send + Sync + 'static) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+    }
+
+    /// Taken before the next change can begin, and held until this one is told.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells all of them. Not locked meanwhile: a listener may add another one.
+    pub(crate) fn hear(&self, news: News<'_>) {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.iter().for_each(|listener| listener(news));
+    }
+}
