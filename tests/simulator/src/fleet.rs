@@ -105,8 +105,8 @@ impl Fleet {
     ) -> Result<(), ConfigError> {
         self.policies = policies(&self.plan, quota)?;
         let replace = |limits: &Limits| -> Result<(), ConfigError> {
-            let each = limits.iter().zip(&self.policies);
-            each.map(|(limiter, policy)| limiter.replace(policy.clone(), Inherit::Spent)).collect()
+            let mut each = limits.iter().zip(&self.policies);
+            each.try_for_each(|(limiter, policy)| limiter.replace(policy.clone(), Inherit::Spent))
         };
         for instance in self.instances.iter().flatten() {
             replace(&instance.limiters)?;

@@ -13,7 +13,7 @@ use super::time::Moment;
 pub(crate) struct Entry<'a> {
     pub(crate) moment: Option<Moment>,
     /// How long it took, in microseconds.
-    took_us: Option<u64>,
+    pub(super) took_us: Option<u64>,
     /// Whether the moment is that of the end of the request, as far as that is known.
     pub(super) is_end: bool,
     pub(crate) method: Cow<'a, str>,
