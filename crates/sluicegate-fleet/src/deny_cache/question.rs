@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sluicegate_core::Algorithm;
 use sluicegate_core::store::{Ask, Mode, QuotaStatus};
 use smallvec::SmallVec;
 
@@ -12,6 +13,10 @@ pub(super) struct Id(pub(super) u128);
 /// Which reports the cache had heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark(pub(super) u64, pub(super) u32);
+
+/// Around leases a quota refuses at least for this part of the time in which all of it comes back. Units that come back meanwhile are
+/// not lost, and one call takes them all instead of one each.
+const LUMP_PART: u64 = 20;
 
 /// An ask that a refusal may answer.
 #[derive(Clone, Debug)]
@@ -28,6 +33,8 @@ pub(super) struct Question {
     takes: bool,
     /// Whether it only looks whether the key of another ask is suspended.
     looks: bool,
+    /// The windows of its quotas, if it counts the last two; otherwise none.
+    windows_us: SmallVec<[u64; 2]>,
 }
 
 impl Question {
@@ -41,8 +48,15 @@ impl Question {
             Mode::Peek if spends && ask.policy().policy().is_of_suspension() => 0,
             _ => return None,
         };
-        let takes = ask.mode() == Mode::Take;
-        Some(Self { place, id, mark, cost: ask.cost(), costs: ask.costs().into(), patience_us, takes, looks })
+        let (takes, policy) = (ask.mode() == Mode::Take, ask.policy().policy());
+        let windows_us = match policy.algorithm() {
+            Algorithm::SlidingCounter => {
+                policy.quotas().iter().map(|of| micros(of.quota().period())).collect()
+            }
+            _ => SmallVec::new(),
+        };
+        let (cost, costs) = (ask.cost(), ask.costs().into());
+        Some(Self { place, id, mark, cost, costs, patience_us, takes, looks, windows_us })
     }
 
     pub(super) fn looks(&self) -> bool {
@@ -55,6 +69,23 @@ impl Question {
 
     pub(super) fn patience_us(&self) -> u64 {
         self.patience_us
+    }
+
+    /// Whether its units come back by the counts of two windows.
+    pub(super) fn is_of_windows(&self) -> bool {
+        !self.windows_us.is_empty()
+    }
+
+    /// How long a refusal may be prolonged, so that one call takes all that has come back until then: a part of the time in which
+    /// all of it comes back, and not beyond the end of a window, with which units are lost that nobody has asked for.
+    pub(super) fn lump_us(&self, status: &QuotaStatus) -> u64 {
+        let reset_us = micros(status.reset_after());
+        // What is counted in this window is forgotten with the next.
+        let rest_us = match self.windows_us.get(status.quota_index()) {
+            Some(window_us) if reset_us > *window_us => reset_us - window_us,
+            _ => reset_us,
+        };
+        rest_us.min(reset_us / LUMP_PART)
     }
 
     /// The fewest units of a quota that would do.

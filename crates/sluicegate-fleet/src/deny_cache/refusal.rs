@@ -46,10 +46,6 @@ pub(super) struct Keep {
     pub(super) in_lumps: bool,
 }
 
-/// Around leases a quota refuses at least for this part of the time in which all of it comes back. Units that come back meanwhile are
-/// not lost, for a bucket has room for them, and one call takes them all instead of one each.
-const LUMP_PART: u64 = 20;
-
 /// The times of a call, by the clock of the cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -74,7 +70,7 @@ impl Refused {
     fn of(question: &Question, status: &QuotaStatus, keep: Keep) -> Option<Self> {
         let wait_us = micros(status.available_after());
         let wait_us = match keep.in_lumps && wait_us > 0 && question.patience_us() == 0 {
-            true => wait_us.max(micros(status.reset_after()) / LUMP_PART),
+            true => wait_us.max(question.lump_us(status)),
             false => wait_us,
         };
         if status.passed() {
@@ -96,9 +92,10 @@ impl Refusal {
     /// this one was, or because it has left too little.
     pub(super) fn of(question: &Question, decision: &Decision, times: Times, keep: Keep) -> Option<Self> {
         let own = decision.quotas().iter().filter(|status| status.policy_index() == question.place());
-        // The rest of a lease says nothing of a higher cost.
+        // The rest of a lease says nothing of a higher cost, nor when the counts of two windows let the next unit pass.
+        let is_leased = decision.decided_by() == DecidedBy::Lease;
         let is_known =
-            |status: &QuotaStatus| decision.decided_by() != DecidedBy::Lease || status.remaining() == 0;
+            |status: &QuotaStatus| !is_leased || (status.remaining() == 0 && !question.is_of_windows());
         let refused = |status: &QuotaStatus| Refused::of(question, status, keep).filter(|_| is_known(status));
         let lines: SmallVec<[Line; 1]> =
             own.map(|status| Line { status: *status, refused: refused(status) }).collect();
