@@ -42,7 +42,11 @@ impl LineHome for Each {
 }
 
 /// The line of a room in memory, and four instances of it in Redis.
-async fn lines(server: &Server, clock: &ManualClock, room: WaitingRoomBuilder) -> Vec<Arc<dyn Line>> {
+pub(crate) async fn lines(
+    server: &Server,
+    clock: &ManualClock,
+    room: WaitingRoomBuilder,
+) -> Vec<Arc<dyn Line>> {
     let mut stores = Vec::new();
     for _ in 0..4 {
         stores.push(store_by(&server.url(), clock).await);

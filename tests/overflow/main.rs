@@ -16,3 +16,4 @@ mod killed;
 mod lines;
 mod room;
 mod support;
+mod upset;

@@ -60,8 +60,8 @@
 //!
 //! The bounds of polls do not hold
 //! - in a pause: each visitor asks once or twice a minute, however slow the rate is;
-//! - after an outage of more than two seconds, after a step of the clock, and after a rate that was raised and lowered again: visitors that
-//!   are due together ask each second or two until there is a turn for them, and enter in the order in which they ask.
+//! - after an outage, after a step of the clock, and after a rate that was raised and lowered again: each visitor asks up to three times more,
+//!   and those that come back together ask together.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod layer;

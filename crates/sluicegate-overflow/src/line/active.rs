@@ -5,12 +5,23 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use foldhash::quality::RandomState;
 
 use crate::line::book::AGAIN_US;
+use crate::line::pace::WHOLE;
+
+/// For how long a pass that has ended is kept for the visitor that it calls. Each such time after it, twice the visitors are called.
+const CALLS_US: u64 = 60_000_000;
+
+/// How often that is doubled: after that all are called.
+const DOUBLED: u64 = 20;
 
 /// Passes that are out, where their number is bounded, and those that ended before their time.
 #[derive(Debug)]
 pub(super) struct Active {
     most: Option<u64>,
     lasts_us: u64,
+    /// Where the gate was when all passes were out for the last time, when that was, and how many were given since.
+    full_gate: u64,
+    full_us: u64,
+    given: u64,
     /// When each of them ends, in the order in which they were given, with the number of its place.
     ends: VecDeque<(u64, u64)>,
     /// The numbers of those that are out.
@@ -25,6 +36,9 @@ impl Active {
         Self {
             most,
             lasts_us,
+            full_gate: 0,
+            full_us: 0,
+            given: 0,
             ends: VecDeque::new(),
             out: HashSet::default(),
             ended: HashMap::default(),
@@ -41,10 +55,50 @@ impl Active {
         self.most.is_some_and(|most| self.out.len() as u64 >= most)
     }
 
+    /// All passes are out, and the gate stands here.
+    pub(super) fn stands(&mut self, gate: u64, now_us: u64) {
+        (self.full_gate, self.full_us, self.given) = (gate, now_us, 0);
+    }
+
+    /// The gate has come here without calling anybody.
+    pub(super) fn skips(&mut self, gate: u64) {
+        self.full_gate = self.full_gate.max(gate);
+    }
+
+    /// Ranks below this one may be called: one for each pass that was free since the gate stood, and for those who left. Visitors
+    /// that wait for passes ask seldom, so that a newcomer would be there before them.
+    pub(super) fn calls_below(&self, now_us: u64, share: u64) -> u64 {
+        let Some(most) = self.most else { return u64::MAX };
+        let free = most.saturating_sub(self.out.len() as u64);
+        let passes = self.given.saturating_add(free);
+        // At most two for a pass: the share of those who come looks small while they sleep.
+        let called = passes.saturating_mul(WHOLE) / share.max(WHOLE / 2);
+        let gone_us = now_us.saturating_sub(self.full_us);
+        let doubled = (gone_us / CALLS_US).min(DOUBLED);
+        let rest_us = if doubled < DOUBLED { gone_us % CALLS_US } else { 0 };
+        let most = free.saturating_mul(1 << doubled);
+        let more = (most - free).saturating_add(most.saturating_mul(rest_us) / CALLS_US);
+        self.full_gate.saturating_add(called).saturating_add(more)
+    }
+
+    /// How far away the moment is at which this rank may be called, if no other pass is given or ends.
+    pub(super) fn calls_after_us(&self, rank: u64, now_us: u64, share: u64) -> u64 {
+        let below = self.calls_below(now_us, share);
+        let free = self.most.map_or(0, |most| most.saturating_sub(self.out.len() as u64));
+        if rank < below || free == 0 {
+            return 0;
+        }
+        // Within the minute that goes on; later it is sooner than that.
+        let doubled = (now_us.saturating_sub(self.full_us) / CALLS_US).min(DOUBLED);
+        let ranks = rank.saturating_add(1).saturating_sub(below);
+        ranks.saturating_mul(CALLS_US).div_ceil(free.saturating_mul(1 << doubled))
+    }
+
     /// A pass is good from `at_us` on. Only for where their number is bounded.
     pub(super) fn give(&mut self, number: u64, at_us: u64) {
         self.ends.push_back((at_us.saturating_add(self.lasts_us), number));
         self.out.insert(number);
+        self.given = self.given.saturating_add(1);
     }
 
     pub(super) fn end(&mut self, number: u64, lot: u32, now_us: u64) {

@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::quality::RandomState;
 
 use crate::line::Place;
+use crate::line::time::Time;
 
 /// For how long a turn that was given is given again for the same place.
 pub(super) const AGAIN_US: u64 = 60_000_000;
@@ -47,7 +48,13 @@ pub(super) enum Is {
 }
 
 impl Held {
-    /// For how long after its time it is kept.
+    /// How long ago its turn was, or for how long its visitor is missed.
+    fn age_us(&self, time: &Time) -> u64 {
+        let now_us = if self.is == Is::Turned { time.now_us() } else { time.patience_us() };
+        now_us.saturating_sub(self.at_us)
+    }
+
+    /// For how long after that it is kept.
     fn kept_us(&self, again_us: u64) -> u64 {
         match self.is {
             Is::Turned => again_us,
@@ -92,26 +99,33 @@ impl Book {
         let place = Place::new(self.next_number(), lot);
         let client = client.map_or(0, |client| client.max(1));
         self.places.push_back(Held { lot, is: Is::Waiting, at_us: u64::MAX, client });
-        self.waiting = self.waiting.saturating_add(1);
-        if client != 0 {
-            let places = self.clients.entry(client).or_default();
-            *places = places.saturating_add(1);
-        }
+        self.join(client);
         place
     }
 
     /// The place as it stands, unless it is forgotten. `is_due` says whether its turn has come.
-    pub(super) fn find(&self, place: Place, now_us: u64, is_due: bool) -> Option<Held> {
+    pub(super) fn find(&self, place: Place, time: &Time, is_due: bool) -> Option<Held> {
         let held = *self.places.get(self.index(place.number)?).filter(|held| held.lot == place.lot)?;
-        let is_over = now_us >= held.at_us.saturating_add(held.kept_us(self.again_us));
+        let is_over = held.age_us(time) >= held.kept_us(self.again_us);
         let counts = is_due || held.is == Is::Turned;
         (!is_over || !counts).then_some(held)
     }
 
-    /// The visitor has asked, and counts as gone from `at_us` on.
-    pub(super) fn expect(&mut self, place: Place, at_us: u64) {
-        if let Some(held) = self.held(place) {
-            held.at_us = at_us;
+    /// Whether nobody waits at this number any more: its visitor had its turn, or is missed.
+    pub(super) fn is_left(&self, number: u64, time: &Time) -> bool {
+        let held = self.index(number).and_then(|index| self.places.get(index));
+        number < self.next_number() && held.is_none_or(|held| held.is != Is::Waiting || held.age_us(time) > 0)
+    }
+
+    /// The visitor has asked and waits, and is missed from then on.
+    pub(super) fn expect(&mut self, place: Place, missed_us: u64) {
+        let Some(held) = self.held(place) else { return };
+        held.at_us = missed_us;
+        if held.is == Is::PassedOver {
+            held.is = Is::Waiting;
+            let client = held.client;
+            self.join(client);
+            self.swept = self.swept.min(place.number);
         }
     }
 
@@ -127,12 +141,12 @@ impl Book {
 
     /// Passes over those who did not come, and forgets those who did not come back: `steps` places at most. More than one for each poll,
     /// so that it keeps up with new places.
-    pub(super) fn sweep(&mut self, now_us: u64, steps: u32, is_due: impl Fn(Place) -> bool) {
+    pub(super) fn sweep(&mut self, time: &Time, steps: u32, is_due: impl Fn(Place) -> bool) {
         for _ in 0..steps {
             let number = self.swept;
             let Some(held) = self.index(number).and_then(|index| self.places.get_mut(index)) else { break };
             if held.is == Is::Waiting {
-                if now_us <= held.at_us || !is_due(Place::new(number, held.lot)) {
+                if held.age_us(time) == 0 || !is_due(Place::new(number, held.lot)) {
                     break;
                 }
                 held.is = Is::PassedOver;
@@ -144,7 +158,7 @@ impl Book {
         }
         let again_us = self.again_us;
         for _ in 0..steps {
-            let is_over = |held: &Held| now_us > held.at_us.saturating_add(held.kept_us(again_us));
+            let is_over = |held: &Held| held.age_us(time) > held.kept_us(again_us);
             if self.first >= self.swept || !self.places.front().is_some_and(is_over) {
                 break;
             }
@@ -154,6 +168,17 @@ impl Book {
         // The room that a crowd has left behind.
         if self.places.capacity() > 1_024 && self.places.len() < self.places.capacity() / 4 {
             self.places.shrink_to(self.places.len().saturating_mul(2));
+        }
+        if self.clients.capacity() > 1_024 && self.clients.len() < self.clients.capacity() / 4 {
+            self.clients.shrink_to(self.clients.len().saturating_mul(2));
+        }
+    }
+
+    fn join(&mut self, client: u64) {
+        self.waiting = self.waiting.saturating_add(1);
+        if client != 0 {
+            let places = self.clients.entry(client).or_default();
+            *places = places.saturating_add(1);
         }
     }
 

@@ -18,9 +18,12 @@ mod redis;
 mod sale;
 mod settings;
 mod share;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod time;
+#[cfg(test)]
+mod upset;
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,6 +67,11 @@ pub trait LineHome {
 ///   is at most two seconds away is given, and the visitor is held until then ([`Turn::after`]).
 /// - *Absence*: a place whose turn has come and whose visitor does not ask holds up nobody. The line measures which share
 ///   comes, and calls the ranks faster by it.
+/// - *Silence*: where nobody asked at all for seconds, it was an outage or the clock that stepped. No place is given up for it, and those that
+///   come back within ten seconds of its end enter in the order of their ranks.
+/// - *Another rate*: after a rate that was raised and lowered again, those that sleep come by the appointments of before, and may enter later
+///   than others by the time for which it was raised. Where many of them have left, turns may go unused meanwhile.
+/// - *Passes*: where passes are bounded, one that ends early calls the first of those that wait, and for a minute nobody behind it.
 /// - *Return*: a visitor that was passed over and comes back within ten minutes is due; its turn is the next free one.
 /// - *Once*: a place that had its turn gives the same turn again for a minute, so that an answer that got lost costs nobody a place.
 ///   After that it is unknown.

@@ -8,9 +8,12 @@ use sluicegate_core::Quota;
 
 use crate::line::course::Course;
 use crate::line::pace::micros;
-use crate::line::{Answer, Ask, LineSettings, Place};
+use crate::line::{Answer, Ask, Change, LineSettings, Place};
 
 pub(super) const SECOND: u64 = 1_000_000;
+
+/// When a sale begins by its clock: in 2026, so that it can be set back for years.
+const BEGINS_US: u64 = 1_784_000_000 * SECOND;
 
 /// A visitor, and what has become of it.
 #[derive(Clone, Debug, Default)]
@@ -47,16 +50,76 @@ pub(super) fn random(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
+/// A crowd that comes within a second, of which a part leaves at once.
+pub(super) fn crowd(count: u64, whole_seconds: bool, leaves: impl Fn(u64) -> bool) -> Vec<Visitor> {
+    let visitor = |number| Visitor {
+        came_us: SECOND + number * SECOND / count,
+        leaves_after: leaves(number).then_some(1),
+        whole_seconds,
+        ..Visitor::default()
+    };
+    (0..count).map(visitor).collect()
+}
+
+pub(super) fn entered(visitors: &[Visitor]) -> Vec<u64> {
+    let mut all: Vec<u64> = visitors.iter().filter_map(|visitor| visitor.entered_us).collect();
+    all.sort_unstable();
+    all
+}
+
+/// By how much a visitor entered before a visitor that had come earlier, at worst.
+pub(super) fn overtaken_by_us(visitors: &[Visitor]) -> u64 {
+    let mut latest_us = 0;
+    let mut worst_us = 0;
+    for entered_us in visitors.iter().filter_map(|visitor| visitor.entered_us) {
+        worst_us = worst_us.max(latest_us - entered_us.min(latest_us));
+        latest_us = latest_us.max(entered_us);
+    }
+    worst_us
+}
+
+/// What happens to a sale, in microseconds since it began.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Events {
+    /// Nobody reaches the line from here on until there; visitors try again each five seconds.
+    pub(super) outage: (u64, u64),
+    /// From here on the clock is fast by this, or slow.
+    pub(super) clock: (u64, i64),
+    /// In the order of their times.
+    pub(super) changes: Vec<(u64, Change)>,
+}
+
+impl Events {
+    fn clock_us(&self, now_us: u64) -> u64 {
+        let (from_us, step_us) = self.clock;
+        (BEGINS_US + now_us).saturating_add_signed(if now_us < from_us { 0 } else { step_us })
+    }
+}
+
 /// Plays the visitors until all have entered or left.
 pub(super) fn play(settings: LineSettings, visitors: &mut [Visitor]) -> Course {
-    let mut course = Course::new(settings, 1).unwrap();
+    play_with(settings, visitors, &Events::default())
+}
+
+/// The same, and what happens meanwhile.
+pub(super) fn play_with(settings: LineSettings, visitors: &mut [Visitor], events: &Events) -> Course {
+    let mut course = Course::new(settings, events.clock_us(0)).unwrap();
+    let mut changes = events.changes.iter().peekable();
     let mut asks: BinaryHeap<_> =
         visitors.iter().enumerate().map(|(index, visitor)| Reverse((visitor.came_us, index))).collect();
     while let Some(Reverse((now_us, index))) = asks.pop() {
         let visitor = &mut visitors[index];
+        while let Some((at_us, change)) = changes.next_if(|(at_us, _)| *at_us <= now_us) {
+            course.change(events.clock_us(*at_us), *change).unwrap();
+        }
+        if (events.outage.0..events.outage.1).contains(&now_us) {
+            let left_us = events.outage.1 - now_us;
+            asks.push(Reverse((now_us + left_us.next_multiple_of(5 * SECOND), index)));
+            continue;
+        }
         let lot = u32::try_from(random(index as u64) >> 32).unwrap();
         visitor.polls.push(now_us);
-        match course.ask(now_us, Ask::new(visitor.place, lot)) {
+        match course.ask(events.clock_us(now_us), Ask::new(visitor.place, lot)) {
             Answer::Turn(turn) => {
                 visitor.place = Some(turn.place);
                 visitor.entered_us = Some(now_us + micros(turn.after));
@@ -67,7 +130,7 @@ pub(super) fn play(settings: LineSettings, visitors: &mut [Visitor]) -> Course {
                     "{visitor:?} lost its place"
                 );
                 visitor.place = Some(standing.place);
-                visitor.estimates.push(now_us + micros(standing.wait.unwrap()));
+                visitor.estimates.push(now_us + micros(standing.wait.unwrap_or_default()));
                 let mut after_us = micros(standing.ask_after);
                 if visitor.whole_seconds {
                     after_us = after_us.div_ceil(SECOND) * SECOND;

@@ -40,6 +40,11 @@ impl Share {
         Self { known: self.known, ..Self::new(rank, a_second) }
     }
 
+    /// Begins again at this rank, with this share.
+    pub(super) fn again(&self, rank: u64, known: u64, a_second: u64) -> Self {
+        Self { known, ..Self::new(rank, a_second) }
+    }
+
     /// In 1024ths.
     pub(super) fn get(&self) -> u64 {
         self.known

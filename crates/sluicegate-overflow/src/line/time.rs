@@ -3,6 +3,10 @@
 /// The longest step that a line believes beyond the last appointment that it has made.
 const LONGEST_STEP_US: u64 = 60_000_000;
 
+/// How long nobody asking may make the patience with those who do not ask: less than a place is kept that was passed over, so that no outage and
+/// no step of the clock by itself forgets a place.
+const LONGEST_PATIENCE_US: u64 = 600_000_000;
+
 /// The time of a line.
 ///
 /// A clock that is set back stands still for one poll. One that is set forward by hours may not make all visitors late. Where it
@@ -12,12 +16,16 @@ pub(super) struct Time {
     now_us: u64,
     clock_us: u64,
     last_appointment_us: u64,
+    /// The time by which visitors are missed: it goes on only while others ask.
+    patience_us: u64,
+    /// The same, when somebody asked for the last time.
+    asked_us: u64,
 }
 
 impl Time {
     pub(super) fn new(clock_us: u64) -> Self {
         // From 1: 0 is before all times.
-        Self { now_us: 1, clock_us, last_appointment_us: 1 }
+        Self { now_us: 1, clock_us, last_appointment_us: 1, patience_us: 1, asked_us: 1 }
     }
 
     pub(super) fn now_us(&self) -> u64 {
@@ -30,7 +38,24 @@ impl Time {
         let step = clock_us.saturating_sub(self.clock_us).min(believed);
         self.clock_us = clock_us;
         self.now_us = self.now_us.saturating_add(step);
+        let longest_us = self.asked_us.saturating_add(LONGEST_PATIENCE_US);
+        self.patience_us = self.patience_us.saturating_add(step).min(longest_us);
         step
+    }
+
+    /// By this time visitors are missed.
+    pub(super) fn patience_us(&self) -> u64 {
+        self.patience_us
+    }
+
+    /// A visitor has asked.
+    pub(super) fn asked(&mut self) {
+        self.asked_us = self.patience_us;
+    }
+
+    /// The last time to which a visitor was told to come.
+    pub(super) fn last_appointment_us(&self) -> u64 {
+        self.last_appointment_us
     }
 
     /// A visitor is told to come then.
@@ -52,5 +77,17 @@ mod tests {
         time.appoint(time.now_us() + 300_000_000);
         assert_eq!(time.advance(1_302_000_000), 300_000_000);
         assert_eq!(time.advance(9_000_000_000), LONGEST_STEP_US);
+    }
+
+    #[test]
+    fn nobody_is_missed_while_nobody_asks() {
+        let mut time = Time::new(0);
+        time.appoint(86_400_000_000);
+        time.advance(3_600_000_000);
+        time.advance(7_200_000_000);
+        assert_eq!((time.now_us(), time.patience_us()), (7_200_000_001, 600_000_001));
+        time.asked();
+        time.advance(7_260_000_000);
+        assert_eq!((time.now_us(), time.patience_us()), (7_260_000_001, 660_000_001));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use sluicegate_core::Quota;
-use sluicegate_overflow::line::{Change, Mode, Place};
+use sluicegate_overflow::line::{Answer, Change, Mode, Place};
 
 use crate::support::{Polled, START, seconds};
 
@@ -92,13 +92,24 @@ fn an_opened_room_lets_everybody_in_and_goes_back_to_its_rate() {
     for place in &places[..20] {
         assert_eq!(line.turn(Some(*place)).after, Duration::ZERO);
     }
-    // Of those that come meanwhile, none is a rank to wait for afterwards.
+    // Of those that come meanwhile, none is a rank to wait for afterwards; those that did not ask meanwhile keep their places.
     (0..100).for_each(|_| _ = line.turn(None));
     line.change(Change::Mode(Mode::Metered));
-    let next = line.waits(Some(places[25]));
-    assert_eq!(next.position, Some(1));
-    line.after(seconds(60)).turn(Some(places[25]));
-    assert_eq!(line.after(seconds(60)).turn(None).after, Duration::ZERO);
+    let newcomer = line.waits(None);
+    assert!(newcomer.position.unwrap() <= 13, "{newcomer:?}");
+    let mut turns = Vec::new();
+    (0..15).for_each(|_| enter(&line, &places[20..], &mut turns, 60));
+    assert_eq!(turns, places[20..]);
+}
+
+/// All that have not entered yet ask once, and then so many seconds go by.
+fn enter(line: &Polled, places: &[Place], turns: &mut Vec<Place>, after: u64) {
+    for place in places {
+        if !turns.contains(place) && matches!(line.ask(Some(*place)), Answer::Turn(_)) {
+            turns.push(*place);
+        }
+    }
+    line.after(seconds(after));
 }
 
 #[test]
@@ -150,9 +161,7 @@ fn early_comers_are_drawn_by_lot_and_later_ones_line_up_behind_them() {
     let mut turns = Vec::new();
     for _ in 0..200 {
         for place in &early {
-            if !turns.contains(place)
-                && matches!(line.ask(Some(*place)), sluicegate_overflow::line::Answer::Turn(_))
-            {
+            if !turns.contains(place) && matches!(line.ask(Some(*place)), Answer::Turn(_)) {
                 turns.push(*place);
             }
         }
@@ -164,6 +173,65 @@ fn early_comers_are_drawn_by_lot_and_later_ones_line_up_behind_them() {
     // Within a second, that is ten turns, the order is that of the lots.
     let ranks: Vec<u64> = turns.iter().map(|place| place.rank(100)).collect();
     assert!(ranks.iter().enumerate().all(|(turn, rank)| rank.abs_diff(turn as u64) <= 20), "{ranks:?}");
+}
+
+#[test]
+fn a_rate_that_is_set_before_the_room_opens_is_that_of_the_opening() {
+    let opens = SystemTime::UNIX_EPOCH + START + seconds(60);
+    let line = Polled::new("1/s", |room| room.opens_at(opens));
+    let early: Vec<Place> = (0..100).map(|_| line.waits(None).place).collect();
+    line.after(seconds(10)).change(Change::Rate(Quota::per_second(50)));
+    let waits = early.iter().map(|place| line.waits(Some(*place)).wait.unwrap().as_secs());
+    assert!(waits.clone().all(|wait| (50..=53).contains(&wait)), "{:?}", waits.collect::<Vec<_>>());
+    line.change(Change::Rate(Quota::per_second(10)));
+    line.after(seconds(50));
+    let mut entered = 0;
+    for _ in 0..11 {
+        let turns = early.iter().filter(|place| matches!(line.ask(Some(**place)), Answer::Turn(_)));
+        entered = turns.count();
+        line.after(seconds(1));
+    }
+    assert!(entered > 90, "{entered} of a hundred in eleven seconds");
+    assert_eq!(line.status().admitted, 100);
+}
+
+#[test]
+fn a_rate_that_is_set_while_somebody_returns_late_costs_neither_it_nor_the_others_a_turn() {
+    let (line, places) = line_of("2/s", 40);
+    // The first stays away, and the others go on.
+    let mut turns = Vec::new();
+    (0..8).for_each(|_| enter(&line, &places[1..], &mut turns, 1));
+    line.change(Change::Rate(Quota::per_second(4)));
+    assert_eq!(line.turn(Some(places[0])).place, places[0]);
+    line.change(Change::Rate(Quota::per_second(1)));
+    (0..40).for_each(|_| enter(&line, &places[1..], &mut turns, 1));
+    assert_eq!(turns, places[1..]);
+}
+
+#[test]
+fn a_room_that_opens_again_after_a_pause_lets_in_at_the_rate_and_in_order() {
+    let (line, places) = line_of("1/s", 20);
+    line.after(seconds(3)).change(Change::Mode(Mode::Paused));
+    for place in &places {
+        line.waits(Some(*place));
+    }
+    line.after(seconds(3_000));
+    line.change(Change::Mode(Mode::Metered));
+    line.change(Change::Mode(Mode::Paused));
+    line.change(Change::Mode(Mode::Metered));
+    let mut turns = Vec::new();
+    (0..30).for_each(|_| enter(&line, &places, &mut turns, 1));
+    assert_eq!(turns, places);
+}
+
+#[test]
+fn two_handles_of_a_room_are_one_line() {
+    let line = Polled::new("1/min", |room| room);
+    let other = line.room.clone();
+    line.turn(None);
+    line.waits(None);
+    assert_eq!((other.status().waiting, other.status().admitted), (1, 1));
+    assert_eq!(format!("{:?}", other.status()), format!("{:?}", line.room.status()));
 }
 
 #[test]

@@ -1,85 +1,20 @@
--- The course of the line, as in `course.rs`.
-local HELD, TARGET, SLACK, EARLY = 2000000, 1000000, 350000, 500000
-local PATIENCE, SOON, SECOND, UNKNOWN = 60000000, 2000000, 1000000, 30000000
-local LONGEST_STEP = 60000000
-
-local function clock()
-  local given = tonumber(ARGV[2])
-  if given > 0 then return given end
-  local time = redis.call("TIME")
-  return time[1] * 1000000 + time[2]
-end
-
-local function begin(at)
-  -- Nothing of an older line is left, should only some of it have been evicted.
-  redis.call("DEL", unpack(KEYS))
-  line = {
-    now = 1, clock = at, appointed = 1, mode = METERED, share = WHOLE, till = 0, parts = 0, last = -1, rate = rate_of(9),
-    is_open = OPENS <= at and 1 or 0, opens_after = max(OPENS - at, 0), early = 0, gate = 0, gate_at = 1,
-    first = 0, next = 0, swept = 0, waiting = 0, passed_over = 0, admitted = 0,
-  }
-  new_share(0)
-  new_calendar()
-end
-
-local function keep()
-  line.now = now
-  redis.call("SET", LINE, cmsgpack.pack(line), "PX", KEPT)
-  keep_places()
-end
-
--- Moves the gate by the time that has gone by.
-local function move_gate()
-  local ahead = held_for()
-  if line.is_open == 0 or line.mode ~= METERED or line.gate >= line.next or ahead >= HELD or is_full() then
-    line.gate_at = now
-    return
-  end
-  local speed = WHOLE
-  if span(1, WHOLE) <= TARGET / 4 then
-    speed = max(WHOLE + WHOLE / 8 - floor(ahead * (WHOLE / 8) / TARGET), 0)
-  end
-  local gone = floor((now - line.gate_at) * speed / WHOLE)
-  local ranks = min(ranks_in(gone, line.share), line.next - line.gate)
-  local used = floor(span(ranks, line.share) * WHOLE / speed)
-  line.gate, line.gate_at = line.gate + ranks, min(line.gate_at + used, now)
-  called(line.gate)
-end
-
--- The clock shows this now. Returns how far the line's time has gone on.
-local function pass_to(at)
-  local step = min(max(at - line.clock, 0), max(line.appointed - line.now, 0) + LONGEST_STEP)
-  line.clock, now = at, line.now + step
-  return step
-end
-
-local function advance(at)
-  local step = pass_to(at)
-  if line.is_open == 0 then
-    line.opens_after = max(OPENS - at, 0)
-    line.is_open = line.opens_after == 0 and 1 or 0
-    line.gate_at = max(now - min(max(at - OPENS, 0), step), 0)
-  end
-  forget_passes()
-  move_gate()
-  sweep(4)
-end
-
-local function is_due(rank)
-  local ranks = max(rank - line.gate, 0)
-  return ranks == 0 or span(ranks + 1, line.share) <= max(now - line.gate_at, 0) + SLACK
-end
+-- The course of the line, as in `course`: turns, where visitors stand, and the words of a call.
+local EARLY, PATIENCE, SOON, SECOND, UNKNOWN = 500000, 60000000, 2000000, 1000000, 30000000
 
 -- How many will come before a rank.
 local function ahead_of(rank)
-  return ceil(max(rank - line.gate, 0) * line.share / WHOLE)
+  local free = max(min(rank, line.free_to) - max(line.gate, line.free_from), 0)
+  local ranks = max(max(rank - line.gate, 0) - free, 0)
+  -- Among those that came before were some that entered as well.
+  if line.gate < line.free_to then ranks = min(ranks, line.waiting) end
+  return ceil(ranks * line.share / WHOLE)
 end
 
 -- The estimated wait of a rank until its turn, if visitors enter.
 local function wait_of(rank)
   if line.mode == PAUSED then return nil end
   local wait, ahead = 0, ahead_of(rank)
-  if line.mode == METERED then wait = max(next_turn() + span(ahead, WHOLE), room_after(ahead)) end
+  if line.mode == METERED then wait = max(next_turn() + span(ahead, WHOLE), room_after(ahead), calls_after(rank)) end
   return wait + (line.is_open == 0 and line.opens_after or 0)
 end
 
@@ -92,7 +27,14 @@ local function turn(number, place)
   local after = 0
   if line.mode == METERED then
     local rank = rank_of(number, place.lot)
-    if line.is_open == 0 or not is_due(rank) or is_full() or next_turn() > HELD then return nil end
+    if now < line.silent_until and rank >= line.silent_from and rank < line.silent_to then
+      call_again(rank, line.share_before)
+    end
+    if line.is_open == 0 or not is_due(rank) or is_full() then return nil end
+    if next_turn() > HELD then
+      turned_away(rank)
+      return nil
+    end
     has_come(rank)
     if rank == line.gate then line.gate, line.gate_at = line.gate + 1, now end
     after = give_turn()
@@ -127,7 +69,7 @@ local function standing(number, place)
     after = turn_in > SOON and half_way(turn_in) or max(turn_in - turn_in % SECOND, SECOND)
   end
   line.appointed = max(line.appointed, now + after)
-  place.at, changed[number] = now + max(after * 2, PATIENCE), true
+  expect(number, place, line.patience + max(after * 2, PATIENCE))
   local is_drawn = line.is_open == 1 or number >= line.early
   return {
     "waiting", number, place.lot, is_drawn and ahead_of(rank) + 1 or -1, wait or -1,
@@ -139,6 +81,7 @@ local words = {}
 
 -- ARGV: number and lot of the place or "", lot of a new one, client or ""
 function words.ask(number, lot, new_lot, client)
+  break_silence()
   number, lot = tonumber(number), tonumber(lot)
   -- A pass that was ended is not given again.
   local place = number and not has_ended(number, lot) and find(number, lot)
@@ -164,19 +107,33 @@ end
 
 -- ARGV: the new rate
 function words.rate()
+  local before = span(WHOLE, WHOLE)
   change_rate(rate_of(14))
+  if now >= line.raised_until then line.raised = -1 end
+  local after = span(WHOLE, WHOLE)
+  if after < before then
+    -- Those that sleep longer than it is to their turn at this rate are called, and come later.
+    if line.raised < 0 then line.raised, line.raised_until, line.raised_share = line.gate, 0, line.share end
+    line.raised_until = max(line.raised_until, line.appointed)
+  elseif floor(after / 2) >= before and line.raised >= 0 then
+    -- Of those more are due than this rate lets in.
+    call_again(line.raised, line.raised_share)
+  end
   new_share(line.gate)
   new_calendar()
   return {}
 end
 
 function words.mode(mode)
+  mode = tonumber(mode)
+  if mode == line.mode then return {} end
+  if mode == OPEN and line.gate >= line.free_to then line.free_from, line.free_to = line.next, 0 end
   if line.mode == OPEN then
-    -- All that are in line were free to enter, so that those that still wait are due.
-    line.gate = line.next
-    new_share(line.gate)
+    -- Those that were asleep meanwhile keep their places.
+    line.free_to, line.again_to = line.next, line.next
+    stands()
   end
-  line.mode = tonumber(mode)
+  line.mode = mode
   return {}
 end
 
@@ -208,5 +165,6 @@ else
 end
 advance(at)
 local reply = words[WORD](unpack(ARGV, 14))
+if WORD == "ask" then line.asked, line.asked_gate, line.asked_share = now, line.gate, line.share end
 keep()
 return reply

@@ -35,6 +35,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
         include_str!("numbers.lua"),
         include_str!("share.lua"),
         include_str!("places.lua"),
+        include_str!("gate.lua"),
         include_str!("course.lua"),
     ))
 });

@@ -1,5 +1,5 @@
 -- Places, as in `book.rs`, and passes, as in `active.rs`.
-local AGAIN, KEPT_PLACE = 60000000, 600000000
+local AGAIN, KEPT_PLACE, CALLS, DOUBLED = 60000000, 600000000, 60000000, 20
 -- For how long a turn is given again: no longer than its pass is good.
 local GIVEN_AGAIN = min(LASTS, AGAIN)
 local WAITING, PASSED_OVER, TURNED = 0, 1, 2
@@ -32,9 +32,14 @@ local function keep_places()
   end
 end
 
--- When it is forgotten.
-local function kept_till(place)
-  return place.at + (place.is == TURNED and GIVEN_AGAIN or KEPT_PLACE)
+-- How long ago its turn was, or for how long its visitor is missed.
+local function age_of(place)
+  return max((place.is == TURNED and now or line.patience) - place.at, 0)
+end
+
+-- For how long after that it is kept.
+local function kept_for(place)
+  return place.is == TURNED and GIVEN_AGAIN or KEPT_PLACE
 end
 
 -- The place as it stands, unless it is forgotten.
@@ -42,24 +47,46 @@ local function find(number, lot)
   local place = held(number)
   if not place or place.lot ~= lot then return nil end
   local counts = rank_of(number, lot) < line.gate or place.is == TURNED
-  if now >= kept_till(place) and counts then return nil end
+  if age_of(place) >= kept_for(place) and counts then return nil end
   return place
+end
+
+-- Whether nobody waits at a number any more: its visitor had its turn, or is missed.
+local function is_left(number)
+  if number >= line.next then return false end
+  local place = held(number)
+  return not place or place.is ~= WAITING or age_of(place) > 0
 end
 
 local function of_client(client)
   return tonumber(redis.call("HGET", CLIENTS, client)) or 0
 end
 
-local function add(lot, client)
-  local number = line.next
-  line.next, line.waiting = number + 1, line.waiting + 1
-  seen[number] = { lot = lot, is = WAITING, at = NEVER, client = client }
-  changed[number] = true
+local function join(client)
+  line.waiting = line.waiting + 1
   if client ~= "" then
     redis.call("HINCRBY", CLIENTS, client, 1)
     redis.call("PEXPIRE", CLIENTS, KEPT)
   end
+end
+
+local function add(lot, client)
+  local number = line.next
+  line.next = number + 1
+  seen[number] = { lot = lot, is = WAITING, at = NEVER, client = client }
+  changed[number] = true
+  join(client)
   return number
+end
+
+-- The visitor has asked and waits, and is missed from then on.
+local function expect(number, place, missed)
+  place.at, changed[number] = missed, true
+  if place.is == PASSED_OVER then
+    place.is = WAITING
+    join(place.client)
+    line.swept = min(line.swept, number)
+  end
 end
 
 local function leave(client)
@@ -75,7 +102,7 @@ local function sweep(steps)
     if line.swept >= line.next then break end
     local place = held(line.swept)
     if place and place.is == WAITING then
-      if now <= place.at or (line.mode ~= OPEN and rank_of(line.swept, place.lot) >= line.gate) then break end
+      if age_of(place) == 0 or (line.mode ~= OPEN and rank_of(line.swept, place.lot) >= line.gate) then break end
       place.is, changed[line.swept] = PASSED_OVER, true
       leave(place.client)
       line.passed_over = line.passed_over + 1
@@ -85,7 +112,7 @@ local function sweep(steps)
   for _ = 1, steps do
     if line.first >= line.swept then break end
     local place = held(line.first)
-    if place and now <= kept_till(place) then break end
+    if place and age_of(place) <= kept_for(place) then break end
     redis.call("HDEL", PLACES, line.first)
     seen[line.first], changed[line.first] = nil, nil
     line.first = line.first + 1
@@ -100,7 +127,34 @@ local function is_full()
   return MOST >= 0 and active() >= MOST
 end
 
+-- All passes are out, and the gate stands here.
+local function stands()
+  line.full_gate, line.full_at, line.given = line.gate, now, 0
+end
+
+-- Ranks below it may be called: one for each pass that was free since the gate stood, and for those who left.
+local function calls_below()
+  if MOST < 0 then return NEVER end
+  local free = max(MOST - active(), 0)
+  local called = floor((line.given + free) * WHOLE / max(line.share, WHOLE / 2))
+  local gone = max(now - line.full_at, 0)
+  local doubled = min(floor(gone / CALLS), DOUBLED)
+  local rest, most = doubled < DOUBLED and gone % CALLS or 0, free * 2 ^ doubled
+  return line.full_gate + called + most - free + (scaled(most, rest, CALLS))
+end
+
+-- How far away the moment is at which this rank may be called, if no other pass is given or ends.
+local function calls_after(rank)
+  if MOST < 0 then return 0 end
+  local below, free = calls_below(), max(MOST - active(), 0)
+  if rank < below or free == 0 then return 0 end
+  -- Within the minute that goes on; later it is sooner than that.
+  local doubled = min(floor(max(now - line.full_at, 0) / CALLS), DOUBLED)
+  return ceil((rank + 1 - below) * CALLS / (free * 2 ^ doubled))
+end
+
 local function give_pass(number, at)
+  line.given = line.given + 1
   redis.call("ZADD", ENDS, at + LASTS, number)
   redis.call("SADD", OUT, number)
   redis.call("PEXPIRE", ENDS, KEPT)

@@ -1,0 +1,81 @@
+//! How a visitor comes into a line, and out of it by its turn.
+
+use std::time::Duration;
+
+use crate::line::book::Is;
+use crate::line::course::{Course, HELD_US};
+use crate::line::pace::micros;
+use crate::line::{Ask, Mode, NoPlace, Place, Turn};
+
+impl Course {
+    pub(super) fn knows(&self, place: Place) -> bool {
+        let is_due = place.rank(self.early) < self.gate;
+        // A pass that was ended is not given again.
+        !self.has_ended(place) && self.book.find(place, &self.time, is_due).is_some()
+    }
+
+    /// A new place, at the end.
+    pub(super) fn enter(&mut self, ask: Ask) -> Result<Place, NoPlace> {
+        let of_client =
+            ask.client.map(|client| client.max(1)).filter(|_| self.settings.places_per_client.is_some());
+        if self.mode != Mode::Open {
+            if self.book.waiting() >= self.settings.longest_line {
+                return Err(NoPlace::Full);
+            }
+            if of_client.map(|client| self.book.of_client(client)) >= self.settings.places_per_client
+                && of_client.is_some()
+            {
+                return Err(NoPlace::TooMany);
+            }
+        }
+        let place = self.book.add(ask.lot, of_client);
+        if !self.is_open {
+            self.early = place.number.saturating_add(1);
+        }
+        Ok(place)
+    }
+
+    /// The turn of a place, if it has one.
+    pub(super) fn turn(&mut self, place: Place) -> Option<Turn> {
+        let now_us = self.time.now_us();
+        let rank = place.rank(self.early);
+        let held = self.book.find(place, &self.time, rank < self.gate)?;
+        let lasts_us = micros(self.settings.pass_lasts);
+        if held.is == Is::Turned {
+            let after = Duration::from_micros(held.at_us.saturating_sub(now_us));
+            let gone_us = now_us.saturating_sub(held.at_us);
+            return Some(Turn::new(place, after, Duration::from_micros(lasts_us.saturating_sub(gone_us))));
+        }
+        let after_us = match self.mode {
+            Mode::Paused => return None,
+            Mode::Open => 0,
+            Mode::Metered => {
+                if self.silence.has(rank, now_us) {
+                    self.call_again(rank, self.silence.share_before());
+                }
+                let may = self.is_open && self.is_due(place) && !self.active.is_full();
+                if !may {
+                    return None;
+                }
+                if self.pace.next_us(now_us) > HELD_US {
+                    self.turned_away(rank);
+                    return None;
+                }
+                self.share.came(rank);
+                if rank == self.gate {
+                    self.gate = self.gate.saturating_add(1);
+                    self.gate_at_us = now_us;
+                }
+                self.pace.give(now_us)
+            }
+        };
+        let at_us = now_us.saturating_add(after_us);
+        self.book.turn(place, at_us);
+        if self.settings.most_active.is_some() {
+            self.active.give(place.number, at_us);
+            self.time.appoint(at_us.saturating_add(lasts_us));
+        }
+        self.admitted = self.admitted.saturating_add(1);
+        Some(Turn::new(place, Duration::from_micros(after_us), self.settings.pass_lasts))
+    }
+}

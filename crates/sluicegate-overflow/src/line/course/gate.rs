@@ -1,0 +1,119 @@
+//! The gate of a line: how it moves, and when it goes back.
+
+use crate::line::course::{Course, HELD_US};
+use crate::line::pace::WHOLE;
+use crate::line::{Mode, Place};
+
+/// How much of the next time shall be given to visitors that are held.
+const TARGET_US: u64 = 1_000_000;
+
+/// So long before the gate comes to its rank, a visitor that asks is due: appointments are whole seconds, so that it is early.
+const SLACK_US: u64 = 350_000;
+
+/// How many ranks at which nobody waits the gate passes with one poll.
+const SKIPPED: u32 = 16;
+
+/// The gate goes back by more than the ranks of this time, because polls within it come in any order,
+const LEAST_BACK_US: u64 = 1_000_000;
+
+/// and by at most those of this one, so that it is up again before those that are held have entered.
+const MOST_BACK_US: u64 = 5_000_000;
+
+impl Course {
+    /// The gate goes back to this rank, if it is beyond, and on from there with this share.
+    pub(super) fn call_again(&mut self, rank: u64, share: u64) {
+        if rank < self.gate {
+            self.again_to = self.again_to.max(self.gate);
+            (self.gate, self.gate_at_us) = (rank, self.time.now_us());
+            self.share = self.share.again(rank, share, self.pace.turns_in(1));
+        }
+    }
+
+    /// A visitor that is due finds all turns of the next time given. Where it was called long before those that have them, the gate goes
+    /// back to it, so that it is the next.
+    pub(super) fn turned_away(&mut self, rank: u64) {
+        let back = self.gate.saturating_sub(rank);
+        let ranks_in = |us| self.pace.ranks_in(us, self.share.get());
+        if back > ranks_in(LEAST_BACK_US) && back <= ranks_in(MOST_BACK_US) {
+            self.back_to = self.back_to.max(self.gate);
+            (self.gate, self.gate_at_us) = (rank, self.time.now_us());
+        }
+    }
+
+    /// Moves the gate by the time that has gone by.
+    pub(super) fn move_gate(&mut self) {
+        let now_us = self.time.now_us();
+        if self.active.is_full() {
+            self.active.stands(self.gate, now_us);
+        }
+        if self.is_open && self.mode == Mode::Metered {
+            self.skip();
+        }
+        let last = self.book.next_number().min(self.active.calls_below(now_us, self.share.get()));
+        let held_us = self.pace.held_us(now_us);
+        let stands = !self.is_open
+            || self.mode != Mode::Metered
+            || self.gate >= last
+            || held_us >= HELD_US
+            || self.active.is_full();
+        if stands {
+            self.gate_at_us = now_us;
+            return;
+        }
+        // In 1024ths: up to an eighth faster if nobody is held, and up to an eighth slower if all that may be are. Turns that are far
+        // apart are given when they are due, to the next visitor.
+        let speed = if self.pace.span_us(1, WHOLE) > TARGET_US / 4 {
+            WHOLE
+        } else {
+            (WHOLE + WHOLE / 8).saturating_sub(held_us.saturating_mul(WHOLE / 8) / TARGET_US)
+        };
+        let gone_us = now_us.saturating_sub(self.gate_at_us).saturating_mul(speed) / WHOLE;
+        let ranks = self.pace.ranks_in(gone_us, self.share.get()).min(last.saturating_sub(self.gate));
+        let used_us = self.pace.span_us(ranks, self.share.get()).saturating_mul(WHOLE) / speed;
+        self.gate = self.gate.saturating_add(ranks);
+        self.gate_at_us = self.gate_at_us.saturating_add(used_us).min(now_us);
+        // Visitors that are called again come when they were told to before, so that their absence says nothing.
+        if self.gate >= self.again_to {
+            self.share.called(self.gate);
+        }
+    }
+
+    /// Passes ranks at which nobody waits, of those that are called again.
+    fn skip(&mut self) {
+        let from = self.gate;
+        for _ in 0..SKIPPED {
+            if self.gate >= self.again_to.max(self.back_to) {
+                break;
+            }
+            if self.gate < self.early {
+                // The number of a rank by lot is not known.
+                break;
+            } else if (self.free.0..self.free.1).contains(&self.gate) {
+                self.gate = self.free.1;
+            } else if self.book.is_left(self.gate, &self.time) {
+                self.gate = self.gate.saturating_add(1);
+            } else {
+                break;
+            }
+        }
+        if self.gate > from {
+            self.active.skips(self.gate);
+            if from < self.again_to {
+                // They say nothing of the share that comes.
+                self.share = self.share.changed(self.gate, self.pace.turns_in(1));
+            }
+        }
+    }
+
+    pub(super) fn is_due(&self, place: Place) -> bool {
+        let rank = place.rank(self.early);
+        // Nobody is before the rank at the gate, so that it need not wait for the gate.
+        let ranks = rank.saturating_sub(self.gate);
+        let (now_us, share) = (self.time.now_us(), self.share.get());
+        if rank >= self.gate && rank >= self.active.calls_below(now_us, share) {
+            return false;
+        }
+        let gone_us = now_us.saturating_sub(self.gate_at_us);
+        ranks == 0 || self.pace.span_us(ranks.saturating_add(1), share) <= gone_us.saturating_add(SLACK_US)
+    }
+}

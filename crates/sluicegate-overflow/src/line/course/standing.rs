@@ -1,0 +1,85 @@
+//! Where a visitor stands, and when it asks again.
+
+use std::time::Duration;
+
+use crate::line::course::Course;
+use crate::line::pace::WHOLE;
+use crate::line::{Mode, Place, Standing};
+
+/// So long before its turn a visitor shall come.
+const EARLY_US: u64 = 500_000;
+
+/// A visitor that has not asked for twice its interval, and at least so long, is passed over.
+const PATIENCE_US: u64 = 60_000_000;
+
+/// A visitor whose wait is at most this is told to come at its turn.
+const SOON_US: u64 = 2_000_000;
+
+/// Appointments are whole seconds, because browsers know no others.
+const SECOND_US: u64 = 1_000_000;
+
+/// How often a visitor asks whose wait is not known.
+const UNKNOWN_US: u64 = 30_000_000;
+
+impl Course {
+    /// Where a place stands that has no turn, and when to ask again.
+    pub(super) fn standing(&mut self, place: Place) -> Standing {
+        let now_us = self.time.now_us();
+        let wait_us = self.wait_us(place);
+        let after_us = match wait_us {
+            None => self.half_way(now_us, 2 * UNKNOWN_US).unwrap_or(2 * UNKNOWN_US),
+            Some(wait_us) => {
+                let turn_us = wait_us.saturating_sub(EARLY_US);
+                let half_us = if turn_us > SOON_US { self.half_way(now_us, turn_us) } else { None };
+                // Early rather than late: it is held then.
+                half_us.unwrap_or_else(|| (turn_us - turn_us % SECOND_US).max(SECOND_US))
+            }
+        };
+        self.time.appoint(now_us.saturating_add(after_us));
+        let missed_us = after_us.saturating_mul(2).max(PATIENCE_US);
+        self.book.expect(place, self.time.patience_us().saturating_add(missed_us));
+        let is_drawn = self.is_open || place.number >= self.early;
+        Standing {
+            position: is_drawn.then(|| self.ahead(place).saturating_add(1)),
+            wait: wait_us.map(Duration::from_micros),
+            opens_after: (!self.is_open).then(|| Duration::from_micros(self.opens_after_us)),
+            ..Standing::new(place, Duration::from_micros(after_us))
+        }
+    }
+
+    /// The appointment about half way to the turn, if there is room for it.
+    fn half_way(&mut self, now_us: u64, turn_us: u64) -> Option<u64> {
+        let half_us = (turn_us / 2).div_ceil(SECOND_US).saturating_mul(SECOND_US);
+        let latest_us = now_us.saturating_add(turn_us - turn_us / 8);
+        let at_us = self.calendar.book(now_us, now_us.saturating_add(half_us), latest_us)?;
+        Some(at_us.saturating_sub(now_us))
+    }
+
+    /// How many will come before this place.
+    pub(super) fn ahead(&self, place: Place) -> u64 {
+        let rank = place.rank(self.early);
+        let free = rank.min(self.free.1).saturating_sub(self.gate.max(self.free.0));
+        let mut ranks = rank.saturating_sub(self.gate).saturating_sub(free);
+        if self.gate < self.free.1 {
+            // Among those that came before were some that entered as well.
+            ranks = ranks.min(self.book.waiting());
+        }
+        ranks.saturating_mul(self.share.get()).div_ceil(WHOLE)
+    }
+
+    /// The estimated wait of a place until its turn, if visitors enter.
+    pub(super) fn wait_us(&self, place: Place) -> Option<u64> {
+        let (now_us, ahead) = (self.time.now_us(), self.ahead(place));
+        let by_rate = || self.pace.next_us(now_us).saturating_add(self.pace.span_us(ahead, WHOLE));
+        let wait_us = match self.mode {
+            Mode::Paused => return None,
+            Mode::Open => 0,
+            Mode::Metered => {
+                let rank = place.rank(self.early);
+                let calls_us = self.active.calls_after_us(rank, now_us, self.share.get());
+                by_rate().max(self.active.room_after_us(ahead, now_us)).max(calls_us)
+            }
+        };
+        Some(wait_us.saturating_add(if self.is_open { 0 } else { self.opens_after_us }))
+    }
+}

@@ -1,0 +1,78 @@
+//! Ranks that were called while nobody asked: [`Silence`].
+
+use crate::line::pace::WHOLE;
+
+/// For how long after a silence those that were called in it come back: the answers of a failed server, and browsers, try again each
+/// few seconds.
+const BACK_US: u64 = 10_000_000;
+
+/// The ranks that were called while nobody asked.
+///
+/// Silence is either a line that all have left, or one that nobody could reach: an outage, or a clock that stepped. The gate goes
+/// on in both. A visitor that comes back from the second has missed its turn for no fault of its own, and all others with it: the gate goes back
+/// to its rank, so that they enter in their order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    /// When somebody asked for the last time, and where the gate was then.
+    asked_us: u64,
+    gate: u64,
+    /// The share that came, as it was known then: in silence nobody comes.
+    share: u64,
+    /// The same before the silence.
+    share_before: u64,
+    /// The ranks that were called in it, and until when those count.
+    from: u64,
+    to: u64,
+    until_us: u64,
+}
+
+impl Silence {
+    pub(super) fn new(now_us: u64) -> Self {
+        Self { asked_us: now_us, gate: 0, share: WHOLE, share_before: WHOLE, from: 0, to: 0, until_us: 0 }
+    }
+
+    /// Somebody asks, and the gate is here by now. Nobody asking for longer than `usual_us` is silence.
+    pub(super) fn broken(&mut self, now_us: u64, gate: u64, usual_us: u64) {
+        if now_us.saturating_sub(self.asked_us) > usual_us && gate > self.gate {
+            self.from = if now_us < self.until_us { self.from.min(self.gate) } else { self.gate };
+            self.share_before = self.share;
+            (self.to, self.until_us) = (gate, now_us.saturating_add(BACK_US));
+        }
+    }
+
+    /// Somebody has asked, the gate is here, and this share comes.
+    pub(super) fn asked(&mut self, now_us: u64, gate: u64, share: u64) {
+        (self.asked_us, self.gate, self.share) = (now_us, gate, share);
+    }
+
+    /// The share that came before it.
+    pub(super) fn share_before(&self) -> u64 {
+        self.share_before
+    }
+
+    /// Whether this rank was called in it.
+    pub(super) fn has(&self, rank: u64, now_us: u64) -> bool {
+        now_us < self.until_us && (self.from..self.to).contains(&rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_called_in_silence_counts_for_a_while() {
+        let mut silence = Silence::new(0);
+        silence.broken(1_000_000, 10, 2_000_000);
+        assert!(!silence.has(5, 1_000_000), "it was not silent for long");
+        silence.asked(1_000_000, 10, 900);
+        silence.broken(9_000_000, 30, 2_000_000);
+        silence.asked(9_000_000, 12, 128);
+        assert_eq!(silence.share_before(), 900);
+        assert_eq!([9, 10, 29, 30].map(|rank| silence.has(rank, 9_000_000)), [false, true, true, false]);
+        // Another one soon after is part of it.
+        silence.broken(12_000_000, 40, 2_000_000);
+        assert_eq!([9, 10, 39].map(|rank| silence.has(rank, 12_000_000)), [false, true, true]);
+        assert!(!silence.has(20, 12_000_000 + BACK_US));
+    }
+}
