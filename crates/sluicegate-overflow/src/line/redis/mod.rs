@@ -84,8 +84,8 @@ const EXACT: u64 = 1 << 52;
 ///
 /// # What it costs
 /// Below 200 bytes of Redis for each place, its client included, until a minute after its turn. All keys of a line vanish when nobody has
-/// asked for a day. A poll takes some 30 µs of Redis' CPU; several times that where the seconds up to the turn are full of appointments, up
-/// to 64 of which it looks at.
+/// asked for a day. A poll takes some five times the CPU of a decision about a limit in Redis, as `./tests/bench overflow` measures it; more
+/// where the seconds up to the turn are full of appointments, up to 64 of which it looks at.
 ///
 /// # Rights
 /// Beside those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore
