@@ -293,19 +293,8 @@ impl StatusPageBuilder {
         let guard = self.guard.ok_or_else(|| {
             mistake("a status page without a guard: call guard(..) with who may see it, or unguarded_and_read_only()")
         })?;
-        let mut names: Vec<&str> = self.scope.limits.iter().map(|(name, _)| &**name).collect();
-        names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(mistake(format!("two limits named {:?}: give each a name of its own", twice[0])));
-        }
-        let mut rooms: Vec<&str> = self.scope.rooms.iter().map(|room| room.name()).collect();
-        rooms.sort_unstable();
-        if let Some(twice) = rooms.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(mistake(format!(
-                "two waiting rooms named {:?}: give each a name of its own",
-                twice[0]
-            )));
-        }
+        distinct("limits", self.scope.limits.iter().map(|(name, _)| &**name))?;
+        distinct("waiting rooms", self.scope.rooms.iter().map(|room| room.name()))?;
         let mut hosts = Hosts::default();
         self.hosts.iter().try_for_each(|host| hosts.add(host))?;
         let mut origins = Vec::new();
@@ -339,6 +328,16 @@ impl StatusPageBuilder {
             notices: Notices::default(),
             room_events: RoomEvents::default(),
         }))
+    }
+}
+
+/// Refuses two things of one kind that have the same name.
+fn distinct<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), ConfigError> {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(mistake(format!("two {kind} named {:?}: give each a name of its own", twice[0]))),
+        None => Ok(()),
     }
 }
 

@@ -26,7 +26,7 @@ use crate::action::{
     withdraw,
 };
 use crate::answer::{self, TOKEN};
-use crate::document::{Document, Keys, gather};
+use crate::document::{Document, Keys, gather, room_shown};
 use crate::fault::Fault;
 use crate::html::{self, Look, Theme};
 use crate::input::{Face, Input, Unreadable};
@@ -181,8 +181,7 @@ impl Desk {
                 }
             }
             (Face::Json, Ok(Done::RoomChanged(changed))) => {
-                let rooms = self.document().rooms;
-                answer::json(status, &rooms.iter().find(|room| room.name == changed.room))
+                answer::json(status, &self.scope.room(&changed.room).map(room_shown))
             }
             (Face::Json, Err(problem)) => answer::json(status, &json!({ "error": problem })),
         }

@@ -23,6 +23,11 @@ pub(crate) fn rfc3339(at: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
+/// Whole seconds of a wait, rounded up, so that nobody is told of less.
+pub(crate) fn seconds_up(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
 /// Reads a moment of UTC as it is written, whole seconds with or without a part.
 pub(crate) fn read(text: &str) -> Option<SystemTime> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;

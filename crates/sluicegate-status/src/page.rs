@@ -59,7 +59,6 @@ use crate::desk::Desk;
 /// | `mode` | `policies/..` | `enforce`, `shadow` or `off` |
 /// | `version` | `policies/..` | that of the override that stands, which is replaced |
 /// | `do` | `policies/..` | `withdraw` ends the override of that `version` |
-///
 /// | `rate` | `rooms/..` | the rate that the room is to have: `500/s` |
 /// | `mode` | `rooms/..` | `metered`, at the rate; `paused`, nobody enters; `open`, everybody does, for which `confirm` has to be `yes` |
 /// | `seen` | `rooms/..` | rate and mode as they were seen, `500/s metered`: nothing is done if they are others by now |

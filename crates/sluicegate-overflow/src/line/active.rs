@@ -55,6 +55,18 @@ impl Active {
         self.most.is_some_and(|most| self.out.len() as u64 >= most)
     }
 
+    /// How many passes are free; 0 where their number is not bounded.
+    fn free(&self) -> u64 {
+        self.most.map_or(0, |most| most.saturating_sub(self.out.len() as u64))
+    }
+
+    /// How often the visitors that are called have doubled since all passes were out, and for how long they go on to.
+    fn doubled(&self, now_us: u64) -> (u64, u64) {
+        let gone_us = now_us.saturating_sub(self.full_us);
+        let doubled = gone_us / CALLS_US;
+        if doubled < DOUBLED { (doubled, gone_us % CALLS_US) } else { (DOUBLED, 0) }
+    }
+
     /// All passes are out, and the gate stands here.
     pub(super) fn stands(&mut self, gate: u64, now_us: u64) {
         (self.full_gate, self.full_us, self.given) = (gate, now_us, 0);
@@ -68,14 +80,14 @@ impl Active {
     /// Ranks below this one may be called: one for each pass that was free since the gate stood, and for those who left. Visitors
     /// that wait for passes ask seldom, so that a newcomer would be there before them.
     pub(super) fn calls_below(&self, now_us: u64, share: u64) -> u64 {
-        let Some(most) = self.most else { return u64::MAX };
-        let free = most.saturating_sub(self.out.len() as u64);
+        if self.most.is_none() {
+            return u64::MAX;
+        }
+        let free = self.free();
         let passes = self.given.saturating_add(free);
         // At most two for a pass: the share of those who come looks small while they sleep.
         let called = passes.saturating_mul(WHOLE) / share.max(WHOLE / 2);
-        let gone_us = now_us.saturating_sub(self.full_us);
-        let doubled = (gone_us / CALLS_US).min(DOUBLED);
-        let rest_us = if doubled < DOUBLED { gone_us % CALLS_US } else { 0 };
+        let (doubled, rest_us) = self.doubled(now_us);
         let most = free.saturating_mul(1 << doubled);
         let more = (most - free).saturating_add(most.saturating_mul(rest_us) / CALLS_US);
         self.full_gate.saturating_add(called).saturating_add(more)
@@ -84,12 +96,12 @@ impl Active {
     /// How far away the moment is at which this rank may be called, if no other pass is given or ends.
     pub(super) fn calls_after_us(&self, rank: u64, now_us: u64, share: u64) -> u64 {
         let below = self.calls_below(now_us, share);
-        let free = self.most.map_or(0, |most| most.saturating_sub(self.out.len() as u64));
+        let free = self.free();
         if rank < below || free == 0 {
             return 0;
         }
         // Within the minute that goes on; later it is sooner than that.
-        let doubled = (now_us.saturating_sub(self.full_us) / CALLS_US).min(DOUBLED);
+        let (doubled, _) = self.doubled(now_us);
         let ranks = rank.saturating_add(1).saturating_sub(below);
         ranks.saturating_mul(CALLS_US).div_ceil(free.saturating_mul(1 << doubled))
     }

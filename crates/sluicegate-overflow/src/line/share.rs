@@ -37,11 +37,11 @@ impl Share {
 
     /// The same share, for another rate.
     pub(super) fn changed(&self, rank: u64, a_second: u64) -> Self {
-        Self { known: self.known, ..Self::new(rank, a_second) }
+        Self::again(rank, self.known, a_second)
     }
 
     /// Begins again at this rank, with this share.
-    pub(super) fn again(&self, rank: u64, known: u64, a_second: u64) -> Self {
+    pub(super) fn again(rank: u64, known: u64, a_second: u64) -> Self {
         Self { known, ..Self::new(rank, a_second) }
     }
 

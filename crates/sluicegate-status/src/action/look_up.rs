@@ -16,6 +16,7 @@ use super::target::Target;
 use crate::access::Secret;
 use crate::fault::Fault;
 use crate::input::Input;
+use crate::instant::seconds_up;
 use crate::scope::Scope;
 
 /// How long a key is suspended by hand, where neither the operator nor the policy says it.
@@ -199,9 +200,4 @@ fn quota(policy: &Policy, status: &QuotaStatus) -> QuotaStanding {
         back_seconds: (!status.passed()).then(|| seconds_up(status.available_after())),
         suspended: status.is_suspended(),
     }
-}
-
-/// Waits are rounded up.
-fn seconds_up(wait: Duration) -> u64 {
-    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

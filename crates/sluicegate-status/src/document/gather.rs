@@ -13,7 +13,7 @@ use sluicegate_tower::room::Room;
 
 use super::policy::{Keys, Known, status};
 use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, StoreStatus};
-use crate::instant::rfc3339;
+use crate::instant::{rfc3339, seconds_up};
 use crate::notices::{Notice, Notices};
 use crate::room::{self, RoomEvent, RoomEvents};
 use crate::scope::Scope;
@@ -50,7 +50,7 @@ pub(crate) fn gather(
         notices: notices.all().into_iter().map(|it| notice(it, keys)).collect(),
         stores: snapshots.iter().flat_map(|(_, known)| &known.stores).map(store).collect(),
         policies,
-        rooms: scope.rooms.iter().map(|it| room(&**it)).collect(),
+        rooms: scope.rooms.iter().map(|room| room_shown(&**room)).collect(),
         events: events.into_iter().map(|(_, event)| event).collect(),
     }
 }
@@ -108,7 +108,8 @@ fn room_happened(RoomEvent { at, what, by, room, from, to }: RoomEvent) -> Happe
     Happened { at: rfc3339(at), what, by, policy: None, room, from, to }
 }
 
-fn room(room: &dyn Room) -> RoomShown {
+/// A waiting room as it is now.
+pub(crate) fn room_shown(room: &dyn Room) -> RoomShown {
     let now = room.numbers();
     RoomShown {
         name: room.name().to_owned(),
@@ -118,8 +119,7 @@ fn room(room: &dyn Room) -> RoomShown {
         active: now.active,
         admitted: now.admitted,
         passed_over: now.passed_over,
-        // Rounded up, so that nobody is told of less.
-        wait_seconds: now.wait.map(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),
+        wait_seconds: now.wait.map(seconds_up),
         seen: room::seen(&now),
     }
 }

@@ -10,7 +10,7 @@ mod gather;
 mod policy;
 mod shape;
 
-pub(crate) use self::gather::gather;
+pub(crate) use self::gather::{gather, room_shown};
 pub(crate) use self::policy::Keys;
 pub(crate) use self::shape::{
     AskerShown, Document, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown, PolicyStatus,

@@ -22,8 +22,8 @@ impl Course {
             if self.book.waiting() >= self.settings.longest_line {
                 return Err(NoPlace::Full);
             }
-            if of_client.map(|client| self.book.of_client(client)) >= self.settings.places_per_client
-                && of_client.is_some()
+            if let (Some(client), Some(most)) = (of_client, self.settings.places_per_client)
+                && self.book.of_client(client) >= most
             {
                 return Err(NoPlace::TooMany);
             }

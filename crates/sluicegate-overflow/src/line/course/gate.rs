@@ -2,6 +2,7 @@
 
 use crate::line::course::{Course, HELD_US};
 use crate::line::pace::WHOLE;
+use crate::line::share::Share;
 use crate::line::{Mode, Place};
 
 /// How much of the next time shall be given to visitors that are held.
@@ -25,7 +26,7 @@ impl Course {
         if rank < self.gate {
             self.again_to = self.again_to.max(self.gate);
             (self.gate, self.gate_at_us) = (rank, self.time.now_us());
-            self.share = self.share.again(rank, share, self.pace.turns_in(1));
+            self.share = Share::again(rank, share, self.pace.turns_in(1));
         }
     }
 
