@@ -15,5 +15,6 @@ mod http;
 mod killed;
 mod lines;
 mod room;
+mod rules;
 mod support;
 mod upset;

@@ -8,6 +8,7 @@ mod gateway;
 mod load;
 mod page;
 mod replayed;
+mod rooms;
 mod sighup;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "another binary needs the rest")]

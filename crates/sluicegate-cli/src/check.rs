@@ -17,6 +17,9 @@ pub(crate) fn run(rules: &[PathBuf], against: Option<&Path>) -> Result<String, S
                     _ = writeln!(good, "{warning}");
                 }
                 _ = writeln!(good, "{}: good", path.display());
+                for room in file.rooms() {
+                    _ = writeln!(good, "{}: {room}", path.display());
+                }
                 if let Some(old) = &old {
                     _ = writeln!(good, "{}: {}", path.display(), file.changes_since(old));
                 }

@@ -12,17 +12,18 @@
 //!             "stands": [ { "capacity": 5, "remaining": 0, "room_after_ms": 12000, "reset_after_ms": 60000 } ] } },
 //!         { "why_not": "the request costs nothing" } ],
 //!       "in_flight": { "name": "logins", "permits": 2, "wait_ms": 10000,
-//!         "asks": { "key": "203.0.113.9", "remaining": 2 } } } ] }
+//!         "asks": { "key": "203.0.113.9", "remaining": 2 } },
+//!       "rooms": [ { "name": "sale", "rate": "50/s" } ] } ] }
 //! ```
 //!
-//! `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
+//! `rooms` are the waiting rooms that the request comes to first. `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
 //! `outcome` is `exempt`, `unlimited`, `uncounted`, `allowed`, `delayed` (with `wait_ms`) or `refused`. Times are whole milliseconds,
 //! rounded up; those until there is room are lower bounds where `counts_rejected` says that refused requests count. A later version may add fields; one that changes a field has another number.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use sluicegate_rules::{Explained, RuleExplained};
+use sluicegate_rules::{Explained, RoomExplained, RuleExplained};
 use sluicegate_tower::in_flight::InFlightExplained;
 use sluicegate_tower::limits::{LimitExplained, WouldBe};
 
@@ -57,7 +58,8 @@ fn outcome(outcome: &WouldBe) -> Map<String, Value> {
 }
 
 fn rule(rule: &RuleExplained) -> Value {
-    let RuleExplained { section, name, group, why_not, limits, in_flight, .. } = rule;
+    let RuleExplained { section, name, group, why_not, limits, in_flight, rooms, .. } = rule;
+    let room = |room: &RoomExplained| json!({ "name": room.name, "rate": room.rate.to_string() });
     json!({
         "section": section.to_string(),
         "name": name,
@@ -66,6 +68,7 @@ fn rule(rule: &RuleExplained) -> Value {
         "why_not": why_not,
         "limits": limits.iter().map(limit).collect::<Vec<_>>(),
         "in_flight": in_flight.as_ref().map(permit),
+        "rooms": rooms.iter().map(room).collect::<Vec<_>>(),
     })
 }
 

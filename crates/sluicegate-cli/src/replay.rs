@@ -104,6 +104,10 @@ fn replay(asked: &Arguments) -> Result<Replay, String> {
         // Nobody reads it where standard error is closed.
         _ = writeln!(io::stderr(), "{warning}");
     }
+    for room in file.rooms() {
+        let path = asked.rules.display();
+        _ = writeln!(io::stderr(), "{path}: {room}, is left out: its requests count as let in at once");
+    }
     let prepared = || {
         let how = match asked.within_second {
             How::Spread => WithinSecond::Spread,

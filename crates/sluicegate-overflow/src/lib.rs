@@ -69,10 +69,12 @@ pub mod line;
 mod page;
 mod reply;
 mod room;
+mod rooms;
 mod ticket;
 
 pub use self::layer::WaitingRoomLayer;
 pub use self::reply::{Reason, Reply};
 pub use self::room::{Pass, WaitingRoom, WaitingRoomBuilder};
+pub use self::rooms::{NamedRoom, Rooms};
 #[doc(inline)]
 pub use sluicegate_tower::room::RoomError;

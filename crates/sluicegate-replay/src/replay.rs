@@ -53,7 +53,7 @@ pub struct Replay {
 const GUESSED_FROM: usize = 100;
 
 impl Replay {
-    /// A replay of these rules.
+    /// A replay of these rules. Their waiting rooms are left out: a log does not say who waited, so that all requests count as let in.
     ///
     /// # Errors
     /// When a store in memory cannot keep one of their policies.
@@ -62,7 +62,8 @@ impl Replay {
         let clients_say = [http::header::REFERER, http::header::USER_AGENT];
         let unread = clients_say.into_iter().filter(|name| !rules.may_mention(name.as_str())).collect();
         let store = MemoryStore::builder().keys(1).build().map_err(ReplayError::limits)?;
-        let limits = Rules::new(&store, rules.without_store()).map_err(ReplayError::limits)?.limits();
+        let rules = rules.without_store().without_rooms();
+        let limits = Rules::new(&store, rules).map_err(ReplayError::limits)?.limits();
         Ok(Self { limits, unread, settings: Settings::default() })
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use sluicegate_core::Policy;
 use sluicegate_core::limiter::Overrides;
 
-use crate::compile::NamedStore;
+use crate::compile::{FileRoom, NamedStore};
 
 /// The policies that a change has kept, changed, added and removed. It is shown on one line, for a log:
 ///
@@ -64,6 +64,10 @@ pub struct Changes {
     pub removed: Vec<String>,
     /// Overrides of operators that stand on policies of the file, which are not what the file says until these end.
     pub overrides: Vec<String>,
+    /// Waiting rooms that are other ones, with the rates that they had and have, as `("sale", "50/s", "80/s")`; visitors that wait keep their
+    /// places. Both texts are the same where only `room` is another one. Rooms are also among those that are kept, added and removed; visitors
+    /// that wait in one that is removed are let in when they ask next.
+    pub rooms: Vec<(String, String, String)>,
     /// Sections that are other ones now, and that a service reads only when it starts: `store`.
     pub needs_restart: Vec<String>,
 }
@@ -85,6 +89,22 @@ impl Changes {
         let is_gone = |old: &&Policy| !new.iter().any(|new| new.name() == old.name());
         changes.removed = old.iter().filter(is_gone).map(|old| old.name().to_owned()).collect();
         changes
+    }
+
+    /// The same, of these waiting rooms.
+    pub(crate) fn of_rooms(mut self, old: &[FileRoom], new: &[FileRoom]) -> Self {
+        let of = |rooms: &[FileRoom], name: &str| rooms.iter().position(|room| room.terms.name == name);
+        for room in new {
+            let (name, rate) = (room.terms.name.clone(), room.terms.rate);
+            match of(old, &name).map(|place| &old[place]) {
+                None => self.added.push(name),
+                Some(old) if old.terms.rate == rate && old.options == room.options => self.kept.push(name),
+                Some(old) => self.rooms.push((name, old.terms.rate.to_string(), rate.to_string())),
+            }
+        }
+        let names = old.iter().map(|room| &room.terms.name);
+        self.removed.extend(names.filter(|name| of(new, name).is_none()).cloned());
+        self
     }
 
     /// The same, from a file that names this store to one that names that.
@@ -131,13 +151,15 @@ fn part(kind: &str, names: &[impl fmt::Display]) -> Option<String> {
 
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let changed = self.changed.iter().map(|(name, old, new)| match old == new {
+        let words = |(name, old, new): &(String, String, String)| match old == new {
             true => format!("{name} in its options"),
             false => format!("{name} {old} -> {new}"),
-        });
-        let changed = part("changed", &changed.collect::<Vec<_>>());
+        };
+        let changed = part("changed", &self.changed.iter().map(words).collect::<Vec<_>>());
+        let rooms = part("changed", &self.rooms.iter().map(words).collect::<Vec<_>>());
         let parts = [
             changed.map(|changed| changed + ", what was spent counts"),
+            rooms.map(|rooms| rooms + ", all who wait keep their places"),
             part("added", &self.added),
             part("removed", &self.removed),
             part("kept", &self.kept),

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sluicegate_core::Quota;
 use sluicegate_tower::in_flight::{InFlightExplained, InFlightLimit};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{LimitExplained, Limits, Select, WouldBe};
+use sluicegate_tower::room::Door;
 
 use crate::compile::{Choice, Compiled, Torn, has_dots};
+use crate::explain_room::RoomExplained;
 
 /// All rules of a file for one request: whether each applies, what it asks then, and why it does not otherwise; made by
 /// [`Rules::explain`](crate::Rules::explain).
@@ -52,6 +55,7 @@ use crate::compile::{Choice, Compiled, Torn, has_dots};
 /// | `, refused requests count; room after at least 12s` | the policy has `count_rejected`: a refusal spends too, so that each one makes the wait longer |
 /// | `tried: would ask ...` | the policy is only tried out (`mode: shadow`), and refuses nobody |
 /// | `rest: not asked: of group endpoint, rule login applies` | a rule that does not apply, and why |
+/// | `shop: waiting room sale, 50/s, 120 wait, a newcomer for about 3s` | a request without a pass waits there, before all else; [`outcome`](Explained::outcome) does not tell of it |
 /// | `report: takes a permit of at-once` | the request is counted by a number under `in_flight`, which is asked before the limits |
 ///
 /// Keys that may be secrets are digests, as `Key(d415ad2e)`: the same key has the same digest within a process. Values of header fields
@@ -84,6 +88,8 @@ pub struct RuleExplained {
     /// The permit that the request needs, if the rule names one of `in_flight`. It is asked for before the limits are, and
     /// [`outcome`](Explained::outcome) does not tell of it: a request without one is refused with 429.
     pub in_flight: Option<InFlightExplained>,
+    /// The waiting rooms that it comes to, in their order, before the permit and the limits.
+    pub rooms: Vec<RoomExplained>,
 }
 
 /// A section of a file with rules.
@@ -98,6 +104,9 @@ pub enum Section {
     Rules,
 }
 
+/// The name and the rate of a room in the file, and its door.
+type RoomOfRule = (String, Quota, Option<Arc<dyn Door>>);
+
 /// The rules of a file, as far as explanations need them.
 pub(crate) struct Explainer {
     deny: Arc<Choice>,
@@ -108,19 +117,31 @@ pub(crate) struct Explainer {
     sizes: Vec<usize>,
     /// The limits of each rule on requests under way at once.
     in_flight: Vec<Option<InFlightLimit>>,
+    /// The waiting rooms of each rule, without doors for a tool.
+    rooms: Vec<Vec<RoomOfRule>>,
 }
 
 impl Explainer {
-    pub(crate) fn of(compiled: &Compiled, in_flight: Vec<Option<InFlightLimit>>, torn: Torn) -> Self {
+    pub(crate) fn of(
+        compiled: &Compiled,
+        (in_flight, doors): (Vec<Option<InFlightLimit>>, &[Arc<dyn Door>]),
+        torn: Torn,
+    ) -> Self {
+        let room = |place: &usize| {
+            let terms = &compiled.rooms.get(*place)?.terms;
+            Some((terms.name.clone(), terms.rate, doors.get(*place).cloned()))
+        };
+        let rooms = compiled.rooms_of_rules().map(|rooms| rooms.iter().filter_map(room).collect());
         let Compiled { deny, exempt, choice, .. } = compiled;
         let (deny, exempt, choice) = (Arc::clone(deny), Arc::clone(exempt), Arc::clone(choice));
-        Self { deny, exempt, choice, torn, sizes: compiled.sizes().collect(), in_flight }
+        let (sizes, rooms) = (compiled.sizes().collect(), rooms.collect());
+        Self { deny, exempt, choice, torn, sizes, in_flight, rooms }
     }
 
     /// By these limits, which are of the same file.
     pub(crate) async fn explain(&self, limits: &Limits, request: RequestView<'_>) -> Explained {
         let explanation = limits.explain(request).await;
-        let Self { deny, exempt, choice, torn, sizes, in_flight } = self;
+        let Self { deny, exempt, choice, torn, sizes, in_flight, rooms: of_rules } = self;
         let is_denied = deny.first(request).is_some();
         let mut rules = doors(Section::Deny, deny, request, None);
         let never = match (is_denied, has_dots(request.path())) {
@@ -144,8 +165,15 @@ impl Explainer {
                 Some(Some(limit)) if why_not.is_none() => limit.explain(request).await,
                 _ => None,
             };
-            let (name, group) = (name.to_owned(), group.map(str::to_owned));
-            rules.push(RuleExplained { section: Section::Rules, name, group, why_not, limits, in_flight });
+            let rooms = of_rules.get(place).filter(|_| why_not.is_none()).into_iter().flatten();
+            let rooms = rooms.map(|(name, rate, door)| RoomExplained {
+                name: name.clone(),
+                rate: *rate,
+                numbers: door.as_ref().map(|door| door.numbers()),
+            });
+            let (name, group, rooms) = (name.to_owned(), group.map(str::to_owned), rooms.collect());
+            let section = Section::Rules;
+            rules.push(RuleExplained { section, name, group, why_not, limits, in_flight, rooms });
         }
         Explained { outcome: explanation.outcome, rules }
     }
@@ -166,6 +194,7 @@ fn doors(
         why_not: doors.why_not(request, place).or_else(|| never.map(str::to_owned)),
         limits: Vec::new(),
         in_flight: None,
+        rooms: Vec::new(),
     });
     all.collect()
 }
@@ -179,13 +208,14 @@ impl fmt::Display for Explained {
 
 impl fmt::Display for RuleExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { section, name, why_not, limits, in_flight, .. } = self;
+        let Self { section, name, why_not, limits, in_flight, rooms, .. } = self;
         match (section, why_not) {
             (Section::Rules, Some(why)) => write!(f, "  {name}: not asked: {why}"),
             (Section::Rules, None) => {
-                let mut lines = limits.iter().enumerate();
-                lines.try_for_each(|(at, limit)| write!(f, "{}  {limit}", if at > 0 { "\n" } else { "" }))?;
-                in_flight.as_ref().map_or(Ok(()), |permit| write!(f, "\n  {name}: {permit}"))
+                let rooms = rooms.iter().map(|room| format!("  {name}: {room}"));
+                let limits = limits.iter().map(|limit| format!("  {limit}"));
+                let permit = in_flight.iter().map(|permit| format!("  {name}: {permit}"));
+                f.write_str(&rooms.chain(limits).chain(permit).collect::<Vec<_>>().join("\n"))
             }
             (section, Some(why)) => write!(f, "  {section} {name}: does not apply: {why}"),
             (section, None) => write!(f, "  {section} {name}: applies"),

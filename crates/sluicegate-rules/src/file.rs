@@ -46,7 +46,9 @@ use crate::variables::Variables;
 /// |---|---|---|
 /// | quota | `5/min`, `10/s burst 20`, `1000/12h`: units, a period, and the units that pass at once from rest | up to 10^6 units in 1 ms to 30 days in any case; an error says what more is exact |
 /// | time | a whole number with `ns`, `us`, `ms`, `s`, `min`, `h`, `d` or `w`: `500ms`, `30 days` | no months, no fractions |
-/// | wait | `deny`, or `wait` with a time: `wait 5s` | |
+/// | wait | `deny`, or `wait` with a time: `wait 5s`; of a policy also `room` | |
+/// | moment (`opens_at`) | `2026-11-27T12:00:00Z`, `2026-11-27T13:00:00+01:00` | from 1970 on |
+/// | number of visitors, of places (`room`) | `500` | 1 to 2^32 |
 /// | number of units (`cost`) | `10`, `1_000` | 1 to 2^32, and at most the burst of each limit |
 /// | number of keys (`keys` of a policy) | `1_000_000` | 1 to 2^31 |
 /// | number of keys (`memory` of the store) | `5000`, `100k keys`, `1M keys` | 1 to 1000M |
@@ -174,7 +176,8 @@ impl RulesFile {
     /// ```
     pub fn changes_since(&self, old: &Self) -> Changes {
         let (old, new) = (&old.compiled, &self.compiled);
-        Changes::between(&old.policies, &new.policies).of_stores(old.store.as_ref(), new.store.as_ref())
+        let changes = Changes::between(&old.policies, &new.policies).of_rooms(&old.rooms, &new.rooms);
+        changes.of_stores(old.store.as_ref(), new.store.as_ref())
     }
 
     /// Opens the store that the file names under `store`. Redis is connected in the background of the tokio runtime that this is
@@ -229,6 +232,31 @@ impl RulesFile {
     pub fn without_store(mut self) -> Self {
         self.compiled.store = None;
         self
+    }
+
+    /// The same file, whose waiting rooms let everybody in at once: for tools, which have no line and no secrets. An explanation still
+    /// tells of them.
+    #[must_use]
+    pub fn without_rooms(mut self) -> Self {
+        self.compiled.is_without_rooms = true;
+        self
+    }
+
+    /// The waiting rooms of the file, in words, each with the first rule that names it.
+    ///
+    /// ```
+    /// use sluicegate_rules::{RulesFile, Variables};
+    ///
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// policies: { sale: { quota: 50/s, on_exceeded: room } }
+    /// rules: [{ name: shop, limit: sale, key: client }]
+    /// ", &Variables::none())?;
+    /// assert_eq!(file.rooms().collect::<Vec<_>>(), [r#"rule "shop": waiting room sale, 50/s"#]);
+    /// # Ok::<(), sluicegate_rules::RulesError>(())
+    /// ```
+    pub fn rooms(&self) -> impl Iterator<Item = String> {
+        self.compiled.rooms.iter().map(|room| format!("rule {:?}: {room}", room.rule))
     }
 
     /// The same file, with room for this many keys of each policy in memory, whatever it says itself: for tools that ask about one

@@ -8,11 +8,13 @@ use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{Policy, RateLimiter, Store};
 use sluicegate_tower::in_flight::InFlightLimits;
 use sluicegate_tower::limits::Limits;
+use sluicegate_tower::room::{Door, RoomMaker};
 
-use crate::compile::NamedStore;
-use crate::error::RulesError;
+use crate::compile::{FileRoom, NamedStore};
+use crate::error::{Problems, RulesError};
 use crate::explain::Explainer;
 use crate::file::RulesFile;
+use crate::rooms::Doors;
 use crate::source::Read;
 
 /// The policies and numbers of a file that is in force, and its text.
@@ -20,6 +22,8 @@ pub(crate) struct InForce {
     pub policies: Vec<Policy>,
     /// The store that the file named when it was opened.
     pub store: Option<NamedStore>,
+    /// The waiting rooms; none before there was a file.
+    pub rooms: Option<Vec<FileRoom>>,
     /// The numbers at once, by name.
     in_flight: HashMap<String, InFlight>,
     /// The policies of code that those of the file have replaced, by name.
@@ -31,12 +35,21 @@ pub(crate) struct InForce {
     pub error: Option<RulesError>,
 }
 
+/// All that requests meet of a file.
+pub(crate) struct Put {
+    pub limits: Limits,
+    pub at_once: InFlightLimits,
+    pub doors: Doors,
+    pub explainer: Explainer,
+}
+
 impl InForce {
     /// Nothing so far, of a file that names this store.
     pub(crate) fn of(store: Option<NamedStore>) -> Self {
         Self {
             policies: Vec::new(),
             store,
+            rooms: None,
             in_flight: HashMap::new(),
             code: HashMap::new(),
             read: None,
@@ -45,13 +58,15 @@ impl InForce {
         }
     }
 
-    /// Opens or replaces all policies, and makes the limits of them; or leaves all as it was. What leaves the file is again as
-    /// code has it.
+    /// Opens or replaces all policies and waiting rooms, and makes the limits of them; or leaves all as it was. What leaves the file is
+    /// again as code has it.
     pub(crate) fn put(
         &mut self,
         store: &Arc<dyn Store>,
+        rooms: Option<&Arc<dyn RoomMaker>>,
         file: &RulesFile,
-    ) -> Result<(Limits, InFlightLimits, Explainer), RulesError> {
+    ) -> Result<Put, RulesError> {
+        let doors = doors(rooms, file)?;
         let policies = &file.compiled.policies;
         let names =
             |all: &[Policy]| all.iter().map(|policy| policy.name().to_owned()).collect::<HashSet<_>>();
@@ -77,6 +92,43 @@ impl InForce {
             policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();
         let torn = file.compiled.torn(&open);
         let at_once = file.compiled.at_once(&in_flight, Arc::clone(&torn));
-        Ok((limits, at_once, Explainer::of(&file.compiled, in_flight, torn)))
+        self.put_doors(&doors, &file.compiled.rooms);
+        let explainer = Explainer::of(&file.compiled, (in_flight, &doors), Arc::clone(&torn));
+        Ok(Put { limits, at_once, doors: file.compiled.doors(doors, torn), explainer })
     }
+
+    /// Puts the terms of all rooms in force. A rate changes only where the file says another one than it did: an operator may have set one.
+    fn put_doors(&mut self, doors: &[Arc<dyn Door>], rooms: &[FileRoom]) {
+        let before = self.rooms.replace(rooms.to_vec());
+        for (door, room) in doors.iter().zip(rooms) {
+            let said = |before: &Vec<FileRoom>| {
+                before
+                    .iter()
+                    .any(|old| old.terms.name == room.terms.name && old.terms.rate == room.terms.rate)
+            };
+            // The first file finds a shared line as it is: another instance may have it in force.
+            door.put_in_force(before.as_ref().is_some_and(|before| !said(before)));
+        }
+    }
+}
+
+/// A door for each room of the file, by which nobody comes yet.
+fn doors(maker: Option<&Arc<dyn RoomMaker>>, file: &RulesFile) -> Result<Vec<Arc<dyn Door>>, RulesError> {
+    let wrong = |room: &FileRoom, text: String| {
+        let mut problems = Problems::of(&file.name, "");
+        problems.error(room.place, text);
+        problems.into_errors()
+    };
+    let rooms = file.compiled.rooms.iter().filter(|_| !file.compiled.is_without_rooms);
+    let doors = rooms.map(|room| {
+        let Some(maker) = maker else {
+            let text = format!(
+                "rule {:?} has the {room}, and the program gives none: open the file by `Rules::builder().rooms(..)`, with the `Rooms` of the feature \"overflow\"",
+                room.rule
+            );
+            return Err(wrong(room, text));
+        };
+        maker.door(&room.terms).map_err(|error| wrong(room, error.problem().to_owned()))
+    });
+    doors.collect()
 }

@@ -6,10 +6,14 @@ use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::rate_limit::RateLimit;
 use tower_layer::Layer;
 
+use crate::rooms::RoomsLayer;
+
 /// Puts the rules of a file in front of any service, and follows each change of them: made by [`Rules::layer`](crate::Rules::layer).
 ///
-/// It is two layers: outside how many requests are under way at once, inside the limits, so that a request that waits for a
-/// permit has spent nothing yet. A request that waits keeps the limits that it began with, as all do.
+/// It is three layers: outside the waiting rooms, then how many requests are under way at once, inside the limits, so that a request that
+/// waits for a permit has spent nothing yet, and a visitor that waits in line neither spends nor holds a permit. A request that waits
+/// for a permit keeps the limits that it began with, as all do; a visitor that is held for the last second or two until its turn meets those
+/// that are in force then.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -53,23 +57,25 @@ use tower_layer::Layer;
 /// | as `on_missing_key` says | the request has no such key |
 /// | 400 | its path has dots, and its readings meet other rules that may spend from one policy |
 /// | 500 | two rules that both apply spend from one policy, or the server does not tell the address of the peer |
+/// | 503, with a page or JSON | it waits in a waiting room, which `sluicegate::overflow::WaitingRoomLayer` tells more of |
 /// | 503 | the store is away and a policy says `on_outage: deny`, as many requests wait as may wait, or a key came too late |
 ///
 /// # Cancel safety
 /// A request that is dropped gives its permit and its place in a queue back. What it has spent stays spent.
 #[derive(Clone, Debug)]
 pub struct RulesLayer {
+    pub(crate) rooms: RoomsLayer,
     pub(crate) in_flight: InFlightLayer,
     pub(crate) limits: RateLimitLayer,
 }
 
 /// A service behind a [`RulesLayer`].
-pub type RulesService<S> = Guarded<RateLimit<S>, InFlightLayer>;
+pub type RulesService<S> = Guarded<Guarded<RateLimit<S>, InFlightLayer>, RoomsLayer>;
 
 impl<S> Layer<S> for RulesLayer {
     type Service = RulesService<S>;
 
     fn layer(&self, inner: S) -> RulesService<S> {
-        self.in_flight.layer(self.limits.layer(inner))
+        self.rooms.layer(self.in_flight.layer(self.limits.layer(inner)))
     }
 }

@@ -29,7 +29,8 @@
 //! 1. A rule under `deny` that matches refuses it, wherever the other rules stand.
 //! 2. A rule under `exempt` that matches lets it pass by all limits.
 //! 3. Of `rules`, every one that matches applies; of those with the same `group` only the first. A request spends from all of their
-//!    limits, or from none. Where a rule names one of `in_flight`, its permit is taken before anything is spent.
+//!    limits, or from none. Where a rule names one of `in_flight`, its permit is taken before anything is spent, and a waiting room comes
+//!    before both.
 //!
 //! # Which requests a rule is about
 //! All that `only_if` says must hold; of a list one entry is enough.
@@ -88,7 +89,7 @@
 //! | `quota` | `5/min`, `10/s burst 20`, or a list of quotas that all hold | |
 //! | `algorithm` | how it is counted, by the names of [`Algorithm`](sluicegate_core::Algorithm) | `gcra` |
 //! | `mode` | `enforce`, `shadow` (counted, and refuses nobody) or `off` | `enforce` |
-//! | `on_exceeded` | `deny`, or a wait as `wait 5s` | `deny` |
+//! | `on_exceeded` | `deny`, or a wait as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |
 //! | `count_rejected` | `true` where refused requests spend too: a client that goes on after a refusal has to pause | `false` |
 //! | `suspend` | refuses a key outright that goes on after many refusals | never |
 //! | `on_outage` | `local`, `allow` or `deny` while the store is away | `local` |
@@ -212,6 +213,55 @@
 //! # }
 //! ```
 //!
+//! # Waiting rooms: `on_exceeded: room`
+//! A policy with `on_exceeded: room` is a waiting room, whose rate is its `quota`. A request that matches a rule which names it spends
+//! nothing: it enters with its pass or its turn, and waits otherwise. A browser that opens a page gets one that looks again by itself, and any
+//! other request gets 503 with JSON at once. The section `room` says the rest:
+//!
+//! | word | says | default |
+//! |---|---|---|
+//! | `opens_at` | when it opens, as `2026-11-27T12:00:00Z`; those that come before are drawn by lot | it is open |
+//! | `most_active` | how many may be inside at once | no bound but the rate |
+//! | `pass_lasts` | how long a visitor may stay that was let in | `15min` |
+//! | `longest_line` | how many may wait | 1,000,000 |
+//! | `places_per_client` | how many of these may be one client's, by the `key` of the rule | any number |
+//!
+//! A request comes to its rooms before its permits and its limits, wherever the rule stands, so that the polls of visitors that wait spend
+//! nothing, and a request that is let in spends. `deny` and `exempt` come first all the same, and of a group the first rule applies. A request
+//! that comes to several rooms goes through them in the order of the file; two policies are two rooms.
+//!
+//! Where lines are kept, and the secrets of tickets, are said by code, and never by a file: [`Rules::builder`] takes them as
+//! [`rooms`](RulesBuilder::rooms), which `sluicegate::overflow::Rooms` are. Tools have none, and look at the file
+//! [without](RulesFile::without_rooms).
+//!
+//! ```
+//! use http::Request;
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = "
+//! version: 1
+//! policies:
+//!   sale: { quota: 50/s, on_exceeded: room, room: { most_active: 500, pass_lasts: 10min } }
+//!   api: { quota: 100/min }
+//! rules:
+//!   - { name: shop, only_if: { path: /shop }, limit: sale, key: client }
+//!   - { name: api, limit: api, key: everybody }
+//! ";
+//! let file = || RulesFile::parse("rules.yaml", text, &Variables::none());
+//!
+//! let error = Rules::new(&MemoryStore::new(), file()?).unwrap_err().to_string();
+//! assert!(error.contains("rule \"shop\" has the waiting room sale, 50/s, and the program gives none"), "{error}");
+//!
+//! let tool = Rules::new(&MemoryStore::new(), file()?.without_rooms())?;
+//! let explained = tool.explain(&Request::get("/shop").body(())?).await.to_string();
+//! assert_eq!(explained.lines().nth(1), Some("  shop: waiting room sale, 50/s"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # How many at once: `in_flight`
 //! A number under `in_flight` says how many requests of a key may be under way in each instance, and a rule names it beside its limits.
 //! One more is refused, or waits as `on_exceeded: wait 10s` says; a request that waits has spent nothing, and keeps the limits that it
@@ -256,10 +306,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod at;
+mod builder;
 mod changes;
 mod compile;
 mod error;
 mod explain;
+mod explain_room;
 mod file;
 mod in_force;
 mod layer;
@@ -269,6 +321,7 @@ mod metrics;
 mod news;
 mod read;
 mod reload;
+mod rooms;
 mod rules;
 mod schema;
 #[cfg(unix)]
@@ -277,9 +330,11 @@ mod source;
 mod variables;
 mod watch;
 
+pub use self::builder::RulesBuilder;
 pub use self::changes::Changes;
 pub use self::error::{Problem, RulesError};
 pub use self::explain::{Explained, RuleExplained, Section};
+pub use self::explain_room::RoomExplained;
 pub use self::file::RulesFile;
 pub use self::layer::{RulesLayer, RulesService};
 pub use self::rules::Rules;

@@ -9,16 +9,19 @@ use sluicegate_core::limiter::Overrides;
 use sluicegate_tower::in_flight::InFlightHandle;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Limits, LimitsHandle};
+use sluicegate_tower::room::RoomMaker;
 
+use crate::builder::RulesBuilder;
 use crate::changes::Changes;
 use crate::error::RulesError;
 use crate::explain::{Explained, Explainer};
 use crate::file::RulesFile;
-use crate::in_force::InForce;
+use crate::in_force::{InForce, Put};
 use crate::layer::RulesLayer;
 #[cfg(feature = "metrics")]
 use crate::metrics::Meter;
 use crate::news::Listeners;
+use crate::rooms::RoomsLayer;
 use crate::source::{Read, Source};
 use crate::variables::Variables;
 
@@ -68,6 +71,10 @@ use crate::variables::Variables;
 /// | another name of a policy | another policy, whose keys begin at rest |
 /// | another `permits` | permits that are out count; above the new number none is given until enough have come back |
 /// | other rules, conditions, groups | hold for requests that begin from then on |
+/// | another `quota` of a waiting room | its rate changes while visitors wait, and all keep their places; a rate that an operator has set stays until the file says another one |
+/// | another `room` | holds from then on; a room that has opened stays open, and passes that are out keep their length |
+/// | a waiting room that left | visitors that wait are let in when they ask next |
+/// | a waiting room that is new | requests without a pass wait from then on; a request that is under way goes on |
 /// | a rule that left | its policy is removed if no other rule names it |
 ///
 /// ```
@@ -104,6 +111,8 @@ pub struct Rules(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub store: Arc<dyn Store>,
+    rooms: Option<Arc<dyn RoomMaker>>,
+    doors: RoomsLayer,
     limits: LimitsHandle,
     in_flight: InFlightHandle,
     pub source: Option<Source>,
@@ -126,7 +135,12 @@ impl Rules {
     /// # Errors
     /// When the store cannot keep a policy exactly, and when the file names a [store](RulesFile::open_store) itself.
     pub fn new(store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Self, RulesError> {
-        Self::of((store.into(), false), &file, None, None)
+        Self::builder().put(store, file)
+    }
+
+    /// The same with more than a file and a store: with [waiting rooms](crate#waiting-rooms-on_exceeded-room).
+    pub fn builder() -> RulesBuilder {
+        RulesBuilder::default()
     }
 
     /// Reads a file and puts it in force on the store that it names under `store`; [`reload`](Self::reload) reads it again.
@@ -149,7 +163,7 @@ impl Rules {
     /// When the file cannot be read or names no store, with all that is wrong with it, and when the store cannot be
     /// [opened](RulesFile::open_store) or cannot keep a policy exactly.
     pub fn from_file(path: impl Into<PathBuf>, variables: Variables) -> Result<Self, RulesError> {
-        Self::from_file_within(path, variables, |store| store)
+        Self::builder().from_file(path, variables)
     }
 
     /// As [`from_file`](Self::from_file), with a store around the one of the file, such as an `Observed` one. `around` is called once,
@@ -162,10 +176,7 @@ impl Rules {
         variables: Variables,
         around: impl FnOnce(Arc<dyn Store>) -> S,
     ) -> Result<Self, RulesError> {
-        let source = Source { path: path.into(), variables };
-        let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
-        let store = around(file.open_store()?).into();
-        Self::of((store, true), &file, Some(text), Some(source))
+        Self::builder().from_file_within(path, variables, around)
     }
 
     /// Reads a file and puts it in force on this store; [`reload`](Self::reload) reads it again.
@@ -178,24 +189,24 @@ impl Rules {
         path: impl Into<PathBuf>,
         variables: Variables,
     ) -> Result<Self, RulesError> {
-        let source = Source { path: path.into(), variables };
-        let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
-        Self::of((store.into(), false), &file, Some(text), Some(source))
+        Self::builder().open(store, path, variables)
     }
 
-    fn of(
+    pub(crate) fn of(
         (store, is_own_store): (Arc<dyn Store>, bool),
         file: &RulesFile,
-        text: Option<String>,
-        source: Option<Source>,
+        (text, source): (Option<String>, Option<Source>),
+        rooms: Option<Arc<dyn RoomMaker>>,
     ) -> Result<Self, RulesError> {
         refuse_two_stores(is_own_store, file)?;
         let mut in_force = InForce::of(file.compiled.store.clone());
-        let (limits, at_once, explainer) = in_force.put(&store, file)?;
+        let Put { limits, at_once, doors, explainer } = in_force.put(&store, rooms.as_ref(), file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
         in_flight.swap_with(at_once.before(&limits));
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(Inner {
+            rooms,
+            doors: RoomsLayer::new(doors),
             limits,
             in_flight,
             source,
@@ -225,8 +236,9 @@ impl Rules {
 
     pub(crate) fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
         refuse_two_stores(self.0.is_own_store, file)?;
-        let before = in_force.policies.clone();
-        let (limits, in_flight, explainer) = in_force.put(&self.0.store, file)?;
+        let (before, rooms) = (in_force.policies.clone(), in_force.rooms.clone().unwrap_or_default());
+        let Put { limits, at_once, doors, explainer } =
+            in_force.put(&self.0.store, self.0.rooms.as_ref(), file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
         {
             let mut current = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,16 +246,18 @@ impl Rules {
             *current = Arc::new(explainer);
         }
         // And a request that waits for a permit goes on to the limits that it began with.
-        self.0.in_flight.swap_with(in_flight.before(&self.0.limits));
+        self.0.in_flight.swap_with(at_once.before(&self.0.limits));
+        self.0.doors.swap(doors);
         in_force.error = None;
         // The store that is open counts until the next start.
         let (open, named) = (in_force.store.as_ref(), file.compiled.store.as_ref());
         let changes = Changes::between(&before, &in_force.policies).of_stores(open, named);
+        let changes = changes.of_rooms(&rooms, &file.compiled.rooms);
         Ok(changes.under(&Overrides::of(Arc::clone(&self.0.store))))
     }
 
     /// The limits as they are now, for code that decides by itself. They stay as they are when the rules change; the next call has those
-    /// of then. They know nothing of `in_flight`, whose permits the [layer](Self::layer) gives out.
+    /// of then. They know nothing of `in_flight` and of waiting rooms: the [layer](Self::layer) gives out permits and lets visitors in.
     pub fn limits(&self) -> Limits {
         self.0.limits.current()
     }
@@ -300,7 +314,12 @@ impl Rules {
     /// A layer with these rules, which follows each change. Each call makes another one of the same rules: layers share buckets and
     /// permits, and are swapped together.
     pub fn layer(&self) -> RulesLayer {
-        RulesLayer { in_flight: self.0.in_flight.clone().into(), limits: self.0.limits.clone().into() }
+        let Inner { doors, in_flight, limits, .. } = &*self.0;
+        RulesLayer {
+            rooms: doors.clone(),
+            in_flight: in_flight.clone().into(),
+            limits: limits.clone().into(),
+        }
     }
 }
 

@@ -340,7 +340,8 @@ pub mod store {
 #[cfg_attr(docsrs, doc(cfg(feature = "overflow")))]
 pub mod overflow {
     pub use sluicegate_overflow::{
-        Pass, Reason, Reply, RoomError, WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer, line,
+        NamedRoom, Pass, Reason, Reply, RoomError, Rooms, WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer,
+        line,
     };
 }
 
@@ -427,8 +428,8 @@ pub mod respond {
 #[cfg_attr(docsrs, doc(cfg(feature = "rules")))]
 pub mod rules {
     pub use sluicegate_rules::{
-        Changes, Explained, Problem, RuleExplained, Rules, RulesError, RulesFile, RulesLayer, RulesService,
-        Section, Variables, json_schema,
+        Changes, Explained, Problem, RoomExplained, RuleExplained, Rules, RulesBuilder, RulesError,
+        RulesFile, RulesLayer, RulesService, Section, Variables, json_schema,
     };
 }
 

@@ -53,6 +53,30 @@ fn the_replay_of_the_readme_is_what_the_command_prints() {
 }
 
 #[test]
+fn a_waiting_room_is_told_in_words_by_every_command() {
+    assert_eq!(
+        printed(&run(&["check", "room.yaml"])),
+        "0\nroom.yaml: good\nroom.yaml: rule \"shop\": waiting room sale, 50/s\n"
+    );
+    let explain = ["explain", "--rules", "room.yaml", "GET", "/shop/login", "--peer", "203.0.113.9"];
+    let explained = printed(&run(&explain));
+    let lines: Vec<&str> = explained.lines().collect();
+    assert_eq!(lines[..3], ["0", "passes", "  shop: waiting room sale, 50/s"], "{explained}");
+    assert!(lines[3].starts_with("  login: asks 1 of login: 5/min"), "{explained}");
+    let json = run(&[&explain[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("it is JSON");
+    assert_eq!(json["rules"][0]["rooms"], serde_json::json!([{ "name": "sale", "rate": "50/s" }]));
+    assert_eq!(json["rules"][0]["limits"], serde_json::json!([]));
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("room.log");
+    let line = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET /shop/login HTTP/1.1\" 200 17\n";
+    std::fs::write(&log, line.repeat(6)).expect("the log is written");
+    let replayed = printed(&run(&["replay", "--rules", "room.yaml", log.to_str().expect("it is text")]));
+    let left_out = "room.yaml: rule \"shop\": waiting room sale, 50/s, is left out: its requests count as let in at once";
+    assert!(replayed.starts_with("0\n") && replayed.contains(left_out), "{replayed}");
+    assert!(replayed.contains("login") && !replayed.contains("sale  "), "{replayed}");
+}
+
+#[test]
 fn check_says_what_a_reload_would_change() {
     assert_eq!(
         printed(&run(&["check", "rules.yaml", "--against", "old.yaml"])),

@@ -1,6 +1,7 @@
 //! The way of a request through a room: its pass, or its key, its place, and its turn.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,10 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, SET_COOKIE};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use sluicegate_core::{Key, StoreError};
 use sluicegate_tower::guard::{Gate, Lookup, Next, Place as Waiting, Sealed, Step};
 use sluicegate_tower::key::{Extraction, Keyed, MissingKey, RequestView};
+use sluicegate_tower::room::{Admission, Admitted};
 use tokio::time::Sleep;
 
 use crate::layer::WaitingRoomLayer;
@@ -41,7 +43,7 @@ enum On {
 /// A request that may enter.
 #[derive(Debug)]
 pub struct Entered {
-    pass: Pass,
+    pub(crate) pass: Pass,
     room: String,
     /// The pass in text, for how many seconds it lasts, and whether the client wants it in the header. Nothing for a request that has shown it.
     issued: Option<(String, u64, bool)>,
@@ -71,6 +73,8 @@ impl WaitingRoomLayer {
         let key = match self.when_missing.read(found, || self.room.name().to_owned()) {
             Keyed::Key(key) => key,
             Keyed::Rejected(_, status) => return Step::Refuse(Ok(rejected(status))),
+            // It was chosen: such places are not counted.
+            Keyed::Skipped(_) => return self.ask(shown, None),
             _ => Key::shared(),
         };
         let client = self.room.0.secrets.client(key.as_bytes());
@@ -161,7 +165,7 @@ impl WaitingRoomLayer {
         let page = shown.wants_page.then(|| (self.room.0.page)(&reply));
         let mut response = reply.response(page, new.as_ref().map(|(text, _)| &**text));
         if let Some((text, seconds)) = new {
-            keep(&mut response, &self.room.0.name, &text, seconds);
+            keep(response.headers_mut(), &self.room.0.name, &text, seconds);
         }
         Step::Refuse(Ok(response))
     }
@@ -186,6 +190,64 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
         place: &mut Waiting,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
+        self.poll_with(wait, place, cx)
+    }
+
+    fn enter(&self, entered: &mut Entered, request: &mut Request<B>) {
+        request.extensions_mut().insert(entered.pass.clone());
+    }
+
+    fn after(entered: Entered, mut response: Response<ResB>) -> Self::Response {
+        entered.told(response.headers_mut());
+        response
+    }
+
+    fn failed(error: E) -> E {
+        error
+    }
+}
+
+impl Entered {
+    /// The header fields by which the response tells of the pass.
+    pub(crate) fn told(self, fields: &mut HeaderMap) {
+        if self.pass.is_ended() {
+            keep(fields, &self.room, "", 0);
+        } else if let Some((text, seconds, by_header)) = self.issued {
+            keep(fields, &self.room, &text, seconds);
+            if by_header && let Ok(text) = HeaderValue::try_from(text) {
+                fields.append(TICKET, text);
+            }
+        }
+    }
+}
+
+impl WaitingRoomLayer {
+    /// The way of a request for those who know nothing of this layer.
+    pub(crate) fn admit(&self, request: RequestView<'_>) -> Admission {
+        match admitted(self.begin_with(request)) {
+            Ok(known) => Admission::known(known),
+            Err(mut wait) => {
+                let (layer, mut place) = (self.clone(), Waiting::default());
+                let poll = move |cx: &mut Context<'_>| {
+                    loop {
+                        match admitted(ready!(layer.poll_with(&mut wait, &mut place, cx))) {
+                            Ok(known) => return Poll::Ready(known),
+                            Err(next) => wait = next,
+                        }
+                    }
+                };
+                Admission::pending(std::future::poll_fn(poll))
+            }
+        }
+    }
+
+    /// Goes on with a request that waits.
+    fn poll_with<B: From<Bytes>, E>(
+        &self,
+        wait: &mut Box<Wait>,
+        place: &mut Waiting,
+        cx: &mut Context<'_>,
+    ) -> Poll<Led<B, E>> {
         let Wait { shown, on } = &mut **wait;
         let step = match on {
             On::Key(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
@@ -204,28 +266,6 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
         Poll::Ready(step)
     }
 
-    fn enter(&self, entered: &mut Entered, request: &mut Request<B>) {
-        request.extensions_mut().insert(entered.pass.clone());
-    }
-
-    fn after(entered: Entered, mut response: Response<ResB>) -> Self::Response {
-        if entered.pass.is_ended() {
-            keep(&mut response, &entered.room, "", 0);
-        } else if let Some((text, seconds, by_header)) = entered.issued {
-            keep(&mut response, &entered.room, &text, seconds);
-            if by_header && let Ok(text) = HeaderValue::try_from(text) {
-                response.headers_mut().append(TICKET, text);
-            }
-        }
-        response
-    }
-
-    fn failed(error: E) -> E {
-        error
-    }
-}
-
-impl WaitingRoomLayer {
     /// Neither the key nor the line has come in time.
     fn away<B: From<Bytes>, E>(&self, shown: Shown) -> Led<B, E> {
         self.refuse(shown, Reply::new(&self.room.0.name, Reason::Away))
@@ -237,13 +277,23 @@ fn waiting<B, E>(shown: Shown, on: On) -> Led<B, E> {
     Step::Wait(Box::new(Wait { shown, on }))
 }
 
+/// The answer to a request, or its wait.
+fn admitted(step: Led<Bytes, Infallible>) -> Result<Admitted, Box<Wait>> {
+    match step {
+        Step::Go(entered) => Ok(Ok(Box::new(entered))),
+        Step::Wait(wait) => Err(wait),
+        Step::Refuse(Ok(response)) => Ok(Err(Box::new(response))),
+        _ => unreachable!("there are three steps, and no error"),
+    }
+}
+
 /// Has the client keep this ticket in place of the one that it has.
-fn keep<B>(response: &mut Response<B>, room: &str, text: &str, seconds: u64) {
+fn keep(fields: &mut HeaderMap, room: &str, text: &str, seconds: u64) {
     if let Some(cookie) = cookie(room, text, seconds) {
-        response.headers_mut().append(SET_COOKIE, cookie);
+        fields.append(SET_COOKIE, cookie);
     }
     // Whatever the service says of its page: a cache that kept it would hand the same ticket to everybody.
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
 /// A request whose key is missing or malformed, where that is no matter of waiting.

@@ -6,9 +6,10 @@ mod shown;
 use std::fmt;
 
 use sluicegate_tower::guard::{Guarded, Waits};
-use sluicegate_tower::key::WhenMissing;
+use sluicegate_tower::key::{OnMissingKey, WhenMissing};
 use tower_layer::Layer;
 
+pub(crate) use self::gate::Entered;
 use crate::room::WaitingRoom;
 
 /// Puts a [`WaitingRoom`] in front of a service: a request without a pass waits.
@@ -53,6 +54,16 @@ impl WaitingRoomLayer {
     /// A layer in front of whatever the room protects.
     pub fn new(room: WaitingRoom) -> Self {
         Self { room, waits: Waits::default(), when_missing: WhenMissing::default() }
+    }
+
+    /// How a request is treated whose places cannot be counted.
+    pub(crate) fn on_missing_key(mut self, action: Option<OnMissingKey>) -> Self {
+        self.when_missing.chosen = action;
+        self
+    }
+
+    pub(crate) fn room(&self) -> &WaitingRoom {
+        &self.room
     }
 }
 

@@ -46,6 +46,11 @@ impl Active {
         }
     }
 
+    /// Another bound and another length; passes that are out end when they would have.
+    pub(super) fn set(&mut self, most: Option<u64>, lasts_us: u64) {
+        (self.most, self.lasts_us) = (most, lasts_us);
+    }
+
     /// How many are out, if that is bounded.
     pub(super) fn count(&self) -> Option<u64> {
         self.most.map(|_| self.out.len() as u64)
@@ -53,6 +58,11 @@ impl Active {
 
     pub(super) fn is_full(&self) -> bool {
         self.most.is_some_and(|most| self.out.len() as u64 >= most)
+    }
+
+    /// Whether nobody is called by passes that become free: none is, or all are.
+    pub(super) fn stands_still(&self) -> bool {
+        self.most.is_none() || self.is_full()
     }
 
     /// How many passes are free; 0 where their number is not bounded.

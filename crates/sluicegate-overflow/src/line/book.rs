@@ -77,6 +77,11 @@ impl Book {
         }
     }
 
+    /// Passes last so long from now on.
+    pub(super) fn set(&mut self, pass_lasts_us: u64) {
+        self.again_us = pass_lasts_us.min(AGAIN_US);
+    }
+
     /// The number that the next new place will have.
     pub(super) fn next_number(&self) -> u64 {
         self.first.saturating_add(self.places.len() as u64)

@@ -63,6 +63,10 @@ impl Line for InMemory {
         LineFuture::ready(())
     }
 
+    fn set(&self, settings: LineSettings) {
+        self.course().set(self.clock.now_us(), settings);
+    }
+
     fn status(&self) -> LineStatus {
         self.course().status(self.clock.now_us())
     }

@@ -94,6 +94,10 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     /// Changes the rate or the mode while visitors wait. All keep their places.
     fn change(&self, change: Change) -> LineFuture<()>;
 
+    /// Other settings from now on; all keep their places. The rate is not one of them, because operators [change](Self::change) it, and
+    /// a line that has opened stays open. Where instances share the line, it is about the polls of this one.
+    fn set(&self, settings: LineSettings);
+
     /// The numbers of now, as far as they are known here.
     fn status(&self) -> LineStatus;
 }

@@ -11,10 +11,11 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Policy, Quota};
 use sluicegate_tower::KeyExtractor;
 
-use crate::line::{LineHome, LineSettings};
+use crate::line::{Line, LineHome, LineSettings};
 use crate::page;
 use crate::reply::Reply;
 use crate::room::{Inner, PageFn, WaitingRoom};
+use crate::rooms::Settings;
 use crate::ticket::Secrets;
 
 /// Settings of a [`WaitingRoom`], made by [`WaitingRoom::builder`].
@@ -111,6 +112,21 @@ impl WaitingRoomBuilder {
     /// For a rate that cannot be read or is 0, a name outside of `[a-z0-9][a-z0-9._-]{0,63}`, a bound or a span of 0, a secret of less than 16
     /// bytes, and for what the line's home cannot keep. The error names the value.
     pub fn build(self, home: impl LineHome) -> Result<WaitingRoom, ConfigError> {
+        self.build_with(|settings, clock| home.open(settings, clock))
+    }
+
+    /// What all rooms of a file have in common.
+    pub(crate) fn shared(mut self, settings: &Settings) -> Self {
+        self.secrets.clone_from(&settings.secrets);
+        (self.page, self.clock) = (Arc::clone(&settings.page), Arc::clone(&settings.clock));
+        self
+    }
+
+    /// The room, on the line that this gives for its settings.
+    pub(crate) fn build_with(
+        self,
+        line: impl FnOnce(LineSettings, Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError>,
+    ) -> Result<WaitingRoom, ConfigError> {
         let name = &self.name.clone();
         let rate = checked(name, self.rate)?;
         let places_per_client = self.client.as_ref().map(|(places, _)| *places);
@@ -139,7 +155,7 @@ impl WaitingRoomBuilder {
         };
         Ok(WaitingRoom(Arc::new(Inner {
             secrets: Secrets::new(name, &secrets)?,
-            line: home.open(settings, Arc::clone(&self.clock))?,
+            line: line(settings, Arc::clone(&self.clock))?,
             name: name.clone(),
             clock: self.clock,
             client: self.client.map(|(_, key)| key),

@@ -20,6 +20,7 @@ use super::keys::Keys;
 use super::option;
 use super::paths::has_dots;
 use super::policies::Policies;
+use super::rooms::FileRoom;
 use super::rule::{Budget, Rule, Units, parts, status, statuses, units};
 use super::store::NamedStore;
 use super::tiers::AllTiers;
@@ -43,6 +44,9 @@ pub(crate) struct Compiled {
     /// Which of the rules apply to a request.
     pub choice: Arc<Choice>,
     pub(super) rules: Vec<Rule>,
+    pub rooms: Vec<FileRoom>,
+    /// Whether requests pass these rooms by, as in a tool.
+    pub is_without_rooms: bool,
 }
 
 pub(super) fn of(
@@ -62,6 +66,7 @@ pub(super) fn of(
         places: HashMap::new(),
         unverified: Vec::new(),
         joins_client: false,
+        rooms: Vec::new(),
     };
     let deny = file.deny.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, problems));
     let deny = Arc::new(Choice::new(deny.collect()));
@@ -81,7 +86,7 @@ pub(super) fn of(
     unique(doors.chain(file.rules.iter().map(|rule| &rule.value.name)), problems);
     let mut rules: Vec<Rule> = file.rules.iter().filter_map(|rule| reader.rule(rule, problems)).collect();
     warn_of_meetings(&rules, problems);
-    let Reader { opened, unverified, joins_client, .. } = reader;
+    let Reader { opened, unverified, joins_client, rooms, .. } = reader;
     for place in unverified.into_iter().filter(|_| !joins_client) {
         problems.warning(
             place,
@@ -98,7 +103,20 @@ pub(super) fn of(
     });
     let (policies, files) = (opened.collect(), keys.files());
     let choice = Arc::new(Choice::new(rules.iter_mut().map(Rule::condition).collect()));
-    Some(Compiled { policies, files, store, headers, deny, statuses, exempt, choice, rules })
+    let is_without_rooms = false;
+    Some(Compiled {
+        policies,
+        files,
+        store,
+        headers,
+        deny,
+        statuses,
+        exempt,
+        choice,
+        rules,
+        rooms,
+        is_without_rooms,
+    })
 }
 
 /// Rules and doors are called by their names in logs and explanations.
@@ -125,6 +143,7 @@ struct Reader<'a> {
     unverified: Vec<Place>,
     /// Whether a rule for all requests goes by the address of the client.
     joins_client: bool,
+    rooms: Vec<FileRoom>,
 }
 
 /// Keys of which a client has few.
@@ -155,10 +174,14 @@ impl Reader<'_> {
         let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, problems));
         let share = given.share.as_ref().and_then(|share| parts(share, problems));
         let limits = given.limit.all();
-        let mut budgets = Vec::new();
+        let (mut budgets, mut named) = (Vec::new(), Vec::new());
         for name in &limits {
-            budgets.extend(self.budget(name, (&given.name.value, share), &given.key, problems));
+            match self.policies.room(&name.value) {
+                Some(room) => named.extend(room),
+                None => budgets.extend(self.budget(name, (&given.name.value, share), &given.key, problems)),
+            }
         }
+        let spends = limits.iter().any(|name| self.policies.room(&name.value).is_none());
         if limits.is_empty() {
             problems.error(given.limit.place, "a rule has at least one limit: name a policy or tiers");
         }
@@ -168,17 +191,29 @@ impl Reader<'_> {
             problems.error(given.key.place, "a rule has a key, as client or everybody");
         }
         let resolved: Vec<_> = words.iter().flat_map(|word| self.keys.resolved(word)).collect();
-        if resolved.iter().any(|word| Keys::is_unverified(&word.value)) {
+        if spends && resolved.iter().any(|word| Keys::is_unverified(&word.value)) {
             self.unverified.push(given.key.place);
         }
         let by_address = resolved.iter().all(|word| BY_ADDRESS.contains(&&*word.value));
-        self.joins_client |= only_if.is_none() && given.group.is_none() && by_address;
+        self.joins_client |= spends && only_if.is_none() && given.group.is_none() && by_address;
         let cost = match &given.cost {
             None => Some(Units::Fixed(1)),
             Some(cost) => units(cost, problems),
         };
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
         let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
+        if !spends && !limits.is_empty() {
+            let said = [
+                given.share.as_ref().map(|word| ("share", word.place)),
+                given.cost.as_ref().map(|word| ("cost", word.place)),
+                given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
+            ];
+            for (word, place) in said.into_iter().flatten() {
+                let text =
+                    format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing");
+                problems.error(place, text);
+            }
+        }
         let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
         let on_missing_key = option(given.on_missing_key.as_ref(), problems);
         let asks = {
@@ -191,14 +226,27 @@ impl Reader<'_> {
                 (texts(&limits), texts(&words), share, &cost, &refund_if, on_missing_key, in_flight)
             )
         };
+        let key = key?;
+        let texts: Vec<String> = words.iter().map(|word| word.value.clone()).collect();
+        let rooms = named.into_iter().map(|room| {
+            let room = FileRoom::of(
+                room,
+                (&given.name.value, given.name.place),
+                (&texts, Arc::clone(&key)),
+                on_missing_key,
+            );
+            self.room(room, given.key.place, problems)
+        });
+        let rooms = rooms.collect();
         Some(Rule {
             asks,
+            rooms,
             name: given.name.value.clone(),
             place: given.name.place,
             group: given.group.as_ref().map(|group| group.value.clone()),
             only_if: only_if.unwrap_or_default(),
             budgets,
-            key: key?,
+            key,
             in_flight,
             on_missing_key,
             cost: cost?,
@@ -246,6 +294,24 @@ impl Reader<'_> {
             self.open(policy.clone(), name.place, problems);
         }
         Some(Budget::Tiers(Box::new(tiers)))
+    }
+
+    /// The place of a room, of which rules that share it say the same.
+    fn room(&mut self, room: FileRoom, key: Place, problems: &mut Problems<'_>) -> usize {
+        let known = self.rooms.iter().position(|known| known.terms.name == room.terms.name);
+        if let Some(other) =
+            known.map(|place| &self.rooms[place]).filter(|other| other.options != room.options)
+        {
+            let text = format!(
+                "rule {:?} counts the places of a client in this waiting room by another key: say the same, or leave \"places_per_client\" out",
+                other.rule
+            );
+            problems.error(key, text);
+        }
+        known.unwrap_or_else(|| {
+            self.rooms.push(room);
+            self.rooms.len() - 1
+        })
     }
 
     fn open(&mut self, policy: Policy, place: Place, problems: &mut Problems<'_>) {

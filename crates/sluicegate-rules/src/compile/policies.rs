@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use sluicegate_core::policy::{PolicyBuilder, PolicyMode, TimeSpan};
 use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy};
 
+use super::rooms::{self, Terms};
 use super::{is_unknown, number, option, read, wrong};
 use crate::at::{At, Place};
 use crate::error::Problems;
@@ -22,6 +23,8 @@ struct Known {
     name: At<String>,
     entry: PolicyEntry,
     policy: Option<Policy>,
+    /// Of a policy that is a waiting room, unless it is wrong.
+    room: Option<Option<Terms>>,
 }
 
 impl Policies {
@@ -29,8 +32,19 @@ impl Policies {
         let mut all = HashMap::new();
         for (name, entry) in &section.0 {
             let entry = &entry.value;
-            let policy = policy((&name.value, name.place), entry, &entry.quota, problems);
-            let known = Known { name: name.clone(), entry: entry.clone(), policy };
+            let (mut policy, mut room) = (None, None);
+            if rooms::is_room(entry) {
+                room = Some(rooms::terms(name, entry, problems));
+            } else {
+                if let Some(room) = &entry.room {
+                    problems.error(
+                        room.place,
+                        "this is of a waiting room: say on_exceeded: room, or leave it out",
+                    );
+                }
+                policy = self::policy((&name.value, name.place), entry, &entry.quota, problems);
+            }
+            let known = Known { name: name.clone(), entry: entry.clone(), policy, room };
             all.insert(name.value.clone(), known);
         }
         Self { all, used: RefCell::default() }
@@ -39,6 +53,13 @@ impl Policies {
     /// Whether there is one of this name, good or bad.
     pub(super) fn has(&self, name: &str) -> bool {
         self.all.contains_key(name)
+    }
+
+    /// The waiting room of this name, which is used from now on, if it is one; nothing in it if it is wrong, which is told already.
+    pub(super) fn room(&self, name: &str) -> Option<Option<&Terms>> {
+        let room = self.all.get(name)?.room.as_ref()?;
+        self.used.borrow_mut().insert(name.to_owned());
+        Some(room.as_ref())
     }
 
     /// The policy of this name, which is used from now on; `None` too if it is wrong, which is told already.

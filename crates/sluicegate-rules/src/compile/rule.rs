@@ -25,6 +25,8 @@ pub(super) struct Rule {
     pub group: Option<String>,
     pub only_if: Matcher,
     pub budgets: Vec<Budget>,
+    /// The places of its waiting rooms among those of the file.
+    pub rooms: Vec<usize>,
     pub key: Arc<dyn KeyExtractor>,
     /// How many of its requests a key may have under way at once.
     pub in_flight: Option<Number>,

@@ -56,6 +56,12 @@ fn tier_set(
     for (tier, policy) in &given.0 {
         if policy.value == "unlimited" {
             tiers.push((tier.value.clone(), None));
+        } else if policies.room(&policy.value).is_some() {
+            let text = format!(
+                "{:?} is a waiting room, which is no tier: name it as the limit of a rule",
+                policy.value
+            );
+            problems.error(policy.place, text);
         } else if policies.has(&policy.value) {
             if let Some(policy) = policies.used(&policy.value) {
                 tiers.push((tier.value.clone(), Some(policy.clone())));

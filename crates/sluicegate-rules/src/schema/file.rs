@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, StoreEntry};
+use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, RoomEntry, StoreEntry};
 use super::shapes::{Cost, Fields, Named, OneOrMany, said};
 use super::words;
 use crate::at::At;
@@ -78,10 +78,14 @@ pub(crate) struct PolicyEntry {
     /// Whether refused requests spend of it too, up to its capacity, so that a client has to pause. Default: false.
     #[serde(default, deserialize_with = "said")]
     pub count_rejected: Option<At<bool>>,
-    /// `deny`, or the longest wait as `wait 5s`. Default: `deny`.
+    /// `deny`, or the longest wait as `wait 5s`; or `room`: its requests go through a waiting room at this rate, instead of spending.
+    /// Default: `deny`.
     #[serde(default, deserialize_with = "said")]
-    #[schemars(schema_with = "words::on_exceeded")]
+    #[schemars(schema_with = "words::on_exceeded_or_room")]
     pub on_exceeded: Option<At<String>>,
+    /// How the waiting room is, with `on_exceeded: room`.
+    #[serde(default, deserialize_with = "said")]
+    pub room: Option<At<RoomEntry>>,
     /// `local`, `allow` or `deny`: what happens while the store cannot be reached. Default: `local`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_outage")]

@@ -79,6 +79,31 @@ pub(crate) struct ApiKeysEntry {
     pub file: At<String>,
 }
 
+/// How the waiting room of a policy is that says `on_exceeded: room`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "room")]
+pub(crate) struct RoomEntry {
+    /// When it opens, as `2026-11-27T12:00:00Z`; visitors that come before are drawn by lot. Default: it is open.
+    #[serde(default, deserialize_with = "said")]
+    pub opens_at: Option<At<String>>,
+    /// How many visitors may be inside at once. Default: no bound but the rate.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub most_active: Option<At<String>>,
+    /// How long a visitor that was let in may stay, as `30min`. Default: 15min.
+    #[serde(default, deserialize_with = "said")]
+    pub pass_lasts: Option<At<String>>,
+    /// How many may wait; the next one is told that the room is full. Default: 1,000,000.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub longest_line: Option<At<String>>,
+    /// How many of those that wait may be one client's, by the `key` of the rule; 2 is the least that is kind. Default: any number.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub places_per_client: Option<At<String>>,
+}
+
 /// How many requests of a key may be under way at once.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -42,6 +42,11 @@ pub(super) fn on_exceeded(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["deny"]), r"^wait *[0-9]|\$\{")
 }
 
+/// Of a policy, which may also be a waiting room.
+pub(super) fn on_exceeded_or_room(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["deny", "room"]), r"^wait *[0-9]|\$\{")
+}
+
 pub(super) fn on_missing_key(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "anyOf": [

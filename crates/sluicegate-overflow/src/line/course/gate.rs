@@ -44,7 +44,8 @@ impl Course {
     /// Moves the gate by the time that has gone by.
     pub(super) fn move_gate(&mut self) {
         let now_us = self.time.now_us();
-        if self.active.is_full() {
+        // Also where passes are not bounded, because they may be some day.
+        if self.active.stands_still() {
             self.active.stands(self.gate, now_us);
         }
         if self.is_open && self.mode == Mode::Metered {

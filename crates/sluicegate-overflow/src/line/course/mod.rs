@@ -129,6 +129,15 @@ impl Course {
         self.active.has_ended(place.number, place.lot)
     }
 
+    /// Other settings from now on, but for the rate.
+    pub(super) fn set(&mut self, clock_us: u64, settings: LineSettings) {
+        self.advance(clock_us, 4);
+        let lasts_us = micros(settings.pass_lasts);
+        self.active.set(settings.most_active, lasts_us);
+        self.book.set(lasts_us);
+        self.settings = settings;
+    }
+
     /// # Errors
     /// For a rate that cannot be kept.
     pub(super) fn change(&mut self, clock_us: u64, change: Change) -> Result<(), ConfigError> {

@@ -80,7 +80,8 @@ end
 
 -- Moves the gate by the time that has gone by.
 local function move_gate()
-  if is_full() then stands() end
+  -- Also where passes are not bounded, because they may be some day.
+  if MOST < 0 or is_full() then stands() end
   if line.is_open == 1 and line.mode == METERED then skip() end
   local ahead, last = held_for(), min(line.next, calls_below())
   if line.is_open == 0 or line.mode ~= METERED or line.gate >= last or ahead >= HELD or is_full() then

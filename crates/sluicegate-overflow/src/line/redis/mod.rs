@@ -114,7 +114,12 @@ impl LineHome for RedisLine {
             ConfigError::new(ConfigErrorKind::Layer, problem)
         })?;
         let known = Known::new(LineStatus::new(Mode::Metered, settings.rate));
-        let line = Arc::new(InRedis { slot, settings, numbers, known: Mutex::new(known) });
+        let line = Arc::new(InRedis {
+            slot,
+            settings: Mutex::new(settings),
+            numbers: Mutex::new(numbers),
+            known: Mutex::new(known),
+        });
         runtime.spawn(keep_in_view(Arc::downgrade(&line)));
         Ok(Arc::new(OfInstance(line)))
     }
@@ -125,8 +130,9 @@ struct OfInstance(Arc<InRedis>);
 
 struct InRedis {
     slot: Slot,
-    settings: LineSettings,
-    numbers: [u64; 5],
+    settings: Mutex<LineSettings>,
+    /// The rate that a new line begins with.
+    numbers: Mutex<[u64; 5]>,
     known: Mutex<Known>,
 }
 
@@ -138,7 +144,7 @@ impl InRedis {
         more: &[String],
     ) -> impl Future<Output = Result<Vec<Vec<u8>>, StoreError>> + Send + use<> {
         let LineSettings { opens_at_us, most_active, pass_lasts, longest_line, places_per_client, .. } =
-            self.settings;
+            *held(&self.settings);
         // The server's time, if the store has no other.
         let clock_us = self.slot.clock_us().unwrap_or(0);
         let until_open_us = opens_at_us.saturating_sub(SystemClock::new().now_us());
@@ -154,7 +160,7 @@ impl InRedis {
             bounded(places_per_client),
             (stays_us / 1_000).to_string(),
         ];
-        arguments.extend(self.numbers.iter().map(u64::to_string));
+        arguments.extend(held(&self.numbers).iter().map(u64::to_string));
         arguments.extend_from_slice(more);
         let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
         self.slot.run(&SCRIPT, &PARTS, &arguments)
@@ -171,8 +177,12 @@ impl InRedis {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.known)
     }
+}
+
+fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Line for OfInstance {
@@ -187,7 +197,8 @@ impl Line for OfInstance {
 
     fn end(&self, place: Place) -> LineFuture<()> {
         let reply = self.0.run("end", &[place.number.to_string(), place.lot.to_string()]);
-        self.0.known().end(place, micros(self.0.settings.pass_lasts).max(AGAIN_US));
+        let lasts_us = micros(held(&self.0.settings).pass_lasts);
+        self.0.known().end(place, lasts_us.max(AGAIN_US));
         LineFuture::boxed(async { reply.await.map(drop) })
     }
 
@@ -209,6 +220,14 @@ impl Line for OfInstance {
             reply.await?;
             line.refresh().await
         })
+    }
+
+    fn set(&self, settings: LineSettings) {
+        // One that cannot be kept has not come so far.
+        if let Ok(numbers) = numbers(settings.rate) {
+            *held(&self.0.numbers) = numbers;
+        }
+        *held(&self.0.settings) = settings;
     }
 
     fn status(&self) -> LineStatus {

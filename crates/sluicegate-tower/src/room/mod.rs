@@ -1,6 +1,9 @@
-//! A waiting room as those who run a service see and steer it: [`Room`].
+//! A waiting room as those see it who know neither its line nor its secrets: [`Room`], and its [`Door`].
 //!
-//! The room itself is in `sluicegate-overflow`, and the status page shows any room that is one of these, so that neither knows the other.
+//! The room itself is in `sluicegate-overflow`. The status page shows any room that is one of these, and rules let requests in by any door,
+//! so that none of them knows the other.
+
+mod door;
 
 use std::error::Error;
 use std::fmt;
@@ -8,6 +11,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use sluicegate_core::{ConfigError, Quota, StoreError};
+
+pub use self::door::{Admission, Admitted, Door, PendingAdmission, RoomMaker, RoomTerms, Visit};
 
 /// A room in which visitors wait for their turns: its numbers, and a way to change them while visitors wait.
 ///

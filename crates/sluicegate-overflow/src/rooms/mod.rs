@@ -1,0 +1,173 @@
+//! Rooms of a rules file: [`Rooms`].
+
+mod door;
+mod named;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::{ConfigError, Quota};
+use sluicegate_tower::room::{Door, RoomMaker, RoomTerms};
+use tokio::runtime::Handle;
+
+use self::door::RoomDoor;
+pub use self::named::NamedRoom;
+use crate::layer::WaitingRoomLayer;
+use crate::line::LineHome;
+use crate::page;
+use crate::reply::Reply;
+use crate::room::{Inner, PageFn, WaitingRoom};
+
+/// The waiting rooms of a rules file, for `Rules::builder().rooms(..)`: a file says which requests wait and at what rate, and code says
+/// where the lines are kept, and has the secrets.
+///
+/// ```
+/// use sluicegate_overflow::Rooms;
+/// use sluicegate_overflow::line::MemoryLine;
+///
+/// let rooms = Rooms::new(MemoryLine::new()).secrets("sixteen bytes or more", None);
+/// // For the status page: whatever file is in force.
+/// let sale = rooms.room("sale");
+/// assert!(sale.get().is_none(), "no file has a room of this name yet");
+/// ```
+///
+/// Clones are the same rooms; settings are made before the first clone. Rules that share them share the rooms of one name.
+///
+/// # While the file changes
+/// Visitors of a room that is in the file before and after keep their places, whatever else of it changes; passes that are out keep the
+/// length that they were given for. A rate that an operator has set stays until the file says another one. A time to open that comes after the
+/// room has opened closes nothing.
+///
+/// A room that leaves the file lets all in that ask from then on, and its line in this process is forgotten. One in Redis is kept for a
+/// day: a room that comes back meanwhile has the places of before, and newcomers wait until those are called in vain.
+#[derive(Clone)]
+pub struct Rooms {
+    pub(crate) settings: Arc<Settings>,
+    open: Arc<Mutex<HashMap<String, Open>>>,
+}
+
+/// The settings of all rooms that are no terms of theirs.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    home: Arc<dyn LineHome + Send + Sync>,
+    /// Files are read again by threads that are on no runtime.
+    pub(crate) runtime: Option<Handle>,
+    pub(crate) secrets: Vec<Vec<u8>>,
+    pub(crate) page: Arc<PageFn>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// A room that is in force, for as long as it has a door; and the rate that the file says.
+struct Open {
+    room: Weak<Inner>,
+    rate: Quota,
+}
+
+impl Rooms {
+    /// Rooms whose lines are kept there. For lines in Redis it is called on the tokio runtime that is to keep them in view.
+    pub fn new(home: impl LineHome + Send + Sync + 'static) -> Self {
+        // The seeds of hashers come from the system's random source.
+        let secret = (0_u64..4).flat_map(|number| RandomState::new().hash_one(number).to_be_bytes());
+        let settings = Settings {
+            home: Arc::new(home),
+            runtime: Handle::try_current().ok(),
+            secrets: vec![secret.collect()],
+            page: Arc::new(page::page),
+            clock: Arc::new(SystemClock::new()),
+        };
+        Self { settings: Arc::new(settings), open: Arc::default() }
+    }
+
+    /// The secret that signs tickets, and the one before it: see [`secrets`](crate::WaitingRoomBuilder::secrets) of one room. Each room
+    /// takes its own tickets only. Default: drawn at random, so that tickets are good in this process only.
+    #[must_use]
+    pub fn secrets(mut self, current: impl AsRef<[u8]>, former: Option<&[u8]>) -> Self {
+        let former = former.map(<[u8]>::to_vec);
+        let secrets = [current.as_ref().to_vec()].into_iter().chain(former).collect();
+        Arc::make_mut(&mut self.settings).secrets = secrets;
+        self
+    }
+
+    /// Draws the page that a browser gets, of all rooms: see [`page`](crate::WaitingRoomBuilder::page) of one. Default: a plain page of
+    /// our own.
+    #[must_use]
+    pub fn page(mut self, page: impl Fn(&Reply<'_>) -> String + Send + Sync + 'static) -> Self {
+        Arc::make_mut(&mut self.settings).page = Arc::new(page);
+        self
+    }
+
+    /// The clock of tickets, and of lines in memory: it counts from the Unix epoch. Default: the machine's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        Arc::make_mut(&mut self.settings).clock = Arc::new(clock);
+        self
+    }
+
+    /// The room of this name, whatever file is in force: for a status page. While no file has one, its mode is `open`.
+    pub fn room(&self, name: impl Into<String>) -> NamedRoom {
+        NamedRoom::new(self.clone(), name.into())
+    }
+
+    /// Writes the numbers of all rooms that are in force: see [`measure`](WaitingRoom::measure) of one.
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn measure(&self) {
+        let rooms: Vec<_> = self.open().values().filter_map(|open| open.room.upgrade()).collect();
+        rooms.into_iter().for_each(|room| WaitingRoom(room).measure());
+    }
+
+    /// The room of this name, if it is in force.
+    pub(crate) fn find(&self, name: &str) -> Option<WaitingRoom> {
+        self.open().get(name)?.room.upgrade().map(WaitingRoom)
+    }
+
+    /// The rate that a file says, or said last, for a room of this name.
+    pub(crate) fn rate(&self, name: &str) -> Option<Quota> {
+        self.open().get(name).map(|open| open.rate)
+    }
+
+    pub(crate) fn put(&self, room: &WaitingRoom, rate: Quota) {
+        let open = Open { room: Arc::downgrade(&room.0), rate };
+        self.open().insert(room.name().to_owned(), open);
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RoomMaker for Rooms {
+    fn door(&self, terms: &RoomTerms) -> Result<Arc<dyn Door>, ConfigError> {
+        let _runtime = self.settings.runtime.as_ref().map(Handle::enter);
+        let line = self.find(&terms.name).map(|room| Arc::clone(&room.0.line));
+        let mut settings = None;
+        let mut builder = WaitingRoom::builder(&*terms.name, terms.rate).shared(&self.settings);
+        builder = terms.opens_at.into_iter().fold(builder, |room, time| room.opens_at(time));
+        builder = terms.most_active.into_iter().fold(builder, |room, passes| room.most_active(passes));
+        builder = terms.pass_lasts.into_iter().fold(builder, |room, lasts| room.pass_lasts(lasts));
+        builder = terms.longest_line.into_iter().fold(builder, |room, places| room.longest_line(places));
+        let mut on_missing_key = None;
+        if let Some((places, key, action)) = &terms.places_per_client {
+            on_missing_key = *action;
+            builder = builder.places_per_client(*places, Arc::clone(key));
+        }
+        let room = builder.build_with(|terms, clock| {
+            settings = Some(terms.clone());
+            // Of a line that is there another one is opened in vain: it says whether the home can keep these terms.
+            let opened = self.settings.home.open(terms, clock)?;
+            Ok(line.unwrap_or(opened))
+        })?;
+        let settings = settings.expect("a room is built on a line");
+        let layer = WaitingRoomLayer::new(room).on_missing_key(on_missing_key);
+        Ok(Arc::new(RoomDoor { layer, settings, rooms: self.clone() }))
+    }
+}
+
+impl fmt::Debug for Rooms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rooms").field("open", &self.open().keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! What rules need beside a file and a store: [`RulesBuilder`].
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sluicegate_core::Store;
+use sluicegate_tower::room::RoomMaker;
+
+use crate::error::RulesError;
+use crate::file::RulesFile;
+use crate::rules::Rules;
+use crate::source::Source;
+use crate::variables::Variables;
+
+/// Rules with waiting rooms, made by [`Rules::builder`].
+#[derive(Clone, Default)]
+#[must_use = "a builder does nothing until it puts a file in force"]
+pub struct RulesBuilder {
+    rooms: Option<Arc<dyn RoomMaker>>,
+}
+
+impl RulesBuilder {
+    /// The keeper of the lines and secrets of waiting rooms: `sluicegate::overflow::Rooms`. Default: none, and a file with
+    /// `on_exceeded: room` is refused.
+    pub fn rooms(mut self, rooms: impl RoomMaker) -> Self {
+        self.rooms = Some(Arc::new(rooms));
+        self
+    }
+
+    /// As [`Rules::new`].
+    ///
+    /// # Errors
+    /// As [`Rules::new`].
+    pub fn put(self, store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Rules, RulesError> {
+        Rules::of((store.into(), false), &file, (None, None), self.rooms)
+    }
+
+    /// As [`Rules::open`].
+    ///
+    /// # Errors
+    /// As [`Rules::open`].
+    pub fn open(
+        self,
+        store: impl Into<Arc<dyn Store>>,
+        path: impl Into<PathBuf>,
+        variables: Variables,
+    ) -> Result<Rules, RulesError> {
+        let source = Source { path: path.into(), variables };
+        let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
+        Rules::of((store.into(), false), &file, (Some(text), Some(source)), self.rooms)
+    }
+
+    /// As [`Rules::from_file`].
+    ///
+    /// # Errors
+    /// As [`Rules::from_file`].
+    pub fn from_file(self, path: impl Into<PathBuf>, variables: Variables) -> Result<Rules, RulesError> {
+        self.from_file_within(path, variables, |store| store)
+    }
+
+    /// As [`Rules::from_file_within`].
+    ///
+    /// # Errors
+    /// As [`Rules::from_file`].
+    pub fn from_file_within<S: Into<Arc<dyn Store>>>(
+        self,
+        path: impl Into<PathBuf>,
+        variables: Variables,
+        around: impl FnOnce(Arc<dyn Store>) -> S,
+    ) -> Result<Rules, RulesError> {
+        let source = Source { path: path.into(), variables };
+        let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
+        let store = around(file.open_store()?).into();
+        Rules::of((store, true), &file, (Some(text), Some(source)), self.rooms)
+    }
+}
+
+impl fmt::Debug for RulesBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RulesBuilder").field("has_rooms", &self.rooms.is_some()).finish()
+    }
+}

@@ -1,0 +1,146 @@
+//! The waiting rooms of a file: policies with `on_exceeded: room`, and the rules that name them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::policy::TimeSpan;
+use sluicegate_core::{Policy, Quota};
+use sluicegate_tower::room::{Door, RoomTerms};
+use smallvec::SmallVec;
+
+use super::limits::{Compiled, Torn, is_exempt};
+use super::moment::moment;
+use super::{is_unknown, number, read};
+use crate::at::{At, Place};
+use crate::error::Problems;
+use crate::rooms::Doors;
+use crate::schema::{PolicyEntry, RoomEntry};
+
+/// A waiting room, as the file has it.
+#[derive(Clone)]
+pub(crate) struct FileRoom {
+    pub terms: RoomTerms,
+    /// All of its terms but the rate, written out.
+    pub options: String,
+    /// The first rule that names it, and where that stands.
+    pub rule: String,
+    pub place: Place,
+}
+
+/// The terms of a room, without whose places are counted together.
+#[derive(Clone)]
+pub(super) struct Terms {
+    pub terms: RoomTerms,
+    pub places_per_client: Option<u64>,
+}
+
+/// A rate that is not known here.
+const UNKNOWN: &str = "1000/s";
+
+pub(super) fn is_room(entry: &PolicyEntry) -> bool {
+    entry.on_exceeded.as_ref().is_some_and(|word| word.value == "room")
+}
+
+/// The room of a policy with `on_exceeded: room`.
+pub(super) fn terms(name: &At<String>, entry: &PolicyEntry, problems: &mut Problems<'_>) -> Option<Terms> {
+    let before = problems.errors();
+    let place = |said: Option<Place>, word: &'static str| said.map(|place| (word, place));
+    let others = [
+        place(entry.algorithm.as_ref().map(|word| word.place), "algorithm"),
+        place(entry.mode.as_ref().map(|word| word.place), "mode"),
+        place(entry.hidden.as_ref().map(|word| word.place), "hidden"),
+        place(entry.count_rejected.as_ref().map(|word| word.place), "count_rejected"),
+        place(entry.on_outage.as_ref().map(|word| word.place), "on_outage"),
+        place(entry.keys.as_ref().map(|word| word.place), "keys"),
+        place(entry.suspend.as_ref().map(|word| word.place), "suspend"),
+    ];
+    for (word, place) in others.into_iter().flatten() {
+        let text =
+            format!("a waiting room has no {word:?}: nothing is spent, and nobody is refused for good");
+        problems.error(place, text);
+    }
+    let [quota] = &mut entry.quota.all()[..] else {
+        problems.error(entry.quota.place, "a waiting room has one rate, as 50/s");
+        return None;
+    };
+    if is_unknown(quota, UNKNOWN, problems) {
+        UNKNOWN.clone_into(&mut quota.value);
+    }
+    let rate: Quota = read(quota, problems)?;
+    // As a room keeps it: its turns are spaced.
+    if let Err(error) = Policy::gcra(&*name.value, rate.burst(1)).build() {
+        problems.error(if error.quota().is_some() { quota.place } else { name.place }, error.problem());
+    }
+    let mut terms = RoomTerms::new(&*name.value, rate);
+    let mut places_per_client = None;
+    if let Some(room) = &entry.room {
+        let RoomEntry { opens_at, most_active, pass_lasts, longest_line, places_per_client: places } =
+            &room.value;
+        let mut count = |text: &At<String>, what| number(text, what, 1..=MOST, problems);
+        terms.most_active = most_active.as_ref().and_then(|text| count(text, "a number of visitors"));
+        terms.longest_line = longest_line.as_ref().and_then(|text| count(text, "a number of places"));
+        places_per_client = places.as_ref().and_then(|text| count(text, "a number of places"));
+        terms.opens_at = opens_at.as_ref().and_then(|text| moment(text, problems));
+        terms.pass_lasts =
+            pass_lasts.as_ref().and_then(|text| read::<TimeSpan>(text, problems)).map(Duration::from);
+    }
+    (problems.errors() == before).then_some(Terms { terms, places_per_client })
+}
+
+/// The most visitors that a file speaks of.
+const MOST: u64 = 1 << 32;
+
+impl FileRoom {
+    /// The room that a rule names, with the key of that rule.
+    pub(super) fn of(
+        given: &Terms,
+        (rule, place): (&str, Place),
+        key: (&[String], Arc<dyn sluicegate_tower::KeyExtractor>),
+        on_missing_key: Option<sluicegate_tower::key::OnMissingKey>,
+    ) -> Self {
+        let (words, key) = key;
+        let Terms { mut terms, places_per_client } = given.clone();
+        let RoomTerms { opens_at, most_active, pass_lasts, longest_line, .. } = &terms;
+        let counted = places_per_client.map(|places| (places, words, on_missing_key));
+        let options = format!("{:?}", (opens_at, most_active, pass_lasts, longest_line, counted));
+        terms.places_per_client = places_per_client.map(|places| (places, key, on_missing_key));
+        Self { terms, options, rule: rule.to_owned(), place }
+    }
+}
+
+/// Writes `waiting room sale, 50/s`.
+impl fmt::Display for FileRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "waiting room {}, {}", self.terms.name, self.terms.rate)
+    }
+}
+
+impl Compiled {
+    /// The rooms of each rule, in its order, by their places.
+    pub(crate) fn rooms_of_rules(&self) -> impl Iterator<Item = &[usize]> {
+        self.rules.iter().map(|rule| &*rule.rooms)
+    }
+
+    /// These doors of the rooms, to which a request comes where their rules apply to it: where it comes to the rules, and of a group to
+    /// the first rule that matches.
+    pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, torn: Torn) -> Doors {
+        if each.is_empty() {
+            return Doors::default();
+        }
+        let [deny, exempt, choice] = [&self.deny, &self.exempt, &self.choice].map(Arc::clone);
+        let of_rules: Vec<Vec<usize>> = self.rooms_of_rules().map(<[usize]>::to_vec).collect();
+        let select = move |request: sluicegate_tower::key::RequestView<'_>| {
+            let mut found = SmallVec::<[usize; 2]>::new();
+            for room in choice.applying(request).filter_map(|rule| of_rules.get(rule)).flatten() {
+                if !found.contains(room) {
+                    found.push(*room);
+                }
+            }
+            let passes_by = !found.is_empty()
+                && (deny.first(request).is_some() || torn(request) || is_exempt(&exempt, &deny, request));
+            if passes_by { SmallVec::new() } else { found }
+        };
+        Doors { each, select: Some(Box::new(select)) }
+    }
+}

@@ -1,0 +1,53 @@
+//! A waiting room, for a request that comes to it: [`RoomExplained`].
+
+use std::fmt;
+
+use sluicegate_core::Quota;
+use sluicegate_core::policy::TimeSpan;
+use sluicegate_tower::room::RoomNumbers;
+
+/// A waiting room, for a request that comes to it. A request that shows no pass waits there.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RoomExplained {
+    /// Its name.
+    pub name: String,
+    /// The rate that the file says.
+    pub rate: Quota,
+    /// Its numbers of now; none in a tool, which has no line.
+    pub numbers: Option<RoomNumbers>,
+}
+
+/// Writes `waiting room sale, 50/s, 120 wait, a newcomer for about 3s`.
+impl fmt::Display for RoomExplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, rate, numbers } = self;
+        write!(f, "waiting room {name}, {rate}")?;
+        let Some(now) = numbers else { return Ok(()) };
+        let plain = |rate: Quota| Quota::new(rate.limit(), rate.period());
+        if plain(now.rate) != plain(*rate) {
+            write!(f, ", set to {}", plain(now.rate))?;
+        }
+        match now.mode {
+            "open" => f.write_str(", open to all")?,
+            "paused" => f.write_str(", paused")?,
+            _ => {}
+        }
+        if let Some(active) = now.active {
+            write!(f, ", {active} are inside")?;
+        }
+        write!(f, ", {} wait", now.waiting)?;
+        match now.wait.filter(|wait| !wait.is_zero()) {
+            // As much as an estimate is worth.
+            Some(wait) => {
+                let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
+                write!(
+                    f,
+                    ", a newcomer for about {}",
+                    TimeSpan::from(std::time::Duration::from_secs(seconds))
+                )
+            }
+            None => Ok(()),
+        }
+    }
+}
