@@ -128,6 +128,12 @@ impl KeyAsk {
         &self.name
     }
 
+    /// Whether it is a lease of what that spend leaves.
+    pub(crate) fn is_behind(&self, spend: &Self) -> bool {
+        let is_same = self.name == spend.name && self.prepared.text == spend.prepared.text;
+        is_same && self.mode == Mode::Lease && spend.mode == Mode::Spend
+    }
+
     fn tag(&self) -> &str {
         &self.name[self.tag_at..]
     }

@@ -70,9 +70,7 @@ pub(crate) fn command<'a>(
     push(&mut orders, time.unwrap_or(0));
     let mut texts: Vec<&[u8]> = Vec::new();
     for asks in requests {
-        // Asks for the same bucket have to see each other.
-        let mut names = HashSet::with_capacity(if asks.len() > 1 { asks.len() } else { 0 });
-        let is_plain = asks.len() == 1 || asks.iter().all(|ask| names.insert(ask.name()));
+        let is_plain = is_plain(asks);
         for (index, ask) in asks.iter().enumerate() {
             cmd.arg(ask.name());
             let text = &*ask.prepared.text;
@@ -89,6 +87,22 @@ pub(crate) fn command<'a>(
         cmd.arg(text);
     }
     cmd
+}
+
+/// Whether the short way may decide this request: asks for the same bucket have to see each other, and what it has for that is a
+/// lease directly behind a spend. Leases are what all others leave, and take as much of each quota.
+fn is_plain(asks: &[KeyAsk]) -> bool {
+    let is_lease = |ask: &&KeyAsk| ask.mode == Mode::Lease;
+    let is_even = |ask: &KeyAsk| ask.costs.iter().all(|cost| *cost == ask.costs[0]);
+    if !asks.iter().skip_while(|ask| !is_lease(ask)).all(|ask| is_lease(&ask) && is_even(ask)) {
+        return false;
+    }
+    let mut names = HashSet::with_capacity(if asks.len() > 1 { asks.len() } else { 0 });
+    asks.len() == 1
+        || asks.iter().enumerate().all(|(place, ask)| {
+            names.insert(ask.name())
+                || place.checked_sub(1).is_some_and(|before| ask.is_behind(&asks[before]))
+        })
 }
 
 /// The ask about one key; see `lua/head.lua`.
@@ -153,6 +167,11 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use sluicegate_core::Policy;
+    use sluicegate_core::limiter::Inherit;
+
     use super::*;
 
     #[test]
@@ -163,6 +182,27 @@ mod tests {
             assert_eq!(error.kind(), StoreErrorKind::UnknownMode);
             assert!(!error.may_succeed_later() && !error.may_have_spent());
         }
+    }
+
+    #[test]
+    fn a_lease_takes_the_short_way_alone_and_directly_behind_the_spend_of_its_bucket() {
+        let policy = Policy::gcra("any", "5/s").and("50/min").build().expect("it is possible");
+        let prepared = Prepared::new("rl", &policy, Inherit::Spent, 0).expect("the rules can be told");
+        let ask = KeyAsk::probe("one".to_owned(), Arc::new(prepared));
+        let other = KeyAsk::probe("another".to_owned(), Arc::clone(&ask.prepared));
+        let [spend, lease, charge] = [Mode::Spend, Mode::Lease, Mode::Charge]
+            .map(|mode| KeyAsk { costs: [2, 2].into(), ..ask.with_mode(mode) });
+        let uneven = KeyAsk { costs: [2, 3].into(), ..lease.clone() };
+        let elsewhere = other.with_mode(Mode::Spend);
+        let all = |asks: &[&KeyAsk]| is_plain(&asks.iter().copied().cloned().collect::<Vec<_>>());
+        assert!(all(&[&lease]) && all(&[&spend, &lease]) && all(&[&elsewhere, &spend, &lease]));
+        assert!(!all(&[&uneven]) && !all(&[&spend, &uneven]));
+        assert!(
+            !all(&[&spend, &elsewhere, &lease])
+                && !all(&[&charge, &lease])
+                && !all(&[&spend, &lease, &lease])
+        );
+        assert!(!all(&[&lease, &elsewhere]) && !all(&[&lease, &spend]) && !all(&[&spend, &spend]));
     }
 
     #[test]

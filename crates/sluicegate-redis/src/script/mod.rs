@@ -24,14 +24,15 @@
 //!
 //! # A reply
 //! One string of doubles. First the time, then per request 0 and six numbers per quota, as the
-//! bucket was *found* (the short way: Rust repeats what the script did, which is cheaper than to
-//! have Redis write it down), or 1 and all results (the long way).
+//! bucket was *found*, and behind those of a lease the floors that it found (the short way: Rust
+//! repeats what the script did, which is cheaper than to have Redis write it down), or 1 and all
+//! results (the long way).
 //!
 //! # Two ways
 //! The short way is a flat loop without functions or tables, for values that hold nothing but the
-//! asker's own rules: almost all. Everything else takes the long way: several rules in a value,
-//! turns, refunds, leases, units that are held or marked, the same bucket twice. The floors of leases are
-//! carried along on the short way.
+//! asker's own rules: almost all. A lease takes it alone and directly behind a spend of its bucket.
+//! Everything else takes the long way: several rules in a value, turns, refunds, units that are held or
+//! marked, the same bucket twice, a lease that several quotas cut.
 
 mod command;
 mod probe;

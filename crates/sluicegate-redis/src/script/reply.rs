@@ -78,16 +78,32 @@ impl Reply {
     fn short(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<u64> {
         let mut found = SmallVec::<[Found; 4]>::new();
         for ask in asks {
+            let first = found.len();
             for (rule, cost) in ask.prepared.rules.iter().zip(&ask.costs) {
                 found.push(self.found(ask.mode, rule, *cost)?);
             }
+            if ask.mode == Mode::Lease {
+                for (found, rule) in found[first..].iter_mut().zip(&ask.prepared.rules) {
+                    let [until_us, aux] = self.numbers()?;
+                    let is_level = rule.numbers().kind() == 1;
+                    found.floor = is_level.then(|| rule.of_words([until_us, aux, 0]));
+                }
+            }
         }
         let granted = found.iter().all(|found| found.opens_us <= self.now_us);
-        let mut found = found.iter();
-        for ask in asks {
-            for ((quota, rule), cost) in (0_u8..).zip(&ask.prepared.rules).zip(&ask.costs) {
-                let (found, mode) = (found.next()?, if granted { ask.mode } else { Mode::Peek });
-                let (status, trace) = found.after((ask.at, quota), rule, mode, *cost, self.now_us);
+        let (mut first, now_us) = (0, self.now_us);
+        for (place, ask) in asks.iter().enumerate() {
+            let mode = if granted { ask.mode } else { Mode::Peek };
+            let quotas = ask.prepared.rules.len();
+            let (own, behind) = found.get(first..)?.split_at_checked(quotas)?;
+            first += quotas;
+            // A lease behind it is what all of its asks find in the end.
+            let lease = asks.get(place + 1).filter(|next| granted && next.is_behind(ask));
+            let leased = lease.map_or(0, |lease| units(lease, behind, now_us));
+            let units = if ask.mode == Mode::Lease { units(ask, own, now_us) } else { 0 };
+            for ((quota, rule), found) in (0_u8..).zip(&ask.prepared.rules).zip(own) {
+                let cost = if ask.mode == Mode::Lease { units } else { ask.costs[usize::from(quota)] };
+                let (status, trace) = found.after((ask.at, quota), rule, mode, [cost, leased], now_us);
                 told.quotas.push(status);
                 told.traces.push(trace);
             }
@@ -104,12 +120,12 @@ impl Reply {
             None => (rule.of_words([till, a, b]), Log::default()),
         };
         let opens_us = match rule.log() {
-            _ if mode == Mode::Charge => now_us,
+            _ if matches!(mode, Mode::Charge | Mode::Lease) => now_us,
             Some(log) if cost > log.limit() => NEVER,
             Some(_) => opens_us.max(now_us),
             None => rule.slot(state, now_us, cost).opens_us,
         };
-        Some(Found { state, log, opens_us, birth, given })
+        Some(Found { state, log, opens_us, birth, given, floor: None })
     }
 
     /// The script has said all.
@@ -175,6 +191,15 @@ struct Found {
     opens_us: u64,
     birth: u64,
     given: u64,
+    /// Of a lease from a bucket that drains, the latest end of an earlier one.
+    floor: Option<State>,
+}
+
+/// The units that a lease gets, which found its quotas so: the least that one of them has left.
+fn units(lease: &KeyAsk, found: &[Found], now_us: u64) -> u64 {
+    let left =
+        lease.prepared.rules.iter().zip(found).map(|(rule, found)| rule.remaining(found.state, now_us));
+    left.chain(lease.costs.iter().copied()).min().unwrap_or(0)
 }
 
 /// The numbers of a sliding log that a status needs.
@@ -189,8 +214,15 @@ struct Log {
 }
 
 impl Found {
-    /// Where a quota stands after this was asked; the script has done the same.
-    fn after(&self, at: (u8, u8), rule: &Rule, mode: Mode, cost: u64, now_us: u64) -> (QuotaStatus, Trace) {
+    /// Where a quota stands after this was asked, and so many units were leased behind it; the script has done the same.
+    fn after(
+        &self,
+        at: (u8, u8),
+        rule: &Rule,
+        mode: Mode,
+        [cost, leased]: [u64; 2],
+        now_us: u64,
+    ) -> (QuotaStatus, Trace) {
         // Whether it passes is a question of when there is room, whatever was asked.
         let judged = Judged::new(rule, Mode::Peek, Slot::at(self.opens_us), now_us);
         let is_born = self.log.sum == 0 && self.state.until_us <= now_us;
@@ -216,12 +248,16 @@ impl Found {
         }
         let (after, took) = match mode {
             Mode::Charge => rule.charge(self.state, now_us, cost),
-            mode if mode.spends() => (rule.spend(self.state, now_us, now_us, cost), cost),
+            mode if mode.spends() || mode == Mode::Lease => {
+                (rule.spend(self.state, now_us, now_us, cost), cost)
+            }
             _ => (self.state, 0),
         };
-        let opens_us = |cost| rule.slot(after, now_us, cost).opens_us;
-        let status = judged.status(at, Balance::of(rule, after, now_us), now_us, opens_us);
-        (status.spending(took), Trace { found: rule.level(self.state, now_us), after, ..trace })
+        let end = if leased > 0 { rule.spend(after, now_us, now_us, leased) } else { after };
+        let opens_us = |cost| rule.slot(end, now_us, cost).opens_us;
+        let status = judged.status(at, Balance::of(rule, end, now_us), now_us, opens_us);
+        let floor = self.floor.filter(|_| took > 0);
+        (status.spending(took), Trace { found: rule.level(self.state, now_us), after, floor, ..trace })
     }
 }
 

@@ -4,7 +4,7 @@ local key, at, count, slow = 1, 9, #KEYS, nil
 while key <= count do
   local first, began, start = key, at, size
   local granted, usual, counts, last, writes = true, true, false, 0, 0
-  local names, values, expiries, name, value, expiry
+  local names, values, expiries, name, value, expiry, raw
   size = size + 1
   reply[size] = 0
   repeat
@@ -12,12 +12,17 @@ while key <= count do
     mode, last, which, way, extra, since, cost = unpacked('<BBBBHdd', orders, at)
     local text = ARGV[which]
     local quotas, from = (#text - 9) / 53, #text + 1
-    local raw, spends, till_last, states, lapsed = false, false, 0, nil, false
+    local spends, till_last, states, lapsed, floors = false, 0, nil, false, nil
     if way >= 32 and mode ~= PEEK then counts = true end
-    if mode > CHARGE then
+    if mode > CHARGE and mode ~= LEASE then
       usual = false
     elseif usual then
-      raw = pcall('GET', KEYS[key])
+      if mode == LEASE and key > first and KEYS[key] == KEYS[key - 1] then
+        -- Behind the spend of its bucket: of what that leaves, and has not written yet.
+        if name == KEYS[key] then raw = value end
+      else
+        raw = pcall('GET', KEYS[key])
+      end
       if raw then
         usual = #raw >= from + 55 and find(raw, text, 1, true) == 1
       elseif since < now then
@@ -61,6 +66,14 @@ while key <= count do
             usual = false
           elseif mode == CHARGE then
             if after > r5 then after = level > r5 and level or r5 end
+          elseif mode == LEASE then
+            -- A queue is not leased.
+            if r6 >= 0 then usual = false end
+            if cost > r4 or after > r4 * r3 then
+              cost = level < r4 * r3 and (r4 * r3 - level) / r3 or 0
+              cost = cost - cost % 1
+              after, fits = level + cost * r3, quotas == 1
+            end
           elseif cost > r4 or after > r4 * r3 then
             fits = false
           elseif level > r6 and r6 >= 0 and mode ~= PEEK then
@@ -71,6 +84,10 @@ while key <= count do
             units = units - units % 1
             if units * r2 < after then units = units + 1 end
             now_till, now_a = start + units * r1, units * r2 - after
+          end
+          -- Nothing that is given back lowers the bucket below the end of a lease.
+          if mode == LEASE and cost > 0 then
+            floors = (floors or pack('<dB', 0, 0)) .. pack('<ddB', now_a, now_till, quota + 127)
           end
         elseif kind == 2 then
           -- Limit, period, burst, ceiling, aligned.
@@ -92,6 +109,9 @@ while key <= count do
           local after = used + cost
           if mode == CHARGE then
             if after > r4 then after = used > r4 and used or r4 end
+          elseif after > r3 and mode == LEASE then
+            cost = used < r3 and r3 - used or 0
+            after, fits = used + cost, quotas == 1
           elseif after > r3 then
             fits = false
           end
@@ -122,18 +142,24 @@ while key <= count do
               end
               if weight > 0 then
                 weight = previous * weight / left
-                counted = counted + weight - weight % 1
+                counted = counted + (weight - weight % 1)
                 if r5 == 1 and weight % 1 > 0 then counted = counted + 1 end
               end
             end
-            if counted > r1 then fits = false end
+            if counted > r1 and mode == LEASE then
+              counted = counted - cost
+              cost = counted < r1 and r1 - counted or 0
+              after, fits = current + cost, quotas == 1
+            elseif counted > r1 then
+              fits = false
+            end
           end
           if previous > 0 or after > 0 then now_till, now_a, now_b = start + 2 * r2, previous, after end
         else
           -- Limit, period, ceiling, part. The numbers are the running sum before the first entry and their number, and till is a
           -- period after the last one.
           local length, base, low, high = b * 16, a, 0, 0
-          if raw and (b % 1 > 0 or from + length > #raw + 1) then
+          if mode == LEASE or raw and (b % 1 > 0 or from + length > #raw + 1) then
             usual = false
             break
           end
@@ -190,7 +216,8 @@ while key <= count do
         reply[size + 4], reply[size + 5], reply[size + 6] = opens, birth, given
         size = size + 6
         if not fits then
-          if mode == RESERVE then usual = false end
+          -- Of several quotas, a lease takes what the least of them has: the long way.
+          if mode == RESERVE or mode == LEASE and granted then usual = false end
           granted = false
         elseif granted and mode ~= PEEK then
           if till <= now then
@@ -217,14 +244,27 @@ while key <= count do
         for mark = from + 25, usual and #raw or 0, 17 do
           if byte(raw, mark) < 128 then usual = false end
         end
-        states = spends and states .. sub(raw, from) or states
+        states = spends and not floors and states .. sub(raw, from) or states
+      end
+      if mode == LEASE then
+        for place = size + 1, size + quotas * 2 do reply[place] = 0 end
+        for floor = from + 9, usual and raw and #raw or 0, 17 do
+          local a, ends, number = unpacked('<ddB', raw, floor)
+          if not (a >= 0 and a % 1 == 0 and ends >= 0 and ends <= now + HORIZON) then
+            usual = false
+          elseif ends > now and number <= quotas + 127 then
+            reply[size + number * 2 - 255], reply[size + number * 2 - 254] = ends, a
+          end
+        end
+        size = size + quotas * 2
+        if floors and spends then states = states .. floors end
       end
       -- What has lapsed is forgotten, whatever becomes of the request.
       if lapsed and (last == 0 or not granted or not spends) then usual = false end
     end
     at = at + 14 + quotas * 8 + extra
     if spends and granted and usual then
-      if value then
+      if value and name ~= KEYS[key] then
         names, values, expiries = names or {}, values or {}, expiries or {}
         writes = writes + 1
         names[writes], values[writes], expiries[writes] = name, value, expiry

@@ -17,10 +17,10 @@
 --   turn comes that other slots gave), 1 if it is held, 2 if it goes by the account and 4 if it is a lease, for how long it is
 --   marked, per quota what it cost, and its trace, and of a lease per quota the floor that it found.
 -- ARGV[2..]: the texts.
--- Reply, packed doubles: the time; per request 0, and six numbers per quota as it was found: sluicegate_core reckons the rest;
---   or what request.lua says.
+-- Reply, packed doubles: the time; per request 0, and six numbers per quota as it was found, and of a lease after those two more
+--   per quota, the floor that it found: sluicegate_core reckons the rest; or what request.lua says.
 
-local PEEK, RESERVE, CHARGE = 1, 2, 3
+local PEEK, RESERVE, CHARGE, LEASE = 1, 2, 3, 9
 local STEP = 10000000 -- a clock that went back by more than this was set; what jitters adds up until the next write
 local HORIZON = 946080000000000 -- no honest state reaches further ahead: thirty years
 local NEVER = 9007199254740991

@@ -1,5 +1,5 @@
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
-local SPEND, REFUND, RESET, RETURN, DEPART, TAKE, LEASE = 0, 4, 5, 6, 7, 8, 9
+local SPEND, REFUND, RESET, RETURN, DEPART, TAKE = 0, 4, 5, 6, 7, 8
 local FLOORS = 128 -- no other kind of what stands at the end of a value is as high
 local ENTRIES = 2000 -- the most of a log; what a debt adds counts as part of the last one
 local EXACT = 4503599627370496
