@@ -190,9 +190,13 @@ mod tests {
         let prepared = Prepared::new("rl", &policy, Inherit::Spent, 0).expect("the rules can be told");
         let ask = KeyAsk::probe("one".to_owned(), Arc::new(prepared));
         let other = KeyAsk::probe("another".to_owned(), Arc::clone(&ask.prepared));
-        let [spend, lease, charge] = [Mode::Spend, Mode::Lease, Mode::Charge]
-            .map(|mode| KeyAsk { costs: [2, 2].into(), ..ask.with_mode(mode) });
-        let uneven = KeyAsk { costs: [2, 3].into(), ..lease.clone() };
+        let of = |mode: Mode, costs: [u64; 2]| {
+            let mut of = ask.with_mode(mode);
+            of.costs = costs.into_iter().collect();
+            of
+        };
+        let [spend, lease, charge] = [Mode::Spend, Mode::Lease, Mode::Charge].map(|mode| of(mode, [2, 2]));
+        let uneven = of(Mode::Lease, [2, 3]);
         let elsewhere = other.with_mode(Mode::Spend);
         let all = |asks: &[&KeyAsk]| is_plain(&asks.iter().copied().cloned().collect::<Vec<_>>());
         assert!(all(&[&lease]) && all(&[&spend, &lease]) && all(&[&elsewhere, &spend, &lease]));
