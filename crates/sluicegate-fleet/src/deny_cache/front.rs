@@ -23,6 +23,7 @@ use tokio::runtime::Handle;
 use super::question::{Id, Question};
 use super::refusal::{Keep, Refusal, Times};
 use super::table::{Known, Probe, Table};
+use crate::gate::Gate;
 
 /// The part that limiters hold: calls that have to wait take a share of the state along.
 pub(super) struct Front(pub(super) Arc<State>);
@@ -90,7 +91,48 @@ impl State {
     }
 
     /// Decides asks that are questions. Whoever has waited for a probe once does not wait for another.
+    #[inline]
     fn decide(self: &Arc<Self>, asks: &[Ask<'_>], may_wait: bool) -> DecisionFuture {
+        match asks {
+            [ask] => self.decide_one(ask, may_wait),
+            asks => self.decide_all(asks, may_wait),
+        }
+    }
+
+    /// One ask, as almost always: a refusal is told from where it is kept.
+    #[inline]
+    fn decide_one(self: &Arc<Self>, ask: &Ask<'_>, may_wait: bool) -> DecisionFuture {
+        let asks = std::slice::from_ref(ask);
+        let kept = match self.within.own(ask.policy()) {
+            Ok(kept) => kept,
+            Err(foreign) => return DecisionFuture::ready(Err(foreign)),
+        };
+        let id = self.table.id(kept.version, ask.key(), false);
+        let question = Question::new(0, ask, ask.mode() != Mode::Peek, id, self.table.mark(id));
+        let now_us = self.clock.now_us();
+        let Some(question) = question else {
+            return self.ask_store(asks, Questions::new(), Probes::new(), now_us);
+        };
+        let refused = |refusal: &Refusal| {
+            let statuses = refusal.statuses(&question, &kept.policy, now_us);
+            judge(refusal.at_us(now_us), 0, statuses).by(DecidedBy::Cache)
+        };
+        let probes = match self.table.look(&question, now_us, refused) {
+            Known::Refused(decision) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return DecisionFuture::ready(Ok(decision));
+            }
+            Known::Nothing => Probes::new(),
+            Known::Due => self.table.probe(id).into_iter().collect(),
+            Known::Probed(gate) => match Handle::try_current() {
+                Ok(runtime) if may_wait => return self.wait(asks, gate, &runtime),
+                _ => Probes::new(),
+            },
+        };
+        self.ask_store(asks, std::iter::once(question).collect(), probes, now_us)
+    }
+
+    fn decide_all(self: &Arc<Self>, asks: &[Ask<'_>], may_wait: bool) -> DecisionFuture {
         let questions = match self.questions(asks) {
             Ok(questions) => questions,
             Err(foreign) => return DecisionFuture::ready(Err(foreign)),
@@ -99,7 +141,7 @@ impl State {
         let (mut refusals, mut due) = (SmallVec::<[(usize, Refusal); 1]>::new(), SmallVec::<[Id; 1]>::new());
         let mut probed = None;
         for (index, question) in questions.iter().enumerate() {
-            match self.table.look(question, now_us) {
+            match self.table.look(question, now_us, Refusal::clone) {
                 Known::Nothing => {}
                 Known::Refused(refusal) => refusals.push((index, refusal)),
                 Known::Due => due.push(question.id),
@@ -113,19 +155,25 @@ impl State {
         if let (Some(gate), true) = (probed, may_wait)
             && let Ok(runtime) = Handle::try_current()
         {
-            let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
-            let state = Arc::clone(self);
-            return DecisionFuture::begun(&runtime, async move {
-                gate.opened().await;
-                let follows = {
-                    let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
-                    state.decide(&asks, false)
-                };
-                follows.await
-            });
+            return self.wait(asks, gate, &runtime);
         }
         let probes = due.into_iter().filter_map(|id| self.table.probe(id)).collect();
         self.ask_store(asks, questions, probes, now_us)
+    }
+
+    /// Decides when the probe of another is over, once.
+    #[cold]
+    fn wait(self: &Arc<Self>, asks: &[Ask<'_>], gate: Gate, runtime: &Handle) -> DecisionFuture {
+        let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
+        let state = Arc::clone(self);
+        DecisionFuture::begun(runtime, async move {
+            gate.opened().await;
+            let follows = {
+                let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
+                state.decide(&asks, false)
+            };
+            follows.await
+        })
     }
 
     /// Asks the store, and keeps its answer.
@@ -137,18 +185,26 @@ impl State {
         sent_us: u64,
     ) -> DecisionFuture {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let pending = match self.within.decide(asks).now() {
-            Ok(result) => {
-                // Out of units that are held, of which more are left, there is nothing to learn but that a probe is over.
-                if !probes.is_empty()
-                    || result.as_ref().map_or(true, |decision| self.is_of_the_store(decision))
-                {
-                    self.keep(&questions, &result, sent_us);
-                }
-                return DecisionFuture::ready(result);
+        let answer = self.within.decide(asks);
+        // Looked at where it is: a decision is large.
+        if let Some(result) = answer.known() {
+            // Out of units that are held, of which more are left, there is nothing to learn but that a probe is over.
+            if !probes.is_empty() || result.as_ref().map_or(true, |decision| self.is_of_the_store(decision)) {
+                self.keep(&questions, result, sent_us);
             }
-            Err(pending) => pending,
-        };
+            return answer;
+        }
+        self.await_store(answer, questions, probes, sent_us)
+    }
+
+    /// Keeps the store's answer when it comes, whether anybody waits for it or not.
+    fn await_store(
+        self: &Arc<Self>,
+        pending: DecisionFuture,
+        questions: Questions,
+        probes: Probes,
+        sent_us: u64,
+    ) -> DecisionFuture {
         let state = Arc::clone(self);
         let work = async move {
             let result = pending.await;
@@ -199,12 +255,13 @@ impl State {
         refusals: &[(usize, Refusal)],
         now_us: u64,
     ) -> Decision {
-        let statuses = refusals.iter().flat_map(|(index, refusal)| {
+        let mut statuses = SmallVec::<[QuotaStatus; 4]>::new();
+        for (index, refusal) in refusals {
             let question = &questions[*index];
-            let kept = self.within.own(asks[question.place()].policy()).ok();
-            kept.map(|kept| refusal.statuses(question, &kept.policy, now_us)).into_iter().flatten()
-        });
-        let statuses: SmallVec<[QuotaStatus; 4]> = statuses.collect();
+            if let Ok(kept) = self.within.own(asks[question.place()].policy()) {
+                statuses.extend(refusal.statuses(question, &kept.policy, now_us));
+            }
+        }
         let at_us = refusals.iter().map(|(_, refusal)| refusal.at_us(now_us)).max().unwrap_or(now_us);
         judge(at_us, 0, statuses).by(DecidedBy::Cache)
     }

@@ -132,9 +132,9 @@ impl Refusal {
         question: &Question,
         policy: &Policy,
         now_us: u64,
-    ) -> SmallVec<[QuotaStatus; 2]> {
+    ) -> impl Iterator<Item = QuotaStatus> {
         let place = u8::try_from(question.place()).unwrap_or(u8::MAX);
-        let status = |line: &Line| {
+        let status = move |line: &Line| {
             let (capacity, quota) = (line.status.capacity(), line.quota());
             let passed_us = now_us.saturating_sub(self.received_us);
             let reset_us = micros(line.status.reset_after()).saturating_sub(passed_us);
@@ -164,7 +164,7 @@ impl Refusal {
                 _ => status,
             }
         };
-        self.lines.iter().map(status).collect()
+        self.lines.iter().map(status)
     }
 
     fn line_refuses(&self, line: &Line, question: &Question, now_us: u64) -> bool {
@@ -181,7 +181,10 @@ fn more_us(algorithm: Algorithm, of: &PolicyQuota, more: u64) -> Option<u64> {
         algorithm,
         Algorithm::Gcra | Algorithm::TokenBucket(Refill::Greedy) | Algorithm::LeakyBucket(Drain::Meter)
     );
+    if more == 0 {
+        return Some(0);
+    }
     let (limit, period_us) = (of.quota().limit(), micros(of.quota().period()));
     let more_us = (u128::from(more) * u128::from(period_us)).div_ceil(u128::from(limit.max(1)));
-    (is_even || more == 0).then(|| u64::try_from(more_us).unwrap_or(u64::MAX))
+    is_even.then(|| u64::try_from(more_us).unwrap_or(u64::MAX))
 }

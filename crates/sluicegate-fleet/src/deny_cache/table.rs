@@ -22,11 +22,11 @@ use crate::gate::Gate;
 
 /// The cache's knowledge about a question.
 #[derive(Debug)]
-pub(super) enum Known {
+pub(super) enum Known<R> {
     /// Nothing: ask.
     Nothing,
     /// It is refused.
-    Refused(Refusal),
+    Refused(R),
     /// A refusal of it is over: one of all who ask now is to find out.
     Due,
     /// One of all does, until this opens.
@@ -53,6 +53,7 @@ struct Shard {
     probes: HashMap<Id, Gate, BuildHasherDefault<Hashed>>,
 }
 
+/// A power of two.
 const REPORTS: usize = 4_096;
 
 impl Table {
@@ -89,8 +90,14 @@ impl Table {
         Mark(self.clears.load(Ordering::Acquire), self.reports(id).load(Ordering::Acquire))
     }
 
-    /// The knowledge about a question.
-    pub(super) fn look(&self, question: &Question, now_us: u64) -> Known {
+    /// The knowledge about a question; of a refusal, what `refused` makes of it.
+    #[inline]
+    pub(super) fn look<R>(
+        &self,
+        question: &Question,
+        now_us: u64,
+        refused: impl FnOnce(&Refusal) -> R,
+    ) -> Known<R> {
         if self.keys() == 0 {
             return Known::Nothing;
         }
@@ -98,7 +105,7 @@ impl Table {
         let mut shard = self.shard(id);
         let Some(refusal) = shard.refusals.get(&id) else { return Known::Nothing };
         if refusal.refuses(question, now_us) {
-            return Known::Refused(refusal.clone());
+            return Known::Refused(refused(refusal));
         }
         if now_us < refusal.ends_us() {
             // Of a lower cost, or of one that would wait, nothing is known.
@@ -187,12 +194,12 @@ impl Table {
 
     fn shard(&self, id: Id) -> MutexGuard<'_, Shard> {
         // A power of two, so the lowest bits choose one.
-        let shard = usize::try_from(id.0 % (self.shards.len() as u128)).unwrap_or(0);
+        let shard = usize::try_from(id.0 & (self.shards.len() as u128 - 1)).unwrap_or(0);
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reports(&self, id: Id) -> &AtomicU32 {
-        &self.reports[usize::try_from((id.0 >> 32) % (REPORTS as u128)).unwrap_or(0)]
+        &self.reports[usize::try_from((id.0 >> 32) & (REPORTS as u128 - 1)).unwrap_or(0)]
     }
 }
 

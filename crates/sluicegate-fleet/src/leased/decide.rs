@@ -1,6 +1,6 @@
 //! The way of a request: decided here, with a refill that it waits for, or by the store.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{
@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::account::Costs;
+use super::measure::Measure;
 use super::plan::Plan;
 use super::refill::{Refill, Refills};
 use super::table::{Set, Spot, locked};
@@ -63,11 +64,8 @@ impl Wrap for Front {
     }
 }
 
-/// The fate of an ask that spends.
+/// The fate of an ask that spends, for which too little is held.
 enum Way {
-    Here(DecisionFuture),
-    /// Decided here, and so little is left that these units should be asked for.
-    HereAndRefill(DecisionFuture, Refill),
     Wait(Gate),
     /// To the store, with this refill.
     Within(Refill),
@@ -99,47 +97,49 @@ impl State {
             Ok(plan) => plan,
             Err(foreign) => return DecisionFuture::ready(Err(foreign)),
         };
-        if is_local(ask) && self.is_open() {
-            match self.way(plan, ask, waits) {
-                Some(Way::Here(decision)) => return decision,
-                Some(Way::HereAndRefill(decision, refill)) => {
-                    self.refill_alone(ask, refill);
-                    return decision;
-                }
-                Some(Way::Wait(gate)) => return self.wait(ask, gate),
-                Some(Way::Within(refill)) => {
-                    return self
-                        .ask_within(std::slice::from_ref(ask), std::iter::once((0, refill)).collect());
-                }
-                None => {}
-            }
-        }
-        self.pass(plan, ask)
-    }
-
-    /// Looks at what is held for an ask that spends; none if it is not leased.
-    #[inline]
-    fn way(self: &Arc<Self>, plan: &Arc<Plan>, ask: &Ask<'_>, waits: bool) -> Option<Way> {
-        let measures = plan.measures()?;
+        let measures = plan.measures().filter(|_| is_local(ask) && self.is_open());
+        let Some(measures) = measures else { return self.pass(plan, ask) };
         let now_us = self.clock.now_us();
         let hash = self.table.hash(plan, ask.key());
         let mut set = self.table.set_of(hash);
-        let Some((account, counts)) = set.find(hash, plan, ask.key()) else {
+        if let Some((account, counts)) = set.find(hash, plan, ask.key())
+            && account.has(measures, ask, now_us, &mut counts.lost)
+        {
+            counts.local += 1;
+            // It is large, and made where it is returned.
+            let decision = DecisionFuture::ready(Ok(account.decide(measures, ask, now_us)));
+            // So little is left that the next units should be asked for.
+            if account.is_low(measures, now_us) {
+                let number = self.number();
+                let units = account.begin(measures, &self.batch, ask.cost(), (now_us, number));
+                drop(set);
+                self.refill_alone(ask, Refill::new(self.spot(hash, plan, ask), now_us, number, units));
+            }
+            return decision;
+        }
+        match self.way(plan, measures, ask, (set, hash, now_us), waits) {
+            Some(Way::Wait(gate)) => self.wait(ask, gate),
+            Some(Way::Within(refill)) => {
+                self.ask_within(std::slice::from_ref(ask), std::iter::once((0, refill)).collect())
+            }
+            None => self.pass(plan, ask),
+        }
+    }
+
+    /// The way of an ask for which too little is held in this set; none if it is not leased.
+    fn way(
+        self: &Arc<Self>,
+        plan: &Arc<Plan>,
+        measures: &[Measure],
+        ask: &Ask<'_>,
+        (mut set, hash, now_us): (MutexGuard<'_, Set>, u64, u64),
+        waits: bool,
+    ) -> Option<Way> {
+        let Some((account, _)) = set.find(hash, plan, ask.key()) else {
             plan.remember(ask.policy());
             set.make(hash, plan, ask.key(), now_us)?;
             return Some(Way::Within(Refill::none(self.spot(hash, plan, ask), now_us)));
         };
-        if account.has(measures, ask, now_us, &mut counts.lost) {
-            counts.local += 1;
-            let decision = DecisionFuture::ready(Ok(account.decide(measures, ask, now_us)));
-            if !account.is_low(measures, now_us) {
-                return Some(Way::Here(decision));
-            }
-            let number = self.number();
-            let units = account.begin(measures, &self.batch, ask.cost(), (now_us, number));
-            let refill = Refill::new(self.spot(hash, plan, ask), now_us, number, units);
-            return Some(Way::HereAndRefill(decision, refill));
-        }
         if waits
             && ask.mode() == Mode::Spend
             // A store that answers at once has done so before anybody could wait.
@@ -278,7 +278,7 @@ impl State {
         plans: &[&Arc<Plan>],
         hashes: &[u64],
         now_us: u64,
-        sets: &mut [(usize, std::sync::MutexGuard<'_, Set>)],
+        sets: &mut [(usize, MutexGuard<'_, Set>)],
     ) -> Option<DecisionFuture> {
         let each = || asks.iter().zip(plans).zip(hashes);
         for ((ask, plan), hash) in each() {
@@ -303,7 +303,7 @@ impl State {
 }
 
 /// One of the locked sets.
-fn set_at<'a>(sets: &'a mut [(usize, std::sync::MutexGuard<'_, Set>)], place: usize) -> &'a mut Set {
+fn set_at<'a>(sets: &'a mut [(usize, MutexGuard<'_, Set>)], place: usize) -> &'a mut Set {
     let found = sets.iter_mut().find(|(of, _)| *of == place);
     &mut found.expect("the sets of all asks are locked").1
 }
