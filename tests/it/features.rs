@@ -20,8 +20,8 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ("redis/src/tls.rs", 4, "with a certificate, which cannot be set without it"),
     ("rules/src/compile/store.rs", 5, "a program without Redis says so, and knows nothing of one"),
     ("rules/src/reload.rs", 1, "what is told to a recorder"),
+    ("tower/src/key/extraction.rs", 3, "the path and the route as axum leaves them"),
     ("tower/src/key/ip/peer.rs", 2, "the peer's address as axum leaves it, where there is no other"),
-    ("tower/src/key/view.rs", 3, "the path and the route as axum leaves them"),
 ];
 
 /// Whether this line, below an attribute, begins something that is there or not: an item, a field, a variant or its arm.

@@ -11,10 +11,9 @@ use crate::admission::meter::Meter;
 use crate::admission::restate::restate;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
-use crate::respond::decided::{Announced, Decided};
+use crate::respond::decided::{Announced, Decided, Shown};
 use crate::respond::headers::Already;
 use crate::respond::refusal::Unserved;
-use crate::respond::shown::Shown;
 
 /// [`Limits`] have decided that a request is let through.
 ///

@@ -8,8 +8,7 @@ use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::admission::check;
-use crate::admission::set::Limits;
-use crate::admission::together::Together;
+use crate::admission::set::{Limits, Together};
 use crate::limits::group::Plan;
 use crate::limits::walk::Asked;
 use crate::respond::decided::Decided;

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `set`, `builder`, `handle`, `check` | before any request: limits with their settings, checked, swapped as a whole |
 //! | `way` | door, limits, decision, turn: each step at once where it can be |
-//! | `asks`, `together` | what a request asks of which limiters, and what can be prepared of that |
+//! | `asks` | what a request asks of which limiters |
 //! | `admitted`, `refused`, `restate` | the two ends, and what the response shows |
 //! | `meter` | what a request spends while it is served |
-//! | `routes` | counting by route |
+//! | `report` | what is told of requests: events for the store, lines in the log |
 //! | `shadow`, `trial` | policies that are only tried out |
 //! | `explain` | the same way, looked at instead of walked |
 //! | `met` | what a request asks, for others to decide |
@@ -31,10 +31,9 @@ pub(crate) mod handle;
 pub(crate) mod met;
 pub(crate) mod meter;
 pub(crate) mod refused;
+mod report;
 pub(crate) mod restate;
-pub(crate) mod routes;
 pub(crate) mod set;
 pub(crate) mod shadow;
-pub(crate) mod together;
 pub(crate) mod trial;
 pub(crate) mod way;

@@ -4,20 +4,18 @@ use std::fmt;
 use std::sync::{Arc, Once};
 
 use arc_swap::ArcSwapOption;
-use http::Response;
-use sluicegate_core::store::{Event, Subject, Undecided};
-use sluicegate_core::{ConfigError, Policy, RateLimiter};
+use http::{HeaderValue, Response};
+use sluicegate_core::{Policy, RateLimiter};
 
 use crate::admission::shadow::{ShadowCount, Shadows};
-use crate::admission::together::Together;
 use crate::guard::lookup::Waits;
 use crate::guard::once::OnceASecond;
 use crate::limits::IntoLimit;
 use crate::limits::door::Door;
 use crate::limits::group::{Group, Plan};
-use crate::respond::decided::Decided;
+use crate::respond::decided::Shown;
+use crate::respond::headers::lines::policy_line;
 use crate::respond::headers::{self, Already, Style};
-use crate::respond::shown::Shown;
 use crate::respond::spread::Spread;
 
 /// Limits, and all that is decided with them: which requests are exempt, how long a request may wait, which header
@@ -71,9 +69,9 @@ pub(crate) struct Made {
     pub(super) refunds: bool,
     /// The policies that the last requests asked together, kept until the next request.
     pub(crate) together: ArcSwapOption<Together>,
-    mistake: OnceASecond,
+    pub(super) mistake: OnceASecond,
     /// Whether it was said that another layer counts what this one counts.
-    double: Once,
+    pub(super) double: Once,
 }
 
 /// The settings beside the limits.
@@ -88,7 +86,7 @@ pub(crate) struct Settings {
     /// Whether requests carry a [`Meter`](crate::Meter).
     pub(super) meters: bool,
     /// Whether it is told by which route requests come.
-    pub(super) routes: bool,
+    pub(crate) routes: bool,
 }
 
 impl Default for Settings {
@@ -163,7 +161,7 @@ impl Limits {
     }
 
     #[inline]
-    pub(super) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.0.made.settings
     }
 
@@ -202,43 +200,42 @@ impl Limits {
         let policies = together.map(|together| &together.policy_line);
         headers::write(response.headers_mut(), style, shown, wait, policies, already);
     }
+}
 
-    /// Tells the store of the first limit what never reaches it otherwise: why it was not asked because of this limit, or
-    /// that a turn was given up.
-    pub(crate) fn notice(&self, limit: Option<usize>, why: Option<Undecided>) {
-        let limits = &self.plan().limits;
-        let Some(store) = limits.iter().find_map(|limit| limit.source.store()) else { return };
-        let known = limit.and_then(|limit| limits[limit].source.known().first());
-        let policy = known.map(RateLimiter::policy);
-        let subject = policy.as_ref().map_or_else(Subject::default, |policy| Subject::of(policy.name()));
-        store.notice(&match why {
-            Some(why) => Event::Undecided(subject, why),
-            None => Event::TurnGivenUp(subject),
-        });
+/// Limiters that were asked together, with what fields say of their policies. Made once, and anew when one of them is replaced.
+#[derive(Debug)]
+pub(crate) struct Together {
+    /// Each with how often its policy was replaced before that.
+    limiters: Box<[(RateLimiter, u64)]>,
+    /// One per limiter.
+    pub(crate) policies: Arc<[Arc<Policy>]>,
+    /// `RateLimit-Policy` of all of them; `None` if all are hidden.
+    pub(crate) policy_line: Option<HeaderValue>,
+}
+
+impl Together {
+    pub(super) fn new<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Self {
+        // Counted first: a replacement in between makes it out of date, not wrong for good.
+        let limiters: Box<[_]> = limiters.map(|limiter| (limiter.clone(), limiter.replacements())).collect();
+        let policies: Arc<[Arc<Policy>]> = limiters.iter().map(|(limiter, _)| limiter.policy()).collect();
+        let shown = policies.iter().filter(|policy| !policy.is_hidden());
+        let policy_line = policy_line(shown.flat_map(|policy| policy.quotas()));
+        Self { limiters, policies, policy_line }
     }
 
-    /// Logs once that a layer further in asks a policy that was asked here already.
-    pub(super) fn report_double(&self, here: &Decided, inner: &Decided) {
-        if self.0.made.double.is_completed() {
-            return;
-        }
-        let twice = |policy: &&Arc<Policy>| inner.policies.iter().any(|other| Arc::ptr_eq(policy, other));
-        if let Some(policy) = here.policies.iter().find(twice) {
-            self.0.made.double.call_once(|| {
-                tracing::warn!(
-                    policy = policy.name(),
-                    "two layers around each other ask the same policy, so that a request may spend from it twice: leave one of \
-                     them out, or give each a policy of its own; this is said once"
-                );
-            });
-        }
+    /// Whether it is about these limiters, and up to date.
+    #[inline]
+    pub(super) fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> bool {
+        limiters.len() == self.limiters.len()
+            && limiters.zip(&self.limiters).all(|(limiter, (known, replacements))| {
+                limiter.is(known) && limiter.replacements() == *replacements
+            })
     }
 
-    /// Logs that the limits of a request cannot be decided, at most once a second.
-    pub(super) fn report_mistake(&self, error: &ConfigError) {
-        if self.0.made.mistake.is_due() {
-            tracing::error!(%error, "requests are refused with 500");
-        }
+    /// Whether it gives way to what is about these limiters: it is about no more of them, or out of date.
+    pub(super) fn gives_way(&self, limiters: usize) -> bool {
+        limiters > self.limiters.len()
+            || self.limiters.iter().any(|(limiter, replacements)| limiter.replacements() != *replacements)
     }
 }
 

@@ -348,7 +348,9 @@ impl Waiting {
         place: &mut Place,
     ) -> Poll<End> {
         let end = ready!(self.way.poll(cx, (&self.limits, request), place));
-        self.limits.count_route(request, &end);
+        if self.limits.settings().routes {
+            self.limits.tell_route(request, &end);
+        }
         Poll::Ready(end)
     }
 }

@@ -43,14 +43,13 @@
 //! It is no kit for layers of your own: [`Gate`] is for the layers of Sluicegate. It is public so that services behind a
 //! layer have a name.
 
-mod future;
 mod gate;
+mod held;
 pub(crate) mod lookup;
 pub(crate) mod once;
 pub(crate) mod queue;
 mod service;
 
-pub use self::future::ResponseFuture;
 pub use self::gate::Gate;
 pub(crate) use self::gate::sealed;
 #[doc(hidden)]
@@ -61,4 +60,4 @@ pub use self::gate::{Answer, Next, Step};
 pub use self::lookup::{Lookup, NotFound, Waits};
 #[doc(hidden)]
 pub use self::queue::Place;
-pub use self::service::Guarded;
+pub use self::service::{Guarded, ResponseFuture};

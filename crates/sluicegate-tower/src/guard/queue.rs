@@ -13,9 +13,13 @@ pub(crate) struct Queue {
     waiting: Arc<AtomicUsize>,
 }
 
-/// The place in the queue of a call that has to wait, if it has one; it is free again when this is dropped.
-#[derive(Debug, Default)]
-pub struct Place(Option<Arc<AtomicUsize>>);
+/// The place in the queue of a call that has to wait, if it has one.
+pub type Place = Option<Taken>;
+
+/// A place that is taken; it is free again when this is dropped.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "only a queue has one")]
+pub struct Taken(Arc<AtomicUsize>);
 
 impl Default for Queue {
     fn default() -> Self {
@@ -40,13 +44,13 @@ impl Queue {
 
     /// Takes a place for a call that has none yet. Says whether it has one now.
     pub(crate) fn enter(&self, place: &mut Place) -> bool {
-        if place.0.is_none() {
+        if place.is_none() {
             let one_more = |waiting| (waiting < self.longest).then_some(waiting + 1);
             // Relaxed: it is a count and guards nothing else.
             let entered = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-            place.0 = entered.ok().map(|_| Arc::clone(&self.waiting));
+            *place = entered.ok().map(|_| Taken(Arc::clone(&self.waiting)));
         }
-        place.0.is_some()
+        place.is_some()
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -55,11 +59,9 @@ impl Queue {
     }
 }
 
-impl Drop for Place {
+impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(waiting) = &self.0 {
-            // Relaxed: as above.
-            waiting.fetch_sub(1, Ordering::Relaxed);
-        }
+        // Relaxed: as above.
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,11 +1,19 @@
-//! The service: [`Guarded`].
+//! The service and its future: [`Guarded`] and [`ResponseFuture`].
+//!
+//! The future is a small state machine around the service's own future: waiting, calling, or refused. Only a call
+//! that has to wait takes a box; one that is decided at once is the inner future and a pass beside it.
 
-use std::task::{Context, Poll};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
+use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use crate::guard::Place;
 use crate::guard::gate::{Gate, Step};
-use crate::guard::{Place, ResponseFuture};
+use crate::guard::held::{AnswerOf, Held};
 
 /// A service behind a layer of this crate, `L`.
 ///
@@ -74,5 +82,110 @@ where
             }
             Step::Refuse(answer) => ResponseFuture::refused(answer),
         }
+    }
+}
+
+pin_project! {
+    /// The response of a [`Guarded`](crate::guard::Guarded) service.
+    ///
+    /// # Cancel safety
+    /// Dropped while it waits, the call is not made; its place in the queue is free, and the turn that it waited for is
+    /// given back. Dropped before a store has answered, it may have spent or not, as [`Store`](sluicegate_core::Store)
+    /// says. Dropped when its turn has come, be the service inside ready or not, what was spent stays spent: otherwise
+    /// clients could dodge their limit by hanging up. Permits are given back whenever it is dropped.
+    ///
+    /// # Panics
+    /// When polled again after it was ready, and when it has to wait for a key, a permit or a turn outside of a tokio
+    /// runtime that has its timer enabled.
+    pub struct ResponseFuture<S, Req, L>
+    where
+        S: Service<Req>,
+        L: Gate<Req, S::Response, S::Error>,
+    {
+        #[pin]
+        state: State<S::Future, Held<S, Req, L, L::Wait, L::Pass>, L::Pass, AnswerOf<S, Req, L>>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<F, H, P, A> {
+        // In a box, because it is large and rare.
+        Waiting { held: Option<Box<H>> },
+        Calling { #[pin] inner: F, pass: Option<P> },
+        Refused { answer: Option<A> },
+    }
+}
+
+impl<S, Req, L> ResponseFuture<S, Req, L>
+where
+    S: Service<Req>,
+    L: Gate<Req, S::Response, S::Error>,
+{
+    pub(crate) fn waiting(layer: L, service: S, request: Req, wait: L::Wait, place: Place) -> Self {
+        let held = Box::new(Held::new(layer, service, request, wait, place));
+        Self { state: State::Waiting { held: Some(held) } }
+    }
+
+    #[inline]
+    pub(super) fn calling(inner: S::Future, pass: L::Pass) -> Self {
+        Self { state: State::Calling { inner, pass: Some(pass) } }
+    }
+
+    pub(crate) fn refused(answer: AnswerOf<S, Req, L>) -> Self {
+        Self { state: State::Refused { answer: Some(answer) } }
+    }
+}
+
+impl<S, Req, L> Future for ResponseFuture<S, Req, L>
+where
+    S: Service<Req> + Clone,
+    L: Gate<Req, S::Response, S::Error>,
+{
+    type Output = Result<L::Response, L::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let following = match state.as_mut().project() {
+                StateProj::Waiting { held } => {
+                    let waiting = held.as_mut().expect("a waiting call is replaced when its wait ends");
+                    match ready!(waiting.poll(cx)) {
+                        Ok(()) => {
+                            let called = held.take().and_then(|held| held.call());
+                            let (inner, pass) = called.expect("a call is ready when it has passed");
+                            State::Calling { inner, pass: Some(pass) }
+                        }
+                        Err(answer) => State::Refused { answer: Some(answer) },
+                    }
+                }
+                StateProj::Calling { inner, pass } => {
+                    let response = ready!(inner.poll(cx));
+                    let pass = pass.take().expect(ONCE);
+                    return Poll::Ready(match response {
+                        Ok(response) => Ok(L::after(pass, response)),
+                        Err(error) => Err(L::failed(error)),
+                    });
+                }
+                StateProj::Refused { answer } => return Poll::Ready(answer.take().expect(ONCE)),
+            };
+            state.set(following);
+        }
+    }
+}
+
+const ONCE: &str = "a response future is polled until it is ready, once";
+
+impl<S, Req, L> fmt::Debug for ResponseFuture<S, Req, L>
+where
+    S: Service<Req>,
+    L: Gate<Req, S::Response, S::Error>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.state {
+            State::Waiting { .. } => "ResponseFuture(waiting)",
+            State::Calling { .. } => "ResponseFuture(calling)",
+            State::Refused { .. } => "ResponseFuture(refused)",
+        })
     }
 }

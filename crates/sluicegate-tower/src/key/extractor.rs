@@ -5,8 +5,7 @@ use std::sync::Arc;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
-use crate::key::extraction::Extraction;
-use crate::key::view::RequestView;
+use crate::key::extraction::{Extraction, RequestView};
 
 /// Finds out whose bucket a request spends from.
 ///

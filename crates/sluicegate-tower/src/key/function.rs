@@ -5,9 +5,8 @@ use std::any::type_name;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
-use crate::key::extraction::Extraction;
+use crate::key::extraction::{Extraction, RequestView};
 use crate::key::extractor::{Closure, KeyExtractor};
-use crate::key::view::RequestView;
 
 /// An extractor from a closure that says itself why there is no key, or that has to look the key up.
 ///

@@ -153,10 +153,12 @@ impl WhenMissing {
     /// The treatment by the limit of this name.
     #[inline]
     pub fn read(&self, found: Result<Key, MissingKey>, name: impl FnOnce() -> String) -> Keyed {
-        let missing = match found {
-            Ok(key) => return Keyed::Key(key),
-            Err(missing) => missing,
-        };
+        found.map_or_else(|missing| self.treat(missing, name), Keyed::Key)
+    }
+
+    /// The treatment of a request whose key is missing.
+    #[cold]
+    pub(crate) fn treat(&self, missing: MissingKey, name: impl FnOnce() -> String) -> Keyed {
         match self.action(&missing, name) {
             OnMissingKey::Share => Keyed::Key(Key::shared()),
             OnMissingKey::Reject(status) => Keyed::Rejected(missing, status),

@@ -30,11 +30,10 @@ mod route;
 #[cfg(feature = "secrets")]
 mod secret;
 mod text;
-mod view;
 
 pub use sluicegate_core::key::KeyKind;
 
-pub use self::extraction::Extraction;
+pub use self::extraction::{Extraction, RequestView};
 pub use self::extractor::KeyExtractor;
 pub use self::function::{extract_fn, key_fn, key_from_extension};
 pub use self::header::HeaderKey;
@@ -53,4 +52,3 @@ pub use self::secret::{ApiKey, Bearer, Cookie};
 #[cfg(feature = "jwt")]
 #[cfg_attr(docsrs, doc(cfg(feature = "jwt")))]
 pub use self::secret::{BearerJwt, Claims};
-pub use self::view::RequestView;

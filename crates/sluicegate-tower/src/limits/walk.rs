@@ -251,16 +251,20 @@ fn with_key(
     (limit, mode): (&Limit, PolicyMode),
     which: Which,
     cost: u64,
-    mut key: Result<Key, MissingKey>,
+    key: Result<Key, MissingKey>,
 ) -> Finding {
-    if let Ok(key) = &mut key {
-        key.set_kind(limit.kind);
-    }
-    match limit.when_missing.read(key, || limit.title()) {
-        Keyed::Key(key) => Finding::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce },
-        Keyed::Skipped(missing) => Finding::Nothing(WhyNot::NoKey(missing)),
-        Keyed::Rejected(missing, status) => refusing(mode, Stop::MissingKey(missing, status)),
-    }
+    let key = match key {
+        Ok(mut key) => {
+            key.set_kind(limit.kind);
+            key
+        }
+        Err(missing) => match limit.when_missing.treat(missing, || limit.title()) {
+            Keyed::Key(shared) => shared,
+            Keyed::Skipped(missing) => return Finding::Nothing(WhyNot::NoKey(missing)),
+            Keyed::Rejected(missing, status) => return refusing(mode, Stop::MissingKey(missing, status)),
+        },
+    };
+    Finding::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce }
 }
 
 /// Only a limit that is enforced refuses a request.

@@ -186,7 +186,9 @@ where
         };
         match limits.begin(request.into(), place) {
             Ok(end) => {
-                limits.count_route(request.into(), &end);
+                if limits.settings().routes {
+                    limits.tell_route(request.into(), &end);
+                }
                 self.ends(end, request)
             }
             Err(waiting) => Step::Wait(Wait::Way(waiting)),

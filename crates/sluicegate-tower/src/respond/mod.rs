@@ -17,7 +17,6 @@ pub(crate) mod headers;
 pub(crate) mod later;
 pub(crate) mod problem;
 pub(crate) mod refusal;
-pub(crate) mod shown;
 pub(crate) mod spread;
 pub(crate) mod stop;
 

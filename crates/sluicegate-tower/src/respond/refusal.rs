@@ -11,10 +11,9 @@ use sluicegate_core::store::QuotaStatus;
 
 use crate::guard::lookup::NotFound;
 use crate::key::{MissingKey, RequestView};
-use crate::respond::decided::Decided;
+use crate::respond::decided::{Decided, Shown};
 use crate::respond::headers::lines::{MOST, ceil_seconds};
 use crate::respond::headers::{come_back_after, forbid_caching};
-use crate::respond::shown::Shown;
 
 /// A request that is not let through, and why.
 #[derive(Clone, Copy, Debug)]

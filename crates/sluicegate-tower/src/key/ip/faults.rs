@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_core::store::{Event, ForwardedFault, Listeners};
 
-use super::hints::Looks;
+use super::peer::Looks;
 
 /// A missing header is not the client's doing: a health check of the proxy's own looks like that.
 pub(super) fn is_malformed(fault: ForwardedFault) -> bool {

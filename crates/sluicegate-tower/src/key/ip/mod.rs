@@ -5,7 +5,6 @@ mod client;
 mod elements;
 mod faults;
 mod forwarded;
-mod hints;
 mod lists;
 mod networks;
 mod peer;

@@ -5,9 +5,9 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::respond::decided::Shown;
 use crate::respond::headers::lines::{Line, ceil_seconds, number, window};
-use crate::respond::headers::{Already, HeaderFields, RATELIMIT, RATELIMIT_POLICY, set, whole_number};
-use crate::respond::shown::Shown;
+use crate::respond::headers::{Already, RATELIMIT, RATELIMIT_POLICY, set, whole_number};
 
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
@@ -26,14 +26,6 @@ pub(super) enum Draft {
 }
 
 impl Draft {
-    pub(super) fn of(chosen: HeaderFields) -> Option<Self> {
-        match chosen {
-            HeaderFields::Draft6 => Some(Self::Six),
-            HeaderFields::Draft7 => Some(Self::Seven),
-            _ => None,
-        }
-    }
-
     /// A service's own fields that leave less are not loosened.
     pub(super) fn write(
         self,

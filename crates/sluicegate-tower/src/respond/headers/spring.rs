@@ -8,6 +8,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 
+use crate::respond::decided::Shown;
 use crate::respond::headers::lines::number;
 use crate::respond::headers::{Already, LIMIT, REMAINING, RESET, whole_number};
 
@@ -18,8 +19,17 @@ const REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-reques
 /// Those that no other family has.
 pub(super) const FIELDS: [HeaderName; 3] = [REPLENISH_RATE, BURST_CAPACITY, REQUESTED_TOKENS];
 
+/// Writes where the quota stands that a client is shown.
+pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, already: Already) {
+    if let Some(standing) = shown.status
+        && let Some(quota) = shown.decided.quota_of(standing)
+    {
+        Tokens::of(standing, quota).write(headers, already);
+    }
+}
+
 /// Where a quota stands, in tokens.
-pub(super) struct Tokens {
+struct Tokens {
     /// Units that are left.
     remaining: u64,
     capacity: u64,
@@ -30,7 +40,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    pub(super) fn of(standing: &QuotaStatus, quota: &PolicyQuota) -> Self {
+    fn of(standing: &QuotaStatus, quota: &PolicyQuota) -> Self {
         const SECOND_US: u128 = 1_000_000;
         let (units, period_us) = (u128::from(quota.quota().limit()), quota.quota().period().as_micros());
         let in_a_second = units.saturating_mul(SECOND_US);
@@ -45,7 +55,7 @@ impl Tokens {
     }
 
     /// A service's own fields that leave fewer requests are not loosened.
-    pub(super) fn write(self, headers: &mut HeaderMap, already: Already) {
+    fn write(self, headers: &mut HeaderMap, already: Already) {
         let theirs = headers.get(REMAINING).and_then(|theirs| units(theirs, headers));
         if theirs.is_some_and(|theirs| already.leaves_less(theirs, self.remaining)) {
             return;

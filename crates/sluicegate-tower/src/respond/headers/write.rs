@@ -9,15 +9,15 @@ use std::time::Duration;
 use http::header::{Entry, HeaderMap, HeaderValue, RETRY_AFTER};
 use sluicegate_core::policy::PolicyQuota;
 
+use crate::respond::decided::{Described, Shown};
 use crate::respond::headers::drafts::{self, Draft};
 use crate::respond::headers::join::{Left, Lines, expose};
 use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
-use crate::respond::headers::spring::{self, Tokens};
+use crate::respond::headers::spring;
 use crate::respond::headers::{
     Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
     come_back_after, repeat_wait, set,
 };
-use crate::respond::shown::{Described, Shown};
 
 /// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `prepared` is the value of
 /// `RateLimit-Policy`, where it is known: not if layers stack, or if limits were asked that seldom meet.
@@ -73,14 +73,11 @@ pub(crate) fn write(
         };
         numbers.write(headers, already);
     }
-    if let Some(draft) = Draft::of(style.chosen) {
-        draft.write(headers, shown, refused_for, already);
-    }
-    if style.chosen == HeaderFields::Spring
-        && let Some(standing) = shown.status
-        && let Some(quota) = shown.decided.quota_of(standing)
-    {
-        Tokens::of(standing, quota).write(headers, already);
+    match style.chosen {
+        HeaderFields::Draft6 => Draft::Six.write(headers, shown, refused_for, already),
+        HeaderFields::Draft7 => Draft::Seven.write(headers, shown, refused_for, already),
+        HeaderFields::Spring => spring::write(headers, shown, already),
+        _ => {}
     }
     if style.exposes {
         let ours = [LIMIT, REMAINING, RESET].into_iter().chain(spring::FIELDS).chain(drafts::FIELDS);

@@ -1,0 +1,67 @@
+//! What the limits tell of requests: events for the store, which counts them, and lines in the log.
+
+use std::sync::Arc;
+
+use sluicegate_core::store::{Event, Subject, Undecided};
+use sluicegate_core::{ConfigError, Outcome, Policy, RateLimiter};
+
+use crate::admission::set::Limits;
+use crate::admission::way::End;
+use crate::key::RequestView;
+use crate::respond::decided::Decided;
+
+impl Limits {
+    /// Tells the store of the first limit what was decided on a request of which route, if routes are counted. What was not decided
+    /// is told elsewhere, with the reason.
+    #[cold]
+    pub(crate) fn tell_route(&self, request: RequestView<'_>, end: &End) {
+        let outcome = match end {
+            Ok(marked) => {
+                marked.as_ref().and_then(|marked| marked.decided.as_ref()).map(|_| Outcome::Allowed)
+            }
+            Err(refused) => refused.decided().map(|decided| decided.outcome()),
+        };
+        let store = self.plan().limits.iter().find_map(|limit| limit.source.store());
+        if let (Some(outcome), Some(store)) = (outcome, store) {
+            store.notice(&Event::Routed { route: request.route(), outcome });
+        }
+    }
+
+    /// Tells the store of the first limit what never reaches it otherwise: why it was not asked because of this limit, or
+    /// that a turn was given up.
+    pub(crate) fn notice(&self, limit: Option<usize>, why: Option<Undecided>) {
+        let limits = &self.plan().limits;
+        let Some(store) = limits.iter().find_map(|limit| limit.source.store()) else { return };
+        let known = limit.and_then(|limit| limits[limit].source.known().first());
+        let policy = known.map(RateLimiter::policy);
+        let subject = policy.as_ref().map_or_else(Subject::default, |policy| Subject::of(policy.name()));
+        store.notice(&match why {
+            Some(why) => Event::Undecided(subject, why),
+            None => Event::TurnGivenUp(subject),
+        });
+    }
+
+    /// Logs once that a layer further in asks a policy that was asked here already.
+    pub(super) fn report_double(&self, here: &Decided, inner: &Decided) {
+        if self.made().double.is_completed() {
+            return;
+        }
+        let twice = |policy: &&Arc<Policy>| inner.policies.iter().any(|other| Arc::ptr_eq(policy, other));
+        if let Some(policy) = here.policies.iter().find(twice) {
+            self.made().double.call_once(|| {
+                tracing::warn!(
+                    policy = policy.name(),
+                    "two layers around each other ask the same policy, so that a request may spend from it twice: leave one of \
+                     them out, or give each a policy of its own; this is said once"
+                );
+            });
+        }
+    }
+
+    /// Logs that the limits of a request cannot be decided, at most once a second.
+    pub(super) fn report_mistake(&self, error: &ConfigError) {
+        if self.made().mistake.is_due() {
+            tracing::error!(%error, "requests are refused with 500");
+        }
+    }
+}
