@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::ConfigError;
-use crate::text::{Fault, number};
+use crate::text::{Fault, number, number_or_none};
 use crate::time_span::TimeSpan;
 
 /// A limit in units per period, with a burst that may be spent at once from rest.
@@ -22,6 +22,7 @@ use crate::time_span::TimeSpan;
 /// | limit | units per period, the average rate | | at least 1; 10^6 under a sliding log |
 /// | period | the span that the limit is for | | 1 microsecond to ten years |
 /// | burst | units that may be spent at once from rest | the limit | at least 1; buckets only |
+/// | start | units of a key that the store does not know | the burst | at most the burst; buckets only, no queues |
 ///
 /// No quota refuses everything: deny such requests where they come in, by `deny` of a layer or of a rules file.
 ///
@@ -58,6 +59,7 @@ pub struct Quota {
     limit: u64,
     period: Duration,
     burst: u64,
+    start: Option<u64>,
 }
 
 impl Quota {
@@ -66,7 +68,7 @@ impl Quota {
     /// Any period of at least a microsecond works with the buckets, a third of a second too: it is
     /// kept as an exact ratio. Windows need whole microseconds.
     pub const fn new(limit: u64, period: Duration) -> Self {
-        Self { limit, period, burst: limit }
+        Self { limit, period, burst: limit, start: None }
     }
 
     /// `limit` units a second.
@@ -102,6 +104,55 @@ impl Quota {
         self
     }
 
+    /// How many units a key has that the store does not know: 0 to the burst. Default: the burst. As text `start 10`.
+    ///
+    /// A newcomer has `units`, and gains more by the rate up to the burst, as any key. It is known from the first request that
+    /// is decided, allowed or refused; a [peek](crate::RateLimiter::peek) shows what a newcomer would have and lets it be one. So new
+    /// accounts, or addresses never seen, cannot begin with a burst, and clients that have behaved for a while can.
+    ///
+    /// # When a key is forgotten
+    /// A key that is full is remembered for as long as a full burst takes to refill, counted from the moment at which it was
+    /// full. After that it is a newcomer again. With `"60/min burst 100 start 10"` that is a hundred seconds after the bucket was
+    /// full: a key that comes every few minutes is known, one that comes once an hour has 10 units each time. A key is a newcomer
+    /// sooner where a store forgets it sooner: after a [reset](crate::RateLimiter::reset), after a restart of a process that counts in memory, and when a
+    /// full table [makes room](crate::MemoryStore#memory), which forgets full keys first. No more passes by that than with a burst from rest.
+    ///
+    /// # Algorithms
+    /// GCRA, token buckets with each refill, and the leaky bucket that refuses. Windows, counters and logs start full, and a
+    /// queue would delay its first request: they refuse a start below the burst when the policy is built, and so does
+    /// [`OnFull::Inherit`](crate::policy::OnFull::Inherit). Where a policy is in [shares](crate::Policy::share), each has its share of the start, rounded down.
+    /// Such a quota is not leased by the stores of a fleet.
+    ///
+    /// # Source
+    /// Bucket4j's `Bandwidth.initialTokens`, with `ExpirationAfterWriteStrategy.basedOnTimeForRefillingBucketUpToMax(keep)`,
+    /// where `keep` is the time in which a full burst refills. Deviation: the time for which a full key is kept counts
+    /// from the moment at which it became full, and not from the last request.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy, Quota};
+    ///
+    /// let clock = ManualClock::new();
+    /// let store = MemoryStore::builder().clock(clock.clone()).build()?;
+    /// let api = Policy::token_bucket("api", Quota::per_minute(60).burst(100).starting_with(10)).on(&store)?;
+    /// let decision = api.check_cost("ada", 12).now().expect("memory answers at once")?;
+    /// assert_eq!((decision.is_allowed(), decision.remaining()), (false, 10));
+    /// assert_eq!(decision.retry_after(), Some(Duration::from_secs(2)));
+    ///
+    /// clock.advance(Duration::from_secs(90)); // full by now
+    /// assert!(api.check_cost("ada", 100).now().expect("memory answers at once")?.is_allowed());
+    ///
+    /// clock.advance(Duration::from_secs(200)); // full after 100 seconds, and forgotten after 100 more
+    /// assert_eq!(api.peek("ada").now().expect("memory answers at once")?.remaining(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn starting_with(mut self, units: u64) -> Self {
+        self.start = Some(units);
+        self
+    }
+
     /// Units per period.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -119,20 +170,28 @@ impl Quota {
     pub const fn burst_size(&self) -> u64 {
         self.burst
     }
+
+    /// The units that a key has that the store does not know, if [`starting_with`](Self::starting_with) has said so.
+    pub const fn start(&self) -> Option<u64> {
+        self.start
+    }
 }
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.limit)?;
         TimeSpan::write_period(self.period, f)?;
-        if self.burst == self.limit { Ok(()) } else { write!(f, " burst {}", self.burst) }
+        if self.burst != self.limit {
+            write!(f, " burst {}", self.burst)?;
+        }
+        self.start.map_or(Ok(()), |start| write!(f, " start {start}"))
     }
 }
 
 impl FromStr for Quota {
     type Err = ConfigError;
 
-    /// Reads `"100/min"`, `"10/s burst 20"`, `"5 per minute"`, `"1000/1h"`, `"3/500ms"`.
+    /// Reads `"100/min"`, `"10/s burst 20"`, `"5 per minute"`, `"1000/1h"`, `"3/500ms"`, `"60/min burst 100 start 10"`.
     ///
     /// # Errors
     /// [`Unreadable`](crate::error::ConfigErrorKind::Unreadable) when the text is not a quota,
@@ -145,7 +204,10 @@ impl FromStr for Quota {
 }
 
 fn parse(text: &str) -> Result<Quota, Fault<'_>> {
-    let text = text.trim();
+    let (text, start) = match text.trim().split_once("start") {
+        Some((text, start)) => (text.trim_end(), Some(number_or_none(start, "start")?)),
+        None => (text.trim(), None),
+    };
     let (rate, burst) = match text.split_once("burst") {
         Some((rate, burst)) => (rate.trim_end(), Some(number(burst, "burst")?)),
         None => (text, None),
@@ -155,7 +217,8 @@ fn parse(text: &str) -> Result<Quota, Fault<'_>> {
         Fault::unreadable(rate, "there is no \"/\" or \"per\" between limit and period".to_owned())
     })?;
     let quota = Quota::new(number(limit, "limit")?, TimeSpan::of_period(period.trim())?);
-    Ok(burst.map_or(quota, |burst| quota.burst(burst)))
+    let quota = burst.map_or(quota, |burst| quota.burst(burst));
+    Ok(start.map_or(quota, |start| quota.starting_with(start)))
 }
 
 /// Anything that a policy takes as a quota: a [`Quota`], or its text.
@@ -227,12 +290,25 @@ mod tests {
         }
         assert_eq!("10/s burst 20".parse(), Ok(Quota::per_second(10).burst(20)));
         assert_eq!("1000/1h".parse(), Ok(Quota::per_hour(1_000)));
+        assert_eq!("10/s burst 20 start 5".parse(), Ok(Quota::per_second(10).starting_with(5).burst(20)));
+        assert_eq!("10/s start 0".parse(), Ok(Quota::per_second(10).starting_with(0)));
         assert_eq!("1_000_000/30d".parse(), Ok(Quota::new(1_000_000, Duration::from_secs(2_592_000))));
     }
 
     #[test]
     fn a_quota_prints_as_it_reads() {
-        for text in ["100/min", "10/s burst 20", "1000/h", "5/90s", "3/500ms", "1/30d", "7/250us", "2/d"] {
+        for text in [
+            "100/min",
+            "10/s burst 20",
+            "1000/h",
+            "5/90s",
+            "3/500ms",
+            "1/30d",
+            "7/250us",
+            "2/d",
+            "9/s start 0",
+            "9/s burst 12 start 9",
+        ] {
             assert_eq!(text.parse::<Quota>().unwrap().to_string(), text);
         }
     }
@@ -255,6 +331,8 @@ mod tests {
             ("1/999999999999999w", "too long"),
             ("5/min burst", "the burst \"\" is not a whole number"),
             ("5/-1s", "\"-1s\" is not a unit"),
+            ("5/min start", "the start \"\" is not a whole number"),
+            ("5/min start 1 burst 9", "the start \"1 burst 9\" is not a whole number"),
         ] {
             let message = text.parse::<Quota>().unwrap_err().to_string();
             assert!(message.contains(problem), "{text:?}: {message}");

@@ -39,15 +39,23 @@ pub(crate) const REFUSE_ALL: &str = " (to refuse everything, deny it)";
 
 /// A positive number; underscores may group its digits.
 pub(crate) fn number<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
+    match number_or_none(text, what)? {
+        0 => {
+            let instead = if what == "limit" { REFUSE_ALL } else { "" };
+            let problem = format!("the {what} is 0, and must be at least 1{instead}");
+            Err(Fault::out_of_range(text.trim(), problem))
+        }
+        number => Ok(number),
+    }
+}
+
+/// The same, or 0.
+pub(crate) fn number_or_none<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
     let text = text.trim();
     let digits: String = text.chars().filter(|&c| c != '_').collect();
     let plain = text.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit());
     match digits.parse() {
         _ if !plain => Err(Fault::unreadable(text, format!("the {what} {text:?} is not a whole number"))),
-        Ok(0) => {
-            let instead = if what == "limit" { REFUSE_ALL } else { "" };
-            Err(Fault::out_of_range(text, format!("the {what} is 0, and must be at least 1{instead}")))
-        }
         Ok(number) => Ok(number),
         Err(_) => Err(Fault::out_of_range(text, format!("the {what} {text} is too large"))),
     }

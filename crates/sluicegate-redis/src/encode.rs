@@ -25,7 +25,7 @@ use sluicegate_core::{ConfigError, Policy};
 const LONGEST_LOG: u64 = 2_000;
 
 /// The kinds of rules that the script knows.
-const KINDS: u8 = 4;
+const KINDS: u8 = 6;
 
 /// All that decides: the version, and per quota its kind, its id, and the numbers of its rule. Instances with the same text
 /// share their states; others keep their own, and charge each other.

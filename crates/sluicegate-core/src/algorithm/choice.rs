@@ -94,7 +94,7 @@ pub enum Algorithm {
     /// twice the limit in some span of one period: a full window's worth at the end of one window,
     /// and the next window's as the first one fades. Use the log where that is too much.
     SlidingCounter,
-    /// A bucket of tokens that starts full: an average rate, and a burst on top of it.
+    /// A bucket of tokens that starts full, or with [fewer](crate::Quota::starting_with): an average rate, and a burst on top of it.
     TokenBucket(Refill),
     /// A bucket that leaks at the quota's rate: a meter that refuses, or a queue that delays.
     LeakyBucket(Drain),
@@ -143,7 +143,7 @@ impl Anchor {
 
 /// How a token bucket is refilled.
 ///
-/// A bucket of `burst` tokens that starts full; a unit of cost takes one.
+/// A bucket of `burst` tokens that starts full, or with [fewer](crate::Quota::starting_with); a unit of cost takes one.
 ///
 /// [`Refill::Greedy`] adds tokens continuously and is GCRA: a bucket that lacks `n` tokens is one whose theoretical
 /// arrival time lies `n * period / limit` ahead. [`Refill::Interval`] adds `limit` tokens at the end of each period,
@@ -256,6 +256,12 @@ impl Algorithm {
         Self::LeakyBucket(Drain::QueueAbove(2)),
         Self::Gcra,
     ];
+
+    /// Whether a key that is not known can start with less than a burst. A window, a counter and a log have counted nothing of it, and a
+    /// queue that is not empty would delay the first request.
+    pub(crate) fn can_start_short(self) -> bool {
+        matches!(self, Self::Gcra | Self::TokenBucket(_) | Self::LeakyBucket(Drain::Meter))
+    }
 
     /// Whether it counts in windows, which have a limit and no burst.
     pub(crate) fn is_window(self) -> bool {

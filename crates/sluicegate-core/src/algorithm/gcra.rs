@@ -200,6 +200,10 @@ impl Shape for Gcra {
         self.spacing.get()
     }
 
+    fn floor_us(&self, now_us: u64) -> u64 {
+        self.floor(now_us)
+    }
+
     fn at_level(&self, level: u64, now_us: u64) -> State {
         self.state(level.min(self.ceiling), now_us)
     }

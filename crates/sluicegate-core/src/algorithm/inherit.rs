@@ -49,7 +49,7 @@ pub enum Inherit {
     /// the old and the new algorithm. A debt under a sliding counter or log is forgotten after its periods.
     #[default]
     Spent,
-    /// Afresh: every key has the whole new burst.
+    /// Afresh: every key has the whole new burst, or the units that a key that is not known [starts](crate::Quota::starting_with) with.
     Reset,
     /// With the units that remained, at most the new burst.
     AsIs,
@@ -171,10 +171,11 @@ impl Rule {
         carried.unwrap_or_else(|| self.holding(from.outstanding(state, now_us), now_us))
     }
 
-    /// The state of a key that has spent `units` at `now_us`, whatever the ceiling.
+    /// The state of a key that is known and has spent `units` at `now_us`, whatever the ceiling.
     #[must_use]
     pub fn holding(&self, units: u64, now_us: u64) -> State {
-        if units == 0 { State::REST } else { self.spend(State::REST, now_us, now_us, units) }
+        let full = self.full(now_us);
+        if units == 0 { full } else { self.spend(full, now_us, now_us, units) }
     }
 }
 

@@ -13,7 +13,8 @@
 //! - *No floats, no rounding of state.* What is rounded is shown only: waits up, remainders down.
 //! - *A refusal changes nothing.* Only a cost that passes, or is charged, makes a new state.
 //! - *Rest is forgetting.* From [`State::until_us`] on a state decides as [`State::REST`] does, so
-//!   a store may drop it then, and expiry needs no sweep.
+//!   a store may drop it then, and expiry needs no sweep. Where newcomers [start](Starting) with less than a burst, that is later
+//!   than the moment at which a bucket is full.
 //! - *Time may stand still or step back.* An earlier `now` makes a key look fuller, never emptier.
 //! - *All quotas up to a limit and burst of 10^6, with a period of 1 ms to 30 days, can be kept.*
 //!   What cannot is refused when the policy is built, with its reason.
@@ -43,6 +44,7 @@ mod rule;
 mod shape;
 mod sliding_counter;
 mod sliding_log;
+mod starting;
 
 use self::checked::Checked;
 pub use self::choice::{Algorithm, Anchor, Drain, Refill};
@@ -54,6 +56,7 @@ pub use self::shape::Numbers;
 pub(crate) use self::shape::{Left, Looked};
 pub use self::sliding_counter::SlidingCounter;
 pub use self::sliding_log::SlidingLog;
+pub use self::starting::{Starting, StartingGcra, StartingWindow};
 
 /// A moment that never comes: no wait makes this cost fit.
 pub const NEVER: u64 = u64::MAX;
@@ -70,11 +73,13 @@ const EXACT: u64 = 1 << 52;
 /// The state of one key under one quota: the moment it is back at rest, and one number more.
 ///
 /// Every rule can rebuild its state from these two, and every state says in the same way how long it still matters:
-/// at `until_us` a store may forget it without changing any later decision.
+/// at `until_us` a store may forget it without changing any later decision. Only a rule knows when a bucket is full
+/// ([`Rule::reset_after_us`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct State {
-    /// When the key is back at rest, in microseconds of the store's clock; 0 for a key at rest.
+    /// When the key is back at rest, in microseconds of the store's clock; 0 for a key at rest. Where newcomers
+    /// [start](Starting) with less than a burst, when the key is one again.
     pub until_us: u64,
     /// A second number of the rule: a remainder, a count, two counts.
     pub aux: u64,

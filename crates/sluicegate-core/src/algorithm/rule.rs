@@ -2,7 +2,8 @@
 
 use super::shape::{Looked, Numbers, Shape};
 use super::{
-    Algorithm, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog, Slot, Spent, State,
+    Algorithm, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog, Slot, Spent, Starting,
+    StartingGcra, StartingWindow, State,
 };
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
@@ -23,6 +24,9 @@ macro_rules! rules {
         ///    otherwise no state changes.
         /// 3. [`remaining`](Self::remaining) and [`reset_after_us`](Self::reset_after_us) of the
         ///    new state are what the decision reports.
+        ///
+        /// Where newcomers start with less than a burst ([`begins`](Self::begins)), a key that the store does not know has the state
+        /// [`begun`](Self::begun) from the first spend that is asked for, granted or not.
         ///
         /// A store that decides in another language sends [`numbers`](Self::numbers) once and keeps
         /// [`words`](Self::words).
@@ -76,10 +80,12 @@ macro_rules! rules {
 
             /// The state that goes on from another rule of the same algorithm, if it can.
             pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
-                match (self, from) {
-                    $((Self::$kind(new), Self::$kind(old)) => new.carried(old, state, now_us),)+
+                let (state, from) = (from.plain(state, now_us), from.bucket());
+                let state = match (self.bucket(), from) {
+                    $((Self::$kind(new), Self::$kind(old)) => new.carried(&old, state, now_us),)+
                     _ => None,
-                }
+                };
+                state.map(|state| self.kept(state, now_us))
             }
         }
     };
@@ -93,15 +99,19 @@ rules! { $
     /// The sliding window counter.
     SlidingCounter,
     /// The sliding window log, whose state is a list of entries and not a [`State`].
-    SlidingLog
+    SlidingLog,
+    /// GCRA, the greedy token bucket and the leaky bucket, under which newcomers start with less than a burst.
+    StartingGcra,
+    /// The token buckets that refill at intervals, under which newcomers start with less than a burst.
+    StartingWindow
 }
 
 impl Rule {
     /// Reduces a quota to the integers of its algorithm.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Quota`] for zeros and spans that are too long, [`ConfigErrorKind::Policy`] for a log in 0 parts
-    /// or in more than [`MAX_PARTS`](SlidingLog::MAX_PARTS), [`ConfigErrorKind::Burst`] for a burst in windows, [`ConfigErrorKind::Inexact`] for what cannot be kept in exact integers. The message names the value and the
+    /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst, [`ConfigErrorKind::Policy`] for a log in 0 parts
+    /// or in more than [`MAX_PARTS`](SlidingLog::MAX_PARTS), [`ConfigErrorKind::Burst`] for a burst in windows and a start in what starts full, [`ConfigErrorKind::Inexact`] for what cannot be kept in exact integers. The message names the value and the
     /// bound.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
         let checked = Checked::new(quota)?;
@@ -113,9 +123,10 @@ impl Rule {
                 ),
             ));
         }
+        let missing = missing(algorithm, quota)?;
         let window = |aligned| FixedWindow::new(checked, aligned).map(Self::FixedWindow);
         let bucket = |queue_above| Gcra::new(checked, queue_above).map(Self::Gcra);
-        match algorithm {
+        let rule = match algorithm {
             Algorithm::FixedWindow(anchor) => window(anchor.is_aligned()),
             Algorithm::SlidingLog => SlidingLog::new(checked).map(Self::SlidingLog),
             Algorithm::SlidingLogIn(parts) => SlidingLog::in_parts(checked, parts).map(Self::SlidingLog),
@@ -127,6 +138,63 @@ impl Rule {
             Algorithm::Gcra
             | Algorithm::TokenBucket(Refill::Greedy)
             | Algorithm::LeakyBucket(Drain::Meter) => bucket(None),
+        }?;
+        Ok(match rule {
+            Self::Gcra(bucket) if missing > 0 => Self::StartingGcra(Starting::new(bucket, missing)),
+            Self::FixedWindow(bucket) if missing > 0 => Self::StartingWindow(Starting::new(bucket, missing)),
+            rule => rule,
+        })
+    }
+
+    /// Whether a key that the store does not know starts with less than a burst: then it is known from the first spend that is
+    /// asked for, and [`State::REST`] is a newcomer and not a key that is full.
+    #[inline]
+    pub fn begins(&self) -> bool {
+        matches!(self, Self::StartingGcra(_) | Self::StartingWindow(_))
+    }
+
+    /// The state of a newcomer from now on; [`State::REST`] unless the rule [begins](Self::begins).
+    pub fn begun(&self, now_us: u64) -> State {
+        match self {
+            Self::StartingGcra(rule) => rule.begun(now_us),
+            Self::StartingWindow(rule) => rule.begun(now_us),
+            _ => State::REST,
+        }
+    }
+
+    /// The state of a key that is known and owes nothing.
+    pub(super) fn full(&self, now_us: u64) -> State {
+        match self {
+            Self::StartingGcra(rule) => rule.full(now_us),
+            Self::StartingWindow(rule) => rule.full(now_us),
+            _ => State::REST,
+        }
+    }
+
+    /// The same rule without newcomers.
+    fn bucket(&self) -> Self {
+        match self {
+            Self::StartingGcra(rule) => Self::Gcra(rule.bucket()),
+            Self::StartingWindow(rule) => Self::FixedWindow(rule.bucket()),
+            rule => *rule,
+        }
+    }
+
+    /// A state as the rule without newcomers has it.
+    fn plain(&self, state: State, now_us: u64) -> State {
+        match self {
+            Self::StartingGcra(rule) => rule.plain(state, now_us),
+            Self::StartingWindow(rule) => rule.plain(state, now_us),
+            _ => state,
+        }
+    }
+
+    /// What this rule keeps of a state of the rule without newcomers.
+    fn kept(&self, state: State, now_us: u64) -> State {
+        match self {
+            Self::StartingGcra(rule) => rule.kept(state, now_us),
+            Self::StartingWindow(rule) => rule.kept(state, now_us),
+            _ => state,
         }
     }
 
@@ -193,6 +261,11 @@ impl Rule {
 
     /// The state without a turn that has not come; `None` if a later one may depend on it.
     pub fn take_back(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
+        match self {
+            Self::StartingGcra(rule) => return rule.without(state, now_us, turn),
+            Self::StartingWindow(rule) => return rule.without(state, now_us, turn),
+            _ => {}
+        }
         let state = ask!(self, shape => shape.take_back(state, turn));
         state.map(|state| if state.until_us <= now_us { State::REST } else { state })
     }
@@ -260,9 +333,11 @@ impl Rule {
     }
 
     /// Whether units can be leased: spent now, for requests that have not come ([`Mode::Lease`](crate::store::Mode::Lease)).
-    /// Those of a sliding log cannot, whose entries are as old as the requests, nor those of a queue, which spaces them.
+    /// Those of a sliding log cannot, whose entries are as old as the requests, nor those of a queue, which spaces them, nor those
+    /// of a bucket under which newcomers start with less than a burst: an instance that spends what it has leased does not know
+    /// whether the key is a newcomer again.
     pub fn can_lease(&self) -> bool {
-        self.log().is_none() && !self.is_queue()
+        self.log().is_none() && !self.is_queue() && !self.begins()
     }
 
     /// For how many microseconds after `at_us` a leased unit may be spent that `behind` others of its lease follow, where the
@@ -321,4 +396,22 @@ impl Rule {
     pub fn of_words(&self, words: [u64; 3]) -> State {
         ask!(self, shape => shape.of_words(words))
     }
+}
+
+/// The units of a burst that a newcomer lacks.
+fn missing(algorithm: Algorithm, quota: Quota) -> Result<u64, ConfigError> {
+    let (Some(start), burst) = (quota.start(), quota.burst_size()) else { return Ok(0) };
+    let Some(missing) = burst.checked_sub(start) else {
+        let problem = format!(
+            "{quota} starts a key with {start} units, and its burst is {burst}: use at most the burst"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+    };
+    if missing > 0 && !algorithm.can_start_short() {
+        let problem = format!(
+            "{algorithm} starts full, but the quota is {quota}: leave the start out, or use a token bucket, a leaky bucket that refuses, or GCRA"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Burst, problem));
+    }
+    Ok(missing)
 }

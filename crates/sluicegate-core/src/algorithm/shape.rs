@@ -127,6 +127,11 @@ pub(super) trait Shape: Copy {
         1
     }
 
+    /// The moment as far as the rule knows it: rounded down to its time unit.
+    fn floor_us(&self, now_us: u64) -> u64 {
+        now_us
+    }
+
     /// The state with this level, as far as the ceiling allows.
     fn at_level(&self, level: u64, now_us: u64) -> State {
         self.spend(State::REST, now_us, now_us, level)
@@ -236,7 +241,17 @@ impl Numbers {
         self
     }
 
-    /// Which algorithm they are of: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs.
+    /// The same of a bucket under which newcomers lack this many units.
+    pub(super) fn of_newcomers(mut self, missing: u64) -> Self {
+        self.kind = self.kind.saturating_add(4);
+        if let Some(last) = self.numbers.last_mut() {
+            *last = missing;
+        }
+        self
+    }
+
+    /// Which algorithm they are of: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs; and four more for
+    /// a bucket under which [newcomers](super::Starting) lack units, which are its last number then.
     pub fn kind(&self) -> u8 {
         self.kind
     }

@@ -55,11 +55,15 @@ fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
         Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(Drain::Meter | Drain::Queue)
     );
     let small = limit.div_ceil(1 + random.below(4));
-    match random.below(3) {
+    let quota = match random.below(3) {
         0 if has_burst => quota.burst(small),
         1 if has_burst && limit < 1_000 => quota.burst(limit * 3),
         _ => quota,
+    };
+    if algorithm.can_start_short() && random.below(3) == 0 {
+        return quota.starting_with(random.below(quota.burst_size() + 1));
     }
+    quota
 }
 
 /// The next ask.

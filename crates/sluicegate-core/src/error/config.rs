@@ -40,9 +40,9 @@ pub struct ConfigError {
 pub enum ConfigErrorKind {
     /// A text that is no quota, no span of time, or no word of an option.
     Unreadable,
-    /// A limit, period or burst that is zero or out of range.
+    /// A limit, period or burst that is zero or out of range, or a start above the burst.
     Quota,
-    /// A burst under an algorithm that has none.
+    /// A burst under an algorithm that has none, or a start under one that starts full.
     Burst,
     /// A quota that cannot be kept in exact integers.
     Inexact,

@@ -100,23 +100,25 @@ impl Handover<'_> {
 }
 
 impl Place<'_> {
-    /// The estate of a key here, if it is not at rest.
+    /// The estate of a key here, if it is not at rest; where newcomers start with less than a burst, if it is known.
     fn estate(&mut self, cell: &Cell<'_>, now_us: u64) -> Option<Estate> {
         let (rule, held) = (&cell.bucket.rule, cell.bucket.holds.of(cell.hash));
-        let inherited = !self.knows(cell.hash, now_us);
+        let (inherited, mut is_known) = (!self.knows(cell.hash, now_us), false);
         let (left, spent) = match self {
             Place::Log(shard) => {
                 (Left::Entries(shard.entries(cell.hash, now_us)), shard.used(cell.hash, now_us))
             }
             place => {
                 let state = place.state(cell.hash);
-                let spent = if state.until_us <= now_us { 0 } else { rule.outstanding(state, now_us).max(1) };
+                is_known = state.until_us > now_us;
+                let least = u64::from(!rule.begins());
+                let spent = if is_known { rule.outstanding(state, now_us).max(least) } else { 0 };
                 (Left::State(state), spent)
             }
         };
         let spent = spent.saturating_add(units(&held));
         let floor = cell.bucket.floors.of(cell.hash, now_us);
-        (spent > 0).then_some(Estate { left, held, floor, spent, inherited })
+        (spent > 0 || is_known).then_some(Estate { left, held, floor, spent, inherited })
     }
 
     /// Forgets a key that was handed over.
@@ -143,6 +145,8 @@ impl Place<'_> {
         let spent = estate.spent.saturating_sub(units(held));
         let missing = |known: u64| if estate.inherited { spent.saturating_sub(known) } else { spent };
         match self {
+            // It is known there, and owes nothing.
+            Place::Log(_) if estate.spent == 0 => {}
             Place::Log(shard) => {
                 match left {
                     _ if shard.used(hash, now_us) > 0 => {

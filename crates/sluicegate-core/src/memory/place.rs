@@ -5,8 +5,9 @@ use smallvec::SmallVec;
 use super::bucket::Bucket;
 use super::holds::{Hold, units};
 use super::home::Place;
+use super::table::Kept;
 use crate::algorithm::{NEVER, Rule, Slot, State};
-use crate::store::{Ask, Balance};
+use crate::store::{Ask, Balance, Mode};
 
 /// A set or shard: the number of its bucket, and which one it is there. Several are locked in this order.
 pub(super) type Spot = (u64, usize);
@@ -72,6 +73,17 @@ impl Place<'_> {
         };
         let remaining = remaining.saturating_sub(units(&held));
         Balance { capacity: bucket.capacity, remaining, reset_after_us }
+    }
+
+    /// Where newcomers start with less than a burst, the key of an ask that spends is known from now on, whatever becomes of
+    /// that: otherwise one that is refused would be refused as a newcomer forever.
+    pub(super) fn begin(&mut self, cell: &Cell<'_>, now_us: u64) {
+        let Cell { bucket, hash, ask, .. } = *cell;
+        let spends = ask.mode().spends() || ask.mode() == Mode::Charge;
+        if bucket.rule.begins() && spends && self.state(hash).until_us <= now_us {
+            let kept = Kept { state: bucket.rule.begun(now_us), account: bucket.new_account() };
+            self.put(hash, kept, &bucket.rule, now_us);
+        }
     }
 
     /// Spends what was held until now for requests that have departed, or are gone, as of the moment of each departure.

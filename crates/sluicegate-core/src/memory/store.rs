@@ -34,6 +34,9 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// and no debtor that owes more than the flood's own keys. Logs make room for a flood in the same way, among 16 keys
 /// drawn at random.
 ///
+/// Keys that [start](crate::Quota::starting_with) with less than a burst are held while they are full, too, for as long as a burst takes to
+/// refill. Those that are full make room first, and are newcomers then.
+///
 /// Where forgetting is worse than refusing, a policy says [`OnFull::Inherit`](crate::policy::OnFull::Inherit): a key that makes
 /// room leaves its debt to its set, and keys that are new there start with the heaviest debt that was left. So no flood
 /// frees a debtor, and the price is that in a flood innocent keys may be refused until that debt has drained, no longer.

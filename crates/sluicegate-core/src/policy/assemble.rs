@@ -3,7 +3,7 @@
 use super::builder::PolicyBuilder;
 use super::name::check_name;
 use super::suspension::{Suspension, check_ending, is_of_suspension};
-use super::{MAX_QUOTAS, Policy, PolicyQuota};
+use super::{MAX_QUOTAS, OnFull, Policy, PolicyQuota};
 use crate::algorithm::{Algorithm, Drain, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
@@ -65,6 +65,12 @@ impl PolicyBuilder {
             let here = |error: ConfigError| error.in_policy(&self.name).in_quota(index);
             let quota = quota.clone().map_err(here)?;
             let rule = Rule::new(self.algorithm, quota).map_err(here)?;
+            if rule.begins() && self.settings.on_full == OnFull::Inherit {
+                let problem = format!(
+                    "{quota} starts a key that is not known with less than its burst, so none can inherit what another owes: use `on_full` forget, or leave the start out"
+                );
+                return Err(here(ConfigError::new(ConfigErrorKind::Policy, problem)));
+            }
             let rule = self.settings.debt.map_or(rule, |units| rule.with_debt(units));
             let rule = if self.settings.is_part { rule.rounding_up() } else { rule };
             let label = match id {

@@ -23,8 +23,8 @@ impl Policy {
     /// When the share is nothing or more than the whole, when the name cannot be used, and when the smaller quota
     /// cannot be kept exactly.
     ///
-    /// Shares are rounded up, so their sum may be above the whole: four quarters of ten are twelve.
-    /// All other settings stay.
+    /// Shares are rounded up, so their sum may be above the whole: four quarters of ten are twelve. The units that a key
+    /// [starts](Quota::starting_with) with are rounded down. All other settings stay.
     pub fn share(&self, name: impl Into<String>, parts: u64, whole: u64) -> Result<Self, ConfigError> {
         if parts == 0 || parts > whole {
             return Err(ConfigError::new(
@@ -33,13 +33,14 @@ impl Policy {
             )
             .in_policy(&self.name));
         }
-        self.sized(name.into(), self.settings.is_part, |units| {
-            let part = (u128::from(units) * u128::from(parts)).div_ceil(u128::from(whole));
-            u64::try_from(part).unwrap_or(units)
-        })
+        let part = |units: u64| u128::from(units) * u128::from(parts);
+        let up = |units| u64::try_from(part(units).div_ceil(u128::from(whole))).unwrap_or(units);
+        // What a key starts with is an extra that no share needs at least one unit of.
+        let down = |units| u64::try_from(part(units) / u128::from(whole)).unwrap_or(units);
+        self.sized(name.into(), self.settings.is_part, up, down)
     }
 
-    /// The same policy in parts, each with a name and a weight, whose limits and bursts sum exactly to those of the whole: all
+    /// The same policy in parts, each with a name and a weight, whose limits, bursts and starts sum exactly to those of the whole: all
     /// parts together never admit more than the policy, in any span. For stores that keep one bucket in several places.
     ///
     /// Each part decides on its own, so that a cost above the burst of every part passes in none of them.
@@ -104,7 +105,9 @@ impl Policy {
             return refused(format!("one of {count} parts would have none of {few} units: use fewer parts"));
         }
         let named = parts.into_iter().zip(&bounds);
-        named.map(|((name, _), bounds)| self.sized(name, true, |units| part(*bounds, units))).collect()
+        let sized =
+            |name, bounds| self.sized(name, true, |units| part(bounds, units), |units| part(bounds, units));
+        named.map(|((name, _), bounds)| sized(name, *bounds)).collect()
     }
 
     /// The same policy, under which a refused request spends nothing.
@@ -113,8 +116,14 @@ impl Policy {
         Self { settings: Settings { counts_rejected: false, ..self.settings }, ..self }
     }
 
-    /// The same policy under this name, with a part of each limit and burst.
-    fn sized(&self, name: String, is_part: bool, part: impl Fn(u64) -> u64) -> Result<Self, ConfigError> {
+    /// The same policy under this name, with a part of each limit and burst, and of what a key starts with.
+    fn sized(
+        &self,
+        name: String,
+        is_part: bool,
+        part: impl Fn(u64) -> u64,
+        part_of_start: impl Fn(u64) -> u64,
+    ) -> Result<Self, ConfigError> {
         let algorithm = match self.algorithm {
             Algorithm::LeakyBucket(Drain::QueueAbove(units)) => {
                 Algorithm::LeakyBucket(Drain::QueueAbove(part(units)))
@@ -123,7 +132,9 @@ impl Policy {
         };
         let quotas = self.quotas.iter().map(|quota| {
             let smaller = Quota::new(part(quota.quota.limit()), quota.quota.period());
-            (quota.id.clone(), Ok(smaller.burst(part(quota.quota.burst_size()))))
+            let smaller = smaller.burst(part(quota.quota.burst_size()));
+            let start = quota.quota.start().map(&part_of_start);
+            (quota.id.clone(), Ok(start.map_or(smaller, |start| smaller.starting_with(start))))
         });
         let builder = self.with(quotas.collect());
         let is_renamed = name != self.name;
@@ -181,15 +192,18 @@ mod tests {
         assert_eq!(quarter.quotas()[1].label(), "plan.short");
         assert_eq!((quarter.on_exceeded(), quarter.is_hidden()), (whole.on_exceeded(), true));
         assert_eq!(whole.share("plan", 1, 1).unwrap(), whole);
+        let starting = Policy::gcra("plan", "10/min burst 9 start 7").build().unwrap();
+        assert_eq!(starting.share("plan", 1, 4).unwrap().to_string(), "plan: 3/min burst 3 start 1 (gcra)");
+        assert_eq!(starting.share("plan", 1, 9).unwrap().quotas()[0].quota().start(), Some(0));
         assert_eq!(whole.share("plan", 1, 1_000_000).unwrap().quotas()[0].quota(), Quota::per_minute(1));
     }
 
     #[test]
     fn parts_sum_exactly_to_the_whole_and_none_is_empty() {
-        for (limit, burst) in [(25, 25), (7, 19), (1_000_003, 64)] {
+        for (limit, burst, start) in [(25, 25, 2), (7, 19, 19), (1_000_003, 64, 0)] {
             for count in 1..=7_u64 {
-                let whole =
-                    Policy::gcra("plan", Quota::per_minute(limit).burst(burst)).and("97/h").build().unwrap();
+                let quota = Quota::per_minute(limit).burst(burst).starting_with(start);
+                let whole = Policy::gcra("plan", quota).and("97/h").build().unwrap();
                 let parts = whole.split((1..=count).map(|part| (format!("plan.{part}"), 1))).unwrap();
                 for (place, of_whole) in whole.quotas().iter().enumerate() {
                     let each = || parts.iter().map(|part| part.quotas()[place].quota());
@@ -198,6 +212,8 @@ mod tests {
                         each().map(|quota| quota.burst_size()).sum::<u64>(),
                         of_whole.quota().burst_size()
                     );
+                    let starts = each().filter_map(|quota| quota.start());
+                    assert_eq!(starts.sum::<u64>(), of_whole.quota().start().unwrap_or(0));
                     let spread = each().map(|quota| quota.limit());
                     assert!(spread.clone().max().unwrap() - spread.min().unwrap() <= 1);
                 }

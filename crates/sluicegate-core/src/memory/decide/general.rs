@@ -1,7 +1,7 @@
 //! The general case: several asks, several quotas, logs, replaced policies, turns, reports.
 //!
 //! In this order, all of it under the locks of all sets: hand over keys of replaced policies, spend
-//! what was held for departed requests, judge each ask as if those before it had been carried out,
+//! what was held for departed requests, let keys that are not known begin with less than a burst, judge each ask as if those before it had been carried out,
 //! and then change all states or none. A decision departs as one: when the last of its turns has
 //! come. Leases come last: they are what all others leave.
 
@@ -35,6 +35,7 @@ impl Inner {
         let now_us = self.ground.clock.now_us();
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
         cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
+        cells.iter().for_each(|cell| places[cell.place].begin(cell, now_us));
         grant(&mut cells, &mut places, now_us);
         let mut judged = judge_each(&cells, &mut places, now_us);
         // All of a request goes on together, when the last of its turns has come.

@@ -108,6 +108,10 @@ impl Inner {
         now_us: u64,
     ) -> DecisionFuture {
         let (rule, mode, cost, state) = (&bucket.rule, ask.mode(), ask.cost(), before.state);
+        if mode.spends() && rule.begins() && state.until_us <= now_us {
+            drop(set);
+            return DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
+        }
         let judged = Judged::new(rule, mode, rule.slot(state, now_us, cost), now_us);
         let spends = judged.passed() && mode.spends();
         let is_left = if judged.passed() { judged.departs_us() > now_us } else { counts_rejected(ask) };

@@ -25,6 +25,11 @@ pub(crate) trait Exact {
     fn departs(&self, now: u64) -> u64 {
         now
     }
+    /// A key that is known is full from now on; returns that moment, as far as it is known. Where a level drains, its arrival time is
+    /// kept as now, so that a clock that goes back finds it fuller than it was.
+    fn fill(&mut self, now: u64) -> u64 {
+        now
+    }
     /// Called once an instant was seen. What is over for a log stays over if the clock goes back.
     fn observe(&mut self, _now: u64) {}
 }
@@ -139,6 +144,11 @@ impl Exact for Tat {
         self.set(now, self.level(now) - i128::from(cost) * self.terms.period);
     }
 
+    fn fill(&mut self, now: u64) -> u64 {
+        self.tat = Some(self.terms.floor(now) * self.terms.limit);
+        units(self.terms.floor(now))
+    }
+
     fn departs(&self, now: u64) -> u64 {
         let Some(undelayed) = self.undelayed else { return now };
         let ahead = self.level(now) - i128::from(undelayed) * self.terms.period;
@@ -192,6 +202,11 @@ impl Exact for Tokens {
 
     fn refund(&mut self, now: u64, cost: u64) {
         self.set(now, self.at(now) + i128::from(cost) * self.terms.period);
+    }
+
+    fn fill(&mut self, now: u64) -> u64 {
+        self.left = Some((self.full(), self.terms.floor(now)));
+        units(self.terms.floor(now))
     }
 }
 

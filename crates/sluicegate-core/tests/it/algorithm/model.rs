@@ -16,7 +16,7 @@ macro_rules! traces {
         $(
             #[test]
             fn $name() {
-                decides_as_the_model($algorithm, false);
+                decides_as_the_model($algorithm, false, quota($algorithm));
             }
         )*
 
@@ -26,7 +26,7 @@ macro_rules! traces {
             $(
                 #[test]
                 fn $name() {
-                    decides_as_the_model($algorithm, true);
+                    decides_as_the_model($algorithm, true, quota($algorithm));
                 }
             )*
         }
@@ -48,6 +48,31 @@ traces! {
     a_log_in_twenty_parts_counts_each_from_its_last: Algorithm::SlidingLogIn(20);
     a_log_in_seven_parts_counts_each_from_its_last: Algorithm::SlidingLogIn(7);
     a_log_in_one_part_counts_from_its_last: Algorithm::SlidingLogIn(1);
+}
+
+macro_rules! newcomers {
+    ($($name:ident: $algorithm:expr;)*) => {
+        mod where_newcomers_start_with_less_than_a_burst {
+            use super::*;
+
+            $(
+                #[test]
+                fn $name() {
+                    for counts_rejected in [false, true] {
+                        decides_as_the_model($algorithm, counts_rejected, starting($algorithm));
+                    }
+                }
+            )*
+        }
+    };
+}
+
+newcomers! {
+    gcra_begins_with_an_arrival_time: Algorithm::Gcra;
+    a_greedy_token_bucket_begins_with_fewer: Algorithm::TokenBucket(Refill::Greedy);
+    an_interval_token_bucket_begins_with_fewer: Algorithm::TokenBucket(Refill::Interval);
+    an_aligned_token_bucket_begins_with_fewer: Algorithm::TokenBucket(Refill::AlignedInterval);
+    a_leaky_bucket_begins_with_units_in_it: Algorithm::LeakyBucket(Drain::Meter);
 }
 
 /// Costs are chosen relative to the quota and to what is left, where decisions tip over.
@@ -134,9 +159,15 @@ pub(crate) fn quota(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
     })
 }
 
-fn decides_as_the_model(algorithm: Algorithm, counts_rejected: bool) {
+/// The same, under which a key that is not known starts with less.
+fn starting(algorithm: Algorithm) -> impl Strategy<Value = Quota> {
+    (quota(algorithm), 0..100_u64)
+        .prop_map(|(quota, percent)| quota.starting_with(quota.burst_size() * percent / 100))
+}
+
+fn decides_as_the_model(algorithm: Algorithm, counts_rejected: bool, quotas: impl Strategy<Value = Quota>) {
     let config = Config { failure_persistence: None, ..Config::default() };
-    let traces = (quota(algorithm), 0..100_000_000_u64, prop::collection::vec(step(), 1..50));
+    let traces = (quotas, 0..100_000_000_u64, prop::collection::vec(step(), 1..50));
     let outcome = TestRunner::new(config).run(&traces, |(quota, start, steps)| {
         let mut trace = Trace::new(algorithm, quota, start, counts_rejected);
         steps.into_iter().for_each(|step| trace.take(step));
@@ -154,6 +185,12 @@ struct Trace {
     limiter: RateLimiter,
     model: Box<dyn Exact>,
     counts_rejected: bool,
+    /// When the key is full, or was; never if it is not known. Only where newcomers start with less than a burst.
+    full_at: Option<u64>,
+    /// Whether a newcomer is only looked at.
+    is_peeked: bool,
+    /// Whether something was to be spent, which makes a newcomer known.
+    is_asked: bool,
 }
 
 impl Trace {
@@ -165,7 +202,17 @@ impl Trace {
         let policy = Policy::builder("trace", algorithm, quota);
         let policy = if counts_rejected { policy.count_rejected() } else { policy };
         let limiter = policy.on(&store).expect("the policy fits the store");
-        Self { algorithm, quota, clock, limiter, model: exact(algorithm, quota), counts_rejected }
+        Self {
+            algorithm,
+            quota,
+            clock,
+            limiter,
+            model: exact(algorithm, quota),
+            counts_rejected,
+            full_at: None,
+            is_peeked: false,
+            is_asked: false,
+        }
     }
 
     fn now(&self) -> u64 {
@@ -197,7 +244,60 @@ impl Trace {
         }
     }
 
+    /// Whether the key is known: it was full, if at all, for less time than a full burst takes to refill.
+    fn is_known(&self) -> bool {
+        let Some(_) = self.quota.start() else { return true };
+        let mut emptied = exact(self.algorithm, self.quota);
+        emptied.spend(0, self.quota.burst_size());
+        let keep = self.fills(&*emptied, 0);
+        self.full_at.is_some_and(|full_at| self.now() < full_at + keep)
+    }
+
+    /// A key that was not known until now.
+    fn newcomer(&self) -> Box<dyn Exact> {
+        let mut model = exact(self.algorithm, self.quota);
+        if let Some(start) = self.quota.start() {
+            model.spend(self.now(), self.quota.burst_size() - start);
+        }
+        model
+    }
+
+    /// The first moment from `now` on at which a model is full.
+    fn fills(&self, model: &dyn Exact, now: u64) -> u64 {
+        let is_full = |after: u64| model.passes(now + after, self.quota.burst_size());
+        let mut most = 1;
+        while !is_full(most) {
+            most *= 2;
+        }
+        let (mut least, mut most) = (0, most);
+        while least < most {
+            let middle = (least + most) / 2;
+            (least, most) = if is_full(middle) { (least, middle) } else { (middle + 1, most) };
+        }
+        now + least
+    }
+
+    /// A key that is not known is a newcomer for this step, and known from then on if something was asked of it.
     fn take(&mut self, step: Step) {
+        if let Step::Advance(_) | Step::Back(_) = step {
+            return self.carry_out(step);
+        }
+        let is_known = self.is_known();
+        let was_full = is_known && self.model.remaining(self.now()) == self.quota.burst_size();
+        let newcomer = self.newcomer();
+        let before = if is_known { None } else { Some(std::mem::replace(&mut self.model, newcomer)) };
+        (self.is_peeked, self.is_asked) = (!is_known && matches!(step, Step::Peek(_)), false);
+        self.carry_out(step);
+        match (step, before) {
+            (Step::Reset, _) => self.full_at = None,
+            (_, Some(before)) if !self.is_asked => self.model = before,
+            (Step::Peek(_) | Step::Refund(_), None) => {}
+            _ if was_full && self.model.remaining(self.now()) == self.quota.burst_size() => {}
+            _ => self.full_at = Some(self.fills(&*self.model, self.now())),
+        }
+    }
+
+    fn carry_out(&mut self, step: Step) {
         let now = self.now();
         match step {
             Step::Advance(span) => self.clock.advance(self.span(span)),
@@ -217,6 +317,7 @@ impl Trace {
                 let cost = self.cost(cost).min(self.quota.burst_size());
                 if self.may_owe(cost) {
                     let decision = answer(self.limiter.charge("k", cost));
+                    self.is_asked = true;
                     self.model.observe(now);
                     self.model.spend(now, cost);
                     self.stands(&decision);
@@ -226,14 +327,27 @@ impl Trace {
                 let cost = self.cost(cost);
                 let decision = answer(self.limiter.refund("k", cost));
                 self.model.observe(now);
-                self.model.refund(now, cost);
+                self.refund(now, cost);
                 self.stands(&decision);
             }
             Step::Reset => {
                 let decision = answer(self.limiter.reset("k"));
-                self.model = exact(self.algorithm, self.quota);
+                self.model = self.newcomer();
                 self.stands(&decision);
             }
+        }
+    }
+
+    /// Where newcomers start with less than a burst, nothing is given back to one of them, nor to a key that is full.
+    fn refund(&mut self, now: u64, cost: u64) {
+        let burst = self.quota.burst_size();
+        if self.quota.start().is_none() {
+            self.model.refund(now, cost);
+        } else if self.is_known() && self.model.remaining(now) < burst {
+            self.model.refund(now, cost);
+            let is_full = self.model.remaining(now) == burst;
+            let full_at = if is_full { self.model.fill(now) } else { self.fills(&*self.model, now) };
+            self.full_at = Some(full_at);
         }
     }
 
@@ -241,6 +355,7 @@ impl Trace {
         let now = self.now();
         self.model.observe(now);
         let departs = self.model.departs(now);
+        self.is_asked = true;
         let decision = answer(self.limiter.check_cost("k", cost));
         self.judge(&decision, cost);
         if decision.is_allowed() {
@@ -276,6 +391,10 @@ impl Trace {
         assert_eq!(decision.retry_after().is_some(), decision.outcome() == Outcome::Denied);
         let Some(wait) = decision.retry_after() else { return };
         self.comes_true(wait, cost);
+        // A newcomer that was only looked at stays one.
+        if self.is_peeked {
+            return;
+        }
         // The wait is sufficient and no shorter one is, as the limiter itself says when asked then.
         let now = us(self.now());
         for (then, passes) in [(now + wait - us(1), false), (now + wait, true)] {

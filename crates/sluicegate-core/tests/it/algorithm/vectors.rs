@@ -89,22 +89,28 @@ impl<'a> Run<'a> {
         let store = store.expect("the store can be built");
         let single = [config.clone()];
         let bandwidths = config["bandwidths"].as_array().map_or(&single[..], Vec::as_slice);
+        // Those of several named quotas cannot, nor those that are looked at when a full bucket is forgotten here, as none is there.
+        let starts = !bandwidths[0]["id"].is_string() && !bandwidths.iter().any(|b| is_forgotten(vector, b));
+        let plain: Vec<Value> = bandwidths.iter().map(full).collect();
+        let written = if starts { bandwidths } else { &plain };
         // Only quotas of one policy have ids, and its first one never does: a wide one stands there.
         let policies: Vec<Policy> = if bandwidths[0]["id"].is_string() {
             vec![named(bandwidths)]
         } else {
-            bandwidths.iter().enumerate().map(|(i, b)| built(vector, &format!("b{i}"), b)).collect()
+            written.iter().enumerate().map(|(i, b)| built(vector, &format!("b{i}"), b)).collect()
         };
         let limiters: Vec<_> = policies
             .into_iter()
             .map(|policy| RateLimiter::new(&store, policy).expect("the store takes it"))
             .collect();
-        // A policy of several named quotas is charged at once, by what the emptiest of them lacks.
+        // Where it does not start so, it is charged at once, by what the emptiest of them lacks.
         let missing = |b: &Value| {
             b["initial_tokens"].as_u64().map_or(0, |start| number(&b["capacity"]).saturating_sub(start))
         };
+        let charged = if starts { &[] } else { bandwidths };
         for (i, limiter) in limiters.iter().enumerate() {
-            let own = if limiters.len() == 1 { bandwidths } else { &bandwidths[i..=i] };
+            let own = if limiters.len() == 1 { charged } else { charged.get(i..=i).unwrap_or(&[]) };
+            // It begins now.
             let _ = answer(limiter.charge("k", own.iter().map(missing).max().unwrap_or(0)));
         }
         Self { vector, clock, limiters }
@@ -209,6 +215,22 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
+/// A bandwidth that starts full.
+fn full(bandwidth: &Value) -> Value {
+    let mut full = bandwidth.clone();
+    full["initial_tokens"] = Value::Null;
+    full
+}
+
+/// Whether a step of a vector comes when a key would be forgotten that starts then: it was full for as long as a burst refills.
+fn is_forgotten(vector: &Value, bandwidth: &Value) -> bool {
+    let Some(start) = bandwidth["initial_tokens"].as_u64() else { return false };
+    let (burst, refill) = (number(&bandwidth["capacity"]), number(&bandwidth["refill_tokens"]));
+    let created = vector["config"]["created_at_ms"].as_u64().unwrap_or(0);
+    let after = created + (2 * burst).saturating_sub(start) * number(&bandwidth["period_ms"]) / refill;
+    vector["steps"].as_array().expect("steps").iter().any(|step| number(&step["at_ms"]) > after)
+}
+
 /// One bandwidth of a vector as a policy. The vectors write a quota in four ways.
 fn builder(vector: &Value, name: &str, config: &Value) -> PolicyBuilder {
     let (algorithm, quota) = terms(vector["algorithm"].as_str().expect("a vector has an algorithm"), config);
@@ -238,7 +260,9 @@ fn terms(algorithm: &str, config: &Value) -> (Algorithm, Quota) {
         _ => {
             let refill = if config["refill"] == "intervally" { Refill::Interval } else { Refill::Greedy };
             let quota = Quota::new(number(&config["refill_tokens"]), ms(number(&config["period_ms"])));
-            (Algorithm::TokenBucket(refill), quota.burst(number(&config["capacity"])))
+            let quota = quota.burst(number(&config["capacity"]));
+            let start = config["initial_tokens"].as_u64().filter(|_| !config["id"].is_string());
+            (Algorithm::TokenBucket(refill), start.map_or(quota, |start| quota.starting_with(start)))
         }
     }
 }

@@ -41,6 +41,8 @@ fn policies() -> Vec<PolicyBuilder> {
             kinds.push(policy("waits").wait_up_to(Duration::from_secs(3)));
         }
         kinds.push(policy("suspends").suspend(2, "1min", "5min"));
+        let starts = Policy::builder(format!("starts-{}", policies.len()), algorithm, "5/10s start 2");
+        kinds.extend(Some(starts).filter(|starts| starts.clone().build().is_ok()));
         policies.extend(kinds);
     }
     policies

@@ -11,4 +11,5 @@ mod rejected;
 mod replace;
 mod several;
 mod spent;
+mod starting;
 mod up_to;

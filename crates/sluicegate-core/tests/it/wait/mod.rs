@@ -3,5 +3,5 @@
 mod crowd;
 mod leaving;
 mod reservations;
-mod turns;
+pub(crate) mod turns;
 mod waiting;

@@ -79,7 +79,8 @@ local function count_rejected(ask)
     else
       local ceiling = r.ceiling
       r.ceiling = r.full or r.capacity
-      quota.s = quota.rule.charge(r, quota.s, cost)
+      local s = quota.rule.charge(r, quota.s, cost)
+      if not r.keep or s.till > 0 then quota.s = s end
       r.ceiling = ceiling
     end
   end
@@ -106,9 +107,10 @@ change[RESERVE] = change[SPEND]
 
 change[CHARGE] = function(ask)
   each_quota(ask.value, function(quota, group, index)
+    begin_new(quota, now)
     touch(quota, now, ask.accounts)
-    local took
-    quota.s, took = quota.rule.charge(quota.r, quota.s, cost_of(ask, group, index))
+    local s, took = quota.rule.charge(quota.r, quota.s, cost_of(ask, group, index))
+    if not quota.r.keep or s.till > 0 then quota.s = s end
     if group == ask.group then ask.took[index] = took end
   end)
 end
@@ -160,6 +162,7 @@ change[REFUND] = function(ask)
   local is_turn = ask.spent and ask.traces and ask.spent > now
   local ago = ask.spent and max(now - ask.spent, 0)
   each_quota(ask.value, function(quota, group, index)
+    if owes_nothing(quota) then return end
     local is_own = group == ask.group
     local spent = is_own and not ask.held and spent_of(ask, quota, index)
     if is_own and ask.floors and quota.kind == 1 then
@@ -183,7 +186,10 @@ end
 change[RESET] = function(ask)
   local value = ask.value
   while #value > 0 do table.remove(value) end
-  for _, quota in ipairs(ask.group) do quota.s, quota.birth, quota.given, quota.floor = REST, 0, 0, nil end
+  for _, quota in ipairs(ask.group) do
+    quota.s, quota.birth, quota.given, quota.floor = REST, 0, 0, nil
+    if quota.r.keep then as_newcomer(quota) end
+  end
   value[1], value.held = ask.group, {}
 end
 
@@ -194,7 +200,7 @@ change[LEASE] = function(ask)
   for index, quota in ipairs(ask.group) do
     local left = quota.rule.remaining(quota.r, quota.s) - held_of(ask.value, 0)
     units = min(units, cost_of(ask, ask.group, index), left)
-    if quota.kind == 4 or quota.r.queues then units = 0 end
+    if quota.kind == 4 or quota.r.queues or quota.r.keep then units = 0 end
   end
   if units <= 0 then return end
   for index, quota in ipairs(ask.group) do ask.took[index], ask.floor[index] = units, quota.floor end

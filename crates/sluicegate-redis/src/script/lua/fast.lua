@@ -155,6 +155,10 @@ while key <= count do
             end
           end
           if previous > 0 or after > 0 then now_till, now_a, now_b = start + 2 * r2, previous, after end
+        elseif kind > 4 then
+          -- Of newcomers that start with less than a burst there is more to know.
+          usual = false
+          break
         else
           -- Limit, period, ceiling, part. The numbers are the running sum before the first entry and their number, and till is a
           -- period after the last one.

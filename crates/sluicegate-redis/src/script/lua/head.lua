@@ -3,7 +3,8 @@
 -- double; none passes through tostring or .. (which keep 14 digits).
 --
 -- KEYS: one per ask, the key's name of that policy. Its value is one group per policy text, the asker's own first:
---   text: version, number of quotas, and per quota kind, id and six numbers of its rule;
+--   text: version, number of quotas, and per quota kind, id and six numbers of its rule; the kind is four higher where newcomers
+--     lack units of a burst, which are the sixth number then;
 --   when its asker has last changed it, which for the first is when the value was written, and since when it is there;
 --   per quota its state: until, a, b (of a log: base and count), birth, given; a log's entries follow, time and running sum.
 -- A group without quotas at the end lists units, until when, and why: 0 if they are held for waiting requests, 1 if they were

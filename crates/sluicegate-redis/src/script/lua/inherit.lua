@@ -51,12 +51,16 @@ local function ancestor(value, quota, index, text, least, except)
   for _, group in ipairs(value) do
     for other, old in ipairs((group.version >= least and group ~= except) and group or {}) do
       local like = 1
-      if old.kind == quota.kind and sub(group.text, other * 53 - 38, other * 53 + 9) == numbers then
+      if old.code == quota.code and sub(group.text, other * 53 - 38, other * 53 + 9) == numbers then
         like = 3
       elseif quota.id > 0 and old.id == quota.id then
         like = 2
       end
       local used = old.s.till > now and max(old.rule.outstanding(old.r, old.s, now), 1) or 0
+      if old.r.keep then
+        -- One that is known and owes nothing goes before one that is not.
+        used = old.begun and max(old.rule.outstanding(old.r, old.s, now), 0.5) or 0
+      end
       if like > rank or (like == rank and used > most) then best, rank, most = old, like, used end
     end
   end
@@ -71,12 +75,17 @@ local function begin(value, text, since, way)
   end
   for index, quota in ipairs(group) do
     local old, rank = ancestor(value, quota, index, text, least)
-    if old and old.s.till > now then
+    local is_here = old and old.s.till > now
+    if old and old.r.keep then is_here = old.begun end
+    if is_here then
       if rank == 3 then
         quota.s, quota.birth, quota.given, quota.floor = old.s, old.birth, old.given, old.floor
+        quota.full, quota.full_at = old.full, old.full_at
       else
         quota.s, quota.birth = way == SPENT and spent(quota, old) or kept(quota, old, way), now
       end
+      -- A key that is known is no newcomer, whatever it has left.
+      quota.begun = quota.r.keep ~= nil
       value.changed = true
     end
   end

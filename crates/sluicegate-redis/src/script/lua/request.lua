@@ -66,7 +66,9 @@ local function copied(value)
   for index, hold in ipairs(value.held) do
     copy.held[index] = { units = hold.units, till = hold.till, marked = hold.marked }
   end
-  each_quota(value, function(quota) copy.quotas[quota] = { quota.s, quota.birth, quota.given, quota.floor } end)
+  each_quota(value, function(quota)
+    copy.quotas[quota] = { quota.s, quota.birth, quota.given, quota.floor, quota.begun, quota.is_new }
+  end)
   return copy
 end
 
@@ -75,7 +77,7 @@ local function restore(value, copy)
   for index, group in ipairs(copy) do value[index] = group end
   value.changed, value.held = copy.changed, copy.held
   for quota, was in pairs(copy.quotas) do
-    quota.s, quota.birth, quota.given, quota.floor = was[1], was[2], was[3], was[4]
+    quota.s, quota.birth, quota.given, quota.floor, quota.begun, quota.is_new = was[1], was[2], was[3], was[4], was[5], was[6]
   end
 end
 
@@ -114,6 +116,23 @@ local function count_refused(asks, lines)
   end
 end
 
+-- Where newcomers start with less than a burst, the key of an ask that spends is known from now on, whatever becomes of that.
+-- Others only look at a newcomer.
+local function begin_all(asks)
+  for _, ask in ipairs(asks) do
+    for _, quota in ipairs(ask.group) do
+      if quota.r.keep and not quota.begun then
+        if ask.spends or ask.mode == CHARGE then
+          begin_new(quota, now)
+          ask.value.changed = true
+        else
+          as_newcomer(quota)
+        end
+      end
+    end
+  end
+end
+
 -- Carries out an ask of a request that is granted, whose lines begin there; they note what it finds and leaves.
 local function carry_out(ask, lines, from, granted, due)
   for line = from, from + #ask.group - 1 do
@@ -133,6 +152,7 @@ end
 return function(key, last, at)
   local values, asks, lines, due = {}, {}, {}, now
   for index = key, last do asks[#asks + 1], at = ask_at(index, at, values) end
+  begin_all(asks)
   local granted = judge_all(asks, lines)
   for _, ask in ipairs(asks) do
     -- Another slot may have given a later turn.

@@ -2,10 +2,58 @@
 local rules = { gcra, window, counter, log }
 
 local function quota_of(text, index)
-  local kind, id, r1, r2, r3, r4, r5, r6 = unpacked('<BI4dddddd', text, index * 53 - 43)
+  local code, id, r1, r2, r3, r4, r5, r6 = unpacked('<BI4dddddd', text, index * 53 - 43)
+  local kind, missing = code, nil
+  if code == 5 or code == 6 then kind, missing, r6 = code - 4, r6, -1 end
   local rule = rules[kind]
   if not rule then return nil end
-  return { kind = kind, id = id, rule = rule, r = rule.rule(r1, r2, r3, r4, r5, r6), s = REST, birth = 0, given = 0 }
+  local r = rule.rule(r1, r2, r3, r4, r5, r6)
+  -- A bucket that is full is kept for as long as a full burst takes to refill; then its key is a newcomer.
+  if missing then r.missing, r.keep = missing, r.refill end
+  return { kind = kind, code = code, id = id, rule = rule, r = r, s = REST, birth = 0, given = 0 }
+end
+
+-- A newcomer's state; it is no more than looked at until it begins.
+local function as_newcomer(quota)
+  quota.s = quota.rule.spend(quota.r, REST, now, now, quota.r.missing)
+  quota.birth, quota.given, quota.begun, quota.is_new = NEVER, 0, false, true
+end
+
+-- When a key that is known is full, or was. Of a window nothing says it: its state would begin there if the clock went back.
+local function full_at(quota)
+  return quota.s == quota.full and quota.full_at or quota.s.till
+end
+
+local function is_known(quota, at)
+  local till = full_at(quota)
+  return not quota.is_new and till > 0 and till + quota.r.keep > at
+end
+
+-- Where newcomers start with less than a burst, a key that is not known begins.
+local function begin_new(quota, at)
+  if not quota.r.keep or quota.begun then return end
+  if not is_known(quota, at) then
+    quota.s = quota.rule.spend(quota.r, REST, at, at, quota.r.missing)
+    quota.birth, quota.given = at, 0
+  end
+  quota.begun, quota.is_new = true, false
+end
+
+-- Whether there is nothing to give back.
+local function owes_nothing(quota)
+  return quota.r.keep and (not quota.begun or quota.s.till <= now)
+end
+
+-- The state that is written, and until when it is needed. If it has no moment, it has become full just now.
+local function kept_state(quota)
+  local s, keep = quota.s, quota.r.keep
+  if not keep then return s, s.till end
+  if not quota.begun then return REST, 0 end
+  if s.till == 0 then
+    local till = full_at(quota)
+    s = { till = till > 0 and till or now - now % (quota.r.unit or 1), a = 0, b = 0, closed = 0 }
+  end
+  return s, s.till + keep
 end
 
 local function group_of(text, asked, since)
@@ -15,7 +63,7 @@ local function group_of(text, asked, since)
     group[index] = quota_of(text, index)
     if not group[index] then return nil end
     -- Whatever it let pass itself has drained after that.
-    group.kept = max(group.kept, group[index].r.refill)
+    group.kept = max(group.kept, group[index].r.refill + (group[index].r.keep or 0))
   end
   return group
 end
@@ -110,6 +158,8 @@ local function touch(quota, from, accounts)
 end
 
 local function spend(quota, from, at, cost, accounts)
+  begin_new(quota, from)
+  if quota.r.keep and cost == 0 and at <= from then return end
   touch(quota, from, accounts)
   quota.s = quota.rule.spend(quota.r, quota.s, from, at, cost)
 end
@@ -117,6 +167,7 @@ end
 -- Charges what passed under another text. Of that a bucket counts what makes it full (where units come back in lumps, one lump
 -- more): all of the texts together then let pass what the largest would, and a small one has no debt of years in the end.
 local function share(quota, from, at, cost, accounts)
+  begin_new(quota, from)
   local r, counted = quota.r, quota.rule.counted(quota.r, quota.s, at)
   spend(quota, from, at, min(cost, ceil_div(max(r.most * r.per_unit - counted, 0), r.per_unit)), accounts)
 end
@@ -163,6 +214,13 @@ local function load(key)
     if quota.kind == 4 and quota.s.b > 0 then
       local s = log.cut(quota.r, quota.s)
       if s ~= quota.s then quota.s, value.changed = s, true end
+    elseif quota.r.keep then
+      local s = quota.s
+      if quota.kind == 2 and s.a == 0 and s.closed == 0 then
+        quota.full, quota.full_at = { till = 0, a = 0, b = 0, closed = 0 }, s.till
+        quota.s = quota.full
+      end
+      quota.begun = is_known(quota, now)
     end
   end)
   let_go(value)
@@ -172,7 +230,8 @@ end
 local function is_at_rest(group)
   for _, quota in ipairs(group) do
     -- An injected clock may go back to when it was not at rest.
-    if quota.s.till > now - slack * 1000 then return false end
+    local _, till = kept_state(quota)
+    if till > now - slack * 1000 then return false end
   end
   return true
 end
@@ -180,7 +239,7 @@ end
 local function written(group)
   local states = {}
   for index, quota in ipairs(group) do
-    local s = quota.s
+    local s = kept_state(quota)
     local a, b = s.a, s.b
     if quota.kind == 3 then b = b + s.closed * CLOSED elseif quota.kind == 2 then b = s.closed end
     states[index] = pack('<ddddd', s.till, a, b, quota.birth, quota.given) .. (s.entries or '')
@@ -211,12 +270,16 @@ local function save(value)
       -- It is to be found when it is due, and counts from then on.
       if hold.marked == 0 then
         each_quota(value, function(quota)
-          till = max(till, quota.rule.spend(quota.r, quota.s, hold.till, hold.till, hold.units).till)
+          local s = quota.rule.spend(quota.r, quota.s, hold.till, hold.till, hold.units)
+          till = max(till, s.till + (quota.r.keep or 0))
         end)
       end
     end
   end
-  each_quota(value, function(quota) till = max(till, quota.s.till) end)
+  each_quota(value, function(quota)
+    local _, needed = kept_state(quota)
+    till = max(till, needed)
+  end)
   local px = max(ceil_div(till - now, 1000), 1) + slack
   -- A spoiled log may say anything.
   if not (px <= HORIZON) then return call('DEL', value.key) end
