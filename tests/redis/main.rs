@@ -21,6 +21,7 @@ mod rolling;
 mod scripts;
 mod shards;
 mod slots;
+mod starting;
 mod support;
 mod suspension;
 mod tls;

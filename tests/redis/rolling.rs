@@ -33,7 +33,7 @@ fn most(limiter: &RateLimiter) -> (f64, f64) {
     let (limit, capacity) = (quota.quota().limit() as f64, quota.rule().capacity() as f64);
     let at_once = match quota.rule() {
         // Before a border and behind it.
-        Rule::FixedWindow(_) | Rule::SlidingLog(_) => capacity + limit,
+        Rule::FixedWindow(_) | Rule::StartingWindow(_) | Rule::SlidingLog(_) => capacity + limit,
         _ => capacity,
     };
     (at_once, limit / quota.quota().period().as_secs_f64())
@@ -51,11 +51,10 @@ fn random_policy(random: &mut Random) -> PolicyBuilder {
     let burst = [1, 3, 100][usize::try_from(random.below(3)).unwrap()];
     // A queue delays what it lets in: those are other questions.
     let algorithm = if matches!(algorithm, Algorithm::LeakyBucket(_)) { Algorithm::Gcra } else { algorithm };
-    Policy::builder(
-        "p",
-        algorithm,
-        if has_burst && random.below(2) == 0 { quota.burst(burst) } else { quota },
-    )
+    let quota = if has_burst && random.below(2) == 0 { quota.burst(burst) } else { quota };
+    let starts = has_burst && random.below(3) == 0;
+    let start = random.below(quota.burst_size() + 1);
+    Policy::builder("p", algorithm, if starts { quota.starting_with(start) } else { quota })
 }
 
 /// Once 100/h and 60/h in turns admitted 60 more with each round, without end.

@@ -115,13 +115,21 @@ impl Quota {
     /// full. After that it is a newcomer again. With `"60/min burst 100 start 10"` that is a hundred seconds after the bucket was
     /// full: a key that comes every few minutes is known, one that comes once an hour has 10 units each time. A key is a newcomer
     /// sooner where a store forgets it sooner: after a [reset](crate::RateLimiter::reset), after a restart of a process that counts in memory, and when a
-    /// full table [makes room](crate::MemoryStore#memory), which forgets full keys first. No more passes by that than with a burst from rest.
+    /// full table [makes room](crate::MemoryStore#memory), which forgets full keys first: newcomers lack units, so give a table that many of them
+    /// may reach room for [more keys](crate::policy::PolicyBuilder::keys). No more passes by that than with a burst from rest.
+    ///
+    /// Nothing is given back to a newcomer, nor to a key that is full; a charge counts on top of what a newcomer lacks.
     ///
     /// # Algorithms
     /// GCRA, token buckets with each refill, and the leaky bucket that refuses. Windows, counters and logs start full, and a
     /// queue would delay its first request: they refuse a start below the burst when the policy is built, and so does
-    /// [`OnFull::Inherit`](crate::policy::OnFull::Inherit). Where a policy is in [shares](crate::Policy::share), each has its share of the start, rounded down.
-    /// Such a quota is not leased by the stores of a fleet.
+    /// [`OnFull::Inherit`](crate::policy::OnFull::Inherit) with it. A [share](crate::Policy::share) of the policy has its share of the start, rounded down.
+    /// Parts that decide on their own ([`split`](crate::Policy::split)) are refused, and leases are not taken: nobody beside the store knows whether
+    /// a key is a newcomer.
+    ///
+    /// # Replacing
+    /// Under a policy that [replaces](crate::RateLimiter::replace) this one, or is replaced by it, a known key is no newcomer. It keeps what it lacks: units
+    /// that it did not start with count as spent. A key that is full under a policy without a start is not known.
     ///
     /// # Source
     /// Bucket4j's `Bandwidth.initialTokens`, with `ExpirationAfterWriteStrategy.basedOnTimeForRefillingBucketUpToMax(keep)`,

@@ -75,7 +75,8 @@ impl Alone {
     }
 }
 
-/// The policy under another algorithm, without bursts if that knows none.
+/// The policy under another algorithm, without bursts if that knows none. Where keys start with less than a burst, an algorithm that
+/// starts full says so, and is not compared.
 fn under(algorithm: Algorithm, number: usize, policy: &Policy) -> (Result<Policy, String>, bool) {
     let name = format!("row-{number}");
     let quotas = trial::quotas(policy);
@@ -83,8 +84,9 @@ fn under(algorithm: Algorithm, number: usize, policy: &Policy) -> (Result<Policy
         |quotas: &[Quota]| trial::copy(policy, &name, algorithm, quotas).map_err(|error| error.to_string());
     let plain: Vec<Quota> = quotas.iter().map(|quota| Quota::new(quota.limit(), quota.period())).collect();
     let has_burst = quotas.iter().any(|quota| quota.burst_size() != quota.limit());
+    let starts = quotas.iter().any(|quota| quota.start().is_some_and(|start| start < quota.burst_size()));
     match build(&quotas) {
-        Err(_) if has_burst => (build(&plain), true),
+        Err(_) if has_burst && !starts => (build(&plain), true),
         built => (built, false),
     }
 }

@@ -84,10 +84,10 @@ impl Books {
     }
 }
 
-/// Whether the states of its quotas are all that decides on a request: no logs, no turns, no refusals that are remembered, and no
+/// Whether the states of its quotas are all that decides on a request: no logs, no turns, no refusals that are remembered, no newcomers, and no
 /// room for some keys only.
 fn is_plain(policy: &Policy) -> bool {
-    let is_state = |rule: &Rule| rule.log().is_none() && !rule.is_queue();
+    let is_state = |rule: &Rule| rule.log().is_none() && !rule.is_queue() && !rule.begins();
     policy.on_exceeded() == OnExceeded::Deny
         && policy.suspension().is_none()
         && !policy.counts_rejected()

@@ -44,7 +44,7 @@ use crate::variables::Variables;
 ///
 /// | of | written as | range |
 /// |---|---|---|
-/// | quota | `5/min`, `10/s burst 20`, `1000/12h`: units, a period, and the units that pass at once from rest | up to 10^6 units in 1 ms to 30 days in any case; an error says what more is exact |
+/// | quota | `5/min`, `10/s burst 20`, `1000/12h`, `60/min burst 100 start 10`: units, a period, the units that pass at once from rest, and those of a key that is not known | up to 10^6 units in 1 ms to 30 days in any case; an error says what more is exact |
 /// | time | a whole number with `ns`, `us`, `ms`, `s`, `min`, `h`, `d` or `w`: `500ms`, `30 days` | no months, no fractions |
 /// | wait | `deny`, or `wait` with a time: `wait 5s`; of a policy also `room` | |
 /// | moment (`opens_at`) | `2026-11-27T12:00:00Z`, `2026-11-27T13:00:00+01:00` | from 1970 on |

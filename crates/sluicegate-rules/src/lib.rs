@@ -86,7 +86,7 @@
 //!
 //! | word | says | default |
 //! |---|---|---|
-//! | `quota` | `5/min`, `10/s burst 20`, or a list of quotas that all hold | |
+//! | `quota` | `5/min`, `10/s burst 20`, `60/min burst 100 start 10`, or a list of quotas that all hold | |
 //! | `algorithm` | how it is counted, by the names of [`Algorithm`](sluicegate_core::Algorithm) | `gcra` |
 //! | `mode` | `enforce`, `shadow` (counted, and refuses nobody) or `off` | `enforce` |
 //! | `on_exceeded` | `deny`, or a wait as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |

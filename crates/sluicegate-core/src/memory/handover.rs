@@ -145,8 +145,6 @@ impl Place<'_> {
         let spent = estate.spent.saturating_sub(units(held));
         let missing = |known: u64| if estate.inherited { spent.saturating_sub(known) } else { spent };
         match self {
-            // It is known there, and owes nothing.
-            Place::Log(_) if estate.spent == 0 => {}
             Place::Log(shard) => {
                 match left {
                     _ if shard.used(hash, now_us) > 0 => {

@@ -27,6 +27,9 @@ impl Measure {
         if rule.is_queue() {
             return Err(Unleased::Queue);
         }
+        if rule.begins() {
+            return Err(Unleased::Starts);
+        }
         if !rule.can_lease() {
             return Err(Unleased::Log);
         }

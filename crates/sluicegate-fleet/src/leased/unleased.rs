@@ -10,6 +10,9 @@ pub enum Unleased {
     Log,
     /// A leaky bucket that shapes gives each request its turn.
     Queue,
+    /// A key that is not known [starts](sluicegate_core::Quota::starting_with) with less than a burst, and whoever spends ahead does not
+    /// know whether it is one again.
+    Starts,
     /// Its requests wait for their turn.
     Waits,
     /// It suspends keys by their refusals, which the store within counts.
@@ -25,6 +28,7 @@ impl fmt::Display for Unleased {
         f.write_str(match self {
             Self::Log => "a sliding log is not leased",
             Self::Queue => "a queue is not leased",
+            Self::Starts => "a policy whose keys start with less than a burst is not leased",
             Self::Waits => "a policy whose requests wait is not leased",
             Self::Suspends => "a policy that suspends keys is not leased",
             Self::TooSmall => "its share of the smallest quota is less than two units",

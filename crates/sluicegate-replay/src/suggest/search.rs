@@ -80,7 +80,9 @@ pub(crate) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
         .map(|quota| {
             let quota = quota.quota();
             let wider = Quota::new(part(quota.limit()), quota.period());
-            if quota.burst_size() == quota.limit() { wider } else { wider.burst(part(quota.burst_size())) }
+            let has_burst = quota.burst_size() != quota.limit();
+            let wider = if has_burst { wider.burst(part(quota.burst_size())) } else { wider };
+            quota.start().map_or(wider, |start| wider.starting_with(part(start)))
         })
         .collect();
     policy.with_quotas(&quotas).ok()

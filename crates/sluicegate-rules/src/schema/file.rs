@@ -66,7 +66,7 @@ pub(crate) struct PolicyEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::algorithm")]
     pub algorithm: Option<At<String>>,
-    /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, or a list of these that all hold.
+    /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, `60/min burst 100 start 10`, or a list of these that all hold.
     pub quota: At<OneOrMany>,
     /// `enforce`, `shadow` (it is counted and refuses nobody) or `off`. Default: `enforce`.
     #[serde(default, deserialize_with = "said")]

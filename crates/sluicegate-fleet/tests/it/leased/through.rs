@@ -29,6 +29,7 @@ fn what_cannot_be_leased_passes_through_and_is_listed() {
         ),
         (Policy::gcra("suspends", "1000/min").suspend(10, "1min", "1min"), Unleased::Suspends),
         (Policy::gcra("small", "4/min"), Unleased::TooSmall),
+        (Policy::gcra("starts", "1000/min start 10"), Unleased::Starts),
         (of_quotas("many", 9), Unleased::TooManyQuotas),
     ];
     let mut open = Vec::new();

@@ -22,6 +22,8 @@ local function spent(quota, old)
     end
   end
   local units = old.rule.outstanding(was, old.s, now)
+  -- It is known, and owes nothing.
+  if was.keep and units == 0 then return REST end
   -- A fraction that is left makes one entry.
   return holding(quota, quota.kind == 4 and max(units, 1) or units)
 end
