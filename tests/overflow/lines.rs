@@ -56,6 +56,34 @@ pub(crate) async fn lines(
     lines.lock().unwrap().clone()
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn visitors_that_left_count_no_more_though_nobody_asks() {
+    let (server, clock) = (Server::start(), on_the_hour());
+    let all =
+        lines(&server, &clock, WaitingRoom::builder("sale", "1/s").places_per_client(50, PeerIp::new()))
+            .await;
+    for line in &all[..2] {
+        for lot in 0..20 {
+            line.ask(Ask::new(None, lot << 27).of_client(7)).await.unwrap();
+        }
+    }
+    let counts = |line: &Arc<dyn Line>| (line.status().waiting, line.status().passed_over);
+    let waited = counts(&all[0]);
+    assert!(waited.0 >= 17, "{waited:?}");
+    eventually("each instance knows them", || all.iter().all(|line| counts(line) == waited));
+    clock.advance(Duration::from_secs(75));
+    assert_eq!(counts(&all[0]), (0, waited.0));
+    eventually("and that they are gone", || all.iter().all(|line| counts(line) == (0, waited.0)));
+    // One of them comes back, and the others are passed over for good.
+    assert!(all[3].status().wait.is_some_and(|wait| wait < Duration::from_secs(2)));
+    for line in &all[..2] {
+        let Answer::Turn(turn) = line.ask(Ask::new(None, 0)).await.unwrap() else {
+            panic!("nobody is before it")
+        };
+        assert_eq!(turn.place.number, 20);
+    }
+}
+
 fn place_of(answer: &Answer) -> Option<Place> {
     match answer {
         Answer::Waiting(standing) => Some(standing.place),

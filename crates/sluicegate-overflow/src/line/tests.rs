@@ -126,6 +126,23 @@ fn estimates_count_with_the_share_that_leaves_once_it_is_known() {
 }
 
 #[test]
+fn the_first_estimates_of_a_crowd_count_with_the_share_that_left_the_crowd_before() {
+    for (rate, a_second) in [("1000/s", 1_000), ("200/s", 200)] {
+        let mut visitors = Vec::new();
+        for number in 0..2_u64 {
+            let mut crowd = crowd(10 * a_second, true, |at| random(at ^ number << 32).is_multiple_of(5));
+            crowd.iter_mut().for_each(|visitor| visitor.came_us += number * 3_600 * SECOND);
+            visitors.extend(crowd);
+        }
+        play(settings(rate), &mut visitors);
+        let (before, now) = visitors.split_at(visitors.len() / 2);
+        let told = [before, now].map(|visitors| estimates_that_hold(visitors, true, 10, SECOND));
+        println!("{rate}: of a thousand first estimates hold {told:?} of the first and of the second crowd");
+        assert!(told[1] >= 900, "{rate}: {told:?}");
+    }
+}
+
+#[test]
 fn a_small_sale_is_as_exact_as_a_large_one_but_for_its_last_second() {
     for seed in 0..10 {
         let mut visitors = crowd(2_000, true, |number| random(number ^ seed << 32).is_multiple_of(5));

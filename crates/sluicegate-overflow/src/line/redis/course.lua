@@ -1,5 +1,7 @@
 -- The course of the line, as in `course`: turns, where visitors stand, and the words of a call.
 local EARLY, PATIENCE, SOON, SECOND, UNKNOWN = 500000, 60000000, 2000000, 1000000, 30000000
+-- How many places one look at the numbers reads.
+local LOOKED_FOR = 1024
 
 -- How many will come before a rank.
 local function ahead_of(rank)
@@ -138,12 +140,14 @@ function words.mode(mode)
 end
 
 -- What is known of the line by now: its numbers, and the ended passes from a time on, each with the time at which it is forgotten.
--- Nothing is written: those who left are passed over when others ask.
+-- Nothing is written: those who left are passed over when others ask, and are only counted here.
 local function status(known)
+  move_gate()
+  local left = left_by_now(LOOKED_FOR)
   local wait = wait_of(rank_of(line.next, 4294967295))
   local numbers = {
-    line.mode, line.rate.limit, line.rate.period, line.waiting, MOST >= 0 and active() or -1,
-    line.admitted, line.passed_over, wait or -1, now,
+    line.mode, line.rate.limit, line.rate.period, max(line.waiting - left, 0), MOST >= 0 and active() or -1,
+    line.admitted, line.passed_over + left, wait or -1, now,
   }
   for _, found in ipairs(redis.call("ZRANGEBYSCORE", ENDED, known, "+inf", "WITHSCORES", "LIMIT", 0, 10000)) do
     numbers[#numbers + 1] = found

@@ -79,8 +79,8 @@ const EXACT: u64 = 1 << 52;
 /// `appendfsync always` all of them survive its crash, with `everysec` all but those of the last seconds; a visitor whose place is lost is told
 /// so, and gets a new one. Give lines a server whose `maxmemory-policy` is `noeviction`.
 ///
-/// [`status`](Line::status), and passes that other instances have ended, are known a second late. Visitors that left count as waiting until
-/// others ask.
+/// [`status`](Line::status), and passes that other instances have ended, are known a second late. Of the visitors that left since somebody
+/// asked, it knows the first 1,024.
 ///
 /// # What it costs
 /// Below 200 bytes of Redis for each place, its client included, until a minute after its turn. All keys of a line vanish when nobody has

@@ -119,6 +119,19 @@ local function sweep(steps)
   end
 end
 
+-- How many of those that count as waiting have left by now, of so many that would be passed over next. Nothing is written.
+local function left_by_now(most)
+  local count = 0
+  for number = line.swept, min(line.swept + most, line.next) - 1 do
+    local place = held(number)
+    if place and place.is == WAITING then
+      if age_of(place) == 0 or (line.mode ~= OPEN and rank_of(number, place.lot) >= line.gate) then break end
+      count = count + 1
+    end
+  end
+  return count
+end
+
 local function active()
   return redis.call("SCARD", OUT)
 end
