@@ -9,14 +9,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::{any, get};
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use sluicegate::{Policy, RateLimitExt};
 use sluicegate_tests::memory::store;
 use tokio::sync::mpsc;
 
-use crate::support::{Client, field, serve};
+use crate::support::{Client, field, serve, whole};
 
 #[tokio::test]
 async fn a_connection_stays_open_after_refusals_with_unread_bodies() {
@@ -45,6 +45,34 @@ async fn a_refused_head_request_has_the_fields_and_no_body() {
         assert_eq!(field(&refused, "ratelimit"), r#""api";r=0;t=60"#);
     }
 }
+
+/// As a shell script may ask; what says nothing, or takes anything, gets JSON.
+#[tokio::test]
+async fn a_refused_client_that_likes_plain_text_better_gets_one_line_of_it() {
+    let (store, _) = store();
+    let limited = get(|| async { "ok" }).rate_limit(Policy::gcra("api", "1/min").on(&store).unwrap());
+    let mut client = Client::connect(serve(Router::new().route("/", limited)).await).await;
+    client.get("/").await;
+    for (accept, is_text) in [
+        (Some("text/plain"), true),
+        (Some("text/plain, */*;q=0.5"), true),
+        (Some("*/*"), false),
+        (None, false),
+    ] {
+        let request = Request::get("/");
+        let request = accept.into_iter().fold(request, |request, accept| request.header("accept", accept));
+        let refused = whole(client.begin_with(request, "").await).await;
+        assert_eq!((refused.status(), field(&refused, "retry-after")), (StatusCode::TOO_MANY_REQUESTS, "60"));
+        let kind = field(&refused, "content-type");
+        if is_text {
+            assert_eq!((kind, &refused.body()[..]), ("text/plain; charset=utf-8", LINE), "{accept:?}");
+        } else {
+            assert_eq!(kind, "application/problem+json", "{accept:?}");
+        }
+    }
+}
+
+const LINE: &[u8] = b"Too many requests: try again in 60 s\n";
 
 /// A body whose frames come when the test sends them.
 struct Live(mpsc::Receiver<Bytes>);

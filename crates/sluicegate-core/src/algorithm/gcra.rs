@@ -14,7 +14,7 @@
 use std::num::NonZeroU64;
 
 use super::checked::gcd;
-use super::shape::{Left, Numbers, Shape, SpentNow, quotient};
+use super::shape::{Left, Looked, Numbers, Shape, SpentNow, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -67,6 +67,8 @@ pub struct Gcra {
     ceiling: u64,
     /// The level up to which nothing is delayed; above it, a leaky bucket that shapes spaces its output.
     undelayed: u64,
+    /// Whether a part is a microsecond, as under most quotas, and nothing is delayed.
+    is_plain: bool,
 }
 
 /// The highest level that is exact; beyond it, a state still says when it is back at rest.
@@ -95,7 +97,9 @@ impl Gcra {
             ));
         }
         let undelayed = queue_above.map_or(u64::MAX, |units| units.saturating_mul(spacing.get()));
-        let rule = Self { unit_us, ticks, spacing, burst: quota.burst.get(), full, ceiling: 0, undelayed };
+        let is_plain = unit_us.get() == 1 && ticks.get() == 1 && queue_above.is_none();
+        let burst = quota.burst.get();
+        let rule = Self { unit_us, ticks, spacing, burst, full, ceiling: 0, undelayed, is_plain };
         Ok(rule.with_debt(quota.most_debt()))
     }
 
@@ -157,6 +161,38 @@ impl Gcra {
         };
         let drain_us = self.in_us(units);
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
+    }
+
+    /// What one look tells where a level is a span of time: nothing is counted in parts then.
+    #[inline(always)]
+    fn look_plainly(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+        let level = state.until_us.saturating_sub(now_us);
+        if cost > self.burst || level >= LEVEL_MAX {
+            return None;
+        }
+        let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
+        if after > self.full {
+            let remaining = self.full.saturating_sub(level) / self.spacing;
+            let available_after_us = after.saturating_sub(self.full);
+            let left = Left { remaining, reset_after_us: level, available_after_us };
+            return Some(Looked { passed: false, state, left });
+        }
+        if after == 0 {
+            let left = Left { remaining: self.burst, ..Left::default() };
+            return Some(Looked { passed: true, state: State::REST, left });
+        }
+        let free = self.full.saturating_sub(after);
+        let available_after_us = self.spacing.get().saturating_sub(free % self.spacing);
+        let left = Left { remaining: free / self.spacing, reset_after_us: after, available_after_us };
+        Some(Looked { passed: true, state: State::new(now_us.saturating_add(after), 0), left })
+    }
+
+    /// The same where it is counted in parts, or delayed.
+    #[inline(never)]
+    fn look_in_parts(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+        let spent = self.spend_now(state, now_us, cost)?;
+        let left = self.after(&spent, now_us);
+        Some(Looked { passed: spent.passed, state: spent.state, left })
     }
 
     /// The state with the same units in it, counted by another rate: `level` of them, of which `per_unit` are a unit.
@@ -290,6 +326,16 @@ impl Shape for Gcra {
         } else {
             SpentNow { passed: false, state, level, rest: excess }
         })
+    }
+
+    // Always, because it is most of a decision.
+    #[inline(always)]
+    fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+        if self.is_plain {
+            self.look_plainly(state, now_us, cost)
+        } else {
+            self.look_in_parts(state, now_us, cost)
+        }
     }
 
     /// The units that remain after that; and until when the cost would pass, if it did not, or else one unit more would remain.

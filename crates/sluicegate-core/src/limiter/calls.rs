@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::handle::RateLimiter;
-use crate::key::AsKey;
+use crate::key::{AsKey, KeyRef};
 use crate::receipt::Receipt;
-use crate::store::{Ask, DecisionFuture, Mode};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
 
 impl RateLimiter {
     /// Decides one unit now, and spends it if allowed. A policy that waits is asked for a turn: an allowed decision
@@ -61,7 +61,7 @@ impl RateLimiter {
     pub fn check_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         match self.kept() {
             // One call in one place, so that it is inlined.
-            Some(opened) => key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, opened.spends())])),
+            Some(opened) => key.with_key(|key| self.spend(opened, &key, cost)),
             None => self.check_late(key, cost),
         }
     }
@@ -69,17 +69,29 @@ impl RateLimiter {
     /// The same after a replacement.
     #[inline(never)]
     fn check_late(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
-        self.with_opened(|opened| {
-            key.with_key(|key| self.decide(&[Ask::new(opened, key, cost, opened.spends())]))
-        })
+        self.with_opened(|opened| key.with_key(|key| self.spend(opened, &key, cost)))
+    }
+
+    /// By the short way of the policy, if it has one.
+    #[inline]
+    fn spend(&self, opened: &PreparedPolicy, key: &KeyRef<'_>, cost: u64) -> DecisionFuture {
+        match opened.short_way() {
+            Some(short) => short.spend(key, cost, &|| self.spend_by_ask(opened, key, cost)),
+            None => self.spend_by_ask(opened, key, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn spend_by_ask(&self, opened: &PreparedPolicy, key: &KeyRef<'_>, cost: u64) -> DecisionFuture {
+        self.decide(&[Ask::new(opened, *key, cost, opened.spends())])
     }
 
     /// Spends `cost` units if it is certain at once that they fit now, and says so. Otherwise it has spent nothing, which does not mean
     /// that they are refused: then [`check_cost`](Self::check_cost) decides.
     ///
-    /// For callers that look at no number of an allowed request: in memory it takes three quarters of the time of a check. It is
-    /// certain on a memory store alone, under a policy with one quota, and neither for sliding logs and queues nor where requests
-    /// wait, costs are given back, keys are suspended, the policy is off, or another one was replaced by it lately.
+    /// For callers that look at no number of an allowed request: in memory it takes four fifths of the time of a check. It is
+    /// certain on a memory store alone, under a policy with one quota, and neither for sliding logs and queues nor where requests wait, costs are
+    /// given back, keys are suspended, the policy is off, or another one was replaced by it lately.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -95,10 +107,9 @@ impl RateLimiter {
     #[inline]
     #[must_use = "where it is false, a check has to decide"]
     pub fn spend_at_once(&self, key: impl AsKey, cost: u64) -> bool {
-        self.with_opened(|opened| {
-            let store = &self.0.store;
-            opened.is_plain()
-                && key.with_key(|key| store.spend_at_once(&Ask::new(opened, key, cost, opened.spends())))
+        self.with_opened(|opened| match opened.short_way() {
+            Some(short) => key.with_key(|key| short.spend_at_once(&key, cost)),
+            None => false,
         })
     }
 

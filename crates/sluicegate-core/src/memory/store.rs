@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::bucket::Buckets;
+use super::decide::Alone;
 use super::ground::{Ground, Settings, Time};
 use crate::clock::SystemClock;
 use crate::error::ConfigError;
 use crate::policy::Policy;
 use crate::status::{MemoryStats, StoreStatus};
-use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Registry, Store};
+use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Registry, ShortWay, Store};
 
 /// Keeps the state of all its policies in memory of a fixed size.
 ///
@@ -68,7 +69,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 pub struct MemoryStore(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) ground: Ground,
+    pub(super) ground: Arc<Ground>,
     open: Registry<Buckets>,
     limiters: Limiters,
     /// Replacements that are still to come before all policies are looked through again.
@@ -83,7 +84,7 @@ impl MemoryStore {
 
     pub(super) fn with(settings: Settings, clock: Time) -> Self {
         Self(Arc::new(Inner {
-            ground: Ground::new(settings, clock),
+            ground: Arc::new(Ground::new(settings, clock)),
             open: Registry::default(),
             limiters: Limiters::default(),
             until_swept: AtomicUsize::new(0),
@@ -165,9 +166,9 @@ impl Store for Inner {
         }
     }
 
-    #[inline]
-    fn spend_at_once(&self, ask: &Ask<'_>) -> bool {
-        self.spend_by_one_look(ask)
+    fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
+        let buckets = policy.replaced::<Buckets>().ok()?;
+        Some(Arc::new(Alone::new(&self.ground, buckets, policy.policy())?))
     }
 
     fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {

@@ -32,6 +32,7 @@ mod place;
 mod prepared;
 mod registry;
 mod shared;
+mod short;
 
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ pub use self::prepared::{PreparedPolicy, WeakPolicy};
 pub use self::registry::Registry;
 pub(crate) use self::registry::{make_room, name_taken};
 pub use self::shared::{Shared, SharedFuture, Write};
+pub use self::short::ShortWay;
 pub use crate::algorithm::Inherit;
 use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
@@ -94,12 +96,12 @@ pub trait Store: Send + Sync + 'static {
     /// ([`StoreError::unsent`](crate::StoreError::unsent)).
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
 
-    /// Spends what this ask spends, if it is certain at once that it passes now, and says so: for callers that look at no number.
-    /// Otherwise it has spent nothing, which does not mean that it is refused, and [`decide`](Self::decide) is asked. By default it
-    /// is never certain.
-    fn spend_at_once(&self, ask: &Ask<'_>) -> bool {
-        _ = ask;
-        false
+    /// The short way of a policy that this store has prepared, if it has one: of one that has a single quota, and spends at once
+    /// or not at all. A limiter goes it instead of [`decide`](Self::decide) where it asks about one key. By default there is none,
+    /// so that a store around a store sees all asks.
+    fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
+        _ = policy;
+        None
     }
 
     /// Decides each of these asks as a request of its own, and hands over the answers in the order of the asks. By default one

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{OnExceeded, Policy, PolicyMode};
-use crate::store::Mode;
+use crate::store::{Mode, ShortWay, Store};
 
 /// A policy that a store has prepared; only that store can decide it.
 ///
@@ -24,6 +24,7 @@ pub struct PreparedPolicy {
     /// How its policy spends.
     spends: Mode,
     is_plain: bool,
+    short_way: Option<Arc<dyn ShortWay>>,
 }
 
 /// The buckets that say which keys of a policy are suspended, as the policy's own store has prepared them.
@@ -48,12 +49,25 @@ impl PreparedPolicy {
             OnExceeded::Wait { longest } => Mode::Reserve { longest },
         };
         let is_plain = policy.mode() != PolicyMode::Off;
-        Self { policy, prepared, suspension: None, spends, is_plain }
+        Self { policy, prepared, suspension: None, spends, is_plain, short_way: None }
     }
 
     /// The same, with the buckets of its suspension.
     pub(crate) fn with_suspension(self, buckets: SuspensionBuckets) -> Self {
         Self { suspension: Some(Arc::new(buckets)), is_plain: false, ..self }
+    }
+
+    /// The same, with the short way that its store has for it.
+    pub(crate) fn with_short_way_of(self, store: &dyn Store) -> Self {
+        let may_take_it = self.is_plain && self.spends == Mode::Spend;
+        let short_way = if may_take_it { store.short_way(&self) } else { None };
+        Self { short_way, ..self }
+    }
+
+    /// The short way of an ask that spends, if there is one.
+    #[inline]
+    pub(crate) fn short_way(&self) -> Option<&dyn ShortWay> {
+        self.short_way.as_deref()
     }
 
     /// Whether its store alone decides: it is not off, and suspends no keys. Kept here, so that a decision looks at no policy.

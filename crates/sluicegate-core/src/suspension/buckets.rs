@@ -20,7 +20,7 @@ pub(crate) fn open(
     let prepared = store.open(Arc::new(policy), replaces)?;
     let policy = prepared.policy();
     if policy.suspension().is_none() {
-        return Ok(prepared);
+        return Ok(prepared.with_short_way_of(store));
     }
     let old: Vec<&PreparedPolicy> = replaces.map_or_else(Vec::new, |(old, _)| buckets(old).collect());
     let follow = |bucket: Policy| {

@@ -2,7 +2,8 @@
 //!
 //! | way | for | lists |
 //! |---|---|---|
-//! | `single` | one ask of one quota in one table: almost all decisions | none |
+//! | `alone` | a key of one quota that a limiter is asked about: almost all decisions | none, and no ask |
+//! | `single` | one ask of one quota in one table | none |
 //! | `log` | one ask of one quota in one log | none |
 //! | `few` | two to four quotas of different buckets that spend or look | arrays |
 //! | `general` | everything else: turns, reports, leases, several with logs or accounts, replaced policies, refusals that count | small vectors |
@@ -11,6 +12,7 @@
 //! and hand over before they have changed anything. A test drives the same random asks through both
 //! and compares all numbers.
 
+mod alone;
 mod few;
 mod general;
 mod log;
@@ -20,6 +22,7 @@ mod single;
 mod tests;
 mod waits;
 
+pub(super) use self::alone::Alone;
 use super::bucket::{Bucket, Buckets};
 use super::home::Home;
 use super::store::Inner;
@@ -42,19 +45,6 @@ impl Inner {
             };
         }
         self.decide_few(asks)
-    }
-
-    /// Spends if that takes no more than one look at one table, and if the cost fits now. Otherwise nothing is spent.
-    #[inline]
-    pub(super) fn spend_by_one_look(&self, ask: &Ask<'_>) -> bool {
-        match alone(ask).filter(|_| ask.mode() == Mode::Spend) {
-            Some(bucket) => match &bucket.home {
-                Home::Narrow(table) => self.spend_single(table, bucket, ask),
-                Home::Wide(table) => self.spend_single(table, bucket, ask),
-                _ => false,
-            },
-            None => false,
-        }
     }
 }
 

@@ -33,29 +33,6 @@ impl Inner {
         self.decide_found(table, bucket, (ask, hash), before_us)
     }
 
-    /// Spends from one bucket in one table if the cost fits now, and says whether it did; nothing is worked out beside that.
-    #[inline]
-    pub(super) fn spend_single<const SLOTS: usize, const WORDS: usize>(
-        &self,
-        table: &Table<SLOTS, WORDS, false>,
-        bucket: &Bucket,
-        ask: &Ask<'_>,
-    ) -> bool {
-        let hash = self.ground.hash(bucket.salt, ask.key());
-        let is_level = const { state_words::<WORDS, false>() == 1 };
-        let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
-        let mut set = table.lock(table.set_of(hash));
-        if bucket.holds.any() {
-            return false;
-        }
-        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
-        let (found, before) = set.look(hash);
-        let spent = spend_now::<WORDS, false>(&bucket.rule, before.state, now_us, ask.cost());
-        let Some(spent) = spent.filter(|spent| spent.passed) else { return false };
-        set.put(found, hash, Kept { state: spent.state, ..before }, &bucket.rule, now_us);
-        true
-    }
-
     /// Decides a key whose hash is known, as of this moment or of one under the lock.
     #[inline]
     pub(super) fn decide_found<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
@@ -139,7 +116,7 @@ impl Inner {
 /// One look at a state. All rules whose states are one word are levels, so of those no other is asked.
 // Always, because it is most of a decision.
 #[inline(always)]
-fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
+pub(super) fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
     rule: &Rule,
     state: State,
     now_us: u64,

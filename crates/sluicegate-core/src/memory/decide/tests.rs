@@ -100,3 +100,37 @@ fn a_spend_at_once_is_a_decision_without_its_numbers() {
     }
     assert!(passed > 500, "{passed}");
 }
+
+/// A limiter asks about one key without an ask: under windows, queues and logs, where refusals count, where costs come back,
+/// and while turns are out.
+#[test]
+fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
+    for seed in 0..60 {
+        let (mut random, clock) = (Random::new(seed), ManualClock::new());
+        clock.set(Duration::from_secs(1_800_000_000));
+        let policy = policy(0, &mut random);
+        let [store, other] =
+            [(); 2].map(|()| MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap());
+        let limiter = RateLimiter::new(store, policy.clone()).unwrap();
+        let opened = other.0.open(Arc::new(policy.clone()), None).unwrap();
+        for step in 0..200 {
+            let (key, cost) =
+                (Key::from(random.below(2)), [1, 1, 1, 0, 2, 9][usize::try_from(random.below(6)).unwrap()]);
+            let longest = Duration::from_secs(random.below(60));
+            let (mode, short) = match random.below(8) {
+                0 => (Mode::Reserve { longest }, limiter.reserve(&key, cost, longest)),
+                1 => (Mode::Charge, limiter.charge(&key, cost)),
+                _ => (Mode::Spend, limiter.check_cost(&key, cost)),
+            };
+            let short = short.now().unwrap().unwrap();
+            let general = other.0.decide_all(&[Ask::new(&opened, key.as_ref(), cost, mode)]).unwrap();
+            let told = [&short, &general].map(|decision| {
+                (decision.outcome(), decision.delay(), decision.at_us(), decision.quotas().to_vec())
+            });
+            assert_eq!(told[0], told[1], "seed {seed}, step {step}: {mode:?} of {cost} by {policy:?}");
+            clock.advance(Duration::from_millis(
+                [0, 0, 1, 700, 5_000][usize::try_from(random.below(5)).unwrap()],
+            ));
+        }
+    }
+}

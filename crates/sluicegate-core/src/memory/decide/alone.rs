@@ -1,0 +1,126 @@
+//! A policy of one quota, of which one key at a time is asked: the shortest way of all, which the limiter keeps.
+//!
+//! What an ask has to look for is known when the policy is opened: that it has one bucket, and spends at once or not at all. Whatever one look at the state does not tell is left to the other ways, before anything
+//! has changed.
+
+use std::sync::Arc;
+
+use super::single::{spend_now, status_after};
+use crate::algorithm::{Looked, State};
+use crate::decision::Decision;
+use crate::key::KeyRef;
+use crate::memory::bucket::{Bucket, Buckets};
+use crate::memory::ground::Ground;
+use crate::memory::home::Home;
+use crate::memory::logs::Logs;
+use crate::memory::table::{Kept, Table, state_words};
+use crate::policy::Policy;
+use crate::store::{DecisionFuture, ShortWay};
+
+/// The one bucket of a policy that keeps no accounts.
+pub(in crate::memory) struct Alone {
+    ground: Arc<Ground>,
+    bucket: Arc<Bucket>,
+    buckets: Arc<Buckets>,
+    /// Whether a refusal spends, which is left to the other ways.
+    counts_rejected: bool,
+}
+
+impl Alone {
+    /// The short way of a policy with these buckets, if it has one.
+    pub(in crate::memory) fn new(
+        ground: &Arc<Ground>,
+        buckets: Arc<Buckets>,
+        policy: &Policy,
+    ) -> Option<Self> {
+        let [bucket] = &*buckets.each else { return None };
+        if bucket.accounts {
+            return None;
+        }
+        let (ground, bucket) = (Arc::clone(ground), Arc::clone(bucket));
+        Some(Self { ground, bucket, buckets, counts_rejected: policy.counts_rejected() })
+    }
+
+    /// Spends from a table, and says when that was and where the key stands.
+    // Always, as the next one: there is a function for each kind of home, in which all sizes are known.
+    #[inline(always)]
+    fn spend_in<const SLOTS: usize, const WORDS: usize>(
+        &self,
+        table: &Table<SLOTS, WORDS, false>,
+        (key, cost): (&KeyRef<'_>, u64),
+    ) -> Option<(u64, Looked)> {
+        let bucket = &*self.bucket;
+        let hash = self.ground.hash(bucket.salt, *key);
+        // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
+        let is_level = const { state_words::<WORDS, false>() == 1 };
+        let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
+        let mut set = table.lock(table.set_of(hash));
+        if bucket.holds.any() {
+            return None;
+        }
+        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
+        let (found, before) = set.look(hash);
+        let spent = spend_now::<WORDS, false>(&bucket.rule, before.state, now_us, cost)?;
+        if spent.passed {
+            set.put(found, hash, Kept { state: spent.state, ..before }, &bucket.rule, now_us);
+        } else if self.counts_rejected {
+            return None;
+        }
+        Some((now_us, spent))
+    }
+
+    /// Spends from a log.
+    #[inline(always)]
+    fn spend_in_log(&self, logs: &Logs, (key, cost): (&KeyRef<'_>, u64)) -> Option<(u64, Looked)> {
+        let hash = self.ground.hash(self.bucket.salt, *key);
+        let mut shard = logs.lock(Logs::shard_of(hash));
+        if self.bucket.holds.any() {
+            return None;
+        }
+        // Behind the lock, as in the general case.
+        let now_us = self.ground.clock.now_us();
+        let (passed, left) = shard.spend_now(hash, now_us, cost)?;
+        (passed || !self.counts_rejected).then_some((now_us, Looked { passed, state: State::REST, left }))
+    }
+
+    #[inline(always)]
+    fn decided(
+        &self,
+        spent: Option<(u64, Looked)>,
+        cost: u64,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture {
+        let Some((now_us, spent)) = spent else { return otherwise() };
+        let status = status_after((0, 0), self.bucket.capacity, &spent, cost);
+        DecisionFuture::ready(Ok(Decision::single(now_us, status)))
+    }
+}
+
+impl ShortWay for Alone {
+    fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture {
+        if self.buckets.has_older() {
+            return otherwise();
+        }
+        let asked = (key, cost);
+        match &self.bucket.home {
+            Home::Narrow(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
+            Home::Wide(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
+            Home::Logs(logs) => self.decided(self.spend_in_log(logs, asked), cost, otherwise),
+            Home::NarrowKept(_) | Home::WideKept(_) => otherwise(),
+        }
+    }
+
+    fn spend_at_once(&self, key: &KeyRef<'_>, cost: u64) -> bool {
+        if self.buckets.has_older() {
+            return false;
+        }
+        let asked = (key, cost);
+        let spent = match &self.bucket.home {
+            Home::Narrow(table) => self.spend_in(table, asked),
+            Home::Wide(table) => self.spend_in(table, asked),
+            // What a log is looked at for is most of its decision.
+            Home::Logs(_) | Home::NarrowKept(_) | Home::WideKept(_) => None,
+        };
+        spent.is_some_and(|(_, spent)| spent.passed)
+    }
+}

@@ -1,0 +1,18 @@
+//! The short way of a policy with one quota: [`ShortWay`].
+
+use super::DecisionFuture;
+use crate::key::KeyRef;
+
+/// Spends from the one quota of one policy, and does nothing else: what a [`Store`](super::Store) may give for a policy, so that a
+/// check of one key makes no [`Ask`](super::Ask) and looks for nothing that was known when the policy was opened.
+///
+/// It decides as the store does, and hands over whatever one look at the key does not tell.
+pub trait ShortWay: Send + Sync {
+    /// Spends `cost` units of the key if they fit now, or refuses them. `otherwise` asks the store, where that takes more; then
+    /// nothing has been spent.
+    fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture;
+
+    /// Spends `cost` units of the key if they fit now, and says so. Otherwise it has spent nothing, which does not mean that they
+    /// are refused.
+    fn spend_at_once(&self, key: &KeyRef<'_>, cost: u64) -> bool;
+}
