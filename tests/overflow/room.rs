@@ -150,7 +150,7 @@ async fn flash_sale(count: u32, rate: u32) {
     assert!(took <= exact + exact / 100 + Duration::from_millis(50), "{took:?} for {exact:?}");
     assert!(took >= exact - exact / 100, "{took:?} for {exact:?}");
     // A second by appointments in whole seconds, and what a busy machine adds. Of a hundred, one may have been late by itself.
-    assert!(overtaken <= Duration::from_secs(2), "{overtaken:?}");
+    assert!(overtaken <= Duration::from_millis(1_500), "{overtaken:?}");
     assert!(polls <= 3 * count as usize, "{polls}");
 }
 

@@ -50,6 +50,31 @@
 //! operators on the status page, which takes a room by `StatusPageBuilder::room`. With the feature `metrics`, `WaitingRoom::measure` writes
 //! the numbers of a room.
 //!
+//! # In a rules file
+//! [`Rooms`] are waiting rooms that a rules file of `sluicegate` has, by `on_exceeded: room`: operators write rates and conditions, and a reload
+//! changes them while visitors wait. Code gives the home of the lines and the secrets:
+//!
+//! ```
+//! use sluicegate_overflow::Rooms;
+//! use sluicegate_overflow::line::MemoryLine;
+//!
+//! let rooms = Rooms::new(MemoryLine::new()).secrets("sixteen bytes or more", None);
+//! // Then: Rules::builder().rooms(rooms.clone()).open(&store, "rules.yaml", Variables::environment())
+//! let page = rooms.room("sale"); // for the status page
+//! # _ = page;
+//! ```
+//!
+//! # How good an estimate is
+//! Position and wait count with the share of visitors that come when it is their turn, as it was for those before them. Of a crowd that comes
+//! at once none has been called yet: its first estimates are too long by the share that will leave, unless the same room has seen a crowd
+//! before. From then on nine of ten are within a tenth of what comes true, or within a second, as long as nobody changes the rate.
+//!
+//! # How exact the rate is
+//! Turns are spaced, and none is saved up: no second has more than the rate allows. The line calls visitors a second ahead and holds them until
+//! their turns, so that no turn is lost while more come than enter. Lost are turns that come before enough visitors are there to take them: in
+//! the first moments of a crowd, and at its end. In a test over sockets 8,194 of 10,000 visitors enter at 400 a second within a hundredth of a
+//! percent, while the others leave.
+//!
 //! # What it costs
 //! | | |
 //! |---|---|

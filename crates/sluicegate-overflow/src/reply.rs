@@ -44,6 +44,13 @@ pub(crate) enum Lost {
 }
 
 /// Why a visitor may not enter.
+///
+/// | reason | it keeps a place | it asks again |
+/// |---|---|---|
+/// | `Waiting`, `NotOpen`, `Paused` | yes, by its ticket | when the line says |
+/// | `Full`, `TooMany` | no | after a minute, or when a visitor of its own has entered |
+/// | `EnterFirst` | the one that it has, if it has one | by a GET |
+/// | `Away` | yes: the line is asked again | after five seconds |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {

@@ -37,6 +37,24 @@ use crate::room::WaitingRoom;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
+/// # The JSON of a 503
+/// It is `application/problem+json` (RFC 9457), with `Retry-After` in whole seconds and `Cache-Control: no-store`:
+///
+/// | member | says |
+/// |---|---|
+/// | `type`, `title`, `status`, `detail` | problem details; `detail` is the sentence of the reason |
+/// | `room` | the name of the room |
+/// | `reason` | [the word](crate::Reason::word) of the reason: `waiting`, `not-open`, `paused`, `full`, `too-many-places`, `enter-first`, `away` |
+/// | `position` | how many are before the visitor and itself; null before the lots are drawn |
+/// | `wait_ms` | the estimated wait; null while the room is paused |
+/// | `opens_after_ms` | the time until the room opens; null once it is open |
+/// | `ask_after_ms` | when to ask next. A client that asks at this time, or at that of `Retry-After`, finds its turn and is held for it |
+/// | `ticket` | the place, for the header `x-waiting-room-ticket`; only where it is a new one |
+/// | `lost` | why the visitor has another place than its ticket says; only then |
+///
+/// Position and times are there only for a visitor that has a place. A client that loses the answer asks again without a ticket
+/// and gets another place; one that loses the answer with its pass gets the same turn again for a minute.
+///
 /// # Where to put it
 /// Around everything that it protects, and inside of a rate limit by address. Files that the page of a shop loads need the pass as
 /// well: leave files that cost nothing outside of it.

@@ -42,6 +42,10 @@ pub use self::settings::{Change, LineSettings, LineStatus, Mode};
 
 /// The keeper of lines, which opens one for each room.
 ///
+/// [`MemoryLine`] and `RedisLine` are two. One of another kind keeps the rules of [`Line`], which both of these keep alike: the same polls
+/// at the same times get the same answers. A home is asked once for each room, and by [`Rooms`](crate::Rooms) once for each file that is put
+/// in force, where a line that is not used further may be dropped at once: opening changes nothing for those who wait.
+///
 /// ```
 /// use sluicegate_overflow::WaitingRoom;
 /// use sluicegate_overflow::line::MemoryLine;

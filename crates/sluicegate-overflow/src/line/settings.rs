@@ -35,6 +35,13 @@ pub enum Change {
 }
 
 /// Whether visitors enter at the rate, not at all, or all of them.
+///
+/// | from | to | then |
+/// |---|---|---|
+/// | `Metered` | `Paused` | visitors keep their places, wait for an unknown time, and ask once or twice a minute |
+/// | `Paused` | `Metered` | they enter in their order, as they ask next |
+/// | any | `Open` | each enters as it asks next; those that sleep keep their places |
+/// | `Open` | `Metered` | places that were taken meanwhile are done, and those of before are called again |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {

@@ -127,10 +127,10 @@ fn estimates_count_with_the_share_that_leaves_once_it_is_known() {
 
 #[test]
 fn the_first_estimates_of_a_crowd_count_with_the_share_that_left_the_crowd_before() {
-    for (rate, a_second) in [("1000/s", 1_000), ("200/s", 200)] {
+    for (rate, count) in [("1000/s", 10_000), ("200/s", 20_000)] {
         let mut visitors = Vec::new();
         for number in 0..2_u64 {
-            let mut crowd = crowd(10 * a_second, true, |at| random(at ^ number << 32).is_multiple_of(5));
+            let mut crowd = crowd(count, true, |at| random(at ^ number << 32).is_multiple_of(5));
             crowd.iter_mut().for_each(|visitor| visitor.came_us += number * 3_600 * SECOND);
             visitors.extend(crowd);
         }

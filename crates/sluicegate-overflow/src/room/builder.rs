@@ -19,6 +19,14 @@ use crate::rooms::Settings;
 use crate::ticket::Secrets;
 
 /// Settings of a [`WaitingRoom`], made by [`WaitingRoom::builder`].
+///
+/// | for | set |
+/// |---|---|
+/// | a sale that opens at noon | [`opens_at`](Self::opens_at): early comers are drawn by lot |
+/// | a shop that bears 500 visitors at once | [`most_active`](Self::most_active), with a short [`pass_lasts`](Self::pass_lasts), and [`Pass::end`](crate::Pass::end) after the purchase |
+/// | scripts that line up often | [`places_per_client`](Self::places_per_client) |
+/// | several instances, or a restart in the middle | [`secrets`](Self::secrets), the same everywhere, and a line in Redis |
+/// | a page of one's own | [`page`](Self::page) |
 #[must_use = "a builder does nothing until it is built"]
 pub struct WaitingRoomBuilder {
     name: String,
