@@ -117,6 +117,31 @@ fn an_instance_that_stands_still_does_not_spend_later_what_it_held() {
     });
 }
 
+/// The algorithms that the other scenarios leave out, through one fault after the other.
+#[test]
+fn other_algorithms_keep_their_bounds_when_the_store_forgets_and_instances_die_or_stand_still() {
+    std::thread::scope(|scope| {
+        for (algorithm, quota) in [("sliding-counter", "120/2s"), ("token-bucket", "60/s burst 20")] {
+            scope.spawn(move || {
+                let setup = Setup { algorithm, quota, ..ALL };
+                let server = Server::start();
+                let mut crowd = Crowd::start(&server.url(), setup);
+                pass(2);
+                let mut losses = vec![losing(|| server.run("FLUSHALL"))];
+                pass(3);
+                crowd.signal(0, "KILL");
+                losses.push(losing(|| crowd.tell(1, "reset 0")));
+                pass(2);
+                crowd.signal(2, "STOP");
+                pass(3);
+                crowd.signal(2, "CONT");
+                pass(2);
+                crowd.check(&losses);
+            });
+        }
+    });
+}
+
 #[test]
 fn a_policy_that_is_replaced_by_all_instances_admits_no_more_than_both() {
     with_both(|setup| {
@@ -170,7 +195,7 @@ fn f55_a_server_that_comes_and_goes_admits_no_more_than_its_outages_do() {
         let server = Server::start();
         let mut crowd = Crowd::start(&server.url(), setup);
         pass(1);
-        for _ in 0..4 {
+        for _ in 0..20 {
             server.signal("STOP");
             pass(1);
             server.signal("CONT");

@@ -148,8 +148,9 @@ impl Fleet {
             store = sharded.build()?.into();
         }
         let resilient = self.plan.has(Wrapper::Resilient).then(|| {
+            // A key that a full table forgets is admitted its share again: of ten million keys, one instance meets a part.
             let memory =
-                MemoryStore::builder().keys(room_for(self.plan.keys).min(1 << 14)).clock(clock.clone());
+                MemoryStore::builder().keys(room_for(self.plan.keys).min(1 << 17)).clock(clock.clone());
             let around = Resilient::builder(Arc::clone(&store)).replicas(self.plan.instances as u64);
             around
                 .fallback(memory.build()?)

@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::fallback::{Share, is_its};
+use super::fallback::is_its;
 use super::parts::Leave;
 use super::reports::{Places, by_part, in_places, is_own_turn, joined};
 use super::settle::Report;
+use super::share::Share;
 use super::split::Split;
 use super::{Front, State};
 use crate::algorithm::Inherit;
@@ -61,6 +62,9 @@ impl Wrap for Front {
 
     fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         self.0.fallback.debts.hand_over(old, new, inherit);
+        if let Ok(share) = self.0.within.own(new) {
+            share.begin();
+        }
     }
 
     fn tell(&self, listener: &Arc<dyn Listener>) {

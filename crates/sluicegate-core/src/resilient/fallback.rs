@@ -8,12 +8,14 @@
 //! A share of one of several instances does not [count refused requests](crate::policy::PolicyBuilder::count_rejected): it refuses
 //! requests that the whole quota lets pass, and a client that keeps to its limit would never leave a share that counts them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use super::debts::Debts;
+use super::share::Share;
 use crate::algorithm::Inherit;
 use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
 use crate::error::{ConfigError, StoreError};
@@ -21,9 +23,6 @@ use crate::memory::MemoryStats;
 use crate::policy::{OnOutage, Policy};
 use crate::store::{Ask, Mode, PreparedPolicy, Store, assumed};
 use crate::wrap::Within;
-
-/// A policy's share, opened on the fallback, if it decides by itself in an outage.
-pub(super) struct Share(Option<PreparedPolicy>);
 
 /// A store of this process, which decides with its share of each quota, and what it let pass.
 pub(super) struct Fallback {
@@ -43,15 +42,16 @@ impl Fallback {
         policy: &Policy,
         replaces: Option<(&Share, Inherit)>,
     ) -> Result<Share, ConfigError> {
-        match policy.on_outage() {
+        let own = match policy.on_outage() {
             OnOutage::Local => {
-                let old = replaces.and_then(|(old, how)| Some((old.0.as_ref()?, how)));
+                let old = replaces.and_then(|(old, how)| Some((old.own()?, how)));
                 let share = policy.share(policy.name(), 1, self.replicas)?;
                 let share = if self.replicas > 1 { share.without_count_rejected() } else { share };
-                self.store.open(Arc::new(share), old).map(|share| Share(Some(share)))
+                Some(self.store.open(Arc::new(share), old)?)
             }
-            OnOutage::Allow | OnOutage::Deny => Ok(Share(None)),
-        }
+            OnOutage::Allow | OnOutage::Deny => None,
+        };
+        Ok(Share::new(own, replaces.map(|(old, _)| old)))
     }
 
     /// How full its table is.
@@ -76,8 +76,10 @@ impl Fallback {
         if asks.iter().any(is_refused) {
             return Ok(assume(is_refused));
         }
+        let shares: SmallVec<[_; 4]> =
+            (0_u8..).zip(asks).filter_map(|(index, ask)| Some((index, ask, in_force(ask)?))).collect();
         let local: SmallVec<[(u8, Ask<'_>); 4]> =
-            (0_u8..).zip(asks).filter_map(|(index, ask)| Some((index, local(ask)?))).collect();
+            shares.iter().map(|(index, ask, share)| (*index, local(ask, share))).collect();
         let decision = if local.is_empty() {
             assume(|_| false)
         } else {
@@ -120,8 +122,8 @@ impl Fallback {
             return;
         }
         for (place, ask) in asks.iter().enumerate() {
-            let Some(share) = share(ask.policy()) else { continue };
-            let local = taken(*ask, place, decision).on(share);
+            let Some(share) = in_force(ask) else { continue };
+            let local = taken(*ask, place, decision).on(&share);
             let local = match ask.mode() {
                 // A suspension is a debt, and as long in every share.
                 Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
@@ -170,19 +172,26 @@ fn taken<'a>(ask: Ask<'a>, place: usize, decision: &Decision) -> Ask<'a> {
 
 /// The share of a policy, as the fallback has prepared it.
 fn share(policy: &PreparedPolicy) -> Option<&PreparedPolicy> {
-    Within::<Share>::layered(policy).ok()?.own.0.as_ref()
+    Within::<Share>::layered(policy).ok()?.own.own()
 }
 
-/// The ask as one of the fallback, if its policy decides by itself.
-fn local<'a>(ask: &Ask<'a>) -> Option<Ask<'a>> {
-    let local = ask.on(share(ask.policy())?);
-    Some(match ask.mode() {
+/// The share that an ask is for, if its policy decides by itself: a question is answered by the one in force, and what was spent
+/// under a policy is that one's to give back.
+fn in_force<'a>(ask: &Ask<'a>) -> Option<Cow<'a, PreparedPolicy>> {
+    let share = &Within::<Share>::layered(ask.policy()).ok()?.own;
+    if ask.mode().asks() { share.in_force() } else { share.own().map(Cow::Borrowed) }
+}
+
+/// The ask as one of the fallback.
+fn local<'a>(ask: &Ask<'a>, share: &'a PreparedPolicy) -> Ask<'a> {
+    let local = ask.on(share);
+    match ask.mode() {
         // Units of a share are not leased: the store would never hear of them.
         Mode::Lease => local.with_costs(&[0]),
         // A receipt of the store is by another clock.
         mode if !is_its(ask) => local.plainly(mode),
         _ => local,
-    })
+    }
 }
 
 fn on_outage(ask: &Ask<'_>) -> OnOutage {

@@ -417,6 +417,26 @@ fn a_policy_can_be_replaced_on_both() {
     assert_eq!(admitted(&limiter, "bob", 8), 2);
 }
 
+/// It was decided by the share of its own policy, whose keys had gone on under the next one: a burst more.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_out_its_deadline_is_decided_by_the_share_of_the_policy_in_force() {
+    let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
+    let limiter = scene.limiter(OnOutage::Local);
+    scene.mood(HANGS);
+    let [first, second] = [20, 5].map(|cost| tokio::spawn(limiter.check_cost("ada", cost)));
+    tokio::task::yield_now().await;
+    for quota in ["60/h", "100/h", "80/h"] {
+        limiter.replace(Policy::fixed_window("api", quota).build().unwrap(), Inherit::Spent).unwrap();
+    }
+    scene.mood(FAILS);
+    // A quarter of it.
+    assert_eq!(admitted(&limiter, "ada", 18), 18);
+    let [first, second] = [first.await.unwrap().unwrap(), second.await.unwrap().unwrap()];
+    assert_eq!((first.decided_by(), first.is_allowed()), (DecidedBy::Fallback, false));
+    assert_eq!((second.decided_by(), second.is_allowed()), (DecidedBy::Fallback, false));
+    assert_eq!(admitted(&limiter, "ada", 18), 2);
+}
+
 #[tokio::test]
 async fn it_is_a_store_like_any_other_while_nothing_fails() {
     let clock = ManualClock::new();
