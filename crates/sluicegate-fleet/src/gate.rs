@@ -9,10 +9,12 @@ use tokio::sync::Semaphore;
 pub(crate) struct Gate(Arc<Semaphore>);
 
 impl Gate {
+    /// A gate at which everybody waits until somebody opens it.
     pub(crate) fn closed() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
+    /// Lets all pass, those who come later too. To open it again does nothing.
     pub(crate) fn open(&self) {
         self.0.close();
     }

@@ -1,4 +1,9 @@
 //! From what became of the parts to one decision: [`merged`].
+//!
+//! # Rounding
+//! Every number errs to the side of the client that asks too late rather than too early: what remains is the sum of the parts that
+//! were asked, which a part that was not asked can only raise; a wait is the longest of those that refuse, which another part can
+//! only shorten.
 
 use std::sync::Arc;
 
@@ -10,9 +15,14 @@ use super::request::Asked;
 use super::table::{Table, us};
 
 /// When a quota would let its cost pass, which it has refused.
+///
+/// A refusal of one part says when that part has room for its piece, not when all parts together have room for the cost, so it is
+/// found out on its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wait {
+    /// Then, in microseconds since the answer.
     AfterUs(u64),
+    /// The cost is above the capacity of all parts together: no wait helps.
     Never,
 }
 
@@ -45,6 +55,10 @@ pub(super) fn merged(
     judge(came.at_us, us(came.delay), statuses).by(came.by).with_pieces(receipts)
 }
 
+/// Where one quota of an ask stands: the sum of its parts, as one bucket would say it.
+///
+/// A policy that is kept whole has one part, whose status is the answer. Otherwise parts that were asked count as they answered, and
+/// the others as they were looked at, if they were.
 fn of_quota(
     asked: &Asked<'_>,
     quota: usize,

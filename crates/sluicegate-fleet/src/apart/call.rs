@@ -4,6 +4,10 @@
 //! their order, and what the first ones have spent is given back when a later one refuses or gives no answer. Between the two, for
 //! as long as a call takes, units are held that nobody spends: too few are admitted then, and never too many. Reports follow when
 //! all have granted.
+//!
+//! # Crashes and lost answers
+//! A process that dies between the first part and the last leaves units spent that nobody uses, until they drain or their window
+//! ends. The same holds of a part whose answer is lost: a second call might spend twice, so none is made.
 
 use std::sync::Arc;
 
@@ -81,6 +85,9 @@ fn is_sure(mode: Mode) -> bool {
 }
 
 /// Places of pieces in these modes that a store can decide in one call.
+///
+/// A store decides at most [`MAX_QUOTAS`] quotas at a time, so pieces are put together up to that and no further. Pieces of other
+/// stores are never in one group.
 fn groups(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], which: impl Fn(Mode) -> bool) -> Vec<Places> {
     let mut groups: Vec<Places> = Vec::new();
     for store in 0..stores.len() {
@@ -115,6 +122,7 @@ fn begin(
 }
 
 /// Asks one of this many stores. Where there are several, nothing waits for its turn, because their turns would come at several times.
+/// A reservation becomes a spend then: it passes now, or its part refuses it.
 fn ask(store: &Arc<dyn Store>, pieces: &[Piece<'_>], places: &[usize], stores: usize) -> DecisionFuture {
     let asks = places.iter().map(|place| pieces[*place].ask()).map(|ask| match ask.mode() {
         Mode::Reserve { .. } if stores > 1 => ask.in_mode(Mode::Spend),

@@ -28,6 +28,9 @@ use super::spread::spread;
 use super::table::{Table, us};
 
 /// How often parts are looked at again that others were faster to spend from.
+///
+/// Each round costs a look and a call. A request that loses every time is refused although there may be room, as it would have been had
+/// it come a moment later: too few are admitted, never too many.
 const TRIES: usize = 3;
 
 /// Begins a request; it is finished whether anybody waits for it or not.
@@ -90,6 +93,10 @@ fn may_fit_elsewhere(asks: &[Asked<'_>], pieces: &[Piece<'_>], came: &Came) -> b
     each.any(|(piece, of)| !of.passed() && !asks[piece.ask].opened.is_whole && piece.mode.asks())
 }
 
+/// Looks at all parts of these asks.
+///
+/// # Errors
+/// When one of their stores gives no answer: a part that is not known cannot be planned with.
 async fn look(divide: &dyn Divide, asks: &[Asked<'_>]) -> Result<Table, StoreError> {
     let pieces: Vec<Piece<'_>> = asks.iter().flat_map(|asked| asked.looks(divide)).collect();
     let came = call::look(divide.stores(), &pieces).await?;

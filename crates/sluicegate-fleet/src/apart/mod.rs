@@ -43,6 +43,10 @@ impl<D: Divide> Apart<D> {
         Self { divide: Arc::new(divide), limiters: Limiters::default() }
     }
 
+    /// Opens the parts of a policy, each on its store; `old` is the policy that it replaces, whose division it keeps.
+    ///
+    /// # Errors
+    /// When a store cannot keep its part, and when all parts have more quotas than one call decides: a look at all of them has to be one.
     fn opened_parts(
         &self,
         policy: &Arc<Policy>,

@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 
 /// A policy as it is open in its parts, or in one place as a whole.
 pub(super) struct Opened {
+    /// Each as its store has prepared it; one if the policy is kept whole.
     pub(super) parts: SmallVec<[PreparedPolicy; 2]>,
+    /// Whether it is in no parts: its asks go to the first store as they are, under the key as it is.
     pub(super) is_whole: bool,
 }
 

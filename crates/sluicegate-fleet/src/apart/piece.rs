@@ -14,6 +14,9 @@ pub(super) type Costs = SmallVec<[u64; 2]>;
 pub(super) type Statuses = SmallVec<[QuotaStatus; 1]>;
 
 /// Some units of an ask, in one part of its policy.
+///
+/// An ask comes to several of them when no part has room for all of it. Each is an ask of one store; together they are one request,
+/// of which all pieces are spent or none.
 pub(super) struct Piece<'a> {
     /// The place of the ask in the request.
     pub(super) ask: usize,
@@ -22,8 +25,11 @@ pub(super) struct Piece<'a> {
     pub(super) store: usize,
     pub(super) policy: &'a PreparedPolicy,
     pub(super) key: Key,
+    /// That of its ask, but for an ask that takes what there is: how much that is was looked up before, so its pieces spend.
     pub(super) mode: Mode,
+    /// Of each quota in this part; those of all pieces of an ask sum to its costs.
     pub(super) costs: Costs,
+    /// Of what is given back, if it was spent in this part.
     pub(super) receipt: Option<&'a Receipt>,
 }
 
@@ -50,16 +56,22 @@ impl Piece<'_> {
 pub(super) struct Came {
     /// In the order of the pieces; nothing of one that was not asked for in the end.
     pub(super) each: Vec<Of>,
+    /// Whether all parts that were asked have let it pass.
     pub(super) is_allowed: bool,
+    /// The latest moment of all decisions, by the clocks of their stores.
     pub(super) at_us: u64,
+    /// The longest turn of all: a request goes on when its last part lets it.
     pub(super) delay: Duration,
+    /// The last of all who decided, in the order of [`DecidedBy`]: one answer of a fallback makes the whole one of a fallback.
     pub(super) by: DecidedBy,
 }
 
 /// The outcome of one piece.
 #[derive(Default)]
 pub(super) struct Of {
+    /// Empty as long as its store has not answered.
     pub(super) statuses: Statuses,
+    /// By which its units are given back, if it has spent any.
     pub(super) receipt: Option<Receipt>,
 }
 

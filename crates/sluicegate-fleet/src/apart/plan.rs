@@ -1,4 +1,9 @@
 //! From where all parts stand to pieces that fit: [`Plan`].
+//!
+//! # Order
+//! Asks are planned in the order of the request, and each takes its units off what the next one finds: two asks of one bucket do not
+//! count on the same unit. It is a plan and no decision. Others may be faster, and then a store refuses its piece, nothing is
+//! spent, and the parts are looked at again.
 
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::Mode;
@@ -59,6 +64,7 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// The units that each part has left, as the table says.
 fn left(asked: &Asked<'_>, table: &Table) -> Left {
     let quotas = (0..asked.opened.quotas()).map(|quota| table.remaining(asked.place, quota));
     let quotas: Vec<Vec<u64>> = quotas.collect();
@@ -66,6 +72,15 @@ fn left(asked: &Asked<'_>, table: &Table) -> Left {
 }
 
 /// The pieces of an ask, if they fit into what is left.
+///
+/// | ask | goes to |
+/// |---|---|
+/// | spend | one part with room for all of it, otherwise several that have room together |
+/// | take | as a spend of what all parts have, up to its cost |
+/// | reserve | as a spend, if that passes now; otherwise the part whose turn comes first, as a whole |
+/// | refund | the parts of which most is used first, so that no unit is given to a bucket that is full |
+/// | charge | the parts with room, and what is above all room goes over them by their capacities, as a debt |
+/// | peek | as a spend, and takes nothing |
 fn fit<'a>(divide: &dyn Divide, asked: &Asked<'a>, left: &mut Left, table: &Table) -> Option<Vec<Piece<'a>>> {
     let mode = asked.ask.mode();
     let mut costs = asked.costs();

@@ -15,6 +15,8 @@ pub(super) struct Asked<'a> {
     pub(super) place: usize,
     pub(super) opened: &'a Opened,
     /// The first ask of the request that is about the same bucket.
+    ///
+    /// Twins share what is left in the plan, and go to the same part first, as two spends of one bucket should.
     pub(super) twin: usize,
 }
 
@@ -42,6 +44,9 @@ impl<'a> Asked<'a> {
     }
 
     /// Whether all parts have to be looked at before anything can be asked.
+    ///
+    /// A spend asks one part at once, since that part mostly has room. A peek wants the sum; an ask for what there is and a charge have to
+    /// know how much is where. A refund without its pieces does not say from where it was spent.
     pub(super) fn needs_look(&self) -> bool {
         let has_pieces = self.ask.receipt().is_some_and(Receipt::has_pieces);
         !self.opened.is_whole

@@ -12,6 +12,9 @@ pub(super) fn fill(cost: &mut u64, rooms: impl IntoIterator<Item = u64>) -> Vec<
 
 /// Units over parts by their weights, each at most its room; what is above that goes where there is room. The parts sum to
 /// `units`, or to all rooms.
+///
+/// Each part is cut off at the rounded sum of all weights up to it, so the roundings do not add up: no part is off by a unit or more,
+/// and no unit is lost or made.
 pub(super) fn spread(units: u64, weights: &[u64], rooms: &[u64]) -> Vec<u64> {
     let whole: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
     let (mut before, mut given) = (0, Vec::with_capacity(rooms.len()));

@@ -29,17 +29,24 @@ use crate::gate::Gate;
 pub(super) struct Front(pub(super) Arc<State>);
 
 pub(super) struct State {
+    /// The store whose refusals are kept.
     pub(super) within: Within<Kept>,
+    /// Shared with probes, which tell it when they are dropped.
     pub(super) table: Arc<Table>,
+    /// How many keys the table has room for, as it was configured.
     pub(super) slots: usize,
     pub(super) keep: Keep,
+    /// The cache's own: refusals are kept by spans, so its epoch does not matter, and neither does that of the store.
     pub(super) clock: Arc<dyn Clock>,
+    /// Requests that were refused here, without a call.
     pub(super) refused: AtomicU64,
+    /// Requests that went on to the store.
     pub(super) asked: AtomicU64,
 }
 
 /// The state kept of a policy.
 pub(super) struct Kept {
+    /// By which its keys are told from those of other policies. A policy that is replaced by a different one has another.
     version: u64,
     policy: Arc<Policy>,
 }
@@ -239,6 +246,8 @@ impl State {
         }
     }
 
+    /// Whether a decision is the store's own word. Units of a lease that is used up are as good, where the cache is around leases:
+    /// the next unit costs a call.
     fn is_of_the_store(&self, decision: &Decision) -> bool {
         match decision.decided_by() {
             DecidedBy::Store => true,

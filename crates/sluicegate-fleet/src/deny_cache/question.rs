@@ -11,6 +11,9 @@ use smallvec::SmallVec;
 pub(super) struct Id(pub(super) u128);
 
 /// Which reports the cache had heard of.
+///
+/// The first number counts the times at which all was forgotten, the second the reports about keys with this hash. If either has
+/// risen when an answer comes, something has happened to the key since the question, and the answer may be older than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark(pub(super) u64, pub(super) u32);
 
@@ -19,13 +22,18 @@ pub(super) struct Mark(pub(super) u64, pub(super) u32);
 const LUMP_PART: u64 = 20;
 
 /// An ask that a refusal may answer.
+///
+/// Two questions about one bucket are answered by the same refusal only if the second wants no less than the first: costs are compared
+/// by quota, and so is how long each would wait.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     place: u8,
     pub(super) id: Id,
     /// The refusals that the cache knew of when it was asked.
     pub(super) mark: Mark,
+    /// Of each quota that `costs` does not name.
     cost: u64,
+    /// By quota, where they differ.
     costs: SmallVec<[u64; 2]>,
     /// How long it would wait for a turn.
     patience_us: u64,

@@ -1,4 +1,10 @@
 //! A refusal that is kept: which costs it refuses, until when, and its numbers some time later.
+//!
+//! # Never longer than the store
+//! A refusal that outlasts the store's own would refuse what may pass. So it ends by the time before its call was sent, which is not
+//! after the moment of the decision, and it covers only questions that the store would refuse as well: of at least the cost that was
+//! refused, and of at most its patience. Around leases it may be prolonged, up to a twentieth of the time in which all
+//! units come back and never beyond a window: one call takes all that have come back meanwhile.
 
 use sluicegate_core::algorithm::{Drain, Refill};
 use sluicegate_core::policy::{Policy, PolicyQuota};
@@ -17,7 +23,9 @@ pub(super) struct Refusal {
     received_us: u64,
     /// When the store decided, by its own clock.
     at_us: u64,
+    /// When it is over for every question; one of its lines may end before that.
     ends_us: u64,
+    /// One for each quota of the policy, also of those that have let the cost pass: an answer shows all of them.
     lines: SmallVec<[Line; 1]>,
 }
 
@@ -31,9 +39,11 @@ struct Line {
 /// A cost that a quota had no room for.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
+    /// This many units, and any more, are refused.
     cost: u64,
     /// The longest wait for a turn that was asked for, and is too short.
     patience_us: u64,
+    /// Since the call was sent, in microseconds; `u64::MAX` for a cost that can never pass.
     wait_us: u64,
 }
 
@@ -47,6 +57,9 @@ pub(super) struct Keep {
 }
 
 /// The times of a call, by the clock of the cache.
+///
+/// The decision was made at some moment between the two. Whatever has to be certain uses the one that is on its safe side: refusals end
+/// early by the first, waits are told long by the second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) sent_us: u64,

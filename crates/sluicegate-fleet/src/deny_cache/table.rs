@@ -7,6 +7,11 @@
 //!
 //! # Locking
 //! One mutex per shard, held for a look or a change, never across a call or an await, and never two at once.
+//!
+//! # Memory
+//! At most as many refusals as were configured, whatever keys come, by shards: a shard that is full gives up the refusal that ends
+//! first, because that one saves the fewest calls. Of a key only a hash is kept. Two keys with the same 128 bits would share a refusal;
+//! the hash is keyed at random, so nobody can look for such a pair.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -36,12 +41,17 @@ pub(super) enum Known<R> {
 /// The refusals of all policies.
 pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
+    /// All shards together have room for what was configured, rounded up to whole shards.
     most_per_shard: usize,
     /// How long a refusal is remembered that is over.
     linger_us: u64,
+    /// One for each half of an [`Id`].
     seeds: [RandomState; 2],
+    /// How many reports there were, by the hash of their keys.
     reports: Box<[AtomicU32]>,
+    /// How often all was forgotten.
     clears: AtomicU64,
+    /// How many refusals there are, so that a cache without any is passed without a lock.
     keys: AtomicUsize,
     evictions: AtomicU64,
 }
@@ -49,11 +59,14 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Shard {
     refusals: HashMap<Id, Refusal, BuildHasherDefault<Hashed>>,
+    /// The same refusals, the one that ends first in front.
     by_end: BTreeSet<(u64, Id)>,
+    /// Keys about which somebody is finding out now.
     probes: HashMap<Id, Gate, BuildHasherDefault<Hashed>>,
 }
 
-/// A power of two.
+/// Counters of reports, a power of two. Keys share them, so a report about one key may keep an answer about another one from being kept:
+/// that costs a call, and nothing else.
 const REPORTS: usize = 4_096;
 
 impl Table {
@@ -204,6 +217,8 @@ impl Table {
 }
 
 /// Finds out about a key; others who ask for it wait until this is dropped.
+///
+/// It is dropped with the call that it stands for, answered or not: after an error the next one who asks is the probe.
 pub(super) struct Probe {
     table: Arc<Table>,
     id: Id,

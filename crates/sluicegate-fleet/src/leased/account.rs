@@ -33,16 +33,23 @@ pub(super) struct Account {
 }
 
 /// The store's last word on a quota.
+///
+/// A lease is a share of what it says is left. It is as old as the last call: what has drained since is added by the quota's rate, and
+/// what others have spent since is not known, so the store may grant less than was asked for.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
+    /// Units that the key had left for everybody, behind those that this instance holds.
     remaining: u64,
+    /// How long its bucket needed to come to rest.
     reset_us: u64,
 }
 
 /// A refill that is under way.
 #[derive(Debug)]
 struct Flight {
+    /// By which its answer is told from that of an earlier refill, which a reset has cut off.
     number: u64,
+    /// Units that were asked for; the store may grant fewer.
     asked: u64,
     /// Units for requests that wait for it.
     promised: u64,
@@ -60,11 +67,14 @@ impl Drop for Flight {
 
 /// The cost of a request: units of each quota.
 pub(super) trait Costs {
+    /// Units of the quota at this place.
     fn of(&self, quota: usize) -> u64;
+    /// The cost by which the pace of a key is told.
     fn most(&self) -> u64;
 }
 
 impl Account {
+    /// Of a key that nothing is known of: its first request goes to the store, and leases nothing.
     pub(super) fn new(now_us: u64) -> Self {
         Self {
             units: Units::default(),
@@ -150,6 +160,8 @@ impl Account {
     }
 
     /// Waits for the refill that is under way, if it brings enough.
+    ///
+    /// Only as many wait as it can serve: the others go to the store at once, and do not wait for nothing.
     pub(super) fn wait(&mut self, cost: u64) -> Option<Gate> {
         let flight = self.flight.as_mut()?;
         let promised = flight.promised.saturating_add(cost);
@@ -232,6 +244,7 @@ impl Account {
         (self.flight.is_none() && self.units.is_empty()).then(|| self.pace.since_us())
     }
 
+    /// Whether a refill is under way. Its account stays: the answer would find none, and its units would be lost.
     pub(super) fn is_in_flight(&self) -> bool {
         self.flight.is_some()
     }

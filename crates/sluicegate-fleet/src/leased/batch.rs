@@ -1,4 +1,8 @@
 //! How many units are leased at a time: [`Batch`].
+//!
+//! The size is worked out from three numbers: how fast the key spends here, what the store has said to be left, and how fast units
+//! drain while they wait. All divisions round down, so a lease is never larger than its share, but for units that have come back
+//! since the store was heard, and for the one unit that keeps a key near its limit from being refused with units left.
 
 use std::time::Duration;
 
@@ -129,6 +133,8 @@ impl Batch {
     }
 
     /// The most that a lease takes of a quota, beside a request of this cost.
+    ///
+    /// At least one unit while the quota has more than the request takes: near the limit the lease is the next request's unit.
     fn room(&self, measure: &Measure, stock: &Stock, cost: u64) -> u64 {
         if stock.left <= cost {
             return 0;

@@ -1,4 +1,13 @@
 //! The way of a request: decided here, with a refill that it waits for, or by the store.
+//!
+//! # Steps
+//! 1. Asks that only a store can answer (turns, refunds, charges, looks) go to it, a reset after what is held was dropped.
+//! 2. If the units that are held are enough, they are spent under the lock of one set, and no call is made.
+//! 3. If a refill is under way that will bring enough, the request waits for it, once.
+//! 4. Otherwise it goes to the store, and asks for the next lease in the same call if the key comes often enough for one.
+//!
+//! A request with several asks is decided here if every ask can be. Otherwise all of it goes to the store, and units that are held
+//! stay where they are: a request that spends partly here and partly there could not be taken back as one.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -65,7 +74,10 @@ impl Wrap for Front {
 }
 
 /// The fate of an ask that spends, for which too little is held.
+///
+/// It is found under the lock of the key's set, and gone after the lock is released: no call begins under a lock.
 enum Way {
+    /// For a refill that is under way.
     Wait(Gate),
     /// To the store, with this refill.
     Within(Refill),

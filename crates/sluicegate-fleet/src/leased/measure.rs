@@ -3,6 +3,12 @@
 //! Units that are debited and spent later must not pass beside units that were admitted meanwhile. So a unit may be spent only
 //! while it is wholly in the bucket: a bucket that has drained admits a whole burst again, and the unit on top of it would be one
 //! too many. Units drain in the order in which they came, the first of a lease first.
+//!
+//! # Example
+//! Of 60 a minute with a burst of 10, ten units are leased from rest. The bucket is at rest again after ten seconds. The first unit
+//! drains after one second, so from then on nine may be spent, after two seconds eight, and the last one until ten seconds are over.
+//! An instance that spends all ten within the first second admits what the bucket would have admitted; one that keeps them longer
+//! loses one a second, and the bucket admits those to others.
 
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::limiter::Receipt;

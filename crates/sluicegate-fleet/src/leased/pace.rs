@@ -1,8 +1,14 @@
 //! How fast a key spends: [`Pace`].
+//!
+//! # Example
+//! With 2 s ahead, a key that has spent 100 units within the last second is taken to spend 200 in the next two. After two seconds the
+//! count is halved with the time that it is about, so that a key whose rate changes is known by its new rate after a few seconds. The
+//! numbers are whole, and rounded down: a key with less than two units ahead is not leased.
 
 /// The units that a key has spent by this instance since a moment, of which the older ones count less and less.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
+    /// The beginning of the time that the count is about; by the local clock.
     since_us: u64,
     units: u64,
 }

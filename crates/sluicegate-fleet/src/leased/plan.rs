@@ -32,10 +32,13 @@ impl Unleased {
 
 /// The state that a [`Leased`](super::Leased) store keeps of a policy.
 pub(super) struct Plan {
+    /// For the list of what is leased and what is not.
     name: String,
+    /// How long its units last, by quota; or why it is not leased.
     measures: Result<SmallVec<[Measure; 2]>, Unleased>,
     /// The policy as the outer store has prepared it. Weak, so that idle keys do not keep it open.
     prepared: OnceLock<WeakPolicy>,
+    /// Whether another policy has taken its place. Its leases were handed over then.
     is_replaced: AtomicBool,
 }
 
@@ -101,6 +104,9 @@ impl Plans {
     }
 }
 
+/// The measures of all quotas, or the first reason for which this policy is not leased.
+///
+/// Half of [`MAX_QUOTAS`] is the most, because a request asks for its cost and for a lease in one call, each with all quotas.
 fn measures(policy: &Policy, batch: &Batch) -> Result<SmallVec<[Measure; 2]>, Unleased> {
     if matches!(policy.on_exceeded(), OnExceeded::Wait { .. }) {
         return Err(Unleased::Waits);

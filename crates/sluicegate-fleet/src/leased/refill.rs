@@ -3,6 +3,10 @@
 //! A lease is asked for beside the spends of the request that found nothing left, and stands behind them: were it alone, its
 //! first unit would be the first in the bucket, and over at once. A key that spends what is held does not wait for that: the next
 //! lease is asked for, alone, when a quarter of the last one is left.
+//!
+//! # Lost answers
+//! A call that fails after it was sent may have leased units. Nobody knows their receipt, so they can neither be spent nor be given back:
+//! they count as lost, and drain as if they had been spent. Too few are admitted then, never too many.
 
 use std::sync::Arc;
 
@@ -17,8 +21,11 @@ use super::units::Grant;
 
 /// A request that goes to the store for a key, and the units that are asked for beside it; 0 if none are.
 pub(super) struct Refill {
+    /// Where its answer is noted.
     spot: Spot,
+    /// Before the call was sent, by the local clock: leases end by this time.
     sent_us: u64,
+    /// The number of the flight that it is; 0 if none.
     number: u64,
     units: u64,
 }
@@ -38,6 +45,9 @@ impl Refill {
 }
 
 /// Refills of one call. However it ends, those who wait for them are told.
+///
+/// Dropped without an answer, because the runtime ends or the store panics, it ends the flights as well, so that no key waits for a
+/// call that nobody makes any more.
 struct Landing {
     state: Arc<State>,
     refills: Refills,
@@ -128,6 +138,7 @@ impl Landing {
 
 impl Landing {
     /// There is no answer. What was asked for may have been granted, and is lost then.
+    /// Units of an error before the call was sent were not granted, and are not lost.
     fn failed(&self, error: &StoreError) {
         for (_, refill) in self.refills.iter().filter(|_| error.may_have_spent()) {
             self.state.table.set_of(refill.spot.hash).counts.lost += refill.units;

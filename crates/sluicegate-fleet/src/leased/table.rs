@@ -1,4 +1,12 @@
 //! The accounts of all keys: [`Table`], in sets of eight with a lock each.
+//!
+//! # Memory
+//! As many accounts as were configured, rounded up to whole sets. An account with units or with a refill under way never makes room,
+//! because its units would be lost; a key that finds its set full of those is decided by the store, and leases nothing.
+//!
+//! # Locking
+//! A request with one ask locks one set, for a few dozen instructions and never across a call. One with several asks locks all its sets
+//! in ascending order. No other lock of this crate is taken inside.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,6 +69,7 @@ impl Table {
         Self { sets: (0..sets).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
     }
 
+    /// The hash of a key under a plan; keyed at random, so that no client chooses its set.
     #[inline]
     pub(super) fn hash(&self, plan: &Arc<Plan>, key: KeyRef<'_>) -> u64 {
         self.hasher.hash_one((Arc::as_ptr(plan).addr(), key))
@@ -112,6 +121,9 @@ impl Set {
     }
 
     /// Makes room for a key that is not here, and an account for it; none if all others hold units.
+    ///
+    /// Units that have ended are forgotten first, so a key that no longer comes gives its place up after its last lease. Of those without
+    /// units the one makes room whose pace was begun anew the longest ago.
     pub(super) fn make(
         &mut self,
         hash: u64,

@@ -119,6 +119,7 @@ impl Units {
     }
 
     /// Units that are held of all quotas.
+    /// A request of one unit spends one of each, so that many requests can still be decided here.
     pub(super) fn whole(&self, quotas: usize) -> u64 {
         (0..quotas).map(|quota| self.of(quota)).min().unwrap_or(0)
     }

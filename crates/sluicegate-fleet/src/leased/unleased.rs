@@ -3,6 +3,17 @@
 use std::fmt;
 
 /// Why the requests of a policy go through a [`Leased`](super::Leased) store to the one within.
+///
+/// It is no error: such a policy is decided by the store within, with a call for each request, and admits exactly what it says.
+/// [`Leased::unleased`](super::Leased) lists those that are open.
+///
+/// | reason | to have it leased |
+/// |---|---|
+/// | [`Log`](Self::Log) | use `sliding-counter`, or GCRA, where the moment of each unit does not matter |
+/// | [`Queue`](Self::Queue), [`Waits`](Self::Waits) | refuse instead of letting wait |
+/// | [`Suspends`](Self::Suspends) | suspend by a policy of its own, beside one that is leased |
+/// | [`TooSmall`](Self::TooSmall) | raise the share or the quota; a small quota gains little by a lease |
+/// | [`TooManyQuotas`](Self::TooManyQuotas) | part them over two policies |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unleased {

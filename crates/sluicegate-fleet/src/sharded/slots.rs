@@ -12,10 +12,13 @@ use crate::apart::Divide;
 /// Shards on one store.
 pub(super) struct Slots {
     pub(super) store: [Arc<dyn Store>; 1],
+    /// How many each divided policy has; the same on all instances.
     pub(super) shards: u64,
+    /// The names of policies that are divided in any case.
     pub(super) policies: Vec<String>,
     /// All policies whose limits are above this one.
     pub(super) above: Option<u64>,
+    /// How many requests have chosen a shard so far.
     pub(super) turns: AtomicU64,
 }
 
@@ -31,6 +34,10 @@ impl Slots {
         self.above.is_some_and(is_above) && fits && self.split(policy).is_ok()
     }
 
+    /// The shards of a policy: equal parts but for a unit.
+    ///
+    /// # Errors
+    /// When a shard would have no unit, or its rate would not be exact.
     fn split(&self, policy: &Policy) -> Result<Vec<Policy>, ConfigError> {
         let shards = self.shards;
         policy.split((1..=shards).map(|shard| (format!("{}.{shard}of{shards}", policy.name()), 1)))
