@@ -1,4 +1,6 @@
 //! The file that is in force: [`InForce`], and how another one takes its place.
+//!
+//! A request keeps the limits that it began with. So a reload takes effect with the next request, and never half way through one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`) |
 //! | `rate_limit_rules_loaded_timestamp_seconds` | gauge | |
+//!
+//! Counted at reloads only: no request touches them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,6 @@
 //! News of the rules, and those who hear of it: [`Listeners`].
+//!
+//! Listeners are called on the thread of the reload, one after the other. They are told after the new rules are in force.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,8 @@
 //! From the bytes of a file to its sections: budgets, and what is wrong with its shape.
+//!
+//! # Bounds
+//! A file has at most [`MOST_BYTES`]. Anchors are expanded within budgets of the parser, so that a small file cannot become a large one
+//! in memory; merge keys and tags are refused, because readers of YAML disagree about them.
 
 use std::io::Read as _;
 use std::path::Path;

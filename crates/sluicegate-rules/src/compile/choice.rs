@@ -3,6 +3,11 @@
 //! A thousand rules are not asked one after the other. Each is found by one of its conditions, the one that the fewest other
 //! rules share: by its path in a tree, or by a host, a header field, a parameter, a method or a tier in a table. Then all of its
 //! conditions are looked at. A rule without any of these is looked at for each request.
+//!
+//! # Groups and readings
+//! Of the rules of one group the first that matches applies, and rules without a group all do. A path with dots has two readings, as
+//! it is written and as a server resolves it. A rule applies if it does in one of them, so that no way of writing a path leads past a
+//! limit; of a group the first of each reading applies, unless both ask for the same.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -52,6 +57,8 @@ struct Finder {
     tiers: Vec<(Arc<Plan>, Vec<Vec<usize>>)>,
     /// Those that are looked at for each request.
     others: Vec<usize>,
+    /// Of each rule, whether it is found by its path.
+    by_path: Vec<bool>,
 }
 
 /// The values that a rule can be found by: one of these values has to be there.
@@ -138,7 +145,7 @@ impl Choice {
         applying.retain(|rule| {
             let group = self.rules[*rule].group.as_deref();
             let is_first = !group.is_some_and(|group| groups.contains(&group));
-            let applies = is_first && self.mismatch(*rule, asking, path).is_none();
+            let applies = is_first && !self.mismatches(*rule, asking, path);
             groups.extend(group.filter(|_| applies));
             applies
         });
@@ -153,6 +160,15 @@ impl Choice {
     /// Whether all conditions of a rule hold in one reading of the path.
     fn holds(&self, rule: usize, asking: &Asking<'_>) -> bool {
         asking.readings().any(|path| self.mismatch(rule, asking, path).is_none())
+    }
+
+    /// Whether a candidate has a condition that does not hold in this reading of the path.
+    fn mismatches(&self, rule: usize, asking: &Asking<'_>, path: &str) -> bool {
+        let Conditional { only_if, .. } = &self.rules[rule];
+        match self.finder.by_path[rule] && asking.readings().nth(1).is_none() {
+            true => only_if.other_mismatch(asking, path).is_some(),
+            false => only_if.mismatch(asking, path).is_some(),
+        }
     }
 
     fn mismatch<'a>(&'a self, rule: usize, asking: &'a Asking<'_>, path: &'a str) -> Option<Mismatch<'a>> {
@@ -230,7 +246,9 @@ impl Finder {
         let mut finder = Self::default();
         for (place, rule) in rules.iter().enumerate() {
             let matcher = &rule.only_if;
-            match rarest.of(matcher) {
+            let by = rarest.of(matcher);
+            finder.by_path.push(matches!(by, Some(By::Path)));
+            match by {
                 None => finder.others.push(place),
                 Some(By::Path) => {
                     matcher.paths.iter().flatten().for_each(|path| finder.paths.add(path, place));
@@ -265,9 +283,9 @@ impl Finder {
 
     /// Every rule that can apply, in order, and others besides.
     fn candidates(&self, asking: &Asking<'_>) -> Places {
-        let mut found: Places = self.others.iter().copied().collect();
+        let mut found = Places::from_slice(&self.others);
         for path in asking.readings() {
-            self.paths.find(path, |places| found.extend_from_slice(places));
+            self.paths.find(path, |places| places.iter().for_each(|place| found.push(*place)));
         }
         let mut take = |places: Option<&Vec<usize>>| found.extend(places.into_iter().flatten().copied());
         if !self.hosts.is_empty() {
@@ -285,8 +303,10 @@ impl Finder {
         for (plan, places) in &self.tiers {
             take(places.get(asking.tier(plan)));
         }
-        found.sort_unstable();
-        found.dedup();
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
         found
     }
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::keys::Keys;
 use super::networks;
-use super::paths::{Pattern, form_decoded, leads_to, normal};
+use super::paths::{Pattern, form_decoded, is_plain, leads_to, normal};
 use super::plan::Plan;
 use super::tiers::AllTiers;
 use crate::at::At;
@@ -74,9 +74,10 @@ pub(super) enum Mismatch<'a> {
 impl<'a> Asking<'a> {
     /// Its path is taken apart only where a rule `reads_path`.
     pub(super) fn of(request: RequestView<'a>, reads_path: bool) -> Self {
-        let (path, leads_to) = match reads_path {
-            true => (normal(request.path()), leads_to(request.path())),
-            false => (Cow::Borrowed(""), None),
+        let path = if reads_path { request.path() } else { "" };
+        let (path, leads_to) = match is_plain(path) {
+            true => (Cow::Borrowed(path), None),
+            false => (normal(path), leads_to(path)),
         };
         Self { request, path, leads_to, tiers: RefCell::default(), host: OnceCell::new() }
     }
@@ -166,12 +167,30 @@ impl Matcher {
 
     /// The first condition that does not hold if the path is read as this one. So what a `not` spares is spared in this reading only.
     pub(super) fn mismatch<'a>(&'a self, asking: &'a Asking<'_>, path: &'a str) -> Option<Mismatch<'a>> {
+        let is_met = |one: &Pattern| one.matches(path);
+        self.mismatch_of(asking, path, |paths| paths.iter().any(is_met))
+    }
+
+    /// The same of a rule that was found by this path, which is not compared again.
+    pub(super) fn other_mismatch<'a>(
+        &'a self,
+        asking: &'a Asking<'_>,
+        path: &'a str,
+    ) -> Option<Mismatch<'a>> {
+        self.mismatch_of(asking, path, |_| true)
+    }
+
+    fn mismatch_of<'a>(
+        &'a self,
+        asking: &'a Asking<'_>,
+        path: &'a str,
+        is_met: impl Fn(&[Pattern]) -> bool,
+    ) -> Option<Mismatch<'a>> {
         let request = &asking.request;
         if !self.methods.is_empty() && !self.methods.contains(request.method) {
             return Some(Mismatch::Method(request.method, &self.methods));
         }
-        let is_met = |one: &Pattern| one.matches(path);
-        if let Some(paths) = self.paths.as_ref().filter(|all| !all.iter().any(is_met)) {
+        if let Some(paths) = self.paths.as_ref().filter(|all| !is_met(all)) {
             return Some(Mismatch::Path(path, paths));
         }
         if !self.hosts.is_empty() {

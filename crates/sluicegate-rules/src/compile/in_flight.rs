@@ -1,4 +1,7 @@
 //! How many requests of a key are under way at once: the section `in_flight`.
+//!
+//! It bounds requests under way and no rate. A name stands for one number of permits per key, whichever rules name it; permits that are
+//! out when a reload changes the number count on.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

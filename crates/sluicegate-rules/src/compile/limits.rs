@@ -1,4 +1,8 @@
 //! The rules of a file, and the limits that they make.
+//!
+//! # Order of the doors
+//! Denials are looked at first, then exemptions, then rules. A path with dots never opens a door: an exemption that holds in one
+//! reading of the path only is none, and a denial that holds in one reading denies.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -49,6 +53,10 @@ pub(crate) struct Compiled {
     pub is_without_rooms: bool,
 }
 
+/// Reads the rules of a file, once its policies, tiers and keys are read.
+///
+/// All problems are told, not the first alone: what is wrong is left out, and the caller asks afterwards whether there were any. `None`
+/// only if nothing can be said without what is wrong.
 pub(super) fn of(
     file: &File,
     policies: &Policies,
@@ -130,6 +138,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a At<String>>, problems: &mut Proble
     }
 }
 
+/// Reads one rule after the other, and keeps what can be told only when all of them are read.
 struct Reader<'a> {
     policies: &'a Policies,
     tiers: &'a AllTiers,

@@ -1,4 +1,8 @@
 //! Paths as axum writes them: one pattern, and a tree of all patterns by their segments, which a request's path walks once.
+//!
+//! # Cost
+//! A path is walked once, whatever the number of patterns: a segment costs one look into a table. Where a text and a capture both lead
+//! on, both ways are walked, so that a path meets at most the nodes whose patterns match what was read of it, and none of them twice.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -117,10 +121,13 @@ impl PathTree {
                 found(&node.here);
                 continue;
             };
-            let (first, after) = split(text);
             if !text.is_empty() {
                 found(&node.rest);
             }
+            if node.texts.is_empty() && node.capture.is_none() {
+                continue;
+            }
+            let (first, after) = split(text);
             next = node.texts.get(first).map(|node| (*node, after));
             let capture = node.capture.filter(|_| !first.is_empty()).map(|node| (node, after));
             match next {
@@ -154,6 +161,16 @@ pub(super) fn normal(path: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(text)
+}
+
+/// Whether a path is in its [normal](normal) form and [has no dots](has_dots), as most are; of some that are so it says no.
+pub(super) fn is_plain(path: &str) -> bool {
+    // It looks at all bytes, since a loop with one end takes several of them at a time.
+    let bytes = path.as_bytes();
+    let is_special = bytes.iter().fold(false, |any, byte| any | (*byte == b'%') | (*byte == b'.'));
+    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+    let is_doubled = pairs.fold(false, |any, (one, next)| any | (*one == b'/') & (*next == b'/'));
+    !is_special & !is_doubled
 }
 
 /// Whether a path goes up, in whatever writing: routers and servers disagree where it leads.
@@ -289,6 +306,25 @@ mod tests {
             ("/ä", "/%C3%A4", true),
         ] {
             assert_eq!(matches(pattern, path), is_match, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn a_plain_path_has_one_form_and_leads_nowhere_else() {
+        for (path, plain) in [
+            ("", true),
+            ("/", true),
+            ("/a/b-c/d", true),
+            ("/a/", true),
+            ("/ä", true),
+            ("//a", false),
+            ("/a//", false),
+            ("/a%2fb", false),
+            ("/a/../b", false),
+            ("/a.b", false),
+        ] {
+            assert_eq!(is_plain(path), plain, "{path}");
+            assert!(!plain || normal(path) == path && !has_dots(path), "{path}");
         }
     }
 

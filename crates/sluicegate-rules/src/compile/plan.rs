@@ -1,4 +1,6 @@
 //! Which tier a request is in, by what it says of itself: [`Plan`].
+//!
+//! The places of tiers are numbers, so that a condition compares no texts.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! The policies of a file.
+//!
+//! A policy is built by the code that builds it for those who write Rust, so a file can say nothing that code could not, and what is
+//! refused is refused in the same words.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -28,6 +31,7 @@ struct Known {
 }
 
 impl Policies {
+    /// All policies of the section, each with what is wrong with it told once, whoever names it.
     pub(super) fn of(section: &Named<At<PolicyEntry>>, problems: &mut Problems<'_>) -> Self {
         let mut all = HashMap::new();
         for (name, entry) in &section.0 {
@@ -68,6 +72,7 @@ impl Policies {
         self.all.get(name)?.policy.as_ref()
     }
 
+    /// The names of all, in no order: to say which one may have been meant.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(|name| &**name)
     }
@@ -86,6 +91,7 @@ impl Policies {
         policy((name, quota.place), &entry, quota, problems)
     }
 
+    /// A policy that nothing spends from is most often a limit that somebody believes to be in force.
     pub(super) fn warn_of_unused(&self, problems: &mut Problems<'_>) {
         let names = self.all.values().map(|known| &known.name);
         for name in names.filter(|name| !self.used.borrow().contains(&name.value)) {

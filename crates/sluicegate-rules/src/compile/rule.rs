@@ -21,9 +21,11 @@ use crate::schema::{Cost, HeaderCost};
 /// A rule, understood.
 pub(super) struct Rule {
     pub name: String,
+    /// Where it stands in the file: for what is found out when its limit is made.
     pub place: Place,
     pub group: Option<String>,
     pub only_if: Matcher,
+    /// All of them are asked of each request, together.
     pub budgets: Vec<Budget>,
     /// The places of its waiting rooms among those of the file.
     pub rooms: Vec<usize>,
@@ -39,13 +41,19 @@ pub(super) struct Rule {
 
 /// The limiter or tiers that a rule spends from.
 pub(super) enum Budget {
+    /// One policy for all of its requests.
     Policy(String),
+    /// The policy of the tier that a request is in.
     Tiers(Box<TierSet>),
 }
 
+/// The cost of a request, in units of its policy.
 #[derive(Clone, Debug)]
 pub(super) enum Units {
+    /// The same for each; 0 would be a rule that asks nothing, and is refused.
     Fixed(u64),
+    /// The number in a header field, held within `least` and `most`: `missing` where there is no field, `most` where it holds no number.
+    /// A client may write the field, so the file has to say the bounds.
     Header { name: http::HeaderName, least: u64, most: u64, missing: u64 },
 }
 

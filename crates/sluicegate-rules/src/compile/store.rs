@@ -15,6 +15,8 @@ use crate::schema::StoreEntry;
 use crate::variables::{is_placeholder, unset};
 
 /// A store that a file names. Nothing of it is open or connected yet.
+///
+/// Two are equal if a reload need not open another one. The URL of Redis may hold a password, so `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum NamedStore {
     Memory { keys: usize },

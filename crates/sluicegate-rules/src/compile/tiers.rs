@@ -1,4 +1,7 @@
 //! The tiers of a file: limits of several sizes.
+//!
+//! A set of tiers has a name, says where the tier of a request is read, and gives a policy to each tier or calls it `unlimited`. A request
+//! that says no tier of these is in the default one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
