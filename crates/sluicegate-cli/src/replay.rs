@@ -31,9 +31,9 @@ pub(crate) struct Arguments {
     /// Replay this rule only; may be given several times.
     #[arg(long, value_name = "RULE")]
     only: Vec<String>,
-    /// How many threads take lines apart.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: usize,
+    /// How many threads take lines apart, up to 256.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
     /// How many of the keys with the most rejections are listed.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -117,8 +117,11 @@ fn replay(asked: &Arguments) -> Result<Replay, String> {
         let latest = SystemTime::now() + Duration::from_secs(86_400);
         let latest = latest.duration_since(UNIX_EPOCH).unwrap_or_default();
         let latest_us = u64::try_from(latest.as_micros()).unwrap_or(u64::MAX);
-        let mut replay =
-            Replay::new(file)?.within_second(how).top(asked.top).threads(asked.threads).latest_us(latest_us);
+        let mut replay = Replay::new(file)?
+            .within_second(how)
+            .top(asked.top)
+            .threads(asked.threads.into())
+            .latest_us(latest_us);
         if let Some(format) = &asked.format {
             replay = replay.format(format.clone());
         }

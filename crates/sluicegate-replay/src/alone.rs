@@ -1,4 +1,11 @@
 //! The same quotas under another algorithm, each row alone: [`Alone`].
+//!
+//! A comparison answers what another algorithm would have done with the same quotas. It does so for each rule by itself: were all rules
+//! changed at once, a rule would be asked fewer requests because another one has refused more, and the figures would say nothing of the
+//! algorithm. Each algorithm has a store of its own with a policy for each row, under a name of its own, so that rows that share a
+//! policy are told apart.
+//!
+//! Each algorithm takes at least as much memory and time as the replay itself.
 
 use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::{Algorithm, Policy, Quota};
@@ -10,6 +17,9 @@ use crate::figures::{Compared, Tally};
 use crate::trial;
 
 /// Algorithms that are compared.
+///
+/// Those with a definition of their own: the leaky bucket that polices is GCRA, one that shapes lets wait and rejects by its queue, and
+/// aligned windows differ from these by where they begin.
 pub(crate) const COMPARED: [Algorithm; 6] = [
     Algorithm::Gcra,
     Algorithm::FixedWindow(Anchor::Epoch),
@@ -29,7 +39,9 @@ pub(crate) struct Alone {
 struct AloneRow {
     /// The place in the court, or why there is none.
     place: Result<usize, String>,
+    /// Whether its quotas were taken without their burst, because the algorithm knows none.
     drops_burst: bool,
+    /// How many of its requests were rejected so far.
     rejected: u64,
 }
 
@@ -53,6 +65,8 @@ impl Alone {
     }
 
     /// Decides the asks of a request.
+    ///
+    /// What a response gives back is given back, as in the replay: `given_back` says so of a row.
     pub(crate) fn decide(&mut self, at_us: u64, asks: &[Ask], given_back: impl Fn(usize) -> bool) {
         self.court.set(at_us);
         for ask in asks {

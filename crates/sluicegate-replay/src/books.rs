@@ -1,4 +1,14 @@
 //! Decides again by the numbers of keys: [`Books`].
+//!
+//! # Where they are used
+//! For logs of servers that is nearly always: policies that refuse at once, without suspensions, without rejected requests that count,
+//! without logs of moments, and without a bound on their keys, under rules that give nothing
+//! back. One policy that is another kind, or one that two rules share, and a
+//! [`Court`](crate::court::Court) decides all, because requests are decided as wholes.
+//!
+//! # Memory
+//! 32 bytes for each quota of a key, in a list by the number of the key in its row: no key is looked for, none is forgotten, and two
+//! quotas of one key are neighbours.
 
 use sluicegate_core::algorithm::{NEVER, Rule, State};
 use sluicegate_core::{OnExceeded, Policy};
@@ -17,11 +27,14 @@ pub(crate) struct Books(Vec<Book>);
 /// The states of a row: those of a key stand together, one for each way and quota.
 #[derive(Debug)]
 struct Book {
+    /// One for each quota of its policy.
     rules: Vec<Rule>,
+    /// By key, then by way, then by quota; as long as the highest number of a key that was decided.
     states: Vec<State>,
 }
 
 /// How many ways there are.
+/// Spread and together. Each has its own states: what one admits, the other may have refused.
 const WAYS: usize = 2;
 
 impl Books {
@@ -69,8 +82,10 @@ impl Books {
     pub(crate) fn glance(&self, asks: &[Asks]) -> u64 {
         asks.iter().fold(0, |sum, ask| {
             let Book { rules, states } = &self.0[ask.row as usize];
-            let state = states.get(ask.key as usize * WAYS * rules.len());
-            sum ^ state.map_or(0, |state| state.until_us)
+            // The first and the last: of a single quota those are all, and may be in two lines of memory.
+            let (begin, length) = (ask.key as usize * WAYS * rules.len(), WAYS * rules.len());
+            let of = |place| states.get(place).map_or(0, |state: &State| state.until_us);
+            sum ^ of(begin) ^ of(begin + length - 1)
         })
     }
 
@@ -107,6 +122,8 @@ impl Book {
         (&self.rules, &mut self.states[begin..begin + quotas])
     }
 
+    /// Whether the quotas have room for the cost, and how long until they have. Of several the one that waits the longest says when; one
+    /// that can never have room says that no wait helps. No state changes.
     #[inline]
     fn verdict(&mut self, way: usize, ask: &Asks, now_us: u64) -> Verdict {
         let (rules, states) = self.states(way, ask.key);
@@ -119,6 +136,7 @@ impl Book {
         }
     }
 
+    /// Spends under all quotas. For what has had room at this moment.
     #[inline]
     fn spend(&mut self, way: usize, ask: &Asks, now_us: u64) {
         let (rules, states) = self.states(way, ask.key);

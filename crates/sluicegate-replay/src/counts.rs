@@ -1,9 +1,13 @@
 //! How many lines came to what: [`Counts`].
+//!
+//! Each thread that reads has its own, and they are summed when all have ended; so no line is counted under a lock.
 
 /// How many lines are shown that were not understood.
 pub(crate) const SHOWN: usize = 10;
 
 /// A line that was not understood.
+///
+/// The places of all of them are kept so that the first ten of the log are shown, and not the first ten that some thread has met.
 #[derive(Clone, Debug)]
 pub(crate) struct Puzzle {
     /// How many batches were read before.
@@ -20,10 +24,15 @@ pub(crate) struct Puzzle {
 /// How many lines came to what.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
+    /// All lines, whatever became of them.
     pub(crate) read: u64,
+    /// Whether a line was taken at the time that it has, because it does not say how long the request took.
+    pub(crate) is_as_logged: bool,
     /// Lines before or after the time that was asked for.
     pub(crate) outside: u64,
+    /// Requests that no limit is for.
     pub(crate) exempt: u64,
+    /// Requests that are denied before all limits.
     pub(crate) blocked: u64,
     pub(crate) not_understood: u64,
     /// The first of these.
@@ -34,8 +43,11 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// Both together.
+    ///
+    /// The shown lines of both are put in the order of the log again, and cut off at [`SHOWN`].
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.read += other.read;
+        self.is_as_logged |= other.is_as_logged;
         self.outside += other.outside;
         self.exempt += other.exempt;
         self.blocked += other.blocked;
@@ -55,6 +67,7 @@ impl Counts {
 pub(crate) struct LeftOut(Vec<Vec<(String, u64)>>);
 
 impl LeftOut {
+    /// Counts requests of the limit in this place, by a reason. Reasons are few, so they are looked for one after the other.
     pub(crate) fn add(&mut self, limit: usize, reason: &str, count: u64) {
         if self.0.len() <= limit {
             self.0.resize(limit + 1, Vec::new());

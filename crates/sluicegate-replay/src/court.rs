@@ -1,4 +1,13 @@
 //! Decides again, as a service has decided: limiters on a store of their own, on the clock of the log.
+//!
+//! # The clock
+//! It is set to the time of each request, and never runs by itself. So a replay of a year takes as long as its lines, and two replays
+//! come to the same figures.
+//!
+//! # Room
+//! A service has as many keys as it was given memory for; a log of it may have more, and a replay that forgets keys would count too
+//! few rejections. Each policy has room for [`KEYS`] keys that are in debt at once, unless it says a number itself. Keys that are
+//! forgotten although they are in debt are [counted](Court::forgotten), and the outcome says so.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -14,9 +23,13 @@ use smallvec::SmallVec;
 /// One request's ask of the limiter in one row.
 #[derive(Debug)]
 pub(crate) struct Ask {
+    /// Its place among all rows.
     pub(crate) row: usize,
+    /// As the limit calls it; the store hashes it with the policy.
     pub(crate) key: Key,
+    /// In units of its policy; never 0.
     pub(crate) cost: u64,
+    /// Whether it refuses, or is only tried out.
     pub(crate) is_enforced: bool,
 }
 
@@ -32,6 +45,8 @@ pub(crate) enum Verdict {
 }
 
 /// A limiter per row, and their clock.
+///
+/// Two of them, one for each way to take whole seconds, never see each other's buckets.
 pub(crate) struct Court {
     clock: ManualClock,
     store: MemoryStore,
@@ -43,7 +58,9 @@ struct Row {
     policy: Policy,
     /// The first row of the same policy, whose limiter this one shares.
     shares: usize,
+    /// Whether what was spent may be given back exactly: that costs memory for each key, so it is asked for only where a rule gives back.
     keeps_accounts: Cell<bool>,
+    /// Opened with the first request of the row: a file of a thousand policies, most of which the log never meets, needs no tables.
     limiter: OnceCell<RateLimiter>,
 }
 
@@ -208,6 +225,8 @@ impl Court {
 }
 
 /// How many entries a log of this policy has at most, if it keeps one.
+///
+/// A log has an entry for each unit that it admits within its period, so its length is that of its longest quota.
 fn entries(policy: &Policy) -> Option<usize> {
     let is_log = policy.algorithm() == sluicegate_core::Algorithm::SlidingLog;
     let longest = policy.quotas().iter().map(|quota| quota.quota().limit()).max()?;
@@ -215,6 +234,9 @@ fn entries(policy: &Policy) -> Option<usize> {
 }
 
 /// Whether the policy in this place of a decision had no room.
+///
+/// A decision of several policies says of each quota to which of them it belongs. The wait is that of the quota that waits the longest;
+/// none where a quota can never have room for the cost.
 fn rejected(decision: &Decision, policy: usize) -> Verdict {
     let own = decision.quotas().iter().filter(|status| status.policy_index() == policy && !status.passed());
     let mut wait: Option<u64> = None;
@@ -232,6 +254,9 @@ fn rejected(decision: &Decision, policy: usize) -> Verdict {
 }
 
 /// The head of a response with this status, for limits that give back by it.
+///
+/// A rule with `refund_if` looks at the status alone; the log has nothing else of a response. Of 429 nothing is given back: the answer
+/// of the handler is not known, because it was never asked.
 pub(crate) fn response(status: u16) -> Option<response::Parts> {
     // A refusal is what the limits did then; what the service would have said is not known.
     let is_known = status != 429;

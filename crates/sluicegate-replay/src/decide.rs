@@ -1,4 +1,13 @@
 //! The log's requests in their order, decided again and counted: [`Decider`].
+//!
+//! # A second at a time
+//! Requests come in whole seconds, because a log with whole seconds says no order within one, and to spread them takes their number.
+//! Of each second all requests are decided in both ways; the way that was asked for is counted in full, of the other only how many it
+//! rejects. Then comes what is optional: other algorithms, and the record that limits are looked for in.
+//!
+//! # Memory is what it waits for
+//! With a hundred rules, what is kept of keys is larger than the caches of a processor, and each request touches four places of it.
+//! They are looked at for many requests before the first of them is decided: loads that do not depend on each other wait together.
 
 use std::hint::black_box;
 
@@ -11,7 +20,7 @@ use crate::error::ReplayError;
 use crate::figures::{RuleFigures, Tally};
 use crate::keys::Keys;
 use crate::order::{Asks, Held};
-use crate::read::Wanted;
+use crate::read::Taken;
 use crate::rows::Named;
 use crate::second::{Judge, Second};
 use crate::settings::{Settings, WithinSecond};
@@ -21,23 +30,30 @@ use crate::suggest::{Event, Record, suggest_all};
 const RECORD_BYTES: usize = 256 << 20;
 
 pub(crate) struct Decider {
+    /// The limits of the file, to know what gives back. Nothing is spent of them.
     limits: Limits,
     /// The place of the limit of each row.
     limit_of: Vec<usize>,
     rows: Vec<Tally>,
-    /// Of each row.
-    keys: Vec<Keys>,
+    keys: Keys,
+    /// Decides all that is counted; the optional parts have judges of their own.
     judge: Judge,
     /// Whether anybody decides by the keys themselves, and not by their numbers.
     needs_keys: bool,
+    /// One for each algorithm that is compared; empty unless that was asked for.
     alone: Vec<Alone>,
+    /// If limits are to be suggested.
     record: Option<Record>,
+    /// The way that was asked for.
     within_second: WithinSecond,
+    /// Whether a line had a whole second so far: from then on both ways are decided, and until then they are one.
     has_whole: bool,
+    /// The place in which each second is put, so that nothing is allocated for one.
     second: Second,
     /// Of each ask of the second, in the way that was asked for and in the other.
     verdicts: Vec<Verdict>,
     others: Vec<Verdict>,
+    /// The first and the last moment of a request, in microseconds.
     pub(crate) span: Option<(u64, u64)>,
 }
 
@@ -66,7 +82,7 @@ impl Decider {
         Ok(Self {
             needs_keys: settings.compares || matches!(judge, Judge::Courts(_)),
             judge,
-            keys: rows.iter().map(|_| Keys::default()).collect(),
+            keys: Keys::of_rows(rows.len()),
             alone,
             record: settings.suggests.map(|_| Record::new(rows.len(), RECORD_BYTES)),
             within_second: settings.within_second,
@@ -81,11 +97,9 @@ impl Decider {
         })
     }
 
-    /// The ask with the number of its key, to be held.
-    #[inline]
-    pub(crate) fn numbered(&mut self, ask: Wanted, key: &[u8]) -> Asks {
-        let Wanted { row, is_enforced, kind, cost, .. } = ask;
-        Asks { row, key: self.keys[row as usize].number(key, kind), cost, is_enforced }
+    /// The asks of a batch with the numbers of their keys, to be held.
+    pub(crate) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
+        self.keys.numbered(taken, numbered);
     }
 
     /// Decides and counts all requests of one second.
@@ -138,9 +152,12 @@ impl Decider {
 
     /// All that was counted.
     pub(crate) fn finish(self, settings: &Settings) -> Vec<RuleFigures> {
-        let shown = |keys| Some(keys).filter(|_| !settings.span.hides_lines);
-        let figures = |(tally, keys): (Tally, _)| tally.figures(settings.top, shown(keys), self.has_whole);
-        let mut rules: Vec<RuleFigures> = self.rows.into_iter().zip(&self.keys).map(figures).collect();
+        let keys = Some(&self.keys).filter(|_| !settings.span.hides_lines);
+        let figures = |(row, tally): (usize, Tally)| {
+            let key = keys.map(|keys| move |number| keys.key(row, number));
+            tally.figures(settings.top, key, self.has_whole)
+        };
+        let mut rules: Vec<RuleFigures> = self.rows.into_iter().enumerate().map(figures).collect();
         for (place, rule) in rules.iter_mut().enumerate() {
             rule.compared = self.alone.iter().map(|alone| alone.compared(place)).collect();
         }

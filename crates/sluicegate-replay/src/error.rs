@@ -5,6 +5,9 @@ use std::fmt;
 use std::io;
 
 /// Why nothing was replayed.
+///
+/// It says which log, which line or which word it is about, and what to write instead. Nothing of it is worth another try without a change,
+/// but for a log that could not be read, whose error is its source. An outcome with lines that were not understood is none.
 #[derive(Debug)]
 pub struct ReplayError {
     message: String,

@@ -1,17 +1,24 @@
 //! Counts of asked and rejected requests: [`Tally`] while it goes on, [`RuleFigures`] when it is over.
+//!
+//! # Per key and minute
+//! How often a key came in a minute is known when the minute is over, which is when the key comes again or the log ends. So each key
+//! has the count of its last minute only, and [`crowds`](Tally) counts how often each count has occurred: the quantiles of all minutes of
+//! all keys take a list as long as the largest crowd, and are exact up to a million.
 
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use sluicegate_core::{Algorithm, Policy};
+use sluicegate_core::{Algorithm, Key, Policy};
 
 use crate::court::Verdict;
-use crate::keys::Keys;
 use crate::suggestion::Suggestion;
 
 pub(crate) const MINUTE_US: u64 = 60_000_000;
 
 /// The figures of one policy for one rule.
+///
+/// [`asked`](Self::asked) counts requests and not units: with a cost of five, one that is refused is one. A policy in shadow mode counts
+/// as if it refused, and keeps no other rule from being asked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleFigures {
@@ -24,26 +31,46 @@ pub struct RuleFigures {
     /// Requests that it had no room for.
     pub rejected: u64,
     /// The same with whole seconds taken the other way, together or spread; `None` where the log has finer times.
+    ///
+    /// Far from [`rejected`](Self::rejected), it says that the burst is about as large as what comes within a second: log finer times, or
+    /// trust neither.
     pub rejected_otherwise: Option<u64>,
     /// Keys that were seen.
+    ///
+    /// As the rule calls them: addresses of IPv6 by their network, if the rule counts those.
     pub keys: u64,
     /// Keys of which at least one request was rejected.
     pub rejected_keys: u64,
     /// The minute in which most requests were rejected.
+    ///
+    /// Of several the first; `None` if nothing was rejected.
     pub worst: Option<Worst>,
     /// The shortest wait after a rejection that a client would have been told.
+    ///
+    /// A cost that can never pass has no wait, so this is `None` too where nothing else was rejected.
     pub shortest_wait: Option<Duration>,
     /// The longest wait after a rejection that a client would have been told.
     pub longest_wait: Option<Duration>,
     /// The keys of which most requests were rejected.
+    ///
+    /// As many as [`top`](crate::Replay::top) says; of equal ones the key that came first.
     pub top: Vec<Offender>,
     /// Requests per key and minute, over the minutes in which a key came.
+    ///
+    /// Minutes in which a key did not come are not in it: it says how busy a key is when it is there, which is what a limit per minute is
+    /// compared with.
     pub per_minute: Distribution,
     /// The minutes in which it was asked, in order.
+    ///
+    /// Minutes without a request are left out.
     pub minutes: Vec<Minute>,
     /// The requests that each algorithm alone would have rejected, if that was asked for.
+    ///
+    /// By [`compare`](crate::Replay::compare).
     pub compared: Vec<Compared>,
     /// The limit to set, if that was asked for.
+    ///
+    /// By [`suggest`](crate::Replay::suggest).
     pub suggestion: Option<Suggestion>,
     /// Why there is none, although that was asked for.
     pub no_suggestion: Option<&'static str>,
@@ -72,6 +99,9 @@ pub struct Offender {
 }
 
 /// How many requests come at once.
+///
+/// Ranks are rounded up, so that each number is one that has occurred. All are 0 if nothing came. More than 1,048,576 requests of a key
+/// in a minute are counted as that many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Distribution {
@@ -104,12 +134,16 @@ pub struct Compared {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// Its rejections, or why it cannot keep these quotas.
+    ///
+    /// An error is that of the policy under that algorithm, such as a limit that no sliding log has room for.
     pub rejected: Result<u64, String>,
     /// Whether the quotas have lost a burst that it does not know.
     pub drops_burst: bool,
 }
 
 /// The figures of one row so far.
+///
+/// It grows with the keys and the minutes of its row, and with nothing else.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) name: String,
@@ -128,12 +162,15 @@ pub(crate) struct Tally {
     longest_us: Option<u64>,
 }
 
-/// The figures of a key.
+/// The figures of a key: four numbers, so that none of them is in another line of memory than the [`glance`](Tally::glance) has seen.
+/// They end at 4,294,967,295, which no log of a single key reaches; the sums of a row have no such end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PerKey {
-    pub(crate) asked: u64,
-    pub(crate) rejected: u64,
+struct PerKey {
+    asked: u32,
+    rejected: u32,
+    /// The last minute in which it came, since the epoch.
     minute: u32,
+    /// How often it has come in that minute.
     in_minute: u32,
 }
 
@@ -158,7 +195,7 @@ impl Tally {
     }
 
     /// A number out of the figures of a key.
-    pub(crate) fn glance(&self, key: u32) -> u64 {
+    pub(crate) fn glance(&self, key: u32) -> u32 {
         self.per_key.get(key as usize).map_or(0, |known| known.asked)
     }
 
@@ -177,7 +214,7 @@ impl Tally {
             crowded(&mut self.crowds, crowd);
         }
         known.in_minute += 1;
-        known.asked += 1;
+        known.asked = known.asked.saturating_add(1);
         self.asked += 1;
         if self.minutes.last().is_none_or(|last| last.at_us != minute * MINUTE_US) {
             self.minutes.push(Minute { at_us: minute * MINUTE_US, asked: 0, rejected: 0 });
@@ -189,7 +226,7 @@ impl Tally {
             last.rejected += u64::from(is_rejected);
         }
         if let Verdict::Rejected(wait) = verdict {
-            known.rejected += 1;
+            known.rejected = known.rejected.saturating_add(1);
             self.rejected += 1;
             if let Some(wait) = wait {
                 self.shortest_us = Some(self.shortest_us.map_or(wait, |known| known.min(wait)));
@@ -198,8 +235,13 @@ impl Tally {
         }
     }
 
-    /// The sum of all. Keys are shown by their number if none is given.
-    pub(crate) fn figures(mut self, top: usize, keys: Option<&Keys>, has_other: bool) -> RuleFigures {
+    /// The sum of all. Keys are shown by their place in the list unless `key` says the key of a number.
+    pub(crate) fn figures(
+        mut self,
+        top: usize,
+        key: Option<impl Fn(u32) -> Key>,
+        has_other: bool,
+    ) -> RuleFigures {
         for known in &self.per_key {
             crowded(&mut self.crowds, known.in_minute);
         }
@@ -209,10 +251,10 @@ impl Tally {
         let rejected_keys = heaviest.len() as u64;
         // Of equal ones the key that came first.
         heaviest.sort_unstable_by_key(|(key, known)| (Reverse((known.rejected, known.asked)), *key));
-        let top = heaviest.iter().take(top).zip(1..).map(|((key, known), place)| Offender {
-            key: keys.map_or_else(|| format!("key {place}"), |keys| keys.key(*key).shown()),
-            asked: known.asked,
-            rejected: known.rejected,
+        let top = heaviest.iter().take(top).zip(1..).map(|((number, known), place)| Offender {
+            key: key.as_ref().map_or_else(|| format!("key {place}"), |key| key(*number).shown()),
+            asked: known.asked.into(),
+            rejected: known.rejected.into(),
         });
         let worst = self.minutes.iter().rev().max_by_key(|minute| minute.rejected);
         let worst = worst.filter(|worst| worst.rejected > 0);
@@ -283,7 +325,7 @@ mod tests {
             tally.count(key, MINUTE_US, Verdict::Room);
         }
         tally.count(0, 5 * MINUTE_US, Verdict::Rejected(Some(7)));
-        let figures = tally.figures(1, None, false);
+        let figures = tally.figures(1, None::<fn(u32) -> Key>, false);
         assert_eq!(figures.per_minute, Distribution { p50: 1, p90: 1, p99: 3, max: 3 });
         assert_eq!((figures.asked, figures.rejected, figures.keys, figures.rejected_keys), (15, 1, 11, 1));
         assert_eq!(figures.top, [Offender { key: "key 1".to_owned(), asked: 5, rejected: 1 }]);

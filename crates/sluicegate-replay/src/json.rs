@@ -1,4 +1,6 @@
 //! The outcome as one object for programs.
+//!
+//! Every name is a promise to scripts: see [`VERSION`]. The order of names is that of the alphabet, which the JSON library keeps.
 
 use std::time::Duration;
 
@@ -14,6 +16,20 @@ const VERSION: u64 = 1;
 impl Outcome {
     /// One object: `version`, `within_second`, `lines`, `left_out`, `span`, and `rules`, one for each rule and policy. Times are
     /// RFC 3339 in UTC.
+    ///
+    /// | name | value |
+    /// |---|---|
+    /// | `version` | 1; rises when a name goes or changes its meaning, and not when names are added |
+    /// | `logs`, `format` | the names of the logs, and how they were read |
+    /// | `time` | `arrival`, or `as logged` |
+    /// | `within_second` | `spread` or `together`; null where the log has finer times |
+    /// | `lines` | `read`, `not_understood`, `first_not_understood`, `late`, `outside`, `exempt`, `blocked` |
+    /// | `left_out` | a list of `rule`, `count` and `reason` |
+    /// | `forgotten_keys` | see [`forgotten`](Self::forgotten) |
+    /// | `span` | `from` and `to`; null if nothing was replayed |
+    /// | `rules` | a list: `name`, `policy`, `quota`, `algorithm`, `mode`, `asked`, `rejected`, `rejected_otherwise`, `keys`, `rejected_keys`, `worst` (`at`, `per_minute`), `shortest_wait_seconds`, `longest_wait_seconds`, `per_key_and_minute` (`p50`, `p90`, `p99`, `max`), `top` (`key`, `asked`, `rejected`), `compared` (`algorithm`, `rejected`, `reason`, `drops_burst`), `suggestion` (`limit`, `quota`, `share`, `rejected`, `rejected_keys`, `uncertainty`, `step`, `rejected_together`), `no_suggestion` |
+    ///
+    /// All names are always there; what does not apply is null or an empty list.
     pub fn to_json(&self) -> String {
         let lines = &self.lines;
         let shown = lines
@@ -49,7 +65,7 @@ impl Outcome {
 
     /// Whether requests were replayed at the time of their arrival, not that of the log.
     pub(crate) fn knows_arrival(&self) -> bool {
-        self.format.as_ref().is_some_and(crate::Format::knows_arrival)
+        self.format.is_some() && !self.is_as_logged
     }
 }
 

@@ -1,75 +1,176 @@
-//! The keys of a row, each with a number: [`Keys`].
+//! The keys of all rows, each with a number in its row: [`Keys`].
 
 use std::hash::BuildHasher;
+use std::hint::black_box;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
-/// Keys in the order of their first request. Their bytes stand one behind the other: a map of keys takes four times the memory.
-#[derive(Debug, Default)]
+use crate::order::Asks;
+use crate::read::{Taken, Wanted};
+use crate::slots::Slots;
+
+/// Keys with a number in each row that has asked for them, in the order of their first request there: what is counted of a row stands
+/// in lists by that number, without a place for keys that only others have.
+///
+/// Most rules ask by the same keys, so each is kept once, and a row knows it by the number that it has among all. For each row and key
+/// that are some 20 bytes, where a table of keys for each row took 45.
+#[derive(Debug)]
 pub(crate) struct Keys {
-    numbers: HashTable<Entry>,
+    all: All,
+    rows: Vec<Row>,
+    /// Of the asks of a batch: hashes of their keys, and numbers among all.
+    hashes: Vec<usize>,
+    among_all: Vec<u32>,
+}
+
+/// Each key of any row once. Their bytes stand one behind the other: a map of keys takes four times the memory.
+#[derive(Debug, Default)]
+struct All {
+    numbers: Slots<Begin>,
     hasher: RandomState,
     bytes: Vec<u8>,
-    /// Where each key ends, and what it is.
-    ends: Vec<(usize, KeyKind)>,
+    /// Where each key ends.
+    ends: Vec<usize>,
 }
 
-/// A key with its number: an address of IPv4 is found without a look at any other place.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    number: u32,
-    begin: Begin,
+/// The keys of one row.
+#[derive(Debug, Default)]
+struct Row {
+    /// By the number among all.
+    numbers: Slots<u32>,
+    /// The number among all, by that of the row.
+    among_all: Vec<u32>,
+    /// As the row had it first: a kind tells how a key is shown, and not which one it is.
+    kinds: Vec<KeyKind>,
 }
 
-/// How long a key is, up to 255, and how it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Begin(u8, [u8; Self::BYTES]);
+/// How a key begins: an address of IPv4 is told from any other key without a look at any other place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Begin {
+    /// Up to 255.
+    length: u8,
+    bytes: [u8; Self::BYTES],
+}
 
 impl Begin {
     const BYTES: usize = 11;
 
     #[inline]
     fn of(key: &[u8]) -> Self {
-        let mut begin = [0; Self::BYTES];
-        begin.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
-        Self(u8::try_from(key.len()).unwrap_or(u8::MAX), begin)
+        let mut bytes = [0; Self::BYTES];
+        bytes.iter_mut().zip(key).for_each(|(to, from)| *to = *from);
+        Self { length: u8::try_from(key.len()).unwrap_or(u8::MAX), bytes }
     }
 }
 
 impl Keys {
-    /// The number of a key with these bytes: a new one for a key that was not seen before.
-    #[inline]
-    pub(crate) fn number(&mut self, key: &[u8], kind: KeyKind) -> u32 {
-        let Self { numbers, hasher, bytes, ends } = self;
-        let (hash, begin) = (hasher.hash_one(key), Begin::of(key));
-        let is_it = |entry: &Entry| {
-            entry.begin == begin && (key.len() <= Begin::BYTES || of(bytes, ends, entry.number) == key)
-        };
-        if let Some(entry) = numbers.find(hash, is_it) {
-            return entry.number;
-        }
-        let number = u32::try_from(ends.len()).unwrap_or(u32::MAX);
-        bytes.extend_from_slice(key);
-        ends.push((bytes.len(), kind));
-        let hash_of = |entry: &Entry| hasher.hash_one(of(bytes, ends, entry.number));
-        numbers.insert_unique(hash, Entry { number, begin }, hash_of);
-        number
+    /// Without keys so far, in this many rows.
+    pub(crate) fn of_rows(rows: usize) -> Self {
+        let (hashes, among_all) = (Vec::new(), Vec::new());
+        Self { all: All::default(), rows: (0..rows).map(|_| Row::default()).collect(), hashes, among_all }
     }
 
-    /// The key of a number that was given out.
-    pub(crate) fn key(&self, number: u32) -> Key {
-        Key::from_bytes(of(&self.bytes, &self.ends, number)).of_kind(self.ends[number as usize].1)
+    /// The asks of a batch with the numbers of their keys.
+    pub(crate) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
+        let Self { all, rows, hashes, among_all } = self;
+        hashes.clear();
+        among_all.clear();
+        // Each key is somewhere else in memory. Looked at before any of them is needed, they are waited for together.
+        black_box(taken.asks().fold(0, |seen, (_, key)| {
+            let hash = all.hash(key);
+            hashes.push(hash);
+            seen ^ all.numbers.glance(hash)
+        }));
+        among_all.extend(taken.asks().zip(&*hashes).map(|((_, key), hash)| all.number(*hash, key)));
+        // In a loop of its own, which is short: the more of it a processor holds, the more looks wait at a time.
+        black_box(taken.asks().zip(&*among_all).fold(0, |seen, ((ask, _), number)| {
+            seen ^ rows[ask.row as usize].numbers.glance(mixed(*number))
+        }));
+        numbered.clear();
+        numbered.extend(taken.asks().zip(&*among_all).map(|((ask, _), among_all)| {
+            let Wanted { row, is_enforced, kind, cost, .. } = ask;
+            Asks { row, key: rows[row as usize].number(*among_all, kind), cost, is_enforced }
+        }));
+    }
+
+    /// The key of this number of a row.
+    pub(crate) fn key(&self, row: usize, number: u32) -> Key {
+        let Row { among_all, kinds, .. } = &self.rows[row];
+        let place = number as usize;
+        Key::from_bytes(self.all.bytes(among_all[place])).of_kind(kinds[place])
     }
 }
 
-/// The bytes of the key of a number.
-fn of<'a>(bytes: &'a [u8], ends: &[(usize, KeyKind)], number: u32) -> &'a [u8] {
-    let place = number as usize;
-    let begin = place.checked_sub(1).map_or(0, |before| ends[before].0);
-    &bytes[begin..ends[place].0]
+impl All {
+    #[inline]
+    fn hash(&self, key: &[u8]) -> usize {
+        usize::try_from(self.hasher.hash_one(key)).unwrap_or(usize::MAX)
+    }
+
+    /// The number of a key with these bytes and this hash: a new one for a key that was not seen before.
+    #[inline]
+    fn number(&mut self, hash: usize, key: &[u8]) -> u32 {
+        if self.numbers.is_full() {
+            self.widen();
+        }
+        let (begin, is_short) = (Begin::of(key), key.len() <= Begin::BYTES);
+        let is_it = |number, known| known == begin && (is_short || self.bytes(number) == key);
+        self.numbers.find(hash, is_it).unwrap_or_else(|place| {
+            let number = next(self.ends.len());
+            self.numbers.put(place, number, begin);
+            self.bytes.extend_from_slice(key);
+            self.ends.push(self.bytes.len());
+            number
+        })
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        let Self { numbers, hasher, bytes, ends } = self;
+        let mut begin = 0;
+        numbers.widen(ends.iter().map(|end| {
+            let key = &bytes[std::mem::replace(&mut begin, *end)..*end];
+            (usize::try_from(hasher.hash_one(key)).unwrap_or(usize::MAX), Begin::of(key))
+        }));
+    }
+
+    /// The bytes of the key of a number.
+    fn bytes(&self, number: u32) -> &[u8] {
+        let place = number as usize;
+        let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[begin..self.ends[place]]
+    }
+}
+
+impl Row {
+    /// The number in this row of a key with this one among all.
+    #[inline]
+    fn number(&mut self, among_all: u32, kind: KeyKind) -> u32 {
+        if self.numbers.is_full() {
+            self.numbers.widen(self.among_all.iter().map(|known| (mixed(*known), *known)));
+        }
+        self.numbers.find(mixed(among_all), |_, known| known == among_all).unwrap_or_else(|place| {
+            let number = next(self.among_all.len());
+            self.numbers.put(place, number, among_all);
+            self.among_all.push(among_all);
+            self.kinds.push(kind);
+            number
+        })
+    }
+}
+
+/// The number of a key before which there were as many.
+fn next(before: usize) -> u32 {
+    u32::try_from(before).unwrap_or(u32::MAX - 1)
+}
+
+/// The hash of a number, by Fibonacci's multiplier: the keys of a row are often long runs of numbers, which would stand in long runs of
+/// slots.
+#[inline]
+fn mixed(number: u32) -> usize {
+    usize::try_from(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -77,23 +178,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_numbers_in_the_order_of_their_first_request_and_are_given_back_as_they_were() {
-        let mut keys = Keys::default();
+    fn keys_have_numbers_in_the_order_of_their_first_request_of_a_row_and_are_given_back_as_they_were() {
         let of = |place: u32| match place % 3 {
             0 => Key::from(std::net::Ipv4Addr::from_bits(place)),
             1 => Key::from((place, "x".repeat((place % 90) as usize))).of_kind(KeyKind::Name),
             _ => Key::from(format!("secret {place}")),
         };
+        // The second row has every other key, from the last one on.
+        let mut keys = Keys::of_rows(2);
         for round in 0..2 {
-            for place in 0..3_000 {
-                let key = of(place);
-                assert_eq!(keys.number(key.as_bytes(), key.kind()), place, "round {round}");
+            let mut taken = Taken::default();
+            (0..3_000).for_each(|place| taken.push(0, &of(place), 1, true));
+            (0..1_500).for_each(|place| taken.push(1, &of(2_999 - 2 * place), 1, true));
+            let mut numbered = Vec::new();
+            keys.numbered(&taken, &mut numbered);
+            let numbers: Vec<u32> = numbered.iter().map(|asks| asks.key).collect();
+            assert!(numbers.iter().copied().eq((0..3_000).chain(0..1_500)), "round {round}");
+        }
+        assert_eq!((keys.all.ends.len(), keys.rows[1].among_all.len()), (3_000, 1_500));
+        for place in 0..1_500 {
+            for (row, of) in [(0, of(place)), (1, of(2_999 - 2 * place))] {
+                let key = keys.key(row, place);
+                assert_eq!((&key, key.kind()), (&of, of.kind()));
             }
         }
-        assert_eq!(keys.ends.len(), 3_000);
-        for place in 0..3_000 {
-            let key = keys.key(place);
-            assert_eq!((&key, key.kind()), (&of(place), of(place).kind()));
-        }
+    }
+
+    /// One rule may show what another one may not.
+    #[test]
+    fn each_row_has_a_key_in_the_kind_of_its_first_request() {
+        let (mut keys, key) = (Keys::of_rows(2), || Key::from("ada"));
+        let mut taken = Taken::default();
+        taken.push(0, &key().of_kind(KeyKind::Name), 1, true);
+        taken.push(1, &key().of_kind(KeyKind::Secret), 1, true);
+        taken.push(1, &key().of_kind(KeyKind::Name), 1, true);
+        keys.numbered(&taken, &mut Vec::new());
+        assert_eq!((keys.all.ends.len(), keys.rows[1].kinds.len()), (1, 1));
+        assert_eq!([0, 1].map(|row| keys.key(row, 0).kind()), [KeyKind::Name, KeyKind::Secret]);
     }
 }

@@ -67,6 +67,7 @@ mod rows;
 mod second;
 mod settings;
 mod share;
+mod slots;
 mod suggest;
 mod suggestion;
 mod table;

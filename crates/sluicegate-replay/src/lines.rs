@@ -1,4 +1,13 @@
 //! The lines of logs in batches: plain or gzip, of bounded length, and of several logs the earlier ones first.
+//!
+//! # Bounds
+//! A batch has about 128 KiB, or one line that is longer, of which at most twice [`LONGEST`] bytes are kept: whatever a file holds,
+//! memory stays the same. Gzip is unpacked as it is read; several members one behind the other, as rotated logs are put together, are
+//! one log.
+//!
+//! # Several logs
+//! Two logs that overlap are merged batch by batch and not line by line, so that a thread hands on whole batches. What that puts out of order
+//! is at most two batches apart, and is put in order when requests are.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;

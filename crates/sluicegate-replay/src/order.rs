@@ -1,4 +1,8 @@
 //! Requests in the order of time: servers log them as they end, and several write one log.
+//!
+//! nginx and Apache write a line when its response has ended, so a request that took a minute stands behind those that came in that
+//! minute; and a log that several processes write is in order only by and large. Limits depend on the order, so it is restored as far
+//! as a bounded buffer can.
 
 /// How far back a line may be and still be put in its place, whatever the traffic: seconds of log time.
 const REACH: u64 = 10;
@@ -24,6 +28,7 @@ pub(crate) struct Asks {
     pub(crate) row: u32,
     /// The number of the key in its row.
     pub(crate) key: u32,
+    /// In units of the policy of its row.
     pub(crate) cost: u64,
     pub(crate) is_enforced: bool,
 }
@@ -43,10 +48,13 @@ pub(crate) struct Held {
 /// still open.
 #[derive(Debug)]
 pub(crate) struct Order {
+    /// All that was not handed on; in order only up to where it was sorted.
     held: Vec<Held>,
+    /// With as many asks held, the older half is handed on. It doubles when ten seconds have more than that.
     most: usize,
     /// The first second that was not handed on.
     open: u64,
+    /// Requests that came after their second was handed on.
     pub(crate) late: u64,
 }
 
@@ -112,6 +120,7 @@ impl Order {
     }
 }
 
+/// Second by second.
 fn hand_on(held: &[Held], complete: impl FnMut(&[Held])) {
     held.chunk_by(|one, next| one.came.at_us / SECOND_US == next.came.at_us / SECOND_US).for_each(complete);
 }

@@ -1,4 +1,7 @@
 //! The findings of a replay: [`Outcome`].
+//!
+//! An outcome is data: what it shows as a table, as JSON, as a page or as a picture is in the files of those, which read it and compute
+//! nothing that it does not have.
 
 use crate::counts::{Counts, Puzzle};
 use crate::decide::Decider;
@@ -9,26 +12,57 @@ use crate::share::Share;
 
 /// The findings of a replay. `Display` is a table for a terminal, [`to_json`](Self::to_json) one object for programs,
 /// [`to_html`](Self::to_html) a page.
+///
+/// ```
+/// use sluicegate_replay::{Replay, Share};
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let text = "version: 1\npolicies: { p: { quota: 2/min } }\nrules: [{ name: r, limit: p, key: client }]\n";
+/// let rules = RulesFile::parse("rules.yaml", text, &Variables::none())?;
+/// let log = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n".repeat(4) + "garbage\n";
+/// let outcome = Replay::new(rules)?.run([("access.log", std::io::Cursor::new(log))])?;
+///
+/// assert_eq!((outcome.lines.read, outcome.lines.not_understood), (5, 1));
+/// assert_eq!((outcome.lines.shown[0].line, outcome.lines.shown[0].begins.as_deref()), (5, Some("garbage")));
+/// assert!(outcome.rejects_more_than("49%".parse::<Share>()?));
+/// assert!(outcome.to_string().contains("2 of 4 rejected"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
     /// The names of the logs.
+    ///
+    /// In the order in which they were given, which is not that of their times.
     pub logs: Vec<String>,
     /// The format of their lines; `None` if there was no line.
     pub format: Option<Format>,
     /// How whole seconds were taken.
     pub within_second: WithinSecond,
     /// Whether the log has whole seconds.
+    ///
+    /// One line with a whole second is enough. Where it is false, both ways to take seconds come to the same.
     pub has_whole_seconds: bool,
     /// How many lines came to what.
     pub lines: LineCounts,
     /// Why requests were not asked of a rule, and how many.
+    ///
+    /// By rule and reason, in the order of their names.
     pub left_out: Vec<LeftOut>,
     /// The first and the last moment that was replayed, in microseconds since the Unix epoch.
+    ///
+    /// `None` if no request was. Requests with whole seconds that are spread over theirs are told by the moment that they were given.
     pub span: Option<(u64, u64)>,
     /// Keys that were forgotten before they were at rest, because the store that replays had no room for more.
+    ///
+    /// Above 0 the figures of some policy are too low, by as much as those keys had spent. Only policies that say how many `keys` they
+    /// have room for forget any, as they do in the service, and those that need a store to be decided.
     pub forgotten: u64,
+    /// Whether a line was taken at the time that it has.
+    pub(crate) is_as_logged: bool,
     /// The figures of each rule under each of its policies.
+    ///
+    /// In the order of the file. A rule that chooses its policy by tier has a row for each.
     pub rules: Vec<RuleFigures>,
 }
 
@@ -37,10 +71,14 @@ pub struct Outcome {
 #[non_exhaustive]
 pub struct LineCounts {
     /// All.
+    ///
+    /// Those of all logs together, empty ones too.
     pub read: u64,
     /// Lines that could not be understood.
     pub not_understood: u64,
     /// The first of these.
+    ///
+    /// Ten at most. They are counted in [`not_understood`](Self::not_understood) however many there are.
     pub shown: Vec<NotUnderstood>,
     /// Lines that came after more than ten seconds and more than 32,768 later requests: they count as of the earliest moment that
     /// was still open.
@@ -62,12 +100,30 @@ pub struct NotUnderstood {
     /// Its number in its log, from 1.
     pub line: u64,
     /// Why it was not understood.
+    ///
+    /// The most frequent ones:
+    ///
+    /// | reason | meaning |
+    /// |---|---|
+    /// | `it does not have the fields of the format` | a text of the format is not there |
+    /// | `it has more than the fields of the format` | something stands behind the last field |
+    /// | `its time cannot be read`, `it has no time` | no moment of 1970 or later that exists |
+    /// | `its time has not come yet` | it is above [`latest_us`](crate::Replay::latest_us) |
+    /// | `the client is not an address` | a name was looked up; nobody can say whose address it was |
+    /// | `the request is not METHOD URL HTTP/VERSION` | a scan, or a request of another protocol |
+    /// | `its method is none of HTTP`, `its URL is none` | no server would have handed it on |
+    /// | `the time that it took is not one of 0 s to 30 days` | a clock was set meanwhile |
+    /// | `it is longer than 256 KiB` | its end was not kept |
     pub reason: &'static str,
     /// How it begins; `None` where keys are hidden, because a line may hold one.
+    ///
+    /// Up to 160 characters, in which control characters and what is not printed are escaped: a log holds what clients write.
     pub begins: Option<String>,
 }
 
 /// Requests that a rule could not be asked about.
+///
+/// They are in no other figure of that rule, and other rules are asked about them as ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
@@ -119,11 +175,15 @@ impl Outcome {
             left_out,
             span,
             forgotten,
+            is_as_logged: counts.is_as_logged,
             rules,
         }
     }
 
     /// Whether a rule rejects more than this share of its requests or keys.
+    ///
+    /// A rule that was asked nothing rejects nothing. For a gate in a pipeline: its exit status can say that a change of the rules, or a
+    /// new log, would have cost customers their requests.
     pub fn rejects_more_than(&self, share: Share) -> bool {
         self.rules.iter().any(|rule| match share.is_of_keys() {
             true => !share.covers(rule.rejected_keys, rule.keys),

@@ -1,4 +1,12 @@
 //! Lines are read by one thread, taken apart by several, and decided by the one that asked: in the order of the log.
+//!
+//! ```text
+//! reads (gzip, lines) --batch--> takes apart (1 to n threads) --asks--> decides and counts (the caller's thread)
+//! ```
+//!
+//! Batches go to the readers in turn, and are taken from them in the same turn: so the requests stay in the order of the log without a
+//! number to sort by, and figures do not depend on how many threads there are. Each channel holds [`AHEAD`] batches, so that memory is
+//! bounded and a thread that is slow holds up those before it.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -54,6 +62,7 @@ fn ended<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// The work of one reader, until there are no more batches or nobody wants what it reads.
 fn read(mut reader: Reader, batches: &Receiver<(u64, Batch)>, asked: &SyncSender<Taken>) -> Counts {
     while let Ok((number, batch)) = batches.recv() {
         if asked.send(reader.batch(number, &batch)).is_err() {

@@ -1,4 +1,7 @@
 //! From lines to asks: what each line asks of the limits, before any of it is decided.
+//!
+//! What a line asks is found out by the limits of the service, with its own conditions, tiers and keys. It does not depend on what other
+//! lines have spent, so it is done by several threads; what is decided of it does, so that is done by one.
 
 use bytes::Bytes;
 use sluicegate_core::Key;
@@ -18,8 +21,11 @@ use crate::rows::{Enforced, Rows};
 /// to another.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
+    /// Also those that ask nothing: they have their place in a second over which requests are spread.
     requests: Vec<Asked>,
+    /// Of all requests, one behind the other.
     asks: Vec<Wanted>,
+    /// The bytes of the keys of all asks, one behind the other.
     keys: Vec<u8>,
 }
 
@@ -36,12 +42,14 @@ pub(crate) struct Wanted {
     pub(crate) row: u32,
     pub(crate) is_enforced: bool,
     pub(crate) kind: KeyKind,
+    /// How many bytes of the list are its key.
     key: usize,
     pub(crate) cost: u64,
 }
 
 impl Taken {
-    fn push(&mut self, row: usize, key: &Key, cost: u64, is_enforced: bool) {
+    /// Adds an ask behind the others.
+    pub(crate) fn push(&mut self, row: usize, key: &Key, cost: u64, is_enforced: bool) {
         let (row, bytes) = (u32::try_from(row).unwrap_or(u32::MAX), key.as_bytes());
         self.asks.push(Wanted { row, is_enforced, kind: key.kind(), key: bytes.len(), cost });
         self.keys.extend_from_slice(bytes);
@@ -82,9 +90,12 @@ const SHOWN_CHARS: usize = 160;
 /// Reads lines in one format.
 pub(crate) struct Reader {
     format: Format,
+    /// With the limits of the file. They are shared by all threads, and only read.
     rows: Rows,
     span: Span,
+    /// The last request, in whose place the next one is made.
     head: Head,
+    /// Knows the time of the last line.
     clock: Clock,
     pub(crate) counts: Counts,
 }
@@ -136,6 +147,7 @@ impl Reader {
         let mut entry = Entry::default();
         self.format.fill(&mut entry, line, &mut self.clock)?;
         let (moment, status) = (entry.arrival()?, entry.status);
+        self.counts.is_as_logged |= !entry.knows_arrival();
         let Span { since_us, until_us, latest_us, .. } = self.span;
         if latest_us.is_some_and(|latest| moment.us > latest) {
             return Err("its time has not come yet");

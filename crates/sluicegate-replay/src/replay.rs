@@ -41,6 +41,8 @@ use crate::share::Share;
 /// assert_eq!((outcome.rules[0].asked, outcome.rules[0].rejected), (3, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// It may run several times; each run has stores and a clock of its own, and begins with nobody in debt.
 #[must_use = "a replay does nothing until it runs"]
 pub struct Replay {
     limits: Limits,
@@ -68,12 +70,30 @@ impl Replay {
     }
 
     /// How the lines are written. Default: it is guessed from the first hundred.
+    ///
+    /// A format that is guessed is the one of combined, common and json that reads the most of those lines. One of nginx has to be said:
+    ///
+    /// ```
+    /// use sluicegate_replay::Replay;
+    /// # use sluicegate_rules::{RulesFile, Variables};
+    /// # let text = "version: 1\npolicies: { p: { quota: 2/min } }\nrules: [{ name: r, limit: p, key: header(x-user) }]\n";
+    /// # let rules = RulesFile::parse("rules.yaml", text, &Variables::none())?;
+    ///
+    /// let replay = Replay::new(rules)?.format(r#"$msec $remote_addr "$request" $http_x_user"#.parse()?);
+    /// let log = "1431857103.250 192.0.2.7 \"GET / HTTP/2.0\" ada\n".repeat(3);
+    /// let outcome = replay.run([("access.log", std::io::Cursor::new(log))])?;
+    /// assert_eq!((outcome.rules[0].asked, outcome.rules[0].rejected), (3, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn format(mut self, format: Format) -> Self {
         self.settings.format = Some(format);
         self
     }
 
     /// How requests of one second are taken where the log has whole seconds. Default: spread over it.
+    ///
+    /// The outcome has the figures of both ways, so that it shows how much hangs on what the log does not say; this chooses the one in
+    /// front, and the one by which limits are suggested and compared.
     pub fn within_second(mut self, how: WithinSecond) -> Self {
         self.settings.within_second = how;
         self
@@ -83,22 +103,35 @@ impl Replay {
     /// a zone.
     ///
     /// # Errors
-    /// When it is not a time.
+    /// When it is not a time, and when it is not before [`until`](Self::until).
     pub fn since(mut self, time: &str) -> Result<Self, ReplayError> {
         self.settings.span.since_us = Some(moment(time)?);
-        Ok(self)
+        self.with_time_between()
     }
 
     /// Leaves out requests at this time and after it.
     ///
     /// # Errors
-    /// When it is not a time.
+    /// When it is not a time, and when it is not after [`since`](Self::since).
     pub fn until(mut self, time: &str) -> Result<Self, ReplayError> {
         self.settings.span.until_us = Some(moment(time)?);
-        Ok(self)
+        self.with_time_between()
+    }
+
+    fn with_time_between(self) -> Result<Self, ReplayError> {
+        match (self.settings.span.since_us, self.settings.span.until_us) {
+            (Some(since), Some(until)) if since >= until => Err(ReplayError::new(format!(
+                "no time is between since {} and until {}: the first has to be before the second",
+                time::rfc3339(since),
+                time::rfc3339(until)
+            ))),
+            _ => Ok(self),
+        }
     }
 
     /// Takes lines with a time after this one, in microseconds since the Unix epoch, as not understood. Default: none is.
+    ///
+    /// One line whose year is misread would otherwise stretch the span of the log over decades. The command sets it to a day from now.
     pub fn latest_us(mut self, latest_us: u64) -> Self {
         self.settings.span.latest_us = Some(latest_us);
         self
@@ -108,6 +141,9 @@ impl Replay {
     ///
     /// # Errors
     /// When there is no such rule.
+    ///
+    /// The others are left out altogether: they refuse no request that would then spend nothing here. To see a rule beside the others,
+    /// replay all of them and read its row.
     pub fn only(mut self, rule: &str) -> Result<Self, ReplayError> {
         let names: Vec<String> = self.limits.limiters().map(|(name, _)| name).collect();
         if !names.iter().any(|name| name == rule) {
@@ -127,24 +163,36 @@ impl Replay {
     }
 
     /// Lists keys, and lines that are not understood, by number and not as they are.
+    ///
+    /// For outcomes that are shown to those who may not see addresses and names. Figures are the same; errors show no line either.
     pub fn hide_keys(mut self) -> Self {
         self.settings.span.hides_lines = true;
         self
     }
 
     /// How many threads take lines apart, beside one that reads them and one that decides. Default: 1. The figures are the same.
+    ///
+    /// To take lines apart is about three quarters of the work, and all that threads share: more than four gain little. 0 is taken as 1.
     pub fn threads(mut self, threads: usize) -> Self {
         self.settings.threads = threads;
         self
     }
 
     /// Also counts what the same quotas would have rejected under every algorithm.
+    ///
+    /// Each row is counted alone, as if no other rule had refused its requests, so that algorithms are compared and not rules. The same
+    /// limit, period and burst are asked of each; an algorithm that knows no burst gets the limit without it, and says so
+    /// ([`Compared::drops_burst`](crate::Compared::drops_burst)).
     pub fn compare(mut self) -> Self {
         self.settings.compares = true;
         self
     }
 
     /// Also looks for the least limits above which none rejects more than this share.
+    ///
+    /// Periods stay, and so do the relations of bursts and of further quotas to the first limit. It keeps up to 256 MiB of what was asked;
+    /// of a larger log the heaviest keys are kept whole and the others are sampled, and
+    /// [`Suggestion::uncertainty`](crate::Suggestion::uncertainty) says how far the answer may be off.
     pub fn suggest(mut self, share: Share) -> Self {
         self.settings.suggests = Some(share);
         self
@@ -159,6 +207,26 @@ impl Replay {
     ///
     /// # Panics
     /// When reading one panics.
+    ///
+    /// ```
+    /// use sluicegate_replay::Replay;
+    /// # use sluicegate_rules::{RulesFile, Variables};
+    /// # let text = "version: 1\npolicies: { p: { quota: 2/min } }\nrules: [{ name: r, limit: p, key: client }]\n";
+    /// # let rules = RulesFile::parse("rules.yaml", text, &Variables::none())?;
+    /// # let line = |second| format!("192.0.2.7 - - [17/May/2015:10:05:{second:02} +0000] \"GET / HTTP/1.1\" 200 17\n");
+    ///
+    /// // Two servers share the traffic of one client, and write a log each.
+    /// let [one, other] = [[0, 2], [1, 3]].map(|seconds| std::io::Cursor::new(seconds.map(line).concat()));
+    /// let outcome = Replay::new(rules)?.run([("one.log", one), ("other.log", other)])?;
+    /// assert_eq!((outcome.lines.read, outcome.rules[0].rejected), (4, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Memory
+    /// For each rule and key that it has asked some 70 to 100 bytes, if its policy has one quota, and for each rule 24 bytes a minute with
+    /// requests; once for each key its bytes and some 40 more; and at least ten seconds of requests, which are put in order. Policies that
+    /// need a store have one, with room for 262,144 keys. Nothing else grows with the lines, but what is kept to
+    /// [`suggest`](Self::suggest) limits.
     pub fn run<N: Into<String>, R: Read + Send + 'static>(
         &self,
         logs: impl IntoIterator<Item = (N, R)>,
@@ -184,9 +252,7 @@ impl Replay {
             let when = |line: &[u8]| format.when(line).filter(has_come);
             let mut numbered = Vec::new();
             counts = pool::take_apart(batches, when, readers, |taken| {
-                // All keys of a batch at once: a look waits for memory, and the next ones begin meanwhile.
-                numbered.clear();
-                numbered.extend(taken.asks().map(|(ask, key)| decider.numbered(ask, key)));
+                decider.numbered(&taken, &mut numbered);
                 let mut asks = &numbered[..];
                 for (came, count) in taken.requests() {
                     let (own, others) = asks.split_at(count);

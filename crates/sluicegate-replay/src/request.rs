@@ -1,4 +1,8 @@
 //! A request as the service would have seen it, made of a line.
+//!
+//! Nothing of it is copied: method, URL and header fields point into the batch that the line was read in, and the map of header fields
+//! and the extensions are those of the line before, emptied. A new request for each line would be
+//! several allocations for each.
 
 use std::borrow::Cow;
 use std::mem;
@@ -17,6 +21,10 @@ pub(crate) struct Head(Request<()>);
 impl Head {
     /// The request of a line, or why no server would have taken it. The line stands in these bytes, which the request shares, and its
     /// entry is used up.
+    ///
+    /// # Errors
+    /// For a method or a URL that HTTP does not have. A header field with bytes that none may have is left out: a server would have refused
+    /// the request, and a log that escapes them otherwise says nothing about it.
     pub(crate) fn of(&mut self, entry: &mut Entry<'_>, bytes: &Bytes) -> Result<&Request<()>, &'static str> {
         let shared = |text: Cow<'_, str>| match text {
             Cow::Borrowed(text) => bytes.slice_ref(text.as_bytes()),

@@ -1,4 +1,7 @@
 //! The rows that are counted, one for each policy of each rule: [`Rows`].
+//!
+//! A rule may spend from several policies, by tier; a policy may be spent from by several rules. A row is one of each: what a rule asks
+//! of a policy. Figures are told by row, and buckets belong to policies.
 
 use std::sync::Arc;
 
@@ -18,9 +21,11 @@ pub(crate) struct Rows {
 
 /// A limiter of a limit.
 pub(crate) struct Row {
+    /// To be recognized by: what it counts in the service is not touched.
     limiter: RateLimiter,
     /// Its place among all limiters, also of limits that are not replayed.
     place: usize,
+    /// How many its policy has.
     quotas: usize,
     /// None if only other rules are replayed.
     pub(crate) row: Option<usize>,
@@ -67,8 +72,10 @@ impl Rows {
 /// A request's asks of policies that are enforced, as far as a service answers it with 500.
 #[derive(Default)]
 pub(crate) struct Enforced {
+    /// Those of the limiters that were asked so far.
     places: SmallVec<[usize; 4]>,
     quotas: usize,
+    /// Whether one of them was asked before.
     is_twice: bool,
 }
 
@@ -79,7 +86,8 @@ impl Enforced {
         self.quotas += row.quotas;
     }
 
-    /// The reason for which the service answers 500, if it does.
+    /// The reason for which the service answers 500, if it does. It answers so before anything is spent, so the request is left out here, and
+    /// told.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         match () {
             () if self.is_twice => Some(TWICE),

@@ -1,4 +1,7 @@
 //! The requests of one second, decided in their order: [`Second`].
+//!
+//! A second is the unit in which requests are decided: those with whole seconds can be spread over it only when all of them are there.
+//! It is filled again for each, so that no list is allocated twice.
 
 use crate::books::Books;
 use crate::court::{Ask, Court, Verdict};
@@ -10,6 +13,7 @@ use crate::settings::WithinSecond;
 #[derive(Default)]
 pub(crate) struct Second {
     requests: Vec<Request>,
+    /// Of all requests, one behind the other.
     asks: Vec<Asks>,
     /// The same with their keys, where somebody wants them.
     named: Vec<Ask>,
@@ -19,11 +23,14 @@ pub(crate) struct Second {
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) came: Came,
+    /// Where its asks begin and end among all.
     begin: usize,
     end: usize,
 }
 
 /// Decides on requests, with whole seconds taken in both ways.
+///
+/// Both come to the same verdicts, which a test compares: books take less memory and time, and courts can do all that a store can.
 pub(crate) enum Judge {
     /// By the states of keys alone.
     Books(Books),
@@ -51,7 +58,7 @@ fn court([spread, together]: &[Court; 2], within: WithinSecond) -> &Court {
 
 impl Second {
     /// Takes the place of the second before it; with keys, if they are given.
-    pub(crate) fn fill(&mut self, held: &[Held], keys: Option<&[Keys]>) {
+    pub(crate) fn fill(&mut self, held: &[Held], keys: Option<&Keys>) {
         let Self { requests: all, asks, named } = self;
         all.clear();
         asks.clear();
@@ -64,7 +71,7 @@ impl Second {
         let Some(keys) = keys else { return };
         named.extend(asks.iter().map(|Asks { row, key, cost, is_enforced }| {
             let (row, cost, is_enforced) = (*row as usize, *cost, *is_enforced);
-            Ask { row, key: keys[row].key(*key), cost, is_enforced }
+            Ask { row, key: keys.key(row, *key), cost, is_enforced }
         }));
     }
 

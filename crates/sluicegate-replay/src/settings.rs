@@ -5,13 +5,21 @@ use crate::read::Span;
 use crate::share::Share;
 
 /// How requests of one second are taken where the log has whole seconds.
+///
+/// A log with whole seconds does not say which of the two was nearer to the truth. Spread is how the requests of many clients come;
+/// together is how a page and its images do. A limit with a burst of a few units sees the difference, one with a burst of many does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WithinSecond {
     /// They come one after the other, evenly over their second.
+    ///
+    /// Of `n` requests of a second, in the order of the log, the one at place `i` comes `i/n` of a second later. Requests with finer
+    /// times keep theirs.
     #[default]
     Spread,
     /// They come at once.
+    ///
+    /// In the order of the log, at the beginning of their second.
     Together,
 }
 

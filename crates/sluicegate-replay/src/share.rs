@@ -13,6 +13,8 @@ use std::str::FromStr;
 /// assert!("1%/keys".parse::<Share>()?.is_of_keys());
 /// # Ok::<(), String>(())
 /// ```
+///
+/// It is kept in billionths, and compared with counts by whole numbers: 0.1 % of a thousand requests are one, and never none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// In parts of a billion.

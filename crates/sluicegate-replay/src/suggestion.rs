@@ -5,6 +5,13 @@ use sluicegate_core::Policy;
 use crate::share::Share;
 
 /// The least limit above which no limit rejects more than a share, its policy alone.
+///
+/// # How to read it
+/// Every limit from this one on would have rejected at most the share of the requests that were asked. That is a fact about the log,
+/// and no forecast: clients that are refused come again, and traffic grows. It is a place to begin in shadow mode.
+///
+/// Where costs differ, a lower limit may reject no more than the share as well: it refuses a large request, and so has room for several
+/// small ones. It is not suggested, because a limit between the two rejects more.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Suggestion {
@@ -19,9 +26,16 @@ pub struct Suggestion {
     /// Keys of which it rejects at least one request.
     pub rejected_keys: u64,
     /// How far the true number of rejected requests may be from that, in nineteen cases of twenty; 0 if it is exact.
+    ///
+    /// It is 1.96 standard deviations of the estimate, and at least three times what each key of a sample stands for.
     pub uncertainty: u64,
     /// The next limit that was looked at was this much lower: 1 up to a limit of 512, and less than a hundredth above that.
+    ///
+    /// Between two limits that were looked at, all were looked at where the share was crossed.
     pub step: u64,
     /// Requests that it rejects beside the other suggestions, if they were replayed together.
+    ///
+    /// A rule that refuses a request keeps it from spending elsewhere, so this is often less than [`rejected`](Self::rejected). `None` where
+    /// the log was too large to be kept as a whole.
     pub together: Option<u64>,
 }

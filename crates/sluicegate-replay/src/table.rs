@@ -1,4 +1,6 @@
 //! The outcome as text for a terminal.
+//!
+//! It is meant for people and may change; programs read the [object](Outcome::to_json).
 
 use std::fmt;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use crate::format::time::shown;
 use crate::json::{quota, quotas};
 use crate::outcome::{NotUnderstood, Outcome};
 
+/// The first is to the left, numbers are to the right.
 const HEAD: [&str; 8] =
     ["rule/policy", "asked", "rejected", "keys", "rejected keys", "worst minute", "shortest wait", "longest"];
 
@@ -167,6 +170,7 @@ pub(crate) fn compared(compared: &crate::Compared) -> String {
     }
 }
 
+/// Seconds with one digit; a wait below a twentieth of a second shows as 0.0 s.
 pub(crate) fn wait(wait: Option<Duration>) -> String {
     wait.map_or_else(|| "-".to_owned(), |wait| format!("{:.1} s", wait.as_secs_f64()))
 }

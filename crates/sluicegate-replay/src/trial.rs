@@ -1,4 +1,7 @@
 //! Copies of a policy that are tried out beside it, under another algorithm.
+//!
+//! A trial has to be the policy in all but the one thing that is tried, or its figures would compare two differences at once. So it is
+//! built through the same builder, and a test compares a copy that changes nothing with its original.
 
 use sluicegate_core::{Algorithm, ConfigError, Policy, Quota};
 

@@ -237,6 +237,12 @@ fn replay_says_what_the_rules_would_have_done() {
     for (arguments, says) in [
         (&["--only", "none"][..], "1\nthere is no rule"),
         (&["--since", "yesterday"], "1\n\"yesterday\" is not a time"),
+        (
+            &["--since", "2015-05-19", "--until", "2015-05-18"],
+            "1\nno time is between since 2015-05-19T00:00:00Z",
+        ),
+        (&["--threads", "0"], "2\nerror: invalid value '0' for '--threads <N>'"),
+        (&["--threads", "1000000"], "2\nerror: invalid value '1000000'"),
         (&["--format", "xml"], "2\n"),
         (&["--suggest", "all"], "2\n"),
         (&["no.log"], "1\nno.log: it cannot be read"),

@@ -1,4 +1,7 @@
 //! The contents of a line: [`Entry`].
+//!
+//! Its texts are borrowed from the line wherever the line has them as they are, which is nearly always: only escapes and JSON make
+//! texts of their own.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -11,17 +14,23 @@ use super::time::Moment;
 /// A request as a line has it.
 #[derive(Debug, Default)]
 pub(crate) struct Entry<'a> {
+    /// As it was logged, of the beginning or of the end.
     pub(crate) moment: Option<Moment>,
     /// How long it took, in microseconds.
     pub(super) took_us: Option<u64>,
     /// Whether the moment is that of the end of the request, as far as that is known.
     pub(super) is_end: bool,
+    /// Empty if the format has none.
     pub(crate) method: Cow<'a, str>,
+    /// The URL as the client has sent it, mostly a path with a query.
     pub(crate) target: Cow<'a, str>,
     /// The query, where the target has none.
     pub(crate) query: Option<Cow<'a, str>>,
+    /// The address from which the connection came; none for one over a Unix socket.
     pub(crate) peer: Option<IpAddr>,
+    /// The status that the client was sent.
     pub(crate) status: Option<u16>,
+    /// Fields that the format has and that were not `-`; few, so they stand in the entry.
     pub(crate) headers: SmallVec<[(HeaderName, Cow<'a, str>); 4]>,
 }
 
@@ -68,19 +77,29 @@ impl<'a> Entry<'a> {
         Ok(())
     }
 
+    /// A status up to 999; 499, which nginx invents for clients that hung up, is one.
     pub(crate) fn status(&mut self, text: &str) -> Result<(), &'static str> {
         let status = text.parse().ok().filter(|status| (0..=999).contains(status));
         self.status = Some(status.ok_or("the status is not a number of three digits")?);
         Ok(())
     }
 
+    /// How long the request took, in seconds with a fraction.
     pub(super) fn took(&mut self, text: &str) -> Result<(), &'static str> {
         let took = super::time::seconds(text).filter(|took| *took <= LONGEST_US);
         self.took_us = Some(took.ok_or("the time that it took is not one of 0 s to 30 days")?);
         Ok(())
     }
 
+    /// Whether its beginning is known from its end and from how long it took.
+    pub(crate) fn knows_arrival(&self) -> bool {
+        self.is_end && self.took_us.is_some()
+    }
+
     /// When it came.
+    ///
+    /// # Errors
+    /// If the line has no time, or a request that took longer than the time since 1970.
     pub(crate) fn arrival(&self) -> Result<Moment, &'static str> {
         let moment = self.moment.ok_or("it has no time")?;
         match self.took_us.filter(|_| self.is_end) {

@@ -24,6 +24,24 @@ use self::time::Clock;
 /// assert!("$request".parse::<Format>().is_err()); // no line would have a time
 /// # Ok::<(), String>(())
 /// ```
+///
+/// | in a `log_format` | is |
+/// |---|---|
+/// | `$remote_addr`, `$realip_remote_addr` | the address of the peer, with or without a port; `unix:` is none |
+/// | `$msec`, `$time_iso8601`, `$time_local` | the time; the finest of those that are there counts |
+/// | `$request_time` | seconds that it took, which are taken off `$msec` |
+/// | `$request` | method, URL and version |
+/// | `$request_method`, `$request_uri`, `$uri`, `$document_uri` | the same in parts |
+/// | `$args`, `$query_string` | the query, where the URL has none |
+/// | `$status` | the status of the response |
+/// | `$host`, `$http_NAME` | a header field, `-` if it was not there |
+/// | any other | is passed over |
+///
+/// Between two variables there has to be some text; a variable in quotes ends at the first quote that is not escaped.
+///
+/// Lines of `json` are objects with the names that nginx, Caddy, Traefik and others give to the same: `msec`, `ts`, `time`,
+/// `@timestamp`; `remote_addr`, `remote_ip`, `client_ip`; `request`, or `method` and `uri`; `status`; `http_NAME`, or an object of
+/// `headers`. Those of an inner object `request` count where the outer one has none.
 #[derive(Clone, Debug)]
 pub struct Format(Kind);
 
@@ -80,7 +98,8 @@ impl Format {
     }
 
     /// Whether the beginning of a request is known from the time of its end and how long it took. Otherwise it is replayed at the
-    /// time that is logged: for nginx that is its end, for Apache its beginning.
+    /// time that is logged: for nginx that is its end, for Apache its beginning. Of `json` each line tells, and the outcome says whether
+    /// all have.
     pub fn knows_arrival(&self) -> bool {
         match &self.0 {
             Kind::Template(_, template) => template.knows_arrival(),

@@ -1,4 +1,10 @@
 //! Lines of fields between fixed texts, in the words of nginx's `log_format`: [`Template`].
+//!
+//! # How a line is taken apart
+//! A field ends where the text behind it in the format begins for the first time. That is what makes a format without a text between two
+//! fields ambiguous, so it is refused. In quotes a client's text may hold anything but a quote: servers escape those, nginx as `\x22` and
+//! Apache as `\"`, and both are undone when the value is used. A line that has all fields and something more is not understood, because
+//! it may be of another format that begins alike.
 
 use std::borrow::Cow;
 
@@ -10,6 +16,7 @@ use super::time::{self, Clock};
 /// `$name` between fixed texts.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
+    /// What stands before the first field, mostly nothing.
     before: String,
     /// Each field with the text behind it.
     fields: Vec<(Field, String)>,
@@ -22,12 +29,14 @@ struct Field {
     is_quoted: bool,
 }
 
+/// The meaning of a field. Names that are not known are passed over, since a format may have more than a replay needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Peer,
     LocalTime,
     IsoTime,
     UnixTime,
+    /// Seconds from the first byte of the request to the last of its response.
     Took,
     Request,
     Method,
@@ -155,6 +164,8 @@ fn quote(text: &str) -> Option<usize> {
 }
 
 impl What {
+    /// # Errors
+    /// For `$http_` with a name that no header field can have.
     fn named(name: &str) -> Result<Self, String> {
         Ok(match name {
             "remote_addr" | "realip_remote_addr" => Self::Peer,

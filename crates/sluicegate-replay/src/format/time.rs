@@ -1,8 +1,13 @@
 //! Times as logs write them, in microseconds since the Unix epoch.
+//!
+//! Moments are counted by hand and not by a library: the few forms that logs have are read in a few comparisons each, and a line has
+//! one of them. Dates are those of the Gregorian calendar from 1970 on; leap seconds do not exist in Unix time, and one that is
+//! written counts as the second after it. What does not exist, such as the 30th of February, is no time.
 
 /// A moment, and whether it was written as a whole second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
+    /// Microseconds since the Unix epoch; finer digits are cut off.
     pub(crate) us: u64,
     pub(crate) is_whole: bool,
 }
@@ -11,6 +16,8 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Reads times, most of which are those of the line before.
+///
+/// Servers write the same second for many lines, and to compare 26 bytes takes less time than to read them.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     /// The last text of [`local`], and its moment.
@@ -118,6 +125,7 @@ fn offset(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(ahead * seconds)
 }
 
+/// Year, month and day of `2015-05-17`.
 fn calendar(date: &str) -> Option<(u64, u64, u64)> {
     let mut parts = date.splitn(3, '-');
     Some((number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?))
@@ -141,6 +149,7 @@ fn number(text: &str, length: usize) -> Option<u64> {
     digits(text).filter(|text| text.len() == length)?.parse().ok()
 }
 
+/// The text, if it is one or more digits and nothing else: a number of Rust may begin with a plus.
 fn digits(text: &str) -> Option<&str> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }

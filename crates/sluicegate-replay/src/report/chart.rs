@@ -1,4 +1,8 @@
 //! Drawings of the page: bars over time, a scale with marks, bars side by side. Floats only draw; nothing is decided by them.
+//!
+//! # Bars over time
+//! A bar is as many whole minutes as keep their number at 180 or less, the same for all, and begins with the first minute that has a
+//! request. Heights are relative to the highest bar, whose count is told in words, because an axis of numbers would not fit 390 px.
 
 use std::fmt::Write as _;
 
@@ -7,6 +11,7 @@ use maud::{Markup, html};
 use crate::figures::{MINUTE_US, Minute};
 use crate::format::time::shown;
 
+/// In units of the drawing, which a page scales to its width.
 pub(super) const WIDTH: u64 = 720;
 const HEIGHT: u64 = 120;
 /// The most bars that are told apart at this width.
@@ -14,6 +19,7 @@ const BARS: u64 = 180;
 
 /// Requests over time, those that were rejected on top of the others.
 pub(super) struct Bars {
+    /// The outline of all bars in one path: a thousand elements would take a browser longer than one.
     pub(super) allowed: String,
     pub(super) rejected: String,
     /// How many requests the highest bar has, and in how many minutes.

@@ -26,6 +26,8 @@ const COMPARED_AT: u64 = 240;
 impl Outcome {
     /// A picture of all rules, as SVG, for light and dark ground: requests over time, and what was compared and suggested. Texts
     /// stand in it as text, and it loads nothing.
+    ///
+    /// For a README or a slide, where a page cannot stand. A viewer that knows `prefers-color-scheme` shows it light or dark.
     pub fn to_svg(&self) -> String {
         let mut below = MARGIN;
         let mut rules = Vec::new();

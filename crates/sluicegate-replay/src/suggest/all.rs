@@ -1,4 +1,7 @@
 //! A limit for each row, and all of them replayed together.
+//!
+//! Each suggestion is found alone. In the service rules stand beside each other, and one that refuses a request keeps the others from
+//! spending: so what all suggestions together would have rejected is replayed once more, and told beside each.
 
 use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
@@ -16,7 +19,7 @@ const TOO_LARGE: &str =
 const NONE_IS_ENOUGH: &str = "no limit that the policy can have rejects as little";
 
 /// Finds a limit for each row by itself, and replays all of them together.
-pub(crate) fn suggest_all(mut record: Record, keys: &[Keys], share: Share, rules: &mut [RuleFigures]) {
+pub(crate) fn suggest_all(mut record: Record, keys: &Keys, share: Share, rules: &mut [RuleFigures]) {
     // As they were asked, before they are put together by key.
     let mut asked: Vec<(u32, usize, Event)> = Vec::new();
     if record.is_whole {
@@ -53,7 +56,7 @@ pub(crate) fn suggest_all(mut record: Record, keys: &[Keys], share: Share, rules
             .iter()
             .map(|(_, row, event)| Ask {
                 row: *row,
-                key: keys[*row].key(event.key),
+                key: keys.key(*row, event.key),
                 cost: event.cost.into(),
                 is_enforced: rules[*row].policy.mode() == PolicyMode::Enforce,
             })

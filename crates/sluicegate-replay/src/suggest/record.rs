@@ -1,4 +1,11 @@
 //! The part of a log that is kept to look for limits in: which key asked how much, and when.
+//!
+//! # Sampling
+//! An event takes 24 bytes, and there is room for 256 MiB of them, that is eleven million. When it is used up, the row with the most
+//! events keeps those of its 10,000 heaviest keys and of half of the others, drawn by a hash of their number; next time of a quarter,
+//! and so on. Keys are drawn and not requests, because a limit sees whole keys: a key of which half of the requests are missing seems
+//! to need half of the limit. A plain sample of a sixteenth of all keys was off by 2 to 66 % where 33 % was true, since few heavy keys
+//! make most rejections; those are not drawn but kept.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,6 +31,7 @@ const FEWEST_DRAWN: usize = 1_000;
 /// The record of one row.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
+    /// In the order of their requests, until they are put together by key.
     pub(super) events: Vec<Event>,
     /// Of the keys that are not heavy, one in 2^level is kept.
     level: u32,

@@ -3,6 +3,13 @@
 //! Where costs differ, rejections may rise with the limit: a larger request that passes takes the room of several smaller
 //! ones. So the search comes from above, from a limit that rejects nothing. One thing is certain on the way: a limit that
 //! rejects nothing of a key rejects nothing of it above either.
+//!
+//! # How it goes
+//! 1. For each key the least limit that rejects nothing of it is found by bisection, which is right for one key: see above.
+//! 2. From the highest of these down, keys are given up one after the other as long as all of their requests together are no more than
+//!    the share. That is a limit that is certainly enough.
+//! 3. From there down, limit by limit, the keys that need more are replayed, until the share is exceeded: few keys, because most need
+//!    less. Above 512 it goes in steps of a 512th, and one by one where the share is crossed.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +28,7 @@ const FINE: u64 = 512;
 /// Each key is decided by itself, and forgotten before the next one.
 const AT_ONCE: usize = 16;
 /// No higher limit is looked for.
+/// A policy that rejects even there rejects for another reason than its limit, such as a cost above its burst that cannot grow.
 const HIGHEST: u64 = 1 << 40;
 
 /// Finds the limit of a policy for what was kept of its row; nothing if no limit that it can have is enough.
@@ -91,12 +99,15 @@ pub(crate) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
 /// The events of one key, in order, and for how many keys it stands.
 struct OfKey<'a> {
     events: &'a [Event],
+    /// 1 for a key that is kept whole.
     weight: u64,
 }
 
+/// A search for one row.
 struct Search<'a> {
     policy: &'a Policy,
     keys: Vec<OfKey<'a>>,
+    /// Whether any response gave back: then a store has to decide, because states alone do not know what was given back before.
     gives_back: bool,
 }
 
@@ -171,6 +182,8 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// What a limit rejects of all keys, estimated for those that were drawn: each stands for as many as its weight, and the variance of
+    /// the sum is that of a draw of each key by itself.
     fn count(&self, limit: u64, needs: &[u64]) -> Option<Counted> {
         let keys: Vec<usize> = (0..needs.len()).filter(|place| needs[*place] > limit).collect();
         let (mut counted, mut variance) = (Counted::default(), 0_u128);

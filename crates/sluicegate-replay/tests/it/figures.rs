@@ -146,6 +146,15 @@ fn only_one_rule_and_only_a_time_can_be_replayed() {
     let error = of_rules(&shop()).only("none").unwrap_err();
     assert_eq!(error.to_string(), "there is no rule \"none\": the rules are login, rest, tried, keyed");
     assert!(of_rules(&shop()).since("yesterday").is_err());
+    // Of nothing at all, no rule rejects too much: a pipeline would have passed.
+    let all = || of_rules(&shop());
+    for none in [
+        all().since("2015-05-18").unwrap().until("2015-05-18"),
+        all().until("2015-05-17").unwrap().since("2015-05-18"),
+    ] {
+        let error = none.unwrap_err().to_string();
+        assert!(error.contains("no time is between since 2015-05-18T00:00:00Z and until"), "{error}");
+    }
 }
 
 #[test]
@@ -171,6 +180,24 @@ fn nginx_times_of_the_end_are_turned_into_those_of_the_beginning() {
     assert_eq!(counts(&outcome), [("login", 0, 0), ("rest", 5, 1), ("tried", 4, 3), ("keyed", 5, 0)]);
     assert_eq!((outcome.has_whole_seconds, outcome.rules[0].rejected_otherwise), (false, None));
     assert!(outcome.to_string().contains("finer than seconds") && outcome.left_out.is_empty());
+}
+
+/// It was once called the time that was logged.
+#[test]
+fn objects_that_say_the_end_and_how_long_it_took_are_replayed_at_their_beginning() {
+    let object = |took: &str| {
+        format!(
+            "{{\"msec\":\"1431857104.500\"{took},\"remote_addr\":\"192.0.2.1\",\"request\":\"GET / HTTP/2.0\"}}\n"
+        )
+    };
+    let times = |log: String| {
+        let outcome = run(&of_policy("{ quota: 5/min }"), &log);
+        let said: serde_json::Value = serde_json::from_str(&outcome.to_json()).unwrap();
+        (said["time"].clone(), outcome.to_string().contains("time: as logged"))
+    };
+    let whole = object(",\"request_time\":\"1.250\"");
+    assert_eq!(times(whole.repeat(3)), ("arrival".into(), false));
+    assert_eq!(times(whole + &object("")), ("as logged".into(), true));
 }
 
 #[test]
@@ -265,6 +292,7 @@ fn the_page_needs_nothing_else_and_shows_texts_of_the_log_as_text() {
             .concat();
     let replay = of_policy("{ quota: 2/min burst 1 }").compare().suggest("10%".parse().unwrap());
     let page = run(&replay, log).to_html();
+    assert!(!run(&replay, line(0, "192.0.2.1", "/")).to_html().contains("- to -"), "nobody waits");
     assert!(!page.contains("<script") && !page.contains("<img") && !page.contains('\u{202e}'), "{page}");
     assert!(page.contains("&lt;script&gt;alert(1)"));
     for outside in ["http://", "https://", "url(", "@import"] {

@@ -1,0 +1,118 @@
+//! Numbers that are found by a hash, in one place each: [`Slots`].
+
+/// A table of numbers, each beside something small by which it is known.
+///
+/// With a hundred rules the tables of all rows are far larger than what a processor holds near, so that each look waits for memory.
+/// Here a look is at one place, and [`glance`](Self::glance) begins the looks of a batch before the first of them is needed. A table of
+/// the library takes two looks, the second behind the first, and shows no place before.
+///
+/// # Memory
+/// At least a quarter of the slots stays free, and at most five eighths are after it was widened: 1.3 to 2.7 slots a number.
+#[derive(Debug, Default)]
+pub(crate) struct Slots<K> {
+    /// As many as a power of two, or none. A number is in the first slot that was free, from the one on that its hash names; behind the
+    /// last comes the first.
+    slots: Vec<Slot<K>>,
+    taken: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot<K> {
+    number: u32,
+    known_by: K,
+}
+
+/// The number of a slot without one. No number that is given out is as high: its table would have no room in any memory.
+const FREE: u32 = u32::MAX;
+
+/// How many slots there are at first.
+const LEAST: usize = 16;
+
+impl<K: Copy + Default> Slots<K> {
+    /// A number out of the slot that is looked at first for this hash.
+    #[inline]
+    pub(crate) fn glance(&self, hash: usize) -> u32 {
+        self.slots.get(hash & self.slots.len().wrapping_sub(1)).map_or(0, |slot| slot.number)
+    }
+
+    /// The number with this hash of which `is_it` is true; otherwise the slot for it, unless the table [is full](Self::is_full).
+    #[inline]
+    pub(crate) fn find(&self, hash: usize, is_it: impl Fn(u32, K) -> bool) -> Result<u32, usize> {
+        let last = self.slots.len() - 1;
+        let mut place = hash & last;
+        loop {
+            match self.slots[place] {
+                Slot { number: FREE, .. } => return Err(place),
+                Slot { number, known_by } if is_it(number, known_by) => return Ok(number),
+                _ => place = (place + 1) & last,
+            }
+        }
+    }
+
+    /// Puts a number into the slot that was found for it.
+    #[inline]
+    pub(crate) fn put(&mut self, place: usize, number: u32, known_by: K) {
+        self.slots[place] = Slot { number, known_by };
+        self.taken += 1;
+    }
+
+    /// Whether it has to be widened before another number can be looked for.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.taken * 4 >= self.slots.len() * 3
+    }
+
+    /// Twice as many slots, with all numbers from 0 on by their hashes. The old slots are given back before the new ones are taken.
+    #[cold]
+    pub(crate) fn widen(&mut self, all: impl Iterator<Item = (usize, K)>) {
+        let length = (self.slots.len() * 2).max(LEAST);
+        self.slots = Vec::new();
+        self.slots.resize(length, Slot { number: FREE, known_by: K::default() });
+        self.taken = 0;
+        for (number, (hash, known_by)) in (0..).zip(all) {
+            if let Err(place) = self.find(hash, |_, _| false) {
+                self.put(place, number, known_by);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number_of(slots: &mut Slots<u32>, (hash, known_by): (usize, u32), all: &mut Vec<(usize, u32)>) -> u32 {
+        if slots.is_full() {
+            slots.widen(all.iter().copied());
+        }
+        slots.find(hash, |_, known| known == known_by).unwrap_or_else(|place| {
+            let number = u32::try_from(all.len()).unwrap();
+            slots.put(place, number, known_by);
+            all.push((hash, known_by));
+            number
+        })
+    }
+
+    #[test]
+    fn a_number_is_found_again_whatever_its_hash_is() {
+        for hash_of in [|_| 0, |_| usize::MAX, |known: u32| known as usize, |known| known as usize % 7] {
+            let (mut slots, mut all) = (Slots::default(), Vec::new());
+            for round in 0..2 {
+                for known in 0..300 {
+                    let number = number_of(&mut slots, (hash_of(known), known), &mut all);
+                    assert_eq!(number, known, "round {round}");
+                }
+            }
+            assert_eq!((all.len(), slots.slots.len(), slots.taken), (300, 512, 300));
+        }
+    }
+
+    #[test]
+    fn a_glance_sees_the_first_slot_of_a_hash() {
+        let (mut slots, mut all) = (Slots::default(), Vec::new());
+        assert_eq!(slots.glance(7), 0, "there is none yet");
+        number_of(&mut slots, (7, 1), &mut all);
+        number_of(&mut slots, (7, 2), &mut all);
+        assert_eq!([6, 7, 8, 23].map(|hash| slots.glance(hash)), [FREE, 0, 1, 0]);
+    }
+}
