@@ -2,8 +2,8 @@
 //!
 //! # Where they are used
 //! For logs of servers that is nearly always: policies that refuse at once, without suspensions, without rejected requests that count,
-//! without logs of moments, and without a bound on their keys, under rules that give nothing
-//! back. One policy that is another kind, or one that two rules share, and a
+//! without logs of moments, and without a bound on their keys, whose keys start with a whole burst,
+//! under rules that give nothing back. One policy that is another kind, or one that two rules share, and a
 //! [`Court`](crate::court::Court) decides all, because requests are decided as wholes.
 //!
 //! # Memory
@@ -90,6 +90,8 @@ impl Books {
     }
 
     /// Forgets what all keys have spent.
+    ///
+    /// The lists keep their memory: a search for a limit decides thousands of keys one after the other, each from rest.
     pub(crate) fn forget(&mut self) {
         self.0.iter_mut().for_each(|book| book.states.clear());
     }

@@ -74,6 +74,9 @@ impl Court {
     }
 
     /// The same, with room for as many keys as will be in debt at once.
+    ///
+    /// # Errors
+    /// When the memory store cannot keep one of the policies: it is tried out in a small store, without a table of its size.
     pub(crate) fn with_room<'a>(
         policies: impl IntoIterator<Item = &'a Policy>,
         keys: usize,
@@ -120,6 +123,7 @@ impl Court {
         self.store.stats().evictions
     }
 
+    /// The moment at which the next asks are decided, in microseconds since the epoch.
     pub(crate) fn set(&self, now_us: u64) {
         self.clock.set(Duration::from_micros(now_us));
     }

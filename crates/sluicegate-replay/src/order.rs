@@ -126,6 +126,8 @@ fn hand_on(held: &[Held], complete: impl FnMut(&[Held])) {
 }
 
 /// The requests of a second, each as its asks.
+///
+/// A request that asks nothing is one held without an ask, so that it has its place among those that are spread.
 pub(crate) fn requests(second: &[Held]) -> impl Iterator<Item = &[Held]> {
     second.chunk_by(|_, next| !next.is_first)
 }

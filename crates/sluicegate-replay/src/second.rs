@@ -100,6 +100,9 @@ impl Second {
     }
 
     /// Decides all requests with whole seconds taken in this way. A limit gives back if that is said of its row and a status.
+    ///
+    /// `verdicts` is filled with one for each ask, in their order. Where all came at one moment and each asks one row, a store decides them in
+    /// batches, which finds their buckets together.
     pub(crate) fn decide(
         &self,
         within: WithinSecond,

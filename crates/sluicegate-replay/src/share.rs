@@ -31,6 +31,8 @@ impl Share {
     }
 
     /// Whether `part` of `all` is at most this share.
+    ///
+    /// No number is rounded: products of both sides are compared.
     pub fn covers(self, part: u64, all: u64) -> bool {
         u128::from(part) * u128::from(WHOLE) <= u128::from(self.billionths) * u128::from(all)
     }

@@ -35,6 +35,7 @@ pub(crate) fn copy(
 }
 
 /// The quotas of a policy by themselves.
+/// Without the policy, as they are written in a file.
 pub(crate) fn quotas(policy: &Policy) -> Vec<Quota> {
     policy.quotas().iter().map(|quota| quota.quota()).collect()
 }

@@ -1,4 +1,6 @@
 //! Values with the place where they stand in the file.
+//!
+//! Places are lines and columns from 1, as editors count them, and stay with a value until the last check that can find fault with it.
 
 use std::borrow::Cow;
 use std::ops::Range;

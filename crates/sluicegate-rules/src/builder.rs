@@ -14,6 +14,10 @@ use crate::source::Source;
 use crate::variables::Variables;
 
 /// Rules with waiting rooms, made by [`Rules::builder`].
+///
+/// A file names rooms and their rates; what it cannot hold are the secret that passes are signed with and the line that instances
+/// share. Those come from code, and stay while files change. Without them a file with a room is refused, and not put in force without it:
+/// a sale would begin with its door open.
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until it puts a file in force"]
 pub struct RulesBuilder {
@@ -32,6 +36,8 @@ impl RulesBuilder {
     ///
     /// # Errors
     /// As [`Rules::new`].
+    ///
+    /// For rules that code has read or written itself; nothing is read again.
     pub fn put(self, store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Rules, RulesError> {
         Rules::of((store.into(), false), &file, (None, None), self.rooms)
     }
@@ -40,6 +46,8 @@ impl RulesBuilder {
     ///
     /// # Errors
     /// As [`Rules::open`].
+    ///
+    /// For a file that is read again, on a store that code has made.
     pub fn open(
         self,
         store: impl Into<Arc<dyn Store>>,
@@ -55,6 +63,8 @@ impl RulesBuilder {
     ///
     /// # Errors
     /// As [`Rules::from_file`].
+    ///
+    /// For a file that names its store, and is read again.
     pub fn from_file(self, path: impl Into<PathBuf>, variables: Variables) -> Result<Rules, RulesError> {
         self.from_file_within(path, variables, |store| store)
     }

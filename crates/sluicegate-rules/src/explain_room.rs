@@ -15,6 +15,8 @@ pub struct RoomExplained {
     /// The rate that the file says.
     pub rate: Quota,
     /// Its numbers of now; none in a tool, which has no line.
+    ///
+    /// They are of one moment, and estimates where the line is long: visitors who leave are not known before their turn.
     pub numbers: Option<RoomNumbers>,
 }
 

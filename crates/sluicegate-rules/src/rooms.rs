@@ -1,4 +1,11 @@
 //! The rooms in front of all limits: a request that matches rules with waiting rooms goes through their doors, in the order of the file.
+//!
+//! # Order
+//! Doors stand in front of the limits: a visitor who waits spends nothing, and one who is let in is limited as ever. Of several doors a
+//! request goes through one after the other, and the answer of the first that keeps it waiting is its answer.
+//!
+//! # Reloads
+//! A request finishes with the doors that it began with; the next one meets those of the new file.
 #![expect(unnameable_types, reason = "they are parts of a service that has a name")]
 
 use std::fmt;
@@ -20,7 +27,9 @@ type Select = dyn Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync;
 /// The doors of a file.
 #[derive(Default)]
 pub(crate) struct Doors {
+    /// In the order of the file.
     pub(crate) each: Vec<Arc<dyn Door>>,
+    /// None of a file without rooms, so that its requests are asked nothing.
     pub(crate) select: Option<Box<Select>>,
 }
 
@@ -33,6 +42,7 @@ impl RoomsLayer {
         Self(Arc::new(ArcSwap::from_pointee(doors)))
     }
 
+    /// From the next request on, other doors.
     pub(crate) fn swap(&self, doors: Doors) {
         self.0.store(Arc::new(doors));
     }
@@ -53,7 +63,9 @@ pub struct Visits(Vec<Box<dyn Visit>>);
 /// A request between two doors: those before it, the next one first, and those behind it.
 #[derive(Default)]
 struct Way {
+    /// Those that it has not come to.
     doors: std::vec::IntoIter<Arc<dyn Door>>,
+    /// What those have given that it has gone through: fields for its response, and things for its handler.
     visits: Visits,
 }
 

@@ -144,6 +144,8 @@ fn worst(rule: &RuleFigures) -> String {
 }
 
 /// Half an hour before and after a moment.
+///
+/// Over days a bar is many minutes; here each minute has one, so that a burst is seen as it was.
 fn around(minutes: &[Minute], at_us: u64) -> Vec<Minute> {
     let near = |minute: &&Minute| minute.at_us.abs_diff(at_us) <= 30 * MINUTE_US;
     minutes.iter().filter(near).copied().collect()

@@ -1,4 +1,7 @@
 //! Which requests a rule is about: `only_if`.
+//!
+//! The conditions of a rule are looked at in one order, cheap ones first: method, path, host, header fields, query, client, tier, and what
+//! must not hold. An explanation names the first that fails.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -23,14 +26,20 @@ use crate::schema::{Condition, Fields, OneOrMany};
 /// The conditions that a request must meet, all of them.
 #[derive(Default)]
 pub(super) struct Matcher {
+    /// One of them has to match; none if the rule says nothing of the path.
     pub paths: Option<Vec<Pattern>>,
+    /// One of them, in capitals as they are sent; all if there is none.
     pub methods: Vec<Method>,
     /// In lower case.
     pub hosts: Vec<String>,
+    /// All of them have to be there, each with this value.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The same of parameters, as they are meant: `a+b` and `a%20b` are one value.
     pub query: Vec<(String, String)>,
+    /// The networks that the client has to be in.
     client: Option<Client>,
     pub tiers: Vec<InTiers>,
+    /// What must not hold as a whole.
     not: Option<Box<Self>>,
 }
 

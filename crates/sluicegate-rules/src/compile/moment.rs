@@ -1,4 +1,7 @@
 //! Moments, as `2026-11-27T12:00:00Z`.
+//!
+//! A zone has to be said: a file is read on servers whose local time nobody remembers, and a sale that opens an hour early cannot be taken
+//! back. Seconds are whole, and dates are those of the Gregorian calendar from 1970 to 9999; what does not exist is refused.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +27,8 @@ pub(super) fn moment(text: &At<String>, problems: &mut Problems<'_>) -> Option<S
 }
 
 /// Seconds since the Unix epoch, of RFC 3339 in whole seconds.
+///
+/// Days are counted from the first of March of the year 0, which is 719,469 days before the epoch by this count from 1.
 fn seconds(text: &str) -> Option<u64> {
     let (date, time) = text.split_once('T')?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;

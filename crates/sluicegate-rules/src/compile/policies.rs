@@ -22,6 +22,8 @@ pub(super) struct Policies {
     used: RefCell<HashSet<String>>,
 }
 
+/// A policy as it stands in the file, kept beside what was made of it: a single key with quotas of its own is built from the words, and
+/// an error points to where they stand.
 struct Known {
     name: At<String>,
     entry: PolicyEntry,

@@ -1,4 +1,7 @@
 //! The waiting rooms of a file: policies with `on_exceeded: room`, and the rules that name them.
+//!
+//! A policy with `on_exceeded: room` spends nothing: its quota is the rate at which visitors are let in. So all that is about keys,
+//! counts and refusals has no meaning for it, and is refused with the word that says it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +23,7 @@ use crate::schema::{PolicyEntry, RoomEntry};
 /// A waiting room, as the file has it.
 #[derive(Clone)]
 pub(crate) struct FileRoom {
+    /// What a door is made of, by whoever keeps lines.
     pub terms: RoomTerms,
     /// All of its terms but the rate, written out.
     pub options: String,
@@ -32,12 +36,14 @@ pub(crate) struct FileRoom {
 #[derive(Clone)]
 pub(super) struct Terms {
     pub terms: RoomTerms,
+    /// How many places one client may have in the line; whose they are is said by the key of the rule.
     pub places_per_client: Option<u64>,
 }
 
 /// A rate that is not known here.
 const UNKNOWN: &str = "1000/s";
 
+/// Whether a policy of the file is a waiting room, right or wrong.
 pub(super) fn is_room(entry: &PolicyEntry) -> bool {
     entry.on_exceeded.as_ref().is_some_and(|word| word.value == "room")
 }

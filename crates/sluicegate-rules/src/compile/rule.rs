@@ -97,6 +97,10 @@ impl Rule {
         }
     }
 
+    /// The limit with all that the rule says of it: key, name, cost, and when it gives back.
+    ///
+    /// # Errors
+    /// When the cost can never fit into the policy: then none of its requests would pass.
     pub(super) fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {
         let mut limit = limit.key(Arc::clone(&self.key)).named(&*self.name);
         if let Some(action) = self.on_missing_key {
@@ -118,6 +122,7 @@ impl Rule {
 }
 
 impl Units {
+    /// The units of this request. What a client writes is trimmed and held within bounds; nothing that it can write makes a request free.
     fn of(&self, request: RequestView<'_>) -> u64 {
         match self {
             Self::Fixed(cost) => *cost,
@@ -189,6 +194,7 @@ pub(super) fn status(text: &At<String>, problems: &mut Problems<'_>) -> Option<S
     StatusCode::from_u16(u16::try_from(status).ok()?).ok()
 }
 
+/// One status, or `5xx` for all of a hundred.
 pub(super) fn statuses(word: &At<String>, problems: &mut Problems<'_>) -> Option<Statuses> {
     let class = word.value.strip_suffix("xx").and_then(|hundreds| hundreds.parse().ok());
     let found = match class {

@@ -24,6 +24,8 @@ pub(crate) enum NamedStore {
 }
 
 impl NamedStore {
+    /// The store of the section; `None` where something is wrong with it, which is told. A URL that a variable stands for, which is not set
+    /// here, is not looked at: a check of a file needs none of its secrets.
     pub(super) fn of(section: &At<StoreEntry>, problems: &mut Problems<'_>) -> Option<Self> {
         let StoreEntry { redis, memory, deadline, replicas } = &section.value;
         match (redis, memory) {

@@ -23,6 +23,7 @@ use crate::schema::{File, Named, TiersEntry};
 /// Sizes of one limit: each tier with its policy, or none.
 #[derive(Clone)]
 pub(super) struct TierSet {
+    /// In the order of the file; no policy for `unlimited`.
     pub tiers: Vec<(String, Option<Policy>)>,
     pub plan: Arc<Plan>,
     /// Keys with quotas of their own.

@@ -1,4 +1,7 @@
 //! Shapes that a value may have: a text or a list, a number or a map, a map whose names are the user's.
+//!
+//! Files are written by people, so one value may stand where a list may; numbers are read as texts, to be told with their place and in the
+//! words of the file when they are wrong.
 
 use std::borrow::Cow;
 use std::fmt;
