@@ -244,7 +244,8 @@ impl RateLimiter {
         self.ask(key, cost, Mode::Charge)
     }
 
-    /// Forgets the key: it has its whole burst again.
+    /// Forgets the key: it has its whole burst again, or the units that a key that is not known
+    /// [starts](crate::Quota::starting_with) with.
     ///
     /// Turns that were given out still come at their times, and a [suspension](crate::suspension) and
     /// the refusals that count towards one stay: [`release`](Self::release) ends that.

@@ -161,7 +161,7 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Forgets all keys of the policy: each has its whole burst again. It is a [replacement](Self::replace) of the policy by
+    /// Forgets all keys of the policy: each has its whole burst again, or what it [starts](crate::Quota::starting_with) with. It is a [replacement](Self::replace) of the policy by
     /// itself with [`Inherit::Reset`], so that no key is walked: it costs one new table in memory, and nothing on Redis.
     ///
     /// Turns that were given out still come at their times, [suspensions](crate::suspension) and the refusals that count towards

@@ -312,6 +312,17 @@ fn a_flood_is_kept_out_in_an_outage_where_one_instance_has_the_whole_limit() {
 }
 
 #[test]
+fn in_an_outage_a_newcomer_has_its_share_of_the_start_and_a_key_that_was_there_is_known() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = Policy::gcra("starts", "60/min start 10").on(&scene.store).unwrap();
+    assert!(now(limiter.check("ada")).is_allowed());
+    // A quarter is "15/min start 2": with what was mirrored there, ada's is full after 56 seconds.
+    scene.advance(60);
+    scene.mood(FAILS);
+    assert_eq!((admitted(&limiter, "bob", 100), admitted(&limiter, "ada", 100)), (2, 15));
+}
+
+#[test]
 fn policies_may_let_pass_or_refuse_instead() {
     let scene = Scene::new(|builder| builder);
     let open = scene.limiter(OnOutage::Allow);

@@ -61,6 +61,7 @@ async fn what_no_region_can_have_a_share_of_is_refused_with_the_reason() {
     for (policy, reason) in [
         (Policy::gcra("api", "5/min"), "one of 4 parts would have none of 5 units"),
         (Policy::leaky_queue("api", "500/min"), "a queue spaces its output in one place"),
+        (Policy::gcra("api", "500/min start 5"), "would be known to one part and not to another"),
     ] {
         let error = policy.on(Arc::clone(&store)).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");

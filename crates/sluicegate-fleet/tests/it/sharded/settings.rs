@@ -35,6 +35,7 @@ fn a_named_policy_that_shards_cannot_keep_is_refused_with_the_reason() {
         (Policy::gcra("api", "300/s burst 2"), "would have none of 2 units"),
         (Policy::builder("api", queue, "300/s"), "cannot be split into 4 parts: a queue spaces its output"),
         (Policy::builder("api", first_hit, "300/s"), "would begin at several times"),
+        (Policy::gcra("api", "300/s start 5"), "would be known to one part and not to another"),
         (
             Policy::gcra("api", "30/s").and("60/min").and("99/h").and("99/d").and("999/w"),
             "4 parts of 5 quotas are 20 buckets, and at most 16 are decided together: use at most 3 parts",
