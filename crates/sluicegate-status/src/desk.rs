@@ -62,7 +62,7 @@ enum Done {
     LookedUp(LookedUp),
     Acted(KeyAction, LookedUp),
     Changed(Changed),
-    RoomChanged(RoomChanged),
+    RoomChanged(Box<RoomChanged>),
 }
 
 impl Desk {
@@ -126,7 +126,8 @@ impl Desk {
             Some(Ok(Done::LookedUp(found))) => (Some(found), None),
             Some(Ok(Done::Acted(action, found))) => (Some(found), Some(Ok(action.to_string()))),
             Some(Ok(Done::Changed(changed))) => (None, Some(Ok(changed.notice))),
-            Some(Ok(Done::RoomChanged(RoomChanged { room, after, .. }))) => {
+            Some(Ok(Done::RoomChanged(changed))) => {
+                let RoomChanged { room, after, .. } = *changed;
                 (None, Some(Ok(format!("{room}: {}", seen(&after)))))
             }
         };
@@ -242,7 +243,7 @@ impl Desk {
             Verb::ChangeRoom => {
                 let changed = change_room(&self.scope, operator, &input).await?;
                 self.room_events.add(&changed, operator, self.clock.now_us());
-                Ok(Done::RoomChanged(changed))
+                Ok(Done::RoomChanged(Box::new(changed)))
             }
         }
     }

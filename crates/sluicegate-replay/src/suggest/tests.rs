@@ -26,19 +26,6 @@ fn log(seed: u32) -> Vec<Event> {
     events
 }
 
-#[test]
-fn a_suggestion_keeps_bursts_and_starts_in_proportion() {
-    for (quota, at_30) in [
-        ("60/min burst 100 start 10", "30/min burst 50 start 5"),
-        ("60/min start 0", "30/min start 0"),
-        ("60/min", "30/min"),
-    ] {
-        let policy = sluicegate_core::Policy::gcra("p", quota).build().expect("it is good");
-        let suggested = at(&policy, 30).expect("it is good");
-        assert_eq!(suggested.quotas()[0].quota().to_string(), at_30);
-    }
-}
-
 /// The record of a log in room for this many events.
 fn kept(events: &[Event], room: usize) -> Kept {
     let mut record = Record::new(1, room * size_of::<Event>());

@@ -89,22 +89,6 @@ fn compared_algorithms_reject_what_each_rejects_alone() {
     assert_eq!(outcome.rules[0].compared[0].rejected, Ok(outcome.rules[0].rejected));
 }
 
-#[test]
-fn what_keys_start_with_is_kept_and_algorithms_that_start_full_say_so() {
-    let [starts, plain] = ["5/min burst 3 start 1", "5/min burst 3"]
-        .map(|quota| run(&of_policy(&format!("{{ quota: {quota} }}")).compare(), ACCESS_LOG));
-    let (starts, plain) = (&starts.rules[0], &plain.rules[0]);
-    assert!(starts.rejected > plain.rejected, "{} and {}", starts.rejected, plain.rejected);
-    for compared in &starts.compared {
-        let algorithm = compared.algorithm.to_string();
-        let starts_full = algorithm.contains("window") || algorithm.contains("sliding");
-        match &compared.rejected {
-            Ok(rejected) => assert_eq!((*rejected, starts_full), (starts.rejected, false), "{algorithm}"),
-            Err(reason) => assert!(starts_full && reason.contains("starts full"), "{algorithm}: {reason}"),
-        }
-    }
-}
-
 const SHOP: &str = r#"
 version: 1
 policies:
