@@ -4,6 +4,10 @@
 //! one of them. Dates are those of the Gregorian calendar from 1970 on; leap seconds do not exist in Unix time, and one that is
 //! written counts as the second after it. What does not exist, such as the 30th of February, is no time.
 
+use jiff::Timestamp;
+use jiff::civil::{Date, Time};
+use jiff::tz::Offset;
+
 /// A moment, and whether it was written as a whole second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
@@ -102,7 +106,7 @@ fn moment((year, month, day): (u64, u64, u64), clock: &str, zone: &str) -> Optio
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    let local = (days(year, month, day)? * 24 + hour) * 3_600 + minute * 60 + second;
+    let local = midnight(year, month, day)? + hour * 3_600 + minute * 60 + second;
     let utc = local.checked_add_signed(-offset(zone)?)?;
     let us = utc.checked_mul(1_000_000)? + micros(fraction)?;
     Some(Moment { us, is_whole: fraction.is_empty() })
@@ -131,17 +135,12 @@ fn calendar(date: &str) -> Option<(u64, u64, u64)> {
     Some((number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?))
 }
 
-/// Days from the epoch to a date of the Gregorian calendar that exists.
-fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let lengths = [31, if is_leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let before = lengths.get(..usize::try_from(month).ok()?.checked_sub(1)?)?;
-    if year < 1970 || day == 0 || day > *lengths.get(before.len())? {
-        return None;
-    }
-    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
-    let years = (year - 1970) * 365 + leaps(year - 1) - leaps(1969);
-    Some(years + before.iter().sum::<u64>() + day - 1)
+/// Seconds from the epoch to the beginning, in UTC, of a date that exists.
+fn midnight(year: u64, month: u64, day: u64) -> Option<u64> {
+    let date =
+        Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
+    let at = Offset::UTC.to_timestamp(date.to_datetime(Time::midnight())).ok()?;
+    u64::try_from(at.as_second()).ok()
 }
 
 /// A number of this many digits.
@@ -156,29 +155,19 @@ fn digits(text: &str) -> Option<&str> {
 
 /// `2015-05-17 10:05` in UTC, for people.
 pub(crate) fn shown(us: u64, with_seconds: bool) -> String {
-    let seconds = us / 1_000_000;
-    let (mut days_left, mut year) = (seconds / 86_400, 1970);
-    while let Some(next) = days(year + 1, 1, 1).filter(|next| *next <= seconds / 86_400) {
-        year += 1;
-        days_left = seconds / 86_400 - next;
-    }
-    let first = seconds / 86_400 - days_left;
-    let month =
-        (1..=12).rev().find(|month| days(year, *month, 1).is_some_and(|day| day - first <= days_left));
-    let month = month.unwrap_or(1);
-    let day = days_left + 1 - (days(year, month, 1).unwrap_or(first) - first);
-    let (hour, minute) = (seconds / 3_600 % 24, seconds / 60 % 60);
-    let minutes = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}");
-    if with_seconds { format!("{minutes}:{:02}", seconds % 60) } else { minutes }
+    let format = if with_seconds { "%F %H:%M:%S" } else { "%F %H:%M" };
+    timestamp(us).strftime(format).to_string()
 }
 
 /// A moment as RFC 3339 has it.
 pub(crate) fn rfc3339(us: u64) -> String {
-    let text = shown(us, true).replace(' ', "T");
-    match us % 1_000_000 {
-        0 => format!("{text}Z"),
-        fraction => format!("{text}.{fraction:06}Z"),
-    }
+    let at = timestamp(us);
+    if us.is_multiple_of(1_000_000) { format!("{at:.0}") } else { format!("{at:.6}") }
+}
+
+/// A moment behind the year 9999, which no log can have, is the last one there is.
+fn timestamp(us: u64) -> Timestamp {
+    i64::try_from(us).ok().and_then(|us| Timestamp::from_microsecond(us).ok()).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
