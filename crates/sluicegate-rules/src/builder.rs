@@ -24,6 +24,13 @@ pub struct RulesBuilder {
     rooms: Option<Arc<dyn RoomMaker>>,
 }
 
+impl Rules {
+    /// Rules with more than a file and a store: with [waiting rooms](crate#waiting-rooms-on_exceeded-room).
+    pub fn builder() -> RulesBuilder {
+        RulesBuilder::default()
+    }
+}
+
 impl RulesBuilder {
     /// The keeper of the lines and secrets of waiting rooms: `sluicegate::overflow::Rooms`. Default: none, and a file with
     /// `on_exceeded: room` is refused.

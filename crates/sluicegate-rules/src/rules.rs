@@ -11,7 +11,6 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Limits, LimitsHandle};
 use sluicegate_tower::room::RoomMaker;
 
-use crate::builder::RulesBuilder;
 use crate::changes::Changes;
 use crate::error::RulesError;
 use crate::explain::{Explained, Explainer};
@@ -136,11 +135,6 @@ impl Rules {
     /// When the store cannot keep a policy exactly, and when the file names a [store](RulesFile::open_store) itself.
     pub fn new(store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Self, RulesError> {
         Self::builder().put(store, file)
-    }
-
-    /// The same with more than a file and a store: with [waiting rooms](crate#waiting-rooms-on_exceeded-room).
-    pub fn builder() -> RulesBuilder {
-        RulesBuilder::default()
     }
 
     /// Reads a file and puts it in force on the store that it names under `store`; [`reload`](Self::reload) reads it again.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::bucket::Buckets;
-use super::decide::Alone;
 use super::ground::{Ground, Settings, Time};
 use crate::clock::SystemClock;
 use crate::error::ConfigError;
@@ -167,8 +166,7 @@ impl Store for Inner {
     }
 
     fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
-        let buckets = policy.replaced::<Buckets>().ok()?;
-        Some(Arc::new(Alone::new(&self.ground, buckets, policy.policy())?))
+        self.way_of(policy)
     }
 
     fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {

@@ -15,7 +15,6 @@ use crate::line::{Line, LineHome, LineSettings};
 use crate::page;
 use crate::reply::Reply;
 use crate::room::{Inner, PageFn, WaitingRoom};
-use crate::rooms::Settings;
 use crate::ticket::Secrets;
 
 /// Settings of a [`WaitingRoom`], made by [`WaitingRoom::builder`].
@@ -124,10 +123,8 @@ impl WaitingRoomBuilder {
     }
 
     /// What all rooms of a file have in common.
-    pub(crate) fn shared(mut self, settings: &Settings) -> Self {
-        self.secrets.clone_from(&settings.secrets);
-        (self.page, self.clock) = (Arc::clone(&settings.page), Arc::clone(&settings.clock));
-        self
+    pub(crate) fn shared(self, secrets: &[Vec<u8>], page: &Arc<PageFn>, clock: &Arc<dyn Clock>) -> Self {
+        Self { secrets: secrets.to_vec(), page: Arc::clone(page), clock: Arc::clone(clock), ..self }
     }
 
     /// The room, on the line that this gives for its settings.

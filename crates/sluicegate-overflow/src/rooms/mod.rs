@@ -45,19 +45,19 @@ use crate::room::{Inner, PageFn, WaitingRoom};
 /// day: a room that comes back meanwhile has the places of before, and newcomers wait until those are called in vain.
 #[derive(Clone)]
 pub struct Rooms {
-    pub(crate) settings: Arc<Settings>,
+    settings: Arc<Settings>,
     open: Arc<Mutex<HashMap<String, Open>>>,
 }
 
 /// The settings of all rooms that are no terms of theirs.
 #[derive(Clone)]
-pub(crate) struct Settings {
+struct Settings {
     home: Arc<dyn LineHome + Send + Sync>,
     /// Files are read again by threads that are on no runtime.
-    pub(crate) runtime: Option<Handle>,
-    pub(crate) secrets: Vec<Vec<u8>>,
-    pub(crate) page: Arc<PageFn>,
-    pub(crate) clock: Arc<dyn Clock>,
+    runtime: Option<Handle>,
+    secrets: Vec<Vec<u8>>,
+    page: Arc<PageFn>,
+    clock: Arc<dyn Clock>,
 }
 
 /// A room that is in force, for as long as it has a door; and the rate that the file says.
@@ -144,7 +144,8 @@ impl RoomMaker for Rooms {
         let _runtime = self.settings.runtime.as_ref().map(Handle::enter);
         let line = self.find(&terms.name).map(|room| Arc::clone(&room.0.line));
         let mut settings = None;
-        let mut builder = WaitingRoom::builder(&*terms.name, terms.rate).shared(&self.settings);
+        let Settings { secrets, page, clock, .. } = &*self.settings;
+        let mut builder = WaitingRoom::builder(&*terms.name, terms.rate).shared(secrets, page, clock);
         builder = terms.opens_at.into_iter().fold(builder, |room, time| room.opens_at(time));
         builder = terms.most_active.into_iter().fold(builder, |room, passes| room.most_active(passes));
         builder = terms.pass_lasts.into_iter().fold(builder, |room, lasts| room.pass_lasts(lasts));

@@ -3,6 +3,7 @@
 mod at_once;
 mod choice;
 mod condition;
+mod doors;
 mod in_flight;
 mod keys;
 mod limits;

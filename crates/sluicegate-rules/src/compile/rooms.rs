@@ -9,15 +9,12 @@ use std::time::Duration;
 
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::{Policy, Quota};
-use sluicegate_tower::room::{Door, RoomTerms};
-use smallvec::SmallVec;
+use sluicegate_tower::room::RoomTerms;
 
-use super::limits::{Compiled, Torn, is_exempt};
 use super::moment::moment;
 use super::{is_unknown, number, read};
 use crate::at::{At, Place};
 use crate::error::Problems;
-use crate::rooms::Doors;
 use crate::schema::{PolicyEntry, RoomEntry};
 
 /// A waiting room, as the file has it.
@@ -119,34 +116,5 @@ impl FileRoom {
 impl fmt::Display for FileRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "waiting room {}, {}", self.terms.name, self.terms.rate)
-    }
-}
-
-impl Compiled {
-    /// The rooms of each rule, in its order, by their places.
-    pub(crate) fn rooms_of_rules(&self) -> impl Iterator<Item = &[usize]> {
-        self.rules.iter().map(|rule| &*rule.rooms)
-    }
-
-    /// These doors of the rooms, to which a request comes where their rules apply to it: where it comes to the rules, and of a group to
-    /// the first rule that matches.
-    pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, torn: Torn) -> Doors {
-        if each.is_empty() {
-            return Doors::default();
-        }
-        let [deny, exempt, choice] = [&self.deny, &self.exempt, &self.choice].map(Arc::clone);
-        let of_rules: Vec<Vec<usize>> = self.rooms_of_rules().map(<[usize]>::to_vec).collect();
-        let select = move |request: sluicegate_tower::key::RequestView<'_>| {
-            let mut found = SmallVec::<[usize; 2]>::new();
-            for room in choice.applying(request).filter_map(|rule| of_rules.get(rule)).flatten() {
-                if !found.contains(room) {
-                    found.push(*room);
-                }
-            }
-            let passes_by = !found.is_empty()
-                && (deny.first(request).is_some() || torn(request) || is_exempt(&exempt, &deny, request));
-            if passes_by { SmallVec::new() } else { found }
-        };
-        Doors { each, select: Some(Box::new(select)) }
     }
 }

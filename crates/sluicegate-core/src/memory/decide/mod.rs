@@ -22,14 +22,22 @@ mod single;
 mod tests;
 mod waits;
 
-pub(super) use self::alone::Alone;
+use std::sync::Arc;
+
+use self::alone::Alone;
 use super::bucket::{Bucket, Buckets};
 use super::home::Home;
 use super::store::Inner;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{Ask, DecisionFuture, Mode};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, ShortWay};
 
 impl Inner {
+    /// The short way of a policy, if it has one.
+    pub(super) fn way_of(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
+        let buckets = policy.replaced::<Buckets>().ok()?;
+        Some(Arc::new(Alone::new(&self.ground, buckets, policy.policy())?))
+    }
+
     #[inline]
     pub(super) fn decide_now(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         // Almost every decision is one key in one bucket in one table; it needs no lists.

@@ -1,0 +1,39 @@
+//! Which requests come to the doors of the file's waiting rooms.
+
+use std::sync::Arc;
+
+use sluicegate_tower::key::RequestView;
+use sluicegate_tower::room::Door;
+use smallvec::SmallVec;
+
+use super::limits::{Compiled, Torn, is_exempt};
+use crate::rooms::Doors;
+
+impl Compiled {
+    /// The rooms of each rule, in its order, by their places.
+    pub(crate) fn rooms_of_rules(&self) -> impl Iterator<Item = &[usize]> {
+        self.rules.iter().map(|rule| &*rule.rooms)
+    }
+
+    /// These doors of the rooms, to which a request comes where their rules apply to it: where it comes to the rules, and of a group to
+    /// the first rule that matches.
+    pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, torn: Torn) -> Doors {
+        if each.is_empty() {
+            return Doors::default();
+        }
+        let [deny, exempt, choice] = [&self.deny, &self.exempt, &self.choice].map(Arc::clone);
+        let of_rules: Vec<Vec<usize>> = self.rooms_of_rules().map(<[usize]>::to_vec).collect();
+        let select = move |request: RequestView<'_>| {
+            let mut found = SmallVec::<[usize; 2]>::new();
+            for room in choice.applying(request).filter_map(|rule| of_rules.get(rule)).flatten() {
+                if !found.contains(room) {
+                    found.push(*room);
+                }
+            }
+            let passes_by = !found.is_empty()
+                && (deny.first(request).is_some() || torn(request) || is_exempt(&exempt, &deny, request));
+            if passes_by { SmallVec::new() } else { found }
+        };
+        Doors { each, select: Some(Box::new(select)) }
+    }
+}
