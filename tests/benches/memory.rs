@@ -413,22 +413,22 @@ fn resident_child(side: &str, keys: usize) -> ExitCode {
             decide(&key);
         }
     };
-    // Both stay alive until the memory was looked at.
-    let (limiter, governor, mut evictions) = (store(Ticking::Default, keys), generous_governor(), 0);
-    if side == "ours" {
-        let policy = on(generous(), &limiter);
+    let (store, governor) = (store(Ticking::Default, keys), generous_governor());
+    // Looked at while the policy is open: its table goes with it.
+    let after = if side == "ours" {
+        let policy = on(generous(), &store);
         fill(&|key| {
             black_box(ours(&policy, key));
         });
-        evictions = limiter.stats().evictions;
+        resident_bytes()
     } else {
         fill(&|key| {
             black_box(theirs(&governor, key));
         });
-    }
-    let after = resident_bytes().expect("the parent has looked");
-    println!("{} {evictions}", after.saturating_sub(before));
-    drop((limiter, governor));
+        resident_bytes()
+    };
+    let bytes = after.expect("the parent has looked").saturating_sub(before);
+    println!("{bytes} {}", store.stats().evictions);
     ExitCode::SUCCESS
 }
 
