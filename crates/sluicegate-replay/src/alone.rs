@@ -66,7 +66,7 @@ impl Alone {
 
     /// Decides the asks of a request.
     ///
-    /// What a response gives back is given back, as in the replay: `given_back` says so of a row.
+    /// Gives back what a response gives back, as in the replay: `given_back` says so of a row.
     pub(crate) fn decide(&mut self, at_us: u64, asks: &[Ask], given_back: impl Fn(usize) -> bool) {
         self.court.set(at_us);
         for ask in asks {

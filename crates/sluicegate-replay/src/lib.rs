@@ -57,7 +57,7 @@
 //! Figures of a real log are compared with those of an independent slow model of each algorithm, in both ways to take whole seconds.
 //! Each request is found its limits by the code that finds them in the service, and the states of
 //! keys are decided by the rules that every store has. They do not depend on how many threads read, nor on the order of several logs.
-//! What cannot be exact is told: lines that came too late, keys that were forgotten, requests that were left out, and how far a
+//! The replay tells where it cannot be exact: lines that came too late, keys that were forgotten, requests that were left out, and how far a
 //! suggestion out of a sample may be off.
 //!
 //! # How fast it is

@@ -1,6 +1,6 @@
 //! From lines to asks: what each line asks of the limits, before any of it is decided.
 //!
-//! What a line asks is found out by the limits of the service, with its own conditions, tiers and keys. It does not depend on what other
+//! The limits of the service find out what a line asks, with its own conditions, tiers and keys. It does not depend on what other
 //! lines have spent, so it is done by several threads; what is decided of it does, so that is done by one.
 
 use bytes::Bytes;

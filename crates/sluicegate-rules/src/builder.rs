@@ -1,4 +1,4 @@
-//! What rules need beside a file and a store: [`RulesBuilder`].
+//! Rules with more than a file and a store: [`RulesBuilder`].
 
 use std::fmt;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 //! A line is looked at as it was written, also where it is not YAML: keys and values are told apart by colons, braces and
 //! indentation. What is in doubt is masked.
 //!
-//! Whoever reads logs should not learn a password from a typing error: that is why lines are not quoted as they are. A mask has as many
+//! Readers of logs should not learn a password from a typing error: that is why lines are not quoted as they are. A mask has as many
 //! characters as the value, so that columns of an error still point to their place.
 
 /// The sign that stands for each character of a value.

@@ -65,7 +65,7 @@ pub struct Visits(Vec<Box<dyn Visit>>);
 struct Way {
     /// Those that it has not come to.
     doors: std::vec::IntoIter<Arc<dyn Door>>,
-    /// What those have given that it has gone through: fields for its response, and things for its handler.
+    /// Gifts of those that it has gone through: fields for its response, and things for its handler.
     visits: Visits,
 }
 

@@ -163,7 +163,7 @@ impl Gcra {
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
     }
 
-    /// What one look tells where a level is a span of time: nothing is counted in parts then.
+    /// The answers of one look where a level is a span of time: nothing is counted in parts then.
     #[inline(always)]
     fn look_plainly(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         let level = state.until_us.saturating_sub(now_us);

@@ -189,7 +189,7 @@ impl Rule {
         }
     }
 
-    /// What this rule keeps of a state of the rule without newcomers.
+    /// This rule's state for one of the rule without newcomers.
     fn kept(&self, state: State, now_us: u64) -> State {
         match self {
             Self::StartingGcra(rule) => rule.kept(state, now_us),

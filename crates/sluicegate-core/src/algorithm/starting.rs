@@ -94,7 +94,7 @@ impl<S: Shape> Starting<S> {
         if state.until_us <= now_us { self.newcomer(now_us) } else { self.stripped(state) }
     }
 
-    /// What is kept of the bucket's own state; if that is at rest, it has become full just now.
+    /// The state for one of the bucket itself; if that is at rest, it has become full just now.
     pub(super) fn kept(&self, state: State, now_us: u64) -> State {
         let rests_us = state.until_us.max(self.bucket.floor_us(now_us));
         State { until_us: rests_us.saturating_add(self.keep_us()), ..state }

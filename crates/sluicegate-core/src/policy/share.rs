@@ -35,7 +35,7 @@ impl Policy {
         }
         let part = |units: u64| u128::from(units) * u128::from(parts);
         let up = |units| u64::try_from(part(units).div_ceil(u128::from(whole))).unwrap_or(units);
-        // What a key starts with is an extra that no share needs at least one unit of.
+        // No share needs a unit of what a key starts with: it is an extra.
         let down = |units| u64::try_from(part(units) / u128::from(whole)).unwrap_or(units);
         self.sized(name.into(), self.settings.is_part, up, down)
     }

@@ -18,7 +18,7 @@ pub(super) struct Share {
     terms: Arc<Terms>,
 }
 
-/// What a policy and all that replace it have in common.
+/// Common to a policy and all that replace it.
 #[derive(Default)]
 struct Terms {
     /// The number of the one in force.

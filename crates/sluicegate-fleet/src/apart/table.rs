@@ -7,7 +7,7 @@ use super::request::Asked;
 
 /// Where all parts stand of each ask, as they were looked at.
 ///
-/// What one call has looked at is of one moment. Rows of several calls may be apart by as long as a call takes.
+/// All that one call looks at is of one moment. Rows of several calls may be apart by as long as a call takes.
 pub(super) struct Table {
     /// By ask, then by part.
     rows: Vec<Vec<Statuses>>,

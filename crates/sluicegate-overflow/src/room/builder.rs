@@ -122,7 +122,7 @@ impl WaitingRoomBuilder {
         self.build_with(|settings, clock| home.open(settings, clock))
     }
 
-    /// What all rooms of a file have in common.
+    /// Takes over the settings that all rooms of a file share.
     pub(crate) fn shared(self, secrets: &[Vec<u8>], page: &Arc<PageFn>, clock: &Arc<dyn Clock>) -> Self {
         Self { secrets: secrets.to_vec(), page: Arc::clone(page), clock: Arc::clone(clock), ..self }
     }

@@ -214,7 +214,7 @@ struct Log {
 }
 
 impl Found {
-    /// Where a quota stands after this was asked, and so many units were leased behind it; the script has done the same.
+    /// Where a quota stands after this was asked, and this many units were leased behind it; the script has done the same.
     fn after(
         &self,
         at: (u8, u8),

@@ -16,7 +16,7 @@ use super::time::{self, Clock};
 /// `$name` between fixed texts.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
-    /// What stands before the first field, mostly nothing.
+    /// The text before the first field, mostly none.
     before: String,
     /// Each field with the text behind it.
     fields: Vec<(Field, String)>,

@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What a limit rejects of all keys, estimated for those that were drawn: each stands for as many as its weight, and the variance of
+    /// The rejections of a limit over all keys, estimated for those that were drawn: each stands for as many as its weight, and the variance of
     /// the sum is that of a draw of each key by itself.
     fn count(&self, limit: u64, needs: &[u64]) -> Option<Counted> {
         let keys: Vec<usize> = (0..needs.len()).filter(|place| needs[*place] > limit).collect();

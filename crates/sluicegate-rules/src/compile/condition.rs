@@ -39,7 +39,7 @@ pub(super) struct Matcher {
     /// The networks that the client has to be in.
     client: Option<Client>,
     pub tiers: Vec<InTiers>,
-    /// What must not hold as a whole.
+    /// The condition that must not hold as a whole.
     not: Option<Box<Self>>,
 }
 

@@ -20,7 +20,7 @@ use crate::schema::{PolicyEntry, RoomEntry};
 /// A waiting room, as the file has it.
 #[derive(Clone)]
 pub(crate) struct FileRoom {
-    /// What a door is made of, by whoever keeps lines.
+    /// The terms of a door, for those who keep lines.
     pub terms: RoomTerms,
     /// All of its terms but the rate, written out.
     pub options: String,

@@ -1,4 +1,4 @@
-//! What the limits tell of requests: events for the store, which counts them, and lines in the log.
+//! Reports of the limits on requests: events for the store, which counts them, and lines in the log.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A policy of one quota, of which one key at a time is asked: the shortest way of all, which the limiter keeps.
 //!
-//! What an ask has to look for is known when the policy is opened: that it has one bucket, and spends at once or not at all. Whatever one look at the state does not tell is left to the other ways, before anything
-//! has changed.
+//! An ask would have to look for things that are known since the policy was opened: that it has one bucket, and spends at once or not at
+//! all. If one look at the state does not tell all, it is left to the other ways, before anything has changed.
 
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ impl ShortWay for Alone {
         let spent = match &self.bucket.home {
             Home::Narrow(table) => self.spend_in(table, asked),
             Home::Wide(table) => self.spend_in(table, asked),
-            // What a log is looked at for is most of its decision.
+            // Looking at a log is most of its decision.
             Home::Logs(_) | Home::NarrowKept(_) | Home::WideKept(_) => None,
         };
         spent.is_some_and(|(_, spent)| spent.passed)
