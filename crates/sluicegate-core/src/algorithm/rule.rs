@@ -155,20 +155,12 @@ impl Rule {
 
     /// The state of a newcomer from now on; [`State::REST`] unless the rule [begins](Self::begins).
     pub fn begun(&self, now_us: u64) -> State {
-        match self {
-            Self::StartingGcra(rule) => rule.begun(now_us),
-            Self::StartingWindow(rule) => rule.begun(now_us),
-            _ => State::REST,
-        }
+        ask!(self, shape => shape.begun(now_us))
     }
 
     /// The state of a key that is known and owes nothing.
     pub(super) fn full(&self, now_us: u64) -> State {
-        match self {
-            Self::StartingGcra(rule) => rule.full(now_us),
-            Self::StartingWindow(rule) => rule.full(now_us),
-            _ => State::REST,
-        }
+        ask!(self, shape => shape.full(now_us))
     }
 
     /// The same rule without newcomers.
@@ -182,20 +174,12 @@ impl Rule {
 
     /// A state as the rule without newcomers has it.
     fn plain(&self, state: State, now_us: u64) -> State {
-        match self {
-            Self::StartingGcra(rule) => rule.plain(state, now_us),
-            Self::StartingWindow(rule) => rule.plain(state, now_us),
-            _ => state,
-        }
+        ask!(self, shape => shape.plain(state, now_us))
     }
 
     /// This rule's state for one of the rule without newcomers.
     fn kept(&self, state: State, now_us: u64) -> State {
-        match self {
-            Self::StartingGcra(rule) => rule.kept(state, now_us),
-            Self::StartingWindow(rule) => rule.kept(state, now_us),
-            _ => state,
-        }
+        ask!(self, shape => shape.kept(state, now_us))
     }
 
     /// When `cost` would pass if nothing else arrived: `now_us` if at once, [`NEVER`](super::NEVER)
@@ -261,13 +245,7 @@ impl Rule {
 
     /// The state without a turn that has not come; `None` if a later one may depend on it.
     pub fn take_back(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
-        match self {
-            Self::StartingGcra(rule) => return rule.without(state, now_us, turn),
-            Self::StartingWindow(rule) => return rule.without(state, now_us, turn),
-            _ => {}
-        }
-        let state = ask!(self, shape => shape.take_back(state, turn));
-        state.map(|state| if state.until_us <= now_us { State::REST } else { state })
+        ask!(self, shape => shape.without(state, now_us, turn))
     }
 
     /// A state that lets nothing pass at any moment that one of these two would not: the heavier one, or what is as heavy as

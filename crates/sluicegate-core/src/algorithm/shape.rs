@@ -132,6 +132,32 @@ pub(super) trait Shape: Copy {
         now_us
     }
 
+    /// The state of a newcomer from now on, where newcomers start with less than a burst.
+    fn begun(&self, _now_us: u64) -> State {
+        State::REST
+    }
+
+    /// The state of a key that is known and owes nothing.
+    fn full(&self, _now_us: u64) -> State {
+        State::REST
+    }
+
+    /// The state as the bucket without newcomers has it.
+    fn plain(&self, state: State, _now_us: u64) -> State {
+        state
+    }
+
+    /// The state for one of the bucket without newcomers; if that is at rest, it has become full just now.
+    fn kept(&self, state: State, _now_us: u64) -> State {
+        state
+    }
+
+    /// See [`Rule::take_back`](super::Rule::take_back): if nothing is left, the key owes nothing.
+    fn without(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
+        let state = self.take_back(state, turn)?;
+        Some(if state.until_us <= now_us { State::REST } else { state })
+    }
+
     /// The state with this level, as far as the ceiling allows.
     fn at_level(&self, level: u64, now_us: u64) -> State {
         self.spend(State::REST, now_us, now_us, level)

@@ -61,16 +61,6 @@ impl<S: Shape> Starting<S> {
         self.bucket
     }
 
-    /// The state of a newcomer from now on.
-    pub(super) fn begun(&self, now_us: u64) -> State {
-        self.kept(self.newcomer(now_us), now_us)
-    }
-
-    /// The state of a key that is known and owes nothing: it has just become full.
-    pub(super) fn full(&self, now_us: u64) -> State {
-        self.kept(State::REST, now_us)
-    }
-
     /// For how long a full bucket is kept.
     fn keep_us(&self) -> u64 {
         self.bucket.longest_spend_us()
@@ -87,23 +77,6 @@ impl<S: Shape> Starting<S> {
             return State::REST;
         }
         State { until_us: state.until_us.saturating_sub(self.keep_us()), ..state }
-    }
-
-    /// The bucket's own state.
-    pub(super) fn plain(&self, state: State, now_us: u64) -> State {
-        if state.until_us <= now_us { self.newcomer(now_us) } else { self.stripped(state) }
-    }
-
-    /// The state for one of the bucket itself; if that is at rest, it has become full just now.
-    pub(super) fn kept(&self, state: State, now_us: u64) -> State {
-        let rests_us = state.until_us.max(self.bucket.floor_us(now_us));
-        State { until_us: rests_us.saturating_add(self.keep_us()), ..state }
-    }
-
-    /// The state without a turn that has not come. If nothing is left, it has become full just now.
-    pub(super) fn without(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
-        let plain = self.bucket.take_back(self.stripped(state), &self.told(turn))?;
-        Some(if plain.until_us <= now_us { self.full(now_us) } else { self.kept(plain, now_us) })
     }
 
     /// The same spend, as the bucket on its own knows it.
@@ -183,6 +156,28 @@ impl<S: Shape> Shape for Starting<S> {
         }
         let (plain, given) = self.bucket.give_back(self.stripped(state), now_us, &self.told(spent), give);
         (self.kept(plain, now_us), given)
+    }
+
+    fn begun(&self, now_us: u64) -> State {
+        self.kept(self.newcomer(now_us), now_us)
+    }
+
+    fn full(&self, now_us: u64) -> State {
+        self.kept(State::REST, now_us)
+    }
+
+    fn plain(&self, state: State, now_us: u64) -> State {
+        if state.until_us <= now_us { self.newcomer(now_us) } else { self.stripped(state) }
+    }
+
+    fn kept(&self, state: State, now_us: u64) -> State {
+        let rests_us = state.until_us.max(self.bucket.floor_us(now_us));
+        State { until_us: rests_us.saturating_add(self.keep_us()), ..state }
+    }
+
+    fn without(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
+        let plain = self.bucket.take_back(self.stripped(state), &self.told(turn))?;
+        Some(if plain.until_us <= now_us { self.full(now_us) } else { self.kept(plain, now_us) })
     }
 
     fn remaining(&self, state: State, now_us: u64) -> u64 {
