@@ -8,7 +8,7 @@ use sluicegate_core::in_flight::InFlight;
 use sluicegate_tower::in_flight::{InFlightLimit, InFlightLimits};
 use sluicegate_tower::key::RequestView;
 
-use super::limits::{Compiled, Torn, is_exempt};
+use super::compiled::{Compiled, Torn, is_exempt};
 
 impl Compiled {
     /// The numbers of requests under way at once that each rule names. One that is `open` by its name goes on counting.

@@ -6,7 +6,7 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::room::Door;
 use smallvec::SmallVec;
 
-use super::limits::{Compiled, Torn, is_exempt};
+use super::compiled::{Compiled, Torn, is_exempt};
 use crate::rooms::Doors;
 
 impl Compiled {

@@ -2,6 +2,7 @@
 
 mod at_once;
 mod choice;
+mod compiled;
 mod condition;
 mod doors;
 mod in_flight;
@@ -13,6 +14,7 @@ mod overrides;
 mod paths;
 mod plan;
 mod policies;
+mod reader;
 mod rooms;
 mod rule;
 mod store;
@@ -25,9 +27,9 @@ use std::str::FromStr;
 use sluicegate_core::ConfigError;
 
 pub(crate) use self::choice::Choice;
+pub(crate) use self::compiled::{Compiled, Torn};
 use self::in_flight::Numbers;
 use self::keys::Keys;
-pub(crate) use self::limits::{Compiled, Torn};
 pub(crate) use self::paths::has_dots;
 use self::policies::Policies;
 pub(crate) use self::rooms::FileRoom;

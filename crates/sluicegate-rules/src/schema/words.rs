@@ -3,6 +3,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use sluicegate_core::Algorithm;
+use sluicegate_tower::respond::HeaderFields;
 
 /// A variable, of which a schema does not know the value.
 const VARIABLE: &str = r"\$\{";
@@ -32,10 +33,7 @@ pub(super) fn on_outage(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn headers(_: &mut SchemaGenerator) -> Schema {
-    one_of(
-        json!(["all-on-refusal", "all", "legacy", "ietf", "draft-6", "draft-7", "spring", "none"]),
-        VARIABLE,
-    )
+    one_of(json!(HeaderFields::ALL.map(|fields| fields.to_string())), VARIABLE)
 }
 
 pub(super) fn on_exceeded(_: &mut SchemaGenerator) -> Schema {

@@ -8,6 +8,7 @@ pub(crate) mod list;
 mod spring;
 mod write;
 
+use std::fmt;
 use std::str::FromStr;
 
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -72,6 +73,31 @@ pub enum HeaderFields {
 }
 
 impl HeaderFields {
+    /// Every choice, the default first.
+    pub const ALL: [Self; 8] = [
+        Self::AllOnRefusal,
+        Self::All,
+        Self::Legacy,
+        Self::Ietf,
+        Self::Draft6,
+        Self::Draft7,
+        Self::Spring,
+        Self::None,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::AllOnRefusal => "all-on-refusal",
+            Self::All => "all",
+            Self::Legacy => "legacy",
+            Self::Ietf => "ietf",
+            Self::Draft6 => "draft-6",
+            Self::Draft7 => "draft-7",
+            Self::Spring => "spring",
+            Self::None => "none",
+        }
+    }
+
     /// Whether such a response has `X-RateLimit-*`.
     fn legacy(self) -> bool {
         matches!(self, Self::AllOnRefusal | Self::All | Self::Legacy)
@@ -87,6 +113,13 @@ impl HeaderFields {
     }
 }
 
+/// The word that [`from_str`](Self::from_str) reads.
+impl fmt::Display for HeaderFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
 impl FromStr for HeaderFields {
     type Err = ConfigError;
 
@@ -95,24 +128,14 @@ impl FromStr for HeaderFields {
     /// # Errors
     /// [`ConfigErrorKind::Unreadable`] for any other text.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        Ok(match text {
-            "all-on-refusal" => Self::AllOnRefusal,
-            "all" => Self::All,
-            "legacy" => Self::Legacy,
-            "ietf" => Self::Ietf,
-            "draft-6" => Self::Draft6,
-            "draft-7" => Self::Draft7,
-            "spring" => Self::Spring,
-            "none" => Self::None,
-            _ => {
-                let shown: String = text.chars().take(64).collect();
-                let problem = format!(
-                    "{shown:?} does not say which header fields responses carry: use \"all-on-refusal\", \"all\", \"legacy\", \
-                     \"ietf\", \"draft-6\", \"draft-7\", \"spring\" or \"none\""
-                );
-                return Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()));
-            }
-        })
+        if let Some(fields) = Self::ALL.into_iter().find(|fields| fields.word() == text) {
+            return Ok(fields);
+        }
+        let shown: String = text.chars().take(64).collect();
+        let words = Self::ALL.map(|fields| format!("{:?}", fields.word())).join(", ");
+        let problem =
+            format!("{shown:?} does not say which header fields responses carry: use one of {words}");
+        Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()))
     }
 }
 

@@ -77,7 +77,11 @@ pub(crate) fn write(
         HeaderFields::Draft6 => Draft::Six.write(headers, shown, refused_for, already),
         HeaderFields::Draft7 => Draft::Seven.write(headers, shown, refused_for, already),
         HeaderFields::Spring => spring::write(headers, shown, already),
-        _ => {}
+        HeaderFields::AllOnRefusal
+        | HeaderFields::All
+        | HeaderFields::Legacy
+        | HeaderFields::Ietf
+        | HeaderFields::None => {}
     }
     if style.exposes {
         let ours = [LIMIT, REMAINING, RESET].into_iter().chain(spring::FIELDS).chain(drafts::FIELDS);

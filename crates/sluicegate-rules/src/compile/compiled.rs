@@ -1,0 +1,131 @@
+//! A file that is understood, and the limits that it makes once its policies are open.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::StatusCode;
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_tower::Limit;
+use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::{Choose, Group, Limits};
+use sluicegate_tower::respond::HeaderFields;
+
+use super::Lookup;
+use super::choice::Choice;
+use super::paths::has_dots;
+use super::rooms::FileRoom;
+use super::rule::{Budget, Rule};
+use super::store::NamedStore;
+use crate::error::Problems;
+
+/// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
+pub(crate) struct Compiled {
+    pub policies: Vec<Policy>,
+    /// Other files that it was read from, and what they held.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    pub(super) headers: HeaderFields,
+    /// Where it is counted, if the file says so.
+    pub store: Option<NamedStore>,
+    pub deny: Arc<Choice>,
+    /// The status of each denial.
+    pub(super) statuses: Arc<[StatusCode]>,
+    pub exempt: Arc<Choice>,
+    /// Which of the rules apply to a request.
+    pub choice: Arc<Choice>,
+    pub(super) rules: Vec<Rule>,
+    pub rooms: Vec<FileRoom>,
+    /// Whether requests pass these rooms by, as in a tool.
+    pub is_without_rooms: bool,
+}
+
+impl Compiled {
+    /// The limits, now that all policies are open on this store.
+    pub(crate) fn limits(&self, store: &Arc<dyn Store>, open: &[RateLimiter]) -> Result<Limits, ConfigError> {
+        let limiters = by_name(open);
+        let mut all = Group::select(Arc::clone(&self.choice));
+        for rule in &self.rules {
+            all = all.and(group_of(rule, store, &limiters)?);
+        }
+        let mut builder = Limits::builder(all).headers(self.headers);
+        if !self.deny.is_empty() || self.choice.may_be_torn() {
+            let (deny, statuses) = (Arc::clone(&self.deny), Arc::clone(&self.statuses));
+            let torn = self.torn(open);
+            builder = builder.deny_with(move |request| {
+                let denied = if deny.is_empty() { None } else { deny.first(request) };
+                match denied {
+                    Some(denied) => statuses.get(denied).copied(),
+                    None => torn(request).then_some(StatusCode::BAD_REQUEST),
+                }
+            });
+        }
+        if !self.exempt.is_empty() {
+            let (exempt, deny) = (Arc::clone(&self.exempt), Arc::clone(&self.deny));
+            builder = builder.exempt(move |request| is_exempt(&exempt, &deny, request));
+        }
+        builder.build()
+    }
+
+    /// Says whether a path with dots would spend from one policy in two ways. A policy that is not enforced, by the file or by an
+    /// operator, refuses nobody.
+    pub(crate) fn torn(&self, open: &[RateLimiter]) -> Torn {
+        let choice = Arc::clone(&self.choice);
+        let limiters: Lookup<String, RateLimiter> =
+            open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter.clone())).collect();
+        let is_enforced = move |policy: &str| {
+            let limiter = limiters.get(policy);
+            limiter.is_some_and(|limiter| limiter.with_policy(Policy::mode) == PolicyMode::Enforce)
+        };
+        Arc::new(move |request| choice.is_torn(request, &is_enforced))
+    }
+
+    /// Says of each rule alone what shows only when its limits are put together.
+    pub(crate) fn check(&self, store: &Arc<dyn Store>, open: &[RateLimiter], problems: &mut Problems<'_>) {
+        let limiters = by_name(open);
+        for rule in &self.rules {
+            if let Err(error) = group_of(rule, store, &limiters) {
+                problems.error(rule.place, error.problem());
+            }
+            let too_much = rule.policies().filter_map(|name| rule.is_too_much(&limiters.get(name)?.policy()));
+            too_much.for_each(|text| problems.warning(rule.place, text));
+        }
+    }
+
+    /// How many limits each rule has, in order.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.rules.iter().map(|rule| rule.budgets.len())
+    }
+}
+
+/// Whether a request passes the rules by. Where a path with dots leads is known to whoever resolves them, so it is never exempt.
+/// A denial holds wherever the other rules stand.
+pub(super) fn is_exempt(exempt: &Choice, deny: &Choice, request: RequestView<'_>) -> bool {
+    exempt.first(request).is_some() && !has_dots(request.path()) && deny.first(request).is_none()
+}
+
+/// Whether a path with dots is torn between its two readings.
+pub(crate) type Torn = Arc<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
+
+type ByName<'a> = HashMap<String, &'a RateLimiter>;
+
+fn by_name(open: &[RateLimiter]) -> ByName<'_> {
+    open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter)).collect()
+}
+
+/// The limits of one rule, which apply together.
+fn group_of(rule: &Rule, store: &Arc<dyn Store>, open: &ByName<'_>) -> Result<Group, ConfigError> {
+    let limiter = |name: &str| open.get(name).copied().cloned();
+    let mut group = Group::new(Choose::All);
+    for budget in &rule.budgets {
+        let limit = match budget {
+            Budget::Policy(name) => match limiter(name) {
+                Some(limiter) => Limit::new(limiter),
+                None => continue,
+            },
+            Budget::Tiers(tiers) => tiers.limit(store, limiter)?,
+        };
+        group = group.and(rule.finish(limit)?);
+    }
+    Ok(group)
+}

@@ -1,0 +1,271 @@
+//! One rule of a file: its condition, its keys, and the policies, tiers or rooms that it names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sluicegate_core::Policy;
+
+use super::choice::Conditional;
+use super::condition::Matcher;
+use super::in_flight::Numbers;
+use super::keys::Keys;
+use super::option;
+use super::policies::Policies;
+use super::rooms::FileRoom;
+use super::rule::{Budget, Rule, Units, parts, statuses, units};
+use super::store::NamedStore;
+use super::tiers::AllTiers;
+use crate::at::{At, Place};
+use crate::error::Problems;
+use crate::read::{instead_of, short};
+use crate::schema::{Condition, OneOrMany, RuleEntry};
+
+/// Reads one rule after the other, and keeps what can be told only when all of them are read.
+pub(super) struct Reader<'a> {
+    policies: &'a Policies,
+    tiers: &'a AllTiers,
+    keys: &'a Keys,
+    store: Option<&'a NamedStore>,
+    in_flight: &'a Numbers,
+    opened: Vec<Policy>,
+    /// Where each of them is, by its name.
+    places: HashMap<String, usize>,
+    rooms: Vec<FileRoom>,
+    unverified: Vec<Place>,
+    /// Whether a rule for all requests goes by the address of the client.
+    joins_client: bool,
+}
+
+/// All that the rules name, each once.
+pub(super) struct Found {
+    pub opened: Vec<Policy>,
+    pub rooms: Vec<FileRoom>,
+    /// Where a key stands that clients choose freely, unless their address is counted beside it.
+    pub unverified: Vec<Place>,
+}
+
+/// Keys of which a client has few.
+const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        policies: &'a Policies,
+        tiers: &'a AllTiers,
+        (keys, store, in_flight): (&'a Keys, Option<&'a NamedStore>, &'a Numbers),
+    ) -> Self {
+        Self {
+            policies,
+            tiers,
+            keys,
+            store,
+            in_flight,
+            opened: Vec::new(),
+            places: HashMap::new(),
+            rooms: Vec::new(),
+            unverified: Vec::new(),
+            joins_client: false,
+        }
+    }
+
+    pub(super) fn found(self) -> Found {
+        let unverified = if self.joins_client { Vec::new() } else { self.unverified };
+        Found { opened: self.opened, rooms: self.rooms, unverified }
+    }
+
+    pub(super) fn door(
+        &self,
+        name: &At<String>,
+        only_if: &At<Condition>,
+        problems: &mut Problems<'_>,
+    ) -> Conditional {
+        let only_if = self.matcher(only_if, problems);
+        Conditional {
+            name: name.value.clone(),
+            group: None,
+            only_if,
+            asks: String::new(),
+            policies: Vec::new(),
+        }
+    }
+
+    fn matcher(&self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
+        if condition.value.is_empty() {
+            problems
+                .error(condition.place, "this condition says nothing: leave it out, or write what is meant");
+        }
+        Matcher::of(&condition.value, (self.keys, self.tiers), problems)
+    }
+
+    pub(super) fn rule(&mut self, rule: &At<RuleEntry>, problems: &mut Problems<'_>) -> Option<Rule> {
+        let given = &rule.value;
+        let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, problems));
+        let share = given.share.as_ref().and_then(|share| parts(share, problems));
+        let limits = given.limit.all();
+        let (mut budgets, mut named) = (Vec::new(), Vec::new());
+        for name in &limits {
+            match self.policies.room(&name.value) {
+                Some(room) => named.extend(room),
+                None => budgets.extend(self.budget(name, (&given.name.value, share), &given.key, problems)),
+            }
+        }
+        let spends = limits.iter().any(|name| self.policies.room(&name.value).is_none());
+        if limits.is_empty() {
+            problems.error(given.limit.place, "a rule has at least one limit: name a policy or tiers");
+        }
+        let words = given.key.all();
+        let key = self.keys.first_of(&words, problems);
+        if words.is_empty() {
+            problems.error(given.key.place, "a rule has a key, as client or everybody");
+        }
+        let resolved: Vec<_> = words.iter().flat_map(|word| self.keys.resolved(word)).collect();
+        if spends && resolved.iter().any(|word| Keys::is_unverified(&word.value)) {
+            self.unverified.push(given.key.place);
+        }
+        let by_address = resolved.iter().all(|word| BY_ADDRESS.contains(&&*word.value));
+        self.joins_client |= spends && only_if.is_none() && given.group.is_none() && by_address;
+        let cost = match &given.cost {
+            None => Some(Units::Fixed(1)),
+            Some(cost) => units(cost, problems),
+        };
+        let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
+        let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
+        if !spends && !limits.is_empty() {
+            spends_nothing(given, problems);
+        }
+        let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
+        let on_missing_key = option(given.on_missing_key.as_ref(), problems);
+        let asks = {
+            // A share is of the rule alone.
+            let share = share.map(|_| &given.name.value);
+            let in_flight = given.in_flight.as_ref().map(|name| &name.value);
+            format!(
+                "{:?}",
+                (texts(&limits), texts(&words), share, &cost, &refund_if, on_missing_key, in_flight)
+            )
+        };
+        let key = key?;
+        let rooms = named.into_iter().map(|room| {
+            let room = FileRoom::of(
+                room,
+                (&given.name.value, given.name.place),
+                (&texts(&words), Arc::clone(&key)),
+                on_missing_key,
+            );
+            self.room(room, given.key.place, problems)
+        });
+        let rooms = rooms.collect();
+        Some(Rule {
+            asks,
+            rooms,
+            name: given.name.value.clone(),
+            place: given.name.place,
+            group: given.group.as_ref().map(|group| group.value.clone()),
+            only_if: only_if.unwrap_or_default(),
+            budgets,
+            key,
+            in_flight,
+            on_missing_key,
+            cost: cost?,
+            refund_if,
+        })
+    }
+
+    fn budget(
+        &mut self,
+        name: &At<String>,
+        (rule, share): (&str, Option<(u64, u64)>),
+        key: &At<OneOrMany>,
+        problems: &mut Problems<'_>,
+    ) -> Option<Budget> {
+        if self.policies.has(&name.value) {
+            let policy = self.policies.used(&name.value)?;
+            let policy = match share {
+                None => policy.clone(),
+                Some((parts, whole)) => {
+                    let shared = policy.share(format!("{}.{rule}", policy.name()), parts, whole);
+                    shared.map_err(|error| problems.error(name.place, error.problem())).ok()?
+                }
+            };
+            let shared = policy.name().to_owned();
+            self.open(policy, name.place, problems);
+            return Some(Budget::Policy(shared));
+        }
+        let Some(tiers) = self.tiers.get(&name.value) else {
+            let tiers = self.tiers.keys().map(|name| &**name);
+            let mut names: Vec<_> = self.policies.names().chain(tiers).collect();
+            names.sort_unstable();
+            let instead = instead_of(&name.value, &names);
+            let text = format!("there is no policy and there are no tiers {:?}{instead}", short(&name.value));
+            problems.error(name.place, text);
+            return None;
+        };
+        let tiers = tiers.as_ref()?;
+        let tiers = match share {
+            None => Ok(tiers.clone()),
+            Some((parts, whole)) => tiers.share(parts, whole, rule),
+        };
+        let tiers = tiers.map(|tiers| tiers.of_keys(|| self.keys.namer(&key.all())));
+        let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?;
+        for policy in tiers.policies() {
+            self.open(policy.clone(), name.place, problems);
+        }
+        Some(Budget::Tiers(Box::new(tiers)))
+    }
+
+    /// The place of a room, of which rules that share it say the same.
+    fn room(&mut self, room: FileRoom, key: Place, problems: &mut Problems<'_>) -> usize {
+        let known = self.rooms.iter().position(|known| known.terms.name == room.terms.name);
+        if let Some(other) =
+            known.map(|place| &self.rooms[place]).filter(|other| other.options != room.options)
+        {
+            let text = format!(
+                "rule {:?} counts the places of a client in this waiting room by another key: say the same, or leave \"places_per_client\" out",
+                other.rule
+            );
+            problems.error(key, text);
+        }
+        known.unwrap_or_else(|| {
+            self.rooms.push(room);
+            self.rooms.len() - 1
+        })
+    }
+
+    fn open(&mut self, policy: Policy, place: Place, problems: &mut Problems<'_>) {
+        let known = self.places.get(policy.name()).and_then(|place| self.opened.get(*place));
+        match known {
+            None => {
+                if let Some(Err(error)) = self.store.map(|store| store.can_keep(&policy)) {
+                    let text = format!("{error}; a resolution is written algorithm: sliding-log-in-20");
+                    problems.error(place, text);
+                }
+                self.places.insert(policy.name().to_owned(), self.opened.len());
+                self.opened.push(policy);
+            }
+            Some(open) if *open == policy => {}
+            Some(_) => {
+                let text = format!(
+                    "{:?} is the name of another policy: rename the rule, or that policy",
+                    policy.name()
+                );
+                problems.error(place, text);
+            }
+        }
+    }
+}
+
+/// Words that a rule with a waiting room alone cannot mean.
+fn spends_nothing(given: &RuleEntry, problems: &mut Problems<'_>) {
+    let said = [
+        given.share.as_ref().map(|word| ("share", word.place)),
+        given.cost.as_ref().map(|word| ("cost", word.place)),
+        given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
+    ];
+    for (word, place) in said.into_iter().flatten() {
+        let text = format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing");
+        problems.error(place, text);
+    }
+}
+
+fn texts(all: &[At<String>]) -> Vec<String> {
+    all.iter().map(|text| text.value.clone()).collect()
+}
