@@ -6,3 +6,4 @@ mod faults;
 mod instance;
 mod soak;
 mod steady;
+mod stop;

@@ -17,6 +17,9 @@ use crate::key::{AsKey, Key};
 use crate::store::{DecisionFuture, Mode};
 use crate::wait::{Costs, Line, Place, Queues, Receipts, Under};
 
+/// How long answers about turns are left alone before they are looked for again.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
 /// A reserved turn: a future that is ready when the turn has come, with the decision as it stands then.
 ///
 /// Requests with the same limiters, keys and costs go in the order in which they came, whichever of their turns comes
@@ -127,6 +130,7 @@ impl Waiting {
 }
 
 /// The limiters that a turn is reserved under, in the order of the asks.
+#[derive(Clone)]
 struct Limits {
     limiters: SmallVec<[RateLimiter; 1]>,
     line: Line,
@@ -177,6 +181,34 @@ impl Under for Limits {
             turns.map(|(ask, receipt)| (&self.limiters[*ask], &self.line[*ask].1, receipt)),
             mode,
         )
+    }
+
+    fn attend(&self, number: u64) -> bool {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return false };
+        runtime.spawn(Returns { limits: self.clone(), number });
+        true
+    }
+}
+
+/// Waits for the store's answers about turns that were given up: each that is taken back may free the one before it, and
+/// nobody may come any more that would look.
+struct Returns {
+    limits: Limits,
+    number: u64,
+}
+
+impl Future for Returns {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.limits.queues().poll_returns(&self.limits, self.number, cx.waker())
+    }
+}
+
+impl Drop for Returns {
+    /// Its runtime may end before the store has answered.
+    fn drop(&mut self) {
+        self.limits.queues().is_unattended(&self.limits.line, self.number);
     }
 }
 
@@ -238,6 +270,47 @@ impl RateLimiter {
     /// How many requests wait for their turn now, with this limiter as the first of theirs.
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the store has answered about all turns that were given up, with this limiter as the first of theirs; at most for
+    /// `within`. False if it has not.
+    ///
+    /// For the end of a process: a turn that is dropped goes back in the background, and a runtime that ends takes it along.
+    /// Then nobody goes at it, and requests of other instances wait behind it in vain.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::{Policy, Store};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let redis = sluicegate_core::MemoryStore::new();
+    /// # async fn serve() {}
+    /// let mail = Policy::gcra("mail", "2/s burst 1").on(&redis)?;
+    /// serve().await; // requests that wait are dropped in the end
+    /// for limiter in mail.store().limiters().all() {
+    ///     limiter.turns_returned(Duration::from_secs(5)).await;
+    /// }
+    /// // Then the stores are closed.
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with its timer.
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    pub async fn turns_returned(&self, within: Duration) -> bool {
+        let until = after(within);
+        while self.queues().are_returning() {
+            let now = Instant::now();
+            if now >= until {
+                return false;
+            }
+            tokio::time::sleep_until(until.min(now + LOOKS_AGAIN_AFTER)).await;
+        }
+        true
     }
 
     /// Spends `cost` units now, or waits its turn for up to `longest`; first come, first served, without polling.

@@ -11,6 +11,7 @@ use super::class::Class;
 use super::slot::Slot;
 use super::under::{Costs, Line, Receipts, Under};
 use crate::decision::Decision;
+use crate::error::StoreError;
 use crate::store::{DecisionFuture, Mode};
 
 /// Turns that are kept for others, of one limiter. What is left beyond that is lost.
@@ -41,7 +42,28 @@ pub(super) struct Group {
     /// Turns that nobody waits for any more and that the store did not take back, in order of time.
     spares: BTreeMap<(Instant, u64), (Costs, Slot)>,
     /// Turns that are on their way back to the store.
-    pub(super) returning: VecDeque<(Costs, Slot, DecisionFuture)>,
+    returning: VecDeque<Returning>,
+    /// The task that waits for the store's answers about them, if there is one.
+    attended: Option<(u64, Waker)>,
+    /// Whether a turn was taken back since nothing was on its way.
+    has_freed: bool,
+}
+
+/// A turn that is on its way back to the store.
+pub(super) struct Returning {
+    pub(super) costs: Costs,
+    pub(super) slot: Slot,
+    pub(super) verdict: DecisionFuture,
+}
+
+/// Turns that may be given back now.
+pub(super) type Freed = SmallVec<[(Costs, Slot); 2]>;
+
+/// The task that has to be woken, or started, so that the answers of a store are waited for.
+#[derive(Default)]
+pub(super) struct Attendance {
+    pub(super) wakes: Option<Waker>,
+    pub(super) starts: Option<u64>,
 }
 
 /// Wake-ups that are due when the lock is open again.
@@ -132,14 +154,105 @@ impl Lines {
         group.spares.remove(&place).map(|(_, slot)| slot)
     }
 
-    pub(super) fn take_latest_spare(&mut self, line: &Line) -> Option<(Costs, Slot)> {
-        let (place, spare) = self.by_key.get_mut(line)?.spares.pop_last()?;
-        self.left.remove(&place);
-        Some(spare)
+    /// The latest of the turns that were left, the very latest first.
+    pub(super) fn take_latest_spares(&mut self, line: &Line, most: usize) -> Freed {
+        let Some(group) = self.by_key.get_mut(line) else { return Freed::new() };
+        let latest: SmallVec<[_; 2]> = std::iter::from_fn(|| group.spares.pop_last()).take(most).collect();
+        latest.iter().for_each(|(place, _)| drop(self.left.remove(place)));
+        latest.into_iter().map(|(_, spare)| spare).collect()
     }
 
-    pub(super) fn next_returning(&mut self, line: &Line) -> Option<(Costs, Slot, DecisionFuture)> {
-        self.by_key.get_mut(line)?.returning.pop_front()
+    /// The store has answered about a turn that was given up. Says whether it took the turn back.
+    pub(super) fn heard(
+        &mut self,
+        line: &Line,
+        costs: Costs,
+        slot: Slot,
+        result: Result<Decision, StoreError>,
+    ) -> bool {
+        match result {
+            Ok(decision) if decision.is_allowed() => return true,
+            Ok(_) => self.keep(line, costs, slot),
+            // It may have been taken back or not: lost rather than used twice.
+            Err(_) => {}
+        }
+        false
+    }
+
+    /// How many turns more are given up after such an answer. However many were left, the store is asked at most three times
+    /// for each turn that it takes back, and once for each request that leaves.
+    pub(super) fn tries(&mut self, line: &Line, is_taken: bool) -> usize {
+        let group = self.group(line);
+        group.has_freed |= is_taken;
+        match (is_taken, group.returning.is_empty()) {
+            (true, _) if !group.spares.is_empty() => 2,
+            (_, true) => usize::from(std::mem::take(&mut group.has_freed)),
+            _ => 0,
+        }
+    }
+
+    /// A turn is on its way back to the store.
+    pub(super) fn is_returning(
+        &mut self,
+        line: &Line,
+        costs: Costs,
+        slot: Slot,
+        verdict: DecisionFuture,
+    ) -> Attendance {
+        self.group(line).returning.push_back(Returning { costs, slot, verdict });
+        self.attendance(line)
+    }
+
+    /// The store has not answered yet about the first of them.
+    pub(super) fn is_still_returning(&mut self, line: &Line, first: Returning) -> Attendance {
+        if self.group(line).attended.is_some() {
+            self.group(line).returning.push_front(first);
+            return Attendance::default();
+        }
+        // Its time has passed meanwhile where it is not among those that were left.
+        if !self.left.contains_key(&first.slot.place()) {
+            self.remove_if_empty(line);
+            return Attendance::default();
+        }
+        self.group(line).returning.push_front(first);
+        self.attendance(line)
+    }
+
+    fn attendance(&mut self, line: &Line) -> Attendance {
+        let number = self.next_number();
+        match &mut self.group(line).attended {
+            Some((_, waker)) => Attendance { wakes: Some(waker.clone()), starts: None },
+            attended @ None => {
+                *attended = Some((number, Waker::noop().clone()));
+                Attendance { wakes: None, starts: Some(number) }
+            }
+        }
+    }
+
+    /// The task with this number waits for the store's answers, or no longer. Says whether it is the one that does.
+    pub(super) fn attended_by(&mut self, line: &Line, number: u64, waker: Option<&Waker>) -> bool {
+        let Some(group) = self.by_key.get_mut(line) else { return false };
+        let is_it = group.attended.as_ref().is_some_and(|(of, _)| *of == number);
+        if is_it {
+            group.attended = waker.map(|waker| (number, waker.clone()));
+        }
+        is_it
+    }
+
+    pub(super) fn has_returning(&self, line: &Line) -> bool {
+        self.by_key.get(line).is_some_and(|group| !group.returning.is_empty())
+    }
+
+    pub(super) fn are_returning(&self) -> bool {
+        self.by_key.values().any(|group| group.attended.is_some() || !group.returning.is_empty())
+    }
+
+    /// The turn that was given up first of those that the store has not answered about, with the waker of the task that waits for
+    /// that.
+    pub(super) fn next_returning(&mut self, line: &Line) -> Option<(Returning, Waker)> {
+        let group = self.by_key.get_mut(line)?;
+        let waker = group.attended.as_ref().map_or_else(|| Waker::noop().clone(), |(_, waker)| waker.clone());
+        Some((group.returning.pop_front()?, waker))
     }
 
     /// Forgets the turns that were left and have passed, a few at a time.
@@ -149,7 +262,10 @@ impl Lines {
             let (place, line) = due.remove_entry();
             let Some(group) = self.by_key.get_mut(&line) else { continue };
             group.spares.remove(&place);
-            while group.returning.front().is_some_and(|(_, slot, _)| slot.at() <= now) {
+            // A task that waits for answers forgets them itself.
+            while group.attended.is_none()
+                && group.returning.front().is_some_and(|first| first.slot.at() <= now)
+            {
                 group.returning.pop_front();
             }
             self.remove_if_empty(&line);
@@ -165,8 +281,12 @@ impl Lines {
     }
 
     pub(super) fn remove_if_empty(&mut self, line: &Line) {
-        let is_empty =
-            |group: &Group| group.classes.is_empty() && group.spares.is_empty() && group.returning.is_empty();
+        let is_empty = |group: &Group| {
+            group.classes.is_empty()
+                && group.spares.is_empty()
+                && group.returning.is_empty()
+                && group.attended.is_none()
+        };
         if self.by_key.get(line).is_some_and(is_empty) {
             self.by_key.remove(line);
         }

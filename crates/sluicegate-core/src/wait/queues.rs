@@ -14,7 +14,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::lines::Lines;
+use super::lines::{Attendance, Freed, Lines, Returning};
 use super::slot::Slot;
 use super::under::{Costs, Line, Under};
 use crate::decision::Decision;
@@ -140,77 +140,132 @@ impl Queues {
 
     /// Gives a slot back to the store, or keeps it for the next request.
     fn free(&self, under: &dyn Under, slot: Slot) {
-        self.free_for(under, under.costs().clone(), slot);
+        self.free_all(under, Freed::from_iter([(under.costs().clone(), slot)]));
     }
 
     /// A loop, because a turn that was taken back makes the one before it the last, which may now
     /// be taken back as well.
-    fn free_for(&self, under: &dyn Under, costs: Costs, slot: Slot) {
-        let (line, mut next) = (under.line(), Some((costs, slot)));
-        while let Some((costs, slot)) = next.take() {
+    fn free_all(&self, under: &dyn Under, mut slots: Freed) {
+        let line = under.line();
+        while !slots.is_empty() {
+            let (costs, slot) = slots.remove(0);
             if !slot.can_be_returned(under) {
                 let mut lines = self.lock();
                 lines.keep(line, costs, slot);
-                return self.unlock(lines);
+                self.unlock(lines);
+                continue;
             }
             match slot.give_up(under).now() {
-                Ok(result) => next = self.answered(line, costs, slot, result),
+                Ok(result) => slots.extend(self.answered(line, costs, slot, result)),
                 Err(verdict) => {
                     let mut lines = self.lock();
-                    if lines.note_left(line, &slot) {
-                        lines.group(line).returning.push_back((costs, slot, verdict));
-                    }
+                    let attendance = match lines.note_left(line, &slot) {
+                        true => lines.is_returning(line, costs, slot, verdict),
+                        false => Attendance::default(),
+                    };
                     self.unlock(lines);
+                    self.attend(under, attendance);
                 }
             }
         }
+    }
+
+    /// Sees to it that somebody waits for the answers of the store.
+    fn attend(&self, under: &dyn Under, attendance: Attendance) {
+        if let Some(waker) = attendance.wakes {
+            waker.wake();
+        }
+        if let Some(number) = attendance.starts
+            && !under.attend(number)
+        {
+            self.is_unattended(under.line(), number);
+        }
+    }
+
+    /// Nobody waits for the answers of the store any longer; whoever comes next looks for them.
+    pub(crate) fn is_unattended(&self, line: &Line, number: u64) {
+        let mut lines = self.lock();
+        lines.attended_by(line, number, None);
+        lines.remove_if_empty(line);
+        self.unlock(lines);
+    }
+
+    /// Waits for the answers of the store about the turns of a line that were given up, as the one with this number: ready when
+    /// there is none that is still to come, or another one waits for them.
+    pub(crate) fn poll_returns(&self, under: &dyn Under, number: u64, waker: &Waker) -> Poll<()> {
+        if !self.lock().attended_by(under.line(), number, Some(waker)) {
+            return Poll::Ready(());
+        }
+        self.look(under);
+        let mut lines = self.lock();
+        if lines.has_returning(under.line()) {
+            return Poll::Pending;
+        }
+        lines.attended_by(under.line(), number, None);
+        lines.remove_if_empty(under.line());
+        self.unlock(lines);
+        Poll::Ready(())
     }
 
     /// Looks whether the store has answered about turns that were given up.
     fn settle(&self, under: &dyn Under) {
-        let line = under.line();
         // Relaxed: an answer that is looked at later is as good.
-        while self.left.load(Ordering::Relaxed) > 0 {
-            let Some((costs, slot, mut verdict)) = self.lock().next_returning(line) else { return };
-            match Pin::new(&mut verdict).poll(&mut Context::from_waker(Waker::noop())) {
+        if self.left.load(Ordering::Relaxed) > 0 {
+            self.look(under);
+        }
+    }
+
+    fn look(&self, under: &dyn Under) {
+        let line = under.line();
+        loop {
+            let next = self.lock().next_returning(line);
+            let Some((Returning { costs, slot, mut verdict }, waker)) = next else { return };
+            match Pin::new(&mut verdict).poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(result) => {
                     self.lock().left.remove(&slot.place());
-                    if let Some((costs, slot)) = self.answered(line, costs, slot, result) {
-                        self.free_for(under, costs, slot);
-                    }
+                    let next = self.answered_late(line, costs, slot, result);
+                    self.free_all(under, next);
                 }
                 Poll::Pending => {
                     let mut lines = self.lock();
-                    if lines.left.contains_key(&slot.place()) {
-                        lines.group(line).returning.push_front((costs, slot, verdict));
-                    }
-                    return;
+                    let attendance = lines.is_still_returning(line, Returning { costs, slot, verdict });
+                    self.unlock(lines);
+                    return self.attend(under, attendance);
                 }
             }
         }
     }
 
-    /// Does with a slot that was given up as the store says; names the slot that may be taken back now that this one is.
+    /// Does with a slot that was given up as the store says at once; names the slot that may be taken back now that this one is.
     ///
     /// A turn that was taken back frees the one before it: now that one is the store's last, so it
     /// is tried next.
-    fn answered(
+    fn answered(&self, line: &Line, costs: Costs, slot: Slot, result: Result<Decision, StoreError>) -> Freed {
+        let mut lines = self.lock();
+        let next = match lines.heard(line, costs, slot, result) {
+            true => lines.take_latest_spares(line, 1),
+            false => Freed::new(),
+        };
+        lines.remove_if_empty(line);
+        self.unlock(lines);
+        next
+    }
+
+    /// The same of an answer that has come later, when others were on their way beside it.
+    ///
+    /// Over a network a turn may be given up before the one behind it, which was given up earlier, and is refused for that.
+    /// So two are tried for each that was taken back, and one when nothing is on its way any longer.
+    fn answered_late(
         &self,
         line: &Line,
         costs: Costs,
         slot: Slot,
         result: Result<Decision, StoreError>,
-    ) -> Option<(Costs, Slot)> {
+    ) -> Freed {
         let mut lines = self.lock();
-        let next = match result {
-            Ok(decision) if decision.is_allowed() => lines.take_latest_spare(line),
-            Ok(_) => {
-                lines.keep(line, costs, slot);
-                None
-            }
-            // It may have been taken back or not: lost rather than used twice.
-            Err(_) => None,
-        };
+        let is_taken = lines.heard(line, costs, slot, result);
+        let most = lines.tries(line, is_taken);
+        let next = lines.take_latest_spares(line, most);
         lines.remove_if_empty(line);
         self.unlock(lines);
         next
@@ -223,6 +278,11 @@ impl Queues {
     fn unlock(&self, lines: MutexGuard<'_, Lines>) {
         // Relaxed: a hint; the lock guards what it is about.
         self.left.store(lines.left.len(), Ordering::Relaxed);
+    }
+
+    /// Whether the store has still to answer about a turn that was given up.
+    pub(crate) fn are_returning(&self) -> bool {
+        self.lock().are_returning()
     }
 
     /// How many keys are waited for or have turns left.

@@ -24,6 +24,10 @@ pub(crate) trait Under {
 
     /// Tells the store what has become of these turns: they are given up, or have come.
     fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture;
+
+    /// Starts a task with this number that waits for the store's answers about turns of the line that were given up. Says
+    /// whether there is a runtime for it.
+    fn attend(&self, number: u64) -> bool;
 }
 
 impl dyn Under + '_ {

@@ -131,6 +131,66 @@ async fn the_store_may_answer_later_and_until_then_the_slot_is_nobodys() {
     assert_eq!(tokio::join!(goes(start, before), goes(start, after)), ((2, 2), (5, 5)));
 }
 
+/// At the end of a service nobody comes any more who would look for the store's answers: of twenty turns five went back.
+#[tokio::test(start_paused = true)]
+async fn turns_go_back_in_the_order_of_the_store_although_nobody_comes_any_more() {
+    let store = Scripted::new();
+    let mail = store.limiter("mail");
+    let (mut turns, mut answers) = (Vec::new(), Vec::new());
+    for second in 11..=16 {
+        turns.push(store.turn(second, &[(&mail, 1)]).await);
+        let (answer, later) = oneshot::channel();
+        answers.push(answer);
+        store.script().says.push_back(Says::Later(later));
+    }
+    turns.into_iter().for_each(drop);
+    assert_eq!(store.script().given_up, [16, 15, 14, 13, 12, 11]);
+    assert!(!mail.turns_returned(Duration::from_secs(1)).await, "the store has not answered");
+    // The fifth had come to it before the last, so that it was refused, and with it those before.
+    for (answer, is_taken) in answers.into_iter().zip([true, false, false, false, false, false]) {
+        answer.send(is_taken).unwrap();
+    }
+    assert!(mail.turns_returned(Duration::from_secs(1)).await);
+    assert_eq!(store.script().given_up[6..], [15, 14, 13, 12, 11]);
+    assert_eq!(mail.queues().len(), 0);
+}
+
+/// Of the turns of other instances nobody knows here: the store is not asked again and again.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_keeps_a_turn_is_asked_about_it_again_only_when_a_later_one_went_back() {
+    let store = Scripted::new();
+    let mail = store.limiter("mail");
+    let (first, second) = (store.turn(2, &[(&mail, 1)]).await, store.turn(3, &[(&mail, 1)]).await);
+    let (answers, later): (Vec<_>, Vec<_>) = (0..2).map(|_| oneshot::channel()).unzip();
+    store.script().says.extend(later.into_iter().map(Says::Later));
+    drop((first, second));
+    answers.into_iter().for_each(|answer| answer.send(false).unwrap());
+    assert!(mail.turns_returned(Duration::from_secs(1)).await);
+    assert_eq!(store.script().given_up, [3, 2]);
+    // They are the next ones'.
+    let start = Instant::now();
+    assert_eq!(goes(start, store.turn(9, &[(&mail, 1)]).await).await.1, 2);
+}
+
+/// Answers that come when the runtime of those who left has ended are the next one's to look for.
+#[test]
+fn a_runtime_that_ends_takes_no_turn_along() {
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (one, other, store) = (runtime(), runtime(), Scripted::new());
+    let mail = store.limiter("mail");
+    let (answer, later) = oneshot::channel();
+    store.script().says.push_back(Says::Later(later));
+    one.block_on(async { drop(store.turn(20, &[(&mail, 1)]).await) });
+    drop(one);
+    answer.send(false).unwrap();
+    other.block_on(async {
+        drop(store.turn(50, &[(&mail, 1)]).await);
+        assert!(mail.turns_returned(Duration::from_secs(1)).await);
+        assert_eq!(store.script().given_up, [20, 50, 20], "the last one went back, and then the one before");
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slot_whose_answer_is_lost_is_lost_rather_than_used_twice() {
     let (store, start) = (Scripted::new(), Instant::now());

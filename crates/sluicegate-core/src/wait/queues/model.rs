@@ -63,6 +63,10 @@ impl Under for Desk {
         let status = QuotaStatus::at_rest((0, 0), 1);
         DecisionFuture::ready(Ok(judge(0, 0, [if is_last { status } else { status.refused_for_us(1) }])))
     }
+
+    fn attend(&self, _: u64) -> bool {
+        unreachable!("the store answers at once")
+    }
 }
 
 #[test]
