@@ -123,17 +123,29 @@ impl Marked {
     pub(crate) fn leave<B>(mut self: Box<Self>, mut response: Response<B>) -> Response<B> {
         if was_refused(response.extensions()) {
             // Nothing was let through, so there is nothing to charge for.
-            self.give_back(|_| true);
+            self.give_back_all();
         } else if self.limits.made().refunds {
-            let (head, body) = response.into_parts();
-            let limits = self.limits.clone();
-            self.give_back(|limit| {
-                limits.plan().limits[limit].refund_if.as_ref().is_some_and(|refund| refund(&head))
-            });
-            response = Response::from_parts(head, body);
+            response = self.refund_by(response);
         }
         self.mark(&mut response);
         response
+    }
+
+    // Cold, as others here, so that the way of most responses is short code that stays together.
+    #[cold]
+    fn give_back_all(&mut self) {
+        self.give_back(|_| true);
+    }
+
+    /// Gives back what limits give back for such a response.
+    #[cold]
+    fn refund_by<B>(&mut self, response: Response<B>) -> Response<B> {
+        let (head, body) = response.into_parts();
+        let limits = self.limits.clone();
+        self.give_back(|limit| {
+            limits.plan().limits[limit].refund_if.as_ref().is_some_and(|refund| refund(&head))
+        });
+        Response::from_parts(head, body)
     }
 
     /// Marks the response with where the client stands.
@@ -142,24 +154,34 @@ impl Marked {
         if let Some(meter) = &self.meter {
             restate(decided, meter.now());
         }
-        let inner = response.extensions_mut().remove::<Decided>();
-        if let Some(inner) = &inner {
-            self.limits.report_double(decided, inner);
+        if let Some(inner) = response.extensions_mut().remove::<Decided>() {
+            return self.mark_with(inner, response);
         }
-        let merged = inner.as_ref().map(|inner| decided.merge(inner));
         // A decision is large, so it is looked at where it is.
-        let shown = merged.as_ref().unwrap_or(decided);
-        let already = if inner.is_some() { Already::Both } else { Already::Theirs };
-        let seen = Shown::of(shown);
-        self.limits.write(response, seen, seen.wait, already);
-        // An allocation, so only where it is read; a refusal by a layer further in is told in any case.
-        if self.is_read || !shown.is_allowed() {
+        let shown = Shown::of(decided);
+        self.limits.write(response, shown, shown.wait, Already::Theirs);
+        // An allocation, so only where it is read.
+        if (self.is_read || !decided.is_allowed())
+            && self.limits.settings().extensions
+            && let Some(decided) = self.decided.take()
+        {
+            response.extensions_mut().insert(decided);
+        }
+    }
+
+    /// Marks the response with where the client stands by all layers that have decided, this one and those further in.
+    #[cold]
+    fn mark_with<B>(&mut self, inner: Decided, response: &mut Response<B>) {
+        let Some(decided) = &self.decided else { return };
+        self.limits.report_double(decided, &inner);
+        let merged = decided.merge(&inner);
+        let shown = Shown::of(&merged);
+        self.limits.write(response, shown, shown.wait, Already::Both);
+        // A refusal by a layer further in is told in any case.
+        if self.is_read || !merged.is_allowed() {
             // For layers further out: what all of them know together, or what was there before.
-            let known = || merged.or_else(|| self.decided.take());
-            let left = if self.limits.settings().extensions { known() } else { inner };
-            if let Some(decided) = left {
-                response.extensions_mut().insert(decided);
-            }
+            let left = if self.limits.settings().extensions { merged } else { inner };
+            response.extensions_mut().insert(left);
         }
     }
 

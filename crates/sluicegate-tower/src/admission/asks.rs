@@ -8,7 +8,7 @@ use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::admission::check;
-use crate::admission::set::{Limits, Together};
+use crate::admission::set::Limits;
 use crate::limits::group::Plan;
 use crate::limits::walk::Asked;
 use crate::respond::decided::Decided;
@@ -71,20 +71,7 @@ impl Asks {
 
     /// Their policies as they are now, one per ask.
     pub(crate) fn policies(&self, limits: &Limits) -> Arc<[Arc<Policy>]> {
-        let (plan, kept) = (limits.plan(), &limits.made().together);
-        let known = kept.load();
-        match &*known {
-            Some(known) if known.is_of(self.limiters(plan)) => Arc::clone(&known.policies),
-            Some(known) if !known.gives_way(self.0.len()) => {
-                self.limiters(plan).map(RateLimiter::policy).collect()
-            }
-            _ => {
-                let new = Together::new(self.limiters(plan));
-                let policies = Arc::clone(&new.policies);
-                kept.store(Some(Arc::new(new)));
-                policies
-            }
-        }
+        limits.made().policies(self.limiters(limits.plan()))
     }
 
     /// The decision with its policies.

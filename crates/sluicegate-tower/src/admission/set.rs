@@ -1,7 +1,7 @@
 //! The limits that decide on requests: [`Limits`].
 
 use std::fmt;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use http::{HeaderValue, Response};
@@ -67,8 +67,11 @@ pub(crate) struct Made {
     pub(super) settings: Settings,
     /// Whether a limit gives back by the response.
     pub(super) refunds: bool,
+    /// The policy of a single limit as the first request has met it: at hand without a count of who looks. No other is kept for good:
+    /// policies that are chosen per request are closed.
+    only: OnceLock<Together>,
     /// The policies that the last requests asked together, kept until the next request.
-    pub(crate) together: ArcSwapOption<Together>,
+    last: ArcSwapOption<Together>,
     pub(super) mistake: OnceASecond,
     /// Whether it was said that another layer counts what this one counts.
     pub(super) double: Once,
@@ -121,7 +124,8 @@ impl Limits {
             refunds: plan.limits.iter().any(|limit| limit.gives_back()),
             plan,
             settings,
-            together: ArcSwapOption::empty(),
+            only: OnceLock::new(),
+            last: ArcSwapOption::empty(),
             mistake: OnceASecond::default(),
             double: Once::new(),
         };
@@ -193,28 +197,64 @@ impl Limits {
         already: Already,
     ) {
         let (style, decided) = (&self.settings().style, shown.decided);
-        // All threads look at it, so only those do that write lists.
-        let together = style.lists(!decided.is_allowed()).then(|| self.made().together.load());
-        let together = together.as_ref().and_then(|together| together.as_ref());
-        let together = together.filter(|together| Arc::ptr_eq(&together.policies, &decided.policies));
-        let policies = together.map(|together| &together.policy_line);
+        let is_known = |together: &Together| Arc::ptr_eq(&together.policies, &decided.policies);
+        let lists = style.lists(!decided.is_allowed());
+        let policies =
+            if lists { self.made().known(is_known, |known| known.policy_line.clone()) } else { None };
         headers::write(response.headers_mut(), style, shown, wait, policies, already);
+    }
+}
+
+impl Made {
+    /// Reads what is known of limiters that were asked together, if it is these.
+    #[inline]
+    fn known<T>(&self, is_it: impl Fn(&Together) -> bool, read: impl FnOnce(&Together) -> T) -> Option<T> {
+        match self.only.get() {
+            Some(only) if is_it(only) => Some(read(only)),
+            _ => self.last.load().as_deref().filter(|last| is_it(last)).map(read),
+        }
+    }
+
+    /// The policies of limiters as they are now.
+    #[inline]
+    pub(super) fn policies<'a>(
+        &self,
+        limiters: impl ExactSizeIterator<Item = &'a RateLimiter> + Clone,
+    ) -> Arc<[Arc<Policy>]> {
+        let is_known = |together: &Together| together.is_of(limiters.clone());
+        let known = self.known(is_known, |known| Arc::clone(&known.policies));
+        known.unwrap_or_else(|| self.learn(limiters))
+    }
+
+    /// The same, of those that are not known yet.
+    #[cold]
+    fn learn<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> Arc<[Arc<Policy>]> {
+        if self.last.load().as_ref().is_some_and(|last| !last.gives_way(limiters.len())) {
+            return limiters.map(RateLimiter::policy).collect();
+        }
+        let new = Together::new(limiters);
+        let policies = Arc::clone(&new.policies);
+        let new = if self.plan.plain().is_some() { self.only.set(new).err() } else { Some(new) };
+        if let Some(new) = new {
+            self.last.store(Some(Arc::new(new)));
+        }
+        policies
     }
 }
 
 /// Limiters that were asked together, with what fields say of their policies. Made once, and anew when one of them is replaced.
 #[derive(Debug)]
-pub(crate) struct Together {
+struct Together {
     /// Each with how often its policy was replaced before that.
     limiters: Box<[(RateLimiter, u64)]>,
     /// One per limiter.
-    pub(crate) policies: Arc<[Arc<Policy>]>,
+    policies: Arc<[Arc<Policy>]>,
     /// `RateLimit-Policy` of all of them; `None` if all are hidden.
-    pub(crate) policy_line: Option<HeaderValue>,
+    policy_line: Option<HeaderValue>,
 }
 
 impl Together {
-    pub(super) fn new<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Self {
+    fn new<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Self {
         // Counted first: a replacement in between makes it out of date, not wrong for good.
         let limiters: Box<[_]> = limiters.map(|limiter| (limiter.clone(), limiter.replacements())).collect();
         let policies: Arc<[Arc<Policy>]> = limiters.iter().map(|(limiter, _)| limiter.policy()).collect();
@@ -225,7 +265,7 @@ impl Together {
 
     /// Whether it is about these limiters, and up to date.
     #[inline]
-    pub(super) fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> bool {
+    fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> bool {
         limiters.len() == self.limiters.len()
             && limiters.zip(&self.limiters).all(|(limiter, (known, replacements))| {
                 limiter.is(known) && limiter.replacements() == *replacements
@@ -233,7 +273,7 @@ impl Together {
     }
 
     /// Whether it gives way to what is about these limiters: it is about no more of them, or out of date.
-    pub(super) fn gives_way(&self, limiters: usize) -> bool {
+    fn gives_way(&self, limiters: usize) -> bool {
         limiters > self.limiters.len()
             || self.limiters.iter().any(|(limiter, replacements)| limiter.replacements() != *replacements)
     }

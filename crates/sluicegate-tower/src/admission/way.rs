@@ -32,7 +32,7 @@ use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::limits::door::{Answer, Entry};
-use crate::limits::walk::{Asked, Finding, Found, Next, Walk};
+use crate::limits::walk::{Asked, Finding, First, Found, Next, Walk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 
@@ -276,21 +276,14 @@ impl Limits {
     #[inline]
     pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
         if let Some(door) = &self.settings().door {
-            let mut way = Way::default();
-            let end = way.enter(door.entry(request), (self, request), place);
-            return way.ends(self, end);
+            let way = Way::default();
+            return way.begin(self, |way| way.enter(door.entry(request), (self, request), place));
         }
-        let mut walk = Walk::default();
-        match walk.next(self.plan(), request) {
-            Next::Found(Found { limit, finding: Finding::Asks { which, key, cost, is_enforced: true } })
-                if walk.is_over(self.plan()) =>
-            {
-                self.begin_with_one(Asked { limit, which, key, cost }, place)
-            }
-            next => {
-                let mut way = Way { walk, ..Way::default() };
-                let end = way.go_on_with(next, (self, request), place);
-                way.ends(self, end)
+        match Walk::first(self.plan(), request) {
+            First::Only(asked) => self.begin_with_one(asked, place),
+            First::Other(walk, next) => {
+                let way = Way { walk, ..Way::default() };
+                way.begin(self, |way| way.go_on_with(next, (self, request), place))
             }
         }
     }
@@ -315,20 +308,28 @@ impl Limits {
                 Ok(Ok(Some(Marked::new(self, asks, Some(decision), Vec::new()))))
             }
             answer => {
-                let mut way = Way { asks, ..Way::default() };
-                let end = match answer {
+                let way = Way { asks, ..Way::default() };
+                way.begin(self, |way| match answer {
                     Ok(result) => way.decided(self, result, place),
                     Err(deciding) => way.deciding(self, deciding, place),
-                };
-                way.ends(self, end)
+                })
             }
         }
     }
 }
 
 impl Way {
-    fn ends(self, limits: &Limits, end: Option<End>) -> Result<End, Box<Waiting>> {
-        end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self }))
+    /// Goes as far as it comes at once. Apart, and cold, so that the code of the shortest way stays together.
+    #[cold]
+    fn begin(
+        mut self,
+        limits: &Limits,
+        go: impl FnOnce(&mut Self) -> Option<End>,
+    ) -> Result<End, Box<Waiting>> {
+        match go(&mut self) {
+            Some(end) => Ok(end),
+            None => Err(Box::new(Waiting { limits: limits.clone(), way: self })),
+        }
     }
 }
 

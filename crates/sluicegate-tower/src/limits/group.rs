@@ -140,7 +140,8 @@ impl Group {
         for exit in steps.iter_mut().flat_map(Step::exits) {
             *exit = (*exit).min(end);
         }
-        Plan { limits: limits.into(), steps: steps.into() }
+        let plain = if let ([only], 1) = (&*limits, steps.len()) { only.plain_cost() } else { None };
+        Plan { limits: limits.into(), steps: steps.into(), plain }
     }
 
     /// Puts the steps of this group behind those that are there. Exits that its surroundings decide on are left as
@@ -232,6 +233,16 @@ const MISSED: usize = usize::MAX - 1;
 pub(crate) struct Plan {
     pub(crate) limits: Box<[Limit]>,
     pub(crate) steps: Box<[Step]>,
+    /// What every request costs, if there is a single limit that asks all of them alike.
+    plain: Option<u64>,
+}
+
+impl Plan {
+    /// The only limit and its cost, if requests differ in nothing but their keys.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<(&Limit, u64)> {
+        self.limits.first().zip(self.plain)
+    }
 }
 
 /// A limit or the conditions of a group, and where a request goes from there.

@@ -311,6 +311,12 @@ impl Limit {
         self.only_if.is_empty()
     }
 
+    /// The cost of every request, if it asks the same of all of them.
+    pub(super) fn plain_cost(&self) -> Option<u64> {
+        let is_plain = self.is_unconditional() && self.cost_of.is_none() && !self.source.chooses();
+        (is_plain && self.cost > 0).then_some(self.cost)
+    }
+
     #[inline]
     pub(crate) fn cost_of(&self, request: RequestView<'_>) -> u64 {
         self.cost_of.as_ref().map_or(self.cost, |cost_of| cost_of(request))

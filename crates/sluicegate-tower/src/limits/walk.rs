@@ -90,26 +90,63 @@ pub(crate) enum Next {
     End,
 }
 
+/// The first thing that is known of a request.
+pub(crate) enum First {
+    /// Its only ask.
+    Only(Asked),
+    Other(Walk, Next),
+}
+
 impl Walk {
+    /// The first limit, as far as it is known at once. Where nothing but the key depends on the request, that is all that is looked
+    /// for.
+    #[inline]
+    pub(crate) fn first(plan: &Plan, request: RequestView<'_>) -> First {
+        let which = Which::Known(0);
+        let Some((limit, cost)) =
+            plan.plain().filter(|(limit, _)| limit.mode(Some(&which)) == PolicyMode::Enforce)
+        else {
+            return Self::first_of_several(plan, request);
+        };
+        match limit.key.extract(request).now() {
+            Ok(Ok(mut key)) => {
+                key.set_kind(limit.kind);
+                First::Only(Asked { limit: 0, which, key, cost })
+            }
+            key => Self::first_without_key((limit, cost), key),
+        }
+    }
+
+    #[inline(never)]
+    fn first_of_several(plan: &Plan, request: RequestView<'_>) -> First {
+        let mut walk = Self::default();
+        match walk.next(plan, request) {
+            Next::Found(Found { limit, finding: Finding::Asks { which, key, cost, is_enforced: true } })
+                if walk.is_over(plan) =>
+            {
+                First::Only(Asked { limit, which, key, cost })
+            }
+            next => First::Other(walk, next),
+        }
+    }
+
+    #[cold]
+    fn first_without_key(
+        (limit, cost): (&Limit, u64),
+        key: Result<Result<Key, MissingKey>, Extraction>,
+    ) -> First {
+        let mut walk = Self { next: 1, ..Self::default() };
+        let next = walk.extracted((0, limit, PolicyMode::Enforce), (Which::Known(0), cost), key);
+        First::Other(walk, next)
+    }
+
     /// The next limit, as far as it is known at once.
     #[inline]
     pub(crate) fn next(&mut self, plan: &Plan, request: RequestView<'_>) -> Next {
         while let Some(step) = plan.steps.get(self.next) {
-            let index = match &step.what {
-                What::Limit(index) => *index,
-                What::Gate(only_if) => {
-                    let holds = only_if.iter().all(|applies| applies(request));
-                    self.next = if holds { step.matched } else { step.missed };
-                    continue;
-                }
-                What::Select(select, members) => {
-                    self.next = self.choose(&select.select(request).in_order(), members.len(), step);
-                    continue;
-                }
-                What::Next(choice) => {
-                    self.next = self.next_chosen(plan, *choice, step);
-                    continue;
-                }
+            let What::Limit(index) = step.what else {
+                self.next = self.step_of_group(plan, step, request);
+                continue;
             };
             let limit = &plan.limits[index];
             if !limit.applies_to(request) {
@@ -130,6 +167,20 @@ impl Walk {
             };
         }
         Next::End
+    }
+
+    /// The step after one that asks no limit.
+    #[inline(never)]
+    fn step_of_group(&mut self, plan: &Plan, step: &Step, request: RequestView<'_>) -> usize {
+        match &step.what {
+            What::Gate(only_if) if only_if.iter().all(|applies| applies(request)) => step.matched,
+            What::Gate(_) => step.missed,
+            What::Select(select, members) => {
+                self.choose(&select.select(request).in_order(), members.len(), step)
+            }
+            What::Next(choice) => self.next_chosen(plan, *choice, step),
+            What::Limit(_) => step.matched,
+        }
     }
 
     /// Takes note of the members that were chosen, and says where to go from there.
@@ -157,8 +208,7 @@ impl Walk {
     }
 
     /// Whether no limit is left.
-    #[inline]
-    pub(crate) fn is_over(&mut self, plan: &Plan) -> bool {
+    fn is_over(&mut self, plan: &Plan) -> bool {
         while let Some(Step { what: What::Next(_), matched, .. }) = plan.steps.get(self.next) {
             if self.chosen.last() != Some(&END) {
                 return false;
@@ -220,16 +270,29 @@ impl Walk {
         let finding = match pick {
             Pick::Limiter(which) => match limit.mode(Some(&which)) {
                 PolicyMode::Off => Finding::Nothing(WhyNot::Off),
-                mode => match limit.key.extract(request).now() {
-                    Ok(key) => with_key((limit, mode), which, cost, key),
-                    Err(pending) => return self.wait(Pending::Key(index, Lookup::new(pending), which, cost)),
-                },
+                mode => {
+                    let key = limit.key.extract(request).now();
+                    return self.extracted((index, limit, mode), (which, cost), key);
+                }
             },
             Pick::Unlimited => Finding::Nothing(WhyNot::Unlimited),
             Pick::Refused(status) => refusing(limit.mode(None), Stop::unknown_tier(status)),
             Pick::Mistake(error) => refusing(limit.mode(None), Stop::Mistake(error)),
         };
         found(index, finding)
+    }
+
+    /// With the extractor's answer, to the ask.
+    fn extracted(
+        &mut self,
+        (index, limit, mode): (usize, &Limit, PolicyMode),
+        (which, cost): (Which, u64),
+        key: Result<Result<Key, MissingKey>, Extraction>,
+    ) -> Next {
+        match key {
+            Ok(key) => found(index, with_key((limit, mode), which, cost, key)),
+            Err(pending) => self.wait(Pending::Key(index, Lookup::new(pending), which, cost)),
+        }
     }
 
     fn wait(&mut self, lookup: Pending) -> Next {

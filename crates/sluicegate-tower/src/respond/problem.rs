@@ -68,7 +68,7 @@ impl<B: From<Bytes>> Respond<B> for ProblemJson {
         }
         let mut body = String::with_capacity(384);
         let _ = problem(&mut body, refusal);
-        response(refusal, body, "application/problem+json")
+        response(refusal, body, JSON)
     }
 }
 
@@ -81,17 +81,20 @@ fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
         first.make_ascii_uppercase();
     }
     body.push('\n');
-    response(refusal, body, "text/plain; charset=utf-8")
+    response(refusal, body, PLAIN_TEXT)
 }
 
+const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
 /// A response with the status of the refusal.
-fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: &'static str) -> Response<B> {
+fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: HeaderValue) -> Response<B> {
     // As it is: to cut the buffer to its length takes the allocator longer than the body took to write.
     let mut response = Response::new(B::from(Bytes::from(body)));
     // Room for the rate limit fields and what servers add.
     response.headers_mut().reserve(10);
     *response.status_mut() = refusal.status();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 

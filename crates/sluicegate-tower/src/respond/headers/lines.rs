@@ -4,6 +4,7 @@
 //! written for every response.
 
 use std::cmp::Reverse;
+use std::mem;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -36,28 +37,27 @@ static DIGITS: [u8; KEPT * 4] = {
     digits
 };
 
-static TEXT: &str = match std::str::from_utf8(&DIGITS) {
-    Ok(text) => text,
-    Err(_) => panic!("digits are text"),
+/// The same as field values: that they are valid ones is found out when this is compiled, not for each response.
+static VALUES: [HeaderValue; KEPT] = {
+    let Ok(digits) = str::from_utf8(&DIGITS) else { panic!("digits are text") };
+    let mut values = [const { HeaderValue::from_static("0") }; KEPT];
+    let mut number = 1;
+    while number < KEPT {
+        let (before, _) = digits.split_at(number * 4 + 4);
+        let (_, text) = before.split_at(before.len() - 1 - number.ilog10() as usize);
+        // Nothing can be dropped while it is compiled.
+        mem::forget(mem::replace(&mut values[number], HeaderValue::from_static(text)));
+        number += 1;
+    }
+    values
 };
 
 /// A number as a field value, without an allocation if it is a usual one.
 pub(crate) fn number(number: u64) -> HeaderValue {
-    match usize::try_from(number) {
-        Ok(kept) if kept < KEPT => {
-            let digits = if kept < 10 {
-                1
-            } else if kept < 100 {
-                2
-            } else if kept < 1_000 {
-                3
-            } else {
-                4
-            };
-            HeaderValue::from_static(&TEXT[kept * 4 + 4 - digits..kept * 4 + 4])
-        }
+    match usize::try_from(number).ok().and_then(|number| VALUES.get(number)) {
+        Some(value) => value.clone(),
         // `HeaderValue::from(number)` would allocate twice.
-        _ => {
+        None => {
             let mut digits = itoa::Buffer::new();
             HeaderValue::from_str(digits.format(number.min(MOST)))
                 .unwrap_or_else(|_| HeaderValue::from_static("0"))

@@ -234,7 +234,21 @@ pub(crate) fn repeat_wait(headers: &mut HeaderMap, style: &Style) {
 
 /// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
 pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+    if !has_any(headers, &[CACHE_CONTROL]) {
+        headers.insert(CACHE_CONTROL, NO_STORE);
+    }
+}
+
+/// Whether a response has one of these. Looked for by hand in the few fields that a usual response has: a map hashes the name first,
+/// which takes longer.
+#[inline]
+fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
+    if headers.len() > 8 {
+        names.iter().any(|name| headers.contains_key(name))
+    } else {
+        headers.keys().any(|name| names.contains(name))
+    }
 }
 
 /// Gives a field this value, or none; says which it had.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use http::header::{Entry, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use sluicegate_core::policy::PolicyQuota;
 
 use crate::respond::decided::{Described, Shown};
@@ -16,7 +16,7 @@ use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standing
 use crate::respond::headers::spring;
 use crate::respond::headers::{
     Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
-    come_back_after, repeat_wait, set,
+    come_back_after, has_any, repeat_wait, set,
 };
 
 /// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `prepared` is the value of
@@ -26,7 +26,7 @@ pub(crate) fn write(
     style: &Style,
     shown: Shown<'_>,
     refused_for: Option<u64>,
-    prepared: Option<&Option<HeaderValue>>,
+    prepared: Option<Option<HeaderValue>>,
     already: Already,
 ) {
     if !style.shows() && refused_for.is_none() {
@@ -37,23 +37,13 @@ pub(crate) fn write(
         // Room for all that a response gets: a map that grows hashes and moves what it has again.
         headers.reserve(8);
     }
-    let refused_for = refused_for.map(|seconds| come_back_after(headers, seconds));
-    if refused_for.is_some() {
-        repeat_wait(headers, style);
-    }
-    if refused_for.is_some() && style.tells_envoy {
-        headers.insert(ENVOY, HeaderValue::from_static("true"));
-    }
+    let refused_for = refused_for.map(|seconds| tell_wait(headers, style, seconds));
     let theirs_are_there = if has_ietf {
-        let policies = match prepared {
-            Some(line) => line.clone(),
-            None => policy_line(shown.quotas().map(quota)),
-        };
-        insert_lists(headers, [policies, standings_line(shown.quotas(), refused_for)], already)
+        insert_lists(headers, (shown, refused_for), prepared, already)
     } else {
-        has_legacy && already != Already::Replaced && has_list(headers)
+        has_legacy && already != Already::Replaced && has_any(headers, &[RATELIMIT])
     };
-    let theirs = theirs_are_there.then(|| join_lists(headers, has_ietf, shown, refused_for)).flatten();
+    let theirs = if theirs_are_there { join_lists(headers, has_ietf, shown, refused_for) } else { None };
     if let Some(standing) = shown.status.filter(|_| has_legacy) {
         let reset = |after: Duration| match style.reset {
             LegacyReset::Delta => ceil_seconds(after),
@@ -61,12 +51,12 @@ pub(crate) fn write(
         };
         let numbers = match theirs.filter(|theirs| theirs.remaining <= standing.remaining()) {
             Some(Left { limit, remaining, available_after }) => Numbers {
-                limit: limit.map(number),
+                limit,
                 remaining,
                 reset: available_after.map(|after| reset(Duration::from_secs(after))),
             },
             None => Numbers {
-                limit: Some(number(standing.capacity())),
+                limit: Some(standing.capacity()),
                 remaining: standing.remaining(),
                 reset: Some(reset(standing.reset_after())),
             },
@@ -74,9 +64,9 @@ pub(crate) fn write(
         numbers.write(headers, already);
     }
     match style.chosen {
-        HeaderFields::Draft6 => Draft::Six.write(headers, shown, refused_for, already),
-        HeaderFields::Draft7 => Draft::Seven.write(headers, shown, refused_for, already),
-        HeaderFields::Spring => spring::write(headers, shown, already),
+        HeaderFields::Draft6 | HeaderFields::Draft7 | HeaderFields::Spring => {
+            write_others(headers, style.chosen, (shown, refused_for), already);
+        }
         HeaderFields::AllOnRefusal
         | HeaderFields::All
         | HeaderFields::Legacy
@@ -84,37 +74,73 @@ pub(crate) fn write(
         | HeaderFields::None => {}
     }
     if style.exposes {
-        let ours = [LIMIT, REMAINING, RESET].into_iter().chain(spring::FIELDS).chain(drafts::FIELDS);
-        let ours = ours.chain([RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER]).chain(style.wait_also_in.clone());
-        expose(headers, ours);
+        expose_ours(headers, style);
     }
+}
+
+/// When a refused request may come back: in seconds, which are returned.
+#[inline(never)]
+fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
+    let seconds = come_back_after(headers, seconds);
+    repeat_wait(headers, style);
+    if style.tells_envoy {
+        headers.insert(ENVOY, HeaderValue::from_static("true"));
+    }
+    seconds
+}
+
+/// The families that few choose. Cold, as the next one, so that the code of the others stays together: a processor waits longer
+/// for code that it has not at hand than it takes to run it.
+#[cold]
+fn write_others(
+    headers: &mut HeaderMap,
+    chosen: HeaderFields,
+    (shown, refused_for): (Shown<'_>, Option<u64>),
+    already: Already,
+) {
+    match chosen {
+        HeaderFields::Draft6 => Draft::Six.write(headers, shown, refused_for, already),
+        HeaderFields::Draft7 => Draft::Seven.write(headers, shown, refused_for, already),
+        _ => spring::write(headers, shown, already),
+    }
+}
+
+#[cold]
+fn expose_ours(headers: &mut HeaderMap, style: &Style) {
+    let ours = [LIMIT, REMAINING, RESET].into_iter().chain(spring::FIELDS).chain(drafts::FIELDS);
+    let ours = ours.chain([RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER]).chain(style.wait_also_in.clone());
+    expose(headers, ours);
 }
 
 fn quota<'a>((_, quota): Described<'a>) -> &'a PolicyQuota {
     quota
 }
 
-/// Whether the service has a list of its own. Looked for by hand in the few fields that a usual response has: a map hashes the
-/// name first, which takes longer.
-#[inline]
-fn has_list(headers: &HeaderMap) -> bool {
-    if headers.len() > 8 {
-        headers.contains_key(RATELIMIT)
-    } else {
-        headers.keys().any(|name| *name == RATELIMIT)
+/// Adds both lists. Says whether there are lists of others, which the new ones have then not replaced.
+#[inline(never)]
+fn insert_lists(
+    headers: &mut HeaderMap,
+    (shown, refused_for): (Shown<'_>, Option<u64>),
+    prepared: Option<Option<HeaderValue>>,
+    already: Already,
+) -> bool {
+    let policies = prepared.unwrap_or_else(|| policy_line(shown.quotas().map(quota)));
+    let lines = [policies, standings_line(shown.quotas(), refused_for)];
+    if already != Already::Replaced && has_any(headers, &[RATELIMIT_POLICY, RATELIMIT]) {
+        return insert_missing(headers, lines);
     }
+    replace_lists(headers, lines);
+    false
 }
 
-/// Whether there are lists of others, which the new ones have then not replaced.
-fn insert_lists(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2], already: Already) -> bool {
+/// Adds those lists of which there are none of others. Says whether one was left out.
+#[cold]
+fn insert_missing(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) -> bool {
     let mut theirs_are_there = false;
     for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(lines) {
         match (headers.entry(name), line) {
             (_, None) => {}
             (Entry::Vacant(empty), Some(line)) => drop(empty.insert(line)),
-            (Entry::Occupied(mut theirs), Some(line)) if already == Already::Replaced => {
-                drop(theirs.insert(line))
-            }
             (Entry::Occupied(_), Some(_)) => theirs_are_there = true,
         }
     }
@@ -163,7 +189,7 @@ fn join_lists(
 
 /// The numbers in `X-RateLimit-*`.
 struct Numbers {
-    limit: Option<HeaderValue>,
+    limit: Option<u64>,
     remaining: u64,
     reset: Option<u64>,
 }
@@ -171,23 +197,35 @@ struct Numbers {
 impl Numbers {
     /// A service's own that leave less are not loosened.
     fn write(self, headers: &mut HeaderMap, already: Already) {
-        let limit_before = set(headers, LIMIT, self.limit);
-        match headers.insert(REMAINING, number(self.remaining)) {
-            Some(theirs) if leaves_less(&theirs, headers, already, self.remaining) => {
-                headers.insert(REMAINING, theirs);
-                set(headers, LIMIT, limit_before);
-            }
-            theirs => {
-                set(headers, RESET, self.reset.map(number));
-                if theirs.is_some() {
-                    spring::remove(headers);
-                }
-            }
+        let limit_before = set_number(headers, LIMIT, self.limit);
+        if let Some(theirs) = set_number(headers, REMAINING, Some(self.remaining))
+            && is_kept(theirs, (headers, limit_before), already, self.remaining)
+        {
+            return;
         }
+        set_number(headers, RESET, self.reset);
     }
 }
 
-/// Whether theirs are the numbers to show.
-fn leaves_less(theirs: &HeaderValue, headers: &HeaderMap, already: Already, remaining: u64) -> bool {
-    spring::units(theirs, headers).is_some_and(|theirs| already.leaves_less(theirs, remaining))
+/// A call, so that its code is at hand for the second field.
+#[inline(never)]
+fn set_number(headers: &mut HeaderMap, name: HeaderName, value: Option<u64>) -> Option<HeaderValue> {
+    set(headers, name, value.map(number))
+}
+
+/// Whether theirs leave less, and are the numbers to show: they are put back then.
+#[cold]
+fn is_kept(
+    theirs: HeaderValue,
+    (headers, limit_before): (&mut HeaderMap, Option<HeaderValue>),
+    already: Already,
+    remaining: u64,
+) -> bool {
+    if spring::units(&theirs, headers).is_some_and(|theirs| already.leaves_less(theirs, remaining)) {
+        headers.insert(REMAINING, theirs);
+        set(headers, LIMIT, limit_before);
+        return true;
+    }
+    spring::remove(headers);
+    false
 }
