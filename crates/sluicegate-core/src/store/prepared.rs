@@ -59,7 +59,7 @@ impl PreparedPolicy {
 
     /// The same, with the short way that its store has for it.
     pub(crate) fn with_short_way_of(self, store: &dyn Store) -> Self {
-        let may_take_it = self.is_plain && self.spends == Mode::Spend;
+        let may_take_it = self.policy.mode() != PolicyMode::Off && self.spends == Mode::Spend;
         let short_way = if may_take_it { store.short_way(&self) } else { None };
         Self { short_way, ..self }
     }

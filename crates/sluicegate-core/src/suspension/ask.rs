@@ -2,7 +2,8 @@
 //!
 //! A peek at the suspension stands behind the asks. A store decides all of them together or not at all, so where the key is
 //! suspended nothing is spent of any policy of the request. In memory the peek is left out as long as nobody is suspended under
-//! the policy, which the store knows without looking at a key.
+//! the policy, which the store knows without looking at a key; one key of one quota is then decided by the short way of its policy,
+//! which leaves refusals to this one.
 //!
 //! A refusal by one of the policies counts as a strike afterwards, in a call of its own that the answer waits for: so the refusal
 //! that is one too many says so itself, in every process alike. A refusal for being suspended is no strike, and neither is one in

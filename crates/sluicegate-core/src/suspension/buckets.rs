@@ -38,7 +38,7 @@ pub(crate) fn open(
         suspended: follow(policy.suspended()?)?,
         everywhere: policy.suspended_everywhere()?.map(follow).transpose()?,
     };
-    Ok(prepared.with_suspension(buckets))
+    Ok(prepared.with_suspension(buckets).with_short_way_of(store))
 }
 
 /// A policy is in force in the place of another one, and so are those of its buckets that are other ones.

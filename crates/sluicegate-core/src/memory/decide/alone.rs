@@ -14,31 +14,42 @@ use crate::memory::ground::Ground;
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
 use crate::memory::table::{Kept, Table, state_words};
-use crate::policy::Policy;
-use crate::store::{DecisionFuture, ShortWay};
+use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 
 /// The one bucket of a policy that keeps no accounts.
 pub(in crate::memory) struct Alone {
     ground: Arc<Ground>,
     bucket: Arc<Bucket>,
     buckets: Arc<Buckets>,
-    /// Whether a refusal spends, which is left to the other ways.
+    /// Those that say which keys are suspended. While one of them may say so of any key, it is left to the other ways.
+    suspensions: Box<[Arc<Buckets>]>,
+    /// Whether a refusal spends, or counts as one of too many, which is left to the other ways.
     counts_rejected: bool,
 }
 
 impl Alone {
-    /// The short way of a policy with these buckets, if it has one.
-    pub(in crate::memory) fn new(
-        ground: &Arc<Ground>,
-        buckets: Arc<Buckets>,
-        policy: &Policy,
-    ) -> Option<Self> {
+    /// The short way of a policy, if it has one.
+    pub(in crate::memory) fn new(ground: &Arc<Ground>, policy: &PreparedPolicy) -> Option<Self> {
+        let buckets_of = |policy: &PreparedPolicy| policy.replaced::<Buckets>().ok();
+        let buckets = buckets_of(policy)?;
         let [bucket] = &*buckets.each else { return None };
         if bucket.accounts {
             return None;
         }
         let (ground, bucket) = (Arc::clone(ground), Arc::clone(bucket));
-        Some(Self { ground, bucket, buckets, counts_rejected: policy.counts_rejected() })
+        let suspensions = policy.suspension().into_iter();
+        let suspensions =
+            suspensions.flat_map(|suspension| suspension.everywhere.iter().chain([&suspension.suspended]));
+        let suspensions: Box<[_]> = suspensions.map(buckets_of).collect::<Option<_>>()?;
+        let counts_rejected = policy.policy().counts_rejected() || !suspensions.is_empty();
+        Some(Self { ground, bucket, buckets, suspensions, counts_rejected })
+    }
+
+    /// Whether something matters beside the bucket: a replaced policy, or a suspension.
+    #[inline(always)]
+    fn is_beside(&self) -> bool {
+        self.buckets.has_older()
+            || !self.suspensions.iter().all(|suspension| suspension.are_idle(&self.ground.clock))
     }
 
     /// Spends from a table, and says when that was and where the key stands.
@@ -98,7 +109,7 @@ impl Alone {
 
 impl ShortWay for Alone {
     fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture {
-        if self.buckets.has_older() {
+        if self.is_beside() {
             return otherwise();
         }
         let asked = (key, cost);
@@ -111,7 +122,7 @@ impl ShortWay for Alone {
     }
 
     fn spend_at_once(&self, key: &KeyRef<'_>, cost: u64) -> bool {
-        if self.buckets.has_older() {
+        if self.is_beside() {
             return false;
         }
         let asked = (key, cost);

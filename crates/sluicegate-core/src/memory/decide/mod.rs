@@ -34,8 +34,7 @@ use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, ShortWay};
 impl Inner {
     /// The short way of a policy, if it has one.
     pub(super) fn way_of(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
-        let buckets = policy.replaced::<Buckets>().ok()?;
-        Some(Arc::new(Alone::new(&self.ground, buckets, policy.policy())?))
+        Some(Arc::new(Alone::new(&self.ground, policy)?))
     }
 
     #[inline]

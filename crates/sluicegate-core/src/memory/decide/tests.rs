@@ -2,12 +2,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::ManualClock;
-use crate::policy::OnFull;
+use crate::policy::{OnFull, PolicyBuilder};
 use crate::random::Random;
 use crate::store::{Ask, Mode, PreparedPolicy};
-use crate::{Algorithm, Key, MemoryStore, Policy, Quota, RateLimiter, Store};
+use crate::{Algorithm, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 
 fn policy(name: usize, random: &mut Random) -> Policy {
+    builder(name, random).build().unwrap()
+}
+
+fn builder(name: usize, random: &mut Random) -> PolicyBuilder {
     let algorithm = Algorithm::ALL[usize::try_from(random.below(Algorithm::ALL.len() as u64)).unwrap()];
     let quota =
         |random: &mut Random| Quota::new(2 + random.below(5), Duration::from_secs(1 + random.below(60)));
@@ -17,8 +21,7 @@ fn policy(name: usize, random: &mut Random) -> Policy {
     }
     let builder = if random.below(3) == 0 { builder.count_rejected() } else { builder };
     let builder = if random.below(8) == 0 { builder.refunds() } else { builder };
-    let builder = if random.below(4) == 0 { builder.on_full(OnFull::Inherit) } else { builder };
-    builder.build().unwrap()
+    if random.below(4) == 0 { builder.on_full(OnFull::Inherit) } else { builder }
 }
 
 /// The short ways are the general one without its lists: several limits and quotas, windows, queues and logs among them, keys
@@ -133,4 +136,47 @@ fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
             ));
         }
     }
+}
+
+/// A policy that suspends keys takes the short way while nobody is suspended: refusals on it count, and whoever is suspended, by them
+/// or by hand, is so at once.
+#[test]
+fn the_short_way_beside_suspensions_decides_as_asks_do() {
+    let mut outcomes = [0; 3];
+    for seed in 0..60 {
+        let (mut random, clock) = (Random::new(seed), ManualClock::new());
+        clock.set(Duration::from_secs(1_800_000_000));
+        let (most, within, first) = (1 + random.below(3), 5 + random.below(60), 1 + random.below(30));
+        let policy = builder(0, &mut random);
+        let policy =
+            policy.suspend(most, Duration::from_secs(within), Duration::from_secs(first)).build().unwrap();
+        let [short, asked] = [(); 2].map(|()| {
+            let store = MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
+            RateLimiter::new(store, policy.clone()).unwrap()
+        });
+        for step in 0..200 {
+            let (key, cost) =
+                (Key::from(random.below(2)), [1, 1, 1, 0, 2, 9][usize::try_from(random.below(6)).unwrap()]);
+            if random.below(40) == 0 {
+                let lasts = Duration::from_secs(random.below(20));
+                drop([&short, &asked].map(|limiter| limiter.suspend(&key, lasts)));
+            }
+            let decisions =
+                [short.check_cost(&key, cost), RateLimiter::decide_all([(&asked, &key, cost, None)])];
+            let [short, asked] = decisions.map(|decision| {
+                let decision = decision.now().unwrap().unwrap();
+                (decision.outcome(), decision.retry_after(), decision.at_us(), decision.quotas().to_vec())
+            });
+            assert_eq!(short, asked, "seed {seed}, step {step}: {cost} by {policy:?}");
+            match short.0 {
+                Outcome::Allowed => outcomes[0] += 1,
+                Outcome::Suspended => outcomes[1] += 1,
+                _ => outcomes[2] += 1,
+            }
+            clock.advance(Duration::from_millis(
+                [0, 0, 1, 700, 5_000, 60_000][usize::try_from(random.below(6)).unwrap()],
+            ));
+        }
+    }
+    assert!(outcomes.iter().all(|count| *count > 500), "{outcomes:?}");
 }
