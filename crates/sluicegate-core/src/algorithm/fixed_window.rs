@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Left, Numbers, Shape, SpentNow, quotient};
+use super::shape::{Left, Looked, Numbers, Shape, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -194,37 +194,32 @@ impl Shape for FixedWindow {
         self.state(window)
     }
 
-    /// Spends at once up to the ceiling; says how many units took effect.
-    // A call, so that the way of buckets, which has these beside it, stays short.
-    #[inline(never)]
-    fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
+    // Always, because it is most of a decision.
+    #[inline(always)]
+    fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         let window = self.window(state, now_us);
         if cost > self.burst || Self::is_over(&window, now_us) {
             return None;
         }
-        let (start_us, level) = (window.start_us, window.used);
-        let used = level.saturating_add(cost);
+        let used = window.used.saturating_add(cost);
         let excess = used.saturating_sub(self.burst);
-        Some(if excess == 0 {
+        let passed = excess == 0;
+        let (state, used, opens_us) = if passed {
             let state = self.state(Window { used, closed: false, ..window });
             // One unit more than what remains is one too many.
-            SpentNow { passed: true, state, level: used, rest: self.after_borders(start_us, 1) }
+            (state, used, self.after_borders(window.start_us, 1))
         } else {
-            let opens_us = self.after_borders(start_us, self.borders(excess));
-            SpentNow { passed: false, state, level, rest: opens_us }
-        })
+            (state, window.used, self.after_borders(window.start_us, self.borders(excess)))
+        };
+        let left = Left {
+            remaining: self.burst.saturating_sub(used),
+            reset_after_us: state.until_us.saturating_sub(now_us),
+            available_after_us: if used == 0 { 0 } else { opens_us.saturating_sub(now_us) },
+        };
+        Some(Looked { passed, state, left })
     }
 
-    // A call, so that the way of buckets, which has these beside it, stays short.
-    #[inline(never)]
-    fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
-        Left {
-            remaining: self.burst.saturating_sub(spent.level),
-            reset_after_us: spent.state.until_us.saturating_sub(now_us),
-            available_after_us: if spent.level == 0 { 0 } else { spent.rest.saturating_sub(now_us) },
-        }
-    }
-
+    /// Spends at once up to the ceiling; says how many units took effect.
     fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).used));
         (self.spend(state, now_us, now_us, added), added)

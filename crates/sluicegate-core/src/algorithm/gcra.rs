@@ -14,7 +14,7 @@
 use std::num::NonZeroU64;
 
 use super::checked::gcd;
-use super::shape::{Left, Looked, Numbers, Shape, SpentNow, quotient};
+use super::shape::{Left, Looked, Numbers, Shape, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -163,9 +163,15 @@ impl Gcra {
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
     }
 
+    /// Whether a level is a span of time, and nothing is delayed.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
     /// The answers of one look where a level is a span of time: nothing is counted in parts then.
     #[inline(always)]
-    fn look_plainly(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+    pub(super) fn look_plainly(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         let level = state.until_us.saturating_sub(now_us);
         if cost > self.burst || level >= LEVEL_MAX {
             return None;
@@ -187,12 +193,28 @@ impl Gcra {
         Some(Looked { passed: true, state: State::new(now_us.saturating_add(after), 0), left })
     }
 
-    /// The same where it is counted in parts, or delayed.
+    /// The same where it is counted in parts. `None` where it is delayed, too.
     #[inline(never)]
     fn look_in_parts(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
-        let spent = self.spend_now(state, now_us, cost)?;
-        let left = self.after(&spent, now_us);
-        Some(Looked { passed: spent.passed, state: spent.state, left })
+        let level = self.level(state, now_us);
+        // At the highest level turns are out further ahead than it can say.
+        if self.undelayed != u64::MAX || cost > self.burst || level == LEVEL_MAX {
+            return None;
+        }
+        let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
+        let excess = after.saturating_sub(self.full);
+        let passed = excess == 0;
+        let (state, level) = if passed { (self.state(after, now_us), after) } else { (state, level) };
+        let free = self.full.saturating_sub(level);
+        let lacking = if passed { self.spacing.get().saturating_sub(free % self.spacing) } else { excess };
+        // A level is that of the beginning of a time unit.
+        let begun_us = now_us.saturating_sub(self.floor(now_us));
+        let left = Left {
+            remaining: free / self.spacing,
+            reset_after_us: state.until_us.saturating_sub(now_us),
+            available_after_us: if level == 0 { 0 } else { self.drain_us(lacking).saturating_sub(begun_us) },
+        };
+        Some(Looked { passed, state, left })
     }
 
     /// The state with the same units in it, counted by another rate: `level` of them, of which `per_unit` are a unit.
@@ -307,27 +329,6 @@ impl Shape for Gcra {
         self.state(level.saturating_add(cost.saturating_mul(self.spacing.get())).min(LEVEL_MAX), at_us)
     }
 
-    /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, from one look at the
-    /// state. `None` where those have to be asked: for a queue, and for a cost that can never fit.
-    #[inline]
-    fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
-        if self.undelayed != u64::MAX || cost > self.burst {
-            return None;
-        }
-        let level = self.level(state, now_us);
-        if level == LEVEL_MAX {
-            // Turns are out further ahead than a level can say.
-            return None;
-        }
-        let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
-        let excess = after.saturating_sub(self.full);
-        Some(if excess == 0 {
-            SpentNow { passed: true, state: self.state(after, now_us), level: after, rest: 0 }
-        } else {
-            SpentNow { passed: false, state, level, rest: excess }
-        })
-    }
-
     // Always, because it is most of a decision.
     #[inline(always)]
     fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
@@ -336,22 +337,6 @@ impl Shape for Gcra {
         } else {
             self.look_in_parts(state, now_us, cost)
         }
-    }
-
-    /// The units that remain after that; and until when the cost would pass, if it did not, or else one unit more would remain.
-    #[inline]
-    fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
-        let free = self.full.saturating_sub(spent.level);
-        let (remaining, rest) = (free / self.spacing, free % self.spacing);
-        let reset_after_us = spent.state.until_us.saturating_sub(now_us);
-        if spent.level == 0 {
-            return Left { remaining, reset_after_us, available_after_us: 0 };
-        }
-        let lacking = if spent.passed { self.spacing.get().saturating_sub(rest) } else { spent.rest };
-        // A level is that of the beginning of a time unit.
-        let begun_us = now_us.saturating_sub(self.floor(now_us));
-        let available_after_us = self.drain_us(lacking).saturating_sub(begun_us);
-        Left { remaining, reset_after_us, available_after_us }
     }
 
     /// Spends at once up to the ceiling; says how many whole units took effect.

@@ -212,6 +212,15 @@ impl Rule {
         level.look(state, now_us, cost)
     }
 
+    /// The same of a level that is a span of time, and `None` for any other state: without a call.
+    #[inline(always)]
+    pub(crate) fn spend_plainly_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+        match self {
+            Self::Gcra(level) if level.is_plain() => level.look_plainly(state, now_us, cost),
+            _ => None,
+        }
+    }
+
     /// The state after `cost` was spent whether it fits or not, and how many units of it took effect: what does not fit
     /// is a debt, up to [`debt_ceiling`](Self::debt_ceiling).
     #[inline]

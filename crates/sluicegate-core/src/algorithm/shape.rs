@@ -55,23 +55,8 @@ pub(super) trait Shape: Copy {
 
     /// See [`Rule::spend_now`](super::Rule::spend_now).
     #[inline]
-    fn spend_now(&self, _state: State, _now_us: u64, _cost: u64) -> Option<SpentNow> {
+    fn look(&self, _state: State, _now_us: u64, _cost: u64) -> Option<Looked> {
         None
-    }
-
-    /// The units that remain after that; and until when the cost would pass, if it did not, or else one unit more would remain.
-    #[inline]
-    fn after(&self, _spent: &SpentNow, _now_us: u64) -> Left {
-        Left::default()
-    }
-
-    /// Both in one.
-    // Always, because it is most of a decision.
-    #[inline(always)]
-    fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
-        let spent = self.spend_now(state, now_us, cost)?;
-        let left = self.after(&spent, now_us);
-        Some(Looked { passed: spent.passed, state: spent.state, left })
     }
 
     /// See [`Rule::charge`](super::Rule::charge).
@@ -213,19 +198,9 @@ pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
     u64::try_from(product / NonZeroU128::from(by)).unwrap_or(u64::MAX)
 }
 
-/// The result of a cost that was to be spent at once.
-pub(super) struct SpentNow {
-    /// Whether it fitted. If not, `state` is the state from before.
-    pub(super) passed: bool,
-    pub(super) state: State,
-    /// The level now, in the rule's measure.
-    pub(super) level: u64,
-    /// The number that the rule needs beside the level to say when more is free.
-    pub(super) rest: u64,
-}
-
-/// The same as stores need it, with what remains.
+/// The result of a cost that was to be spent at once, and what remains.
 pub(crate) struct Looked {
+    /// Whether it fitted. If not, `state` is the state from before.
     pub(crate) passed: bool,
     pub(crate) state: State,
     pub(crate) left: Left,

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Left, Numbers, Shape, SpentNow};
+use super::shape::{Left, Looked, Numbers, Shape};
 use super::{Checked, NEVER, Slot, Spent, State};
 use crate::error::ConfigError;
 
@@ -149,6 +149,10 @@ impl SlidingCounter {
     #[inline]
     fn falls_to(&self, previous: u64, target: u64) -> u64 {
         let Some(units) = NonZeroU64::new(previous).filter(|units| units.get() > target) else { return 0 };
+        if self.excess == 0 && target.saturating_add(1) == units.get() {
+            // As soon as any of it is over: the question of most decisions, and no division.
+            return 1;
+        }
         // share <= target while previous * (period - elapsed) + excess < (target + 1) * period.
         let bound = target.saturating_add(1).saturating_mul(self.period.get()).saturating_sub(self.excess);
         let left = bound.div_ceil(units.get());
@@ -163,6 +167,7 @@ impl SlidingCounter {
     }
 
     /// The moment `elapsed` units into the window that begins at `start_us`.
+    #[inline]
     fn moment(&self, start_us: u64, elapsed: u64) -> u64 {
         if elapsed >= self.period.get() {
             return start_us.saturating_add(self.period_us.get());
@@ -171,6 +176,7 @@ impl SlidingCounter {
     }
 
     /// When the weighted count has fallen to `target` if nothing else arrives.
+    #[inline]
     fn sinks_to(&self, window: &Window, now_us: u64, target: u64) -> u64 {
         if let Some(room) = target.checked_sub(window.current) {
             let elapsed = self.falls_to(window.previous, room);
@@ -204,6 +210,7 @@ impl SlidingCounter {
     }
 
     /// The weighted count that the limit is compared with.
+    #[inline]
     fn counted(&self, window: &Window, now_us: u64) -> u64 {
         self.share(window.previous, self.elapsed(window, now_us)).saturating_add(window.current)
     }
@@ -261,38 +268,33 @@ impl Shape for SlidingCounter {
         self.state(&window)
     }
 
-    /// Spends at once up to the ceiling; says how many units took effect.
-    // A call, so that the way of buckets, which has these beside it, stays short.
-    #[inline(never)]
-    fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<SpentNow> {
-        let window = self.window(state, now_us);
+    // Always, because it is most of a decision.
+    #[inline(always)]
+    fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+        let mut window = self.window(state, now_us);
         let room = self.limit.checked_sub(cost)?;
         if Self::is_over(&window, now_us) {
             return None;
         }
         let counted = self.counted(&window, now_us);
-        Some(if counted <= room {
-            let level = counted.saturating_add(cost);
-            let current = window.current.saturating_add(cost);
-            let state = self.state(&Window { current, closed: false, ..window });
-            SpentNow { passed: true, state, level, rest: level.saturating_sub(1) }
+        let passed = counted <= room;
+        let (state, counted, target) = if passed {
+            (window.current, window.closed) = (window.current.saturating_add(cost), false);
+            let counted = counted.saturating_add(cost);
+            (self.state(&window), counted, counted.saturating_sub(1))
         } else {
-            SpentNow { passed: false, state, level: counted, rest: room }
-        })
-    }
-
-    // A call, so that the way of buckets, which has these beside it, stays short.
-    #[inline(never)]
-    fn after(&self, spent: &SpentNow, now_us: u64) -> Left {
-        let window = self.window(spent.state, now_us);
+            (state, counted, room)
+        };
         let wait_us = |target| self.sinks_to(&window, now_us, target).saturating_sub(now_us);
-        Left {
-            remaining: self.limit.saturating_sub(spent.level),
+        let left = Left {
+            remaining: self.limit.saturating_sub(counted),
             reset_after_us: wait_us(0),
-            available_after_us: if spent.level == 0 { 0 } else { wait_us(spent.rest) },
-        }
+            available_after_us: if counted == 0 { 0 } else { wait_us(target) },
+        };
+        Some(Looked { passed, state, left })
     }
 
+    /// Spends at once up to the ceiling; says how many units took effect.
     fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         let added = cost.min(self.ceiling.saturating_sub(self.window(state, now_us).current));
         (self.spend(state, now_us, now_us, added), added)

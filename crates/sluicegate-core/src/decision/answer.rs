@@ -117,18 +117,6 @@ impl Decision {
         decision
     }
 
-    /// A decision over up to four quotas.
-    #[inline]
-    pub(crate) fn several<const N: usize>(at_us: u64, statuses: &[QuotaStatus; N]) -> Self {
-        let mut decision = Self::empty(at_us, 0);
-        for status in statuses {
-            decision.outcome = decision.outcome.max(outcome(status));
-        }
-        decision.deciding = deciding(decision.outcome, statuses);
-        decision.quotas.extend_from_slice(statuses);
-        decision
-    }
-
     /// To be filled where it is: it is large, and copying it takes as long as a part of the decision.
     #[inline]
     fn empty(at_us: u64, delay_us: u64) -> Self {

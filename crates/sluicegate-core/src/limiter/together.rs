@@ -68,19 +68,17 @@ impl RateLimiter {
         let Some(second @ (other, other_key, other_cost, other_mode)) = asks.next() else {
             return limiter.with_opened(|opened| limiter.decide(&[ask(opened, key, cost, mode)]));
         };
-        let Some(third) = asks.next() else {
-            if !Arc::ptr_eq(limiter.store(), other.store()) {
-                return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::ForeignPolicy)));
-            }
-            return limiter.with_opened(|opened| {
-                other.with_opened(|other_opened| {
-                    let second = ask(other_opened, other_key, other_cost, other_mode);
-                    limiter.decide(&[ask(opened, key, cost, mode), second])
-                })
-            });
-        };
-        let asks: SmallVec<[_; 4]> = [first, second, third]
+        let third = asks.next();
+        if third.is_none()
+            && let (Some(opened), Some(other_opened)) = (limiter.kept(), other.kept())
+            && Arc::ptr_eq(limiter.store(), other.store())
+        {
+            let second = ask(other_opened, other_key, other_cost, other_mode);
+            return limiter.decide(&[ask(opened, key, cost, mode), second]);
+        }
+        let asks: SmallVec<[_; 4]> = [first, second]
             .into_iter()
+            .chain(third)
             .chain(asks)
             .map(|(limiter, key, cost, mode)| (limiter, limiter.opened(), key, cost, mode))
             .collect();

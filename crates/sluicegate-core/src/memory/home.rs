@@ -76,12 +76,6 @@ impl Home {
         }
     }
 
-    /// Whether it keeps states, and nothing beside them.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        matches!(self, Self::Narrow(_) | Self::Wide(_))
-    }
-
     /// The set or shard of a key.
     #[inline]
     pub(super) fn index_of(&self, hash: u64) -> usize {

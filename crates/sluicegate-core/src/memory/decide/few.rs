@@ -5,10 +5,12 @@
 //! that look is left to the general way: turns, costs that never fit, logs, accounts, replaced policies. Locks are
 //! taken in the order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and
 //! have to see each other, so they are left to the general way, too.
+//!
+//! What is known of a bucket is written where it stays: a copy of what was just written waits for it.
 
 use super::single::status_after;
 use super::{buckets_of, counts_rejected};
-use crate::algorithm::{Looked, State};
+use crate::algorithm::{Left, Looked, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::home::{Home, Place};
@@ -20,133 +22,146 @@ use crate::store::{Ask, DecisionFuture, Mode};
 const MOST: usize = 4;
 
 /// One bucket of one ask.
-#[derive(Clone, Copy)]
 struct Asked<'a> {
     bucket: &'a Bucket,
-    hash: u64,
     ask: &'a Ask<'a>,
+    hash: u64,
     cost: u64,
     /// The place of the ask, and that of the quota in its policy.
     at: (u8, u8),
-    /// Its own place among all of them.
-    index: u8,
+    /// Where the key is in its set.
+    slot: Option<usize>,
+    spent: Looked,
 }
 
 impl Inner {
     /// Decides asks that spend or look, in different buckets.
     pub(super) fn decide_few(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        let mut all = [None; MOST];
+        let mut all = [const { None }; MOST];
+        let is_few = self.gather(asks, &mut all).is_some();
         // The arrays are as long as there are buckets, so that the compiler unrolls all loops.
-        match (self.gather(asks, &mut all), &all) {
-            (Some(2), [Some(a), Some(b), ..]) => self.decide_several(asks, [*a, *b]),
-            (Some(3), [Some(a), Some(b), Some(c), _]) => self.decide_several(asks, [*a, *b, *c]),
-            (Some(MOST), [Some(a), Some(b), Some(c), Some(d)]) => self.decide_several(asks, [*a, *b, *c, *d]),
+        match &mut all {
+            [Some(a), Some(b), None, None] if is_few => self.decide_several(asks, [a, b]),
+            [Some(a), Some(b), Some(c), None] if is_few => self.decide_several(asks, [a, b, c]),
+            [Some(a), Some(b), Some(c), Some(d)] if is_few => self.decide_several(asks, [a, b, c, d]),
             _ => DecisionFuture::ready(self.decide_all(asks)),
         }
     }
 
-    /// Finds the buckets, in the order of the asks, and says how many they are; `None` if they are for the general way.
+    /// Finds the buckets, in the order of the asks; `None` if they are for the general way.
     #[inline]
-    fn gather<'a>(&self, asks: &'a [Ask<'a>], all: &mut [Option<Asked<'a>>; MOST]) -> Option<usize> {
-        let mut count = 0_u8;
+    fn gather<'a>(&self, asks: &'a [Ask<'a>], all: &mut [Option<Asked<'a>>; MOST]) -> Option<()> {
+        let mut all = all.iter_mut();
         for (policy, ask) in (0_u8..).zip(asks) {
             let buckets = buckets_of(ask).ok()?;
             if buckets.has_older() || !matches!(ask.mode(), Mode::Spend | Mode::Peek) {
                 return None;
             }
             for (quota, bucket) in (0_u8..).zip(&*buckets.each) {
-                if !bucket.home.is_plain() {
-                    return None;
-                }
-                let hash = self.ground.hash(bucket.salt, ask.key());
-                let (cost, at) = (ask.cost_of(quota), (policy, quota));
-                *all.get_mut(usize::from(count))? = Some(Asked { bucket, hash, ask, cost, at, index: count });
-                count += 1;
+                *all.next()? = Some(Asked {
+                    bucket,
+                    ask,
+                    hash: self.ground.hash(bucket.salt, ask.key()),
+                    cost: ask.cost_of(quota),
+                    at: (policy, quota),
+                    slot: None,
+                    spent: Looked { passed: false, state: State::REST, left: Left::default() },
+                });
             }
         }
-        Some(count.into())
+        Some(())
     }
 
     /// Decides the asks, which are about these buckets.
     #[inline]
-    fn decide_several<const N: usize>(&self, asks: &[Ask<'_>], mut asked: [Asked<'_>; N]) -> DecisionFuture {
-        sort(&mut asked);
-        let mut statuses = [QuotaStatus::at_rest((0, 0), 0); N];
-        DecisionFuture::ready(match self.spend_several(&asked, &mut statuses) {
-            Some(now_us) => Ok(Decision::several(now_us, &statuses)),
-            None => self.decide_all(asks),
-        })
+    fn decide_several<const N: usize>(
+        &self,
+        asks: &[Ask<'_>],
+        mut few: [&mut Asked<'_>; N],
+    ) -> DecisionFuture {
+        let is_in_order = (1..N).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
+        if !is_in_order {
+            few.sort_unstable_by_key(|asked| asked.bucket.number);
+        }
+        let Some(now_us) = self.spend_several(&mut few) else {
+            return DecisionFuture::ready(self.decide_all(asks));
+        };
+        if !is_in_order {
+            few.sort_unstable_by_key(|asked| asked.at);
+        }
+        DecisionFuture::ready(Ok(Decision::of(now_us, 0, few.iter().map(|asked| asked.status()))))
     }
 
-    /// Spends from all buckets or from none. Says where they stand, in the order of the asks, and when that is; `None` if it is for the
-    /// general way.
+    /// Spends from all buckets or from none, and says when that is; `None` if it is for the general way.
     // Always: it is called in one place for each number of buckets.
     #[inline(always)]
-    fn spend_several<const N: usize>(
-        &self,
-        asked: &[Asked<'_>; N],
-        statuses: &mut [QuotaStatus; N],
-    ) -> Option<u64> {
-        if (1..N).any(|next| asked[next - 1].bucket.number == asked[next].bucket.number) {
+    fn spend_several<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
+        if (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number) {
             return None;
         }
-        let mut places =
-            asked.each_ref().map(|asked| asked.bucket.home.lock(asked.bucket.home.index_of(asked.hash)));
-        if asked.iter().any(|asked| asked.bucket.holds.any()) {
+        let mut places = [const { None }; N];
+        for (asked, place) in few.iter().zip(&mut places) {
+            match &asked.bucket.home {
+                Home::Narrow(table) => *place = Some(Place::Narrow(table.lock(table.set_of(asked.hash)))),
+                Home::Wide(table) => *place = Some(Place::Wide(table.lock(table.set_of(asked.hash)))),
+                _ => return None,
+            }
+        }
+        if few.iter().any(|asked| asked.bucket.holds.any()) {
             return None;
         }
         let now_us = self.ground.clock.now_us();
-        let (mut granted, mut after) = (true, [(None, State::REST); N]);
-        for ((asked, place), after) in asked.iter().zip(&places).zip(&mut after) {
+        let mut granted = true;
+        for (asked, place) in few.iter_mut().zip(places.iter().flatten()) {
             let (slot, Kept { state, .. }) = place.look(asked.hash);
-            let spent = spend_now(asked.bucket, state, now_us, asked.cost)?;
-            granted &= spent.passed;
-            statuses[usize::from(asked.index)] =
-                status_after(asked.at, asked.bucket.capacity, &spent, asked.cost);
-            *after = (slot, spent.state);
+            asked.slot = slot;
+            asked.spend_now(state, now_us)?;
+            granted &= asked.spent.passed;
         }
-        if !granted && asked.iter().any(|asked| counts_rejected(asked.ask)) {
+        if !granted && few.iter().any(|asked| counts_rejected(asked.ask)) {
             return None;
         }
-        for ((asked, place), (slot, state)) in asked.iter().zip(&mut places).zip(after) {
+        for (asked, place) in few.iter_mut().zip(places.iter_mut().flatten()) {
             if granted && asked.ask.mode().spends() {
-                place.put_at(slot, asked.hash, Kept { state, ..Kept::default() }, &asked.bucket.rule, now_us);
+                let kept = Kept { state: asked.spent.state, ..Kept::default() };
+                place.put_at(asked.slot, asked.hash, kept, &asked.bucket.rule, now_us);
             } else {
-                unspent(asked, place, now_us, &mut statuses[usize::from(asked.index)]);
+                asked.spend_nothing(place, now_us);
             }
         }
         Some(now_us)
     }
 }
 
-/// Of a quota that has room, and of which nothing is spent, where it stands: as after a cost of nothing.
-#[cold]
-fn unspent(asked: &Asked<'_>, place: &Place<'_>, now_us: u64, status: &mut QuotaStatus) {
-    let (_, Kept { state, .. }) = place.look(asked.hash);
-    if status.passed()
-        && let Some(unspent) = spend_now(asked.bucket, state, now_us, 0)
-    {
-        *status = status_after(asked.at, asked.bucket.capacity, &unspent, 0);
-    }
-}
-
-/// One look at a state; at a level, which most are, without asking what else it could be.
-#[inline]
-fn spend_now(bucket: &Bucket, state: State, now_us: u64, cost: u64) -> Option<Looked> {
-    match bucket.home {
-        Home::Narrow(_) => bucket.rule.spend_level_now(state, now_us, cost),
-        _ => bucket.rule.spend_now(state, now_us, cost),
-    }
-}
-
-/// In the order of the buckets' numbers, in which their sets are locked. They mostly are.
-#[inline]
-fn sort<const N: usize>(asked: &mut [Asked<'_>; N]) {
-    for sorted in 1..N {
-        let mut index = sorted;
-        while index > 0 && asked[index - 1].bucket.number > asked[index].bucket.number {
-            asked.swap(index - 1, index);
-            index -= 1;
+impl Asked<'_> {
+    /// Of a quota that has room, and of which nothing is spent, where it stands: as after a cost of nothing.
+    #[cold]
+    fn spend_nothing(&mut self, place: &Place<'_>, now_us: u64) {
+        if self.spent.passed {
+            self.cost = 0;
+            self.spend_now(place.kept(self.hash).state, now_us);
         }
+    }
+
+    /// One look at its state. `None` if that does not tell.
+    #[inline(always)]
+    fn spend_now(&mut self, state: State, now_us: u64) -> Option<()> {
+        // First what most are, so that it goes from registers to where it stays.
+        match self.bucket.rule.spend_plainly_now(state, now_us, self.cost) {
+            Some(spent) => self.spent = spent,
+            None => self.spend_other_now(state, now_us)?,
+        }
+        Some(())
+    }
+
+    #[inline(never)]
+    fn spend_other_now(&mut self, state: State, now_us: u64) -> Option<()> {
+        self.spent = self.bucket.rule.spend_now(state, now_us, self.cost)?;
+        Some(())
+    }
+
+    #[inline]
+    fn status(&self) -> QuotaStatus {
+        status_after(self.at, self.bucket.capacity, &self.spent, self.cost)
     }
 }

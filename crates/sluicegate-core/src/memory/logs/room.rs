@@ -121,7 +121,8 @@ impl Shard {
     pub(super) fn tidy(&mut self, now_us: u64) {
         let now_us = now_us.saturating_sub(TIDIED_AFTER_US);
         for _ in 0..TIDIED_PER_SPEND.min(self.logs.len()) {
-            self.hand = (self.hand + 1) % self.logs.len().max(1);
+            // Without a division; the first of the two may have been the last log.
+            self.hand = if self.hand + 1 < self.logs.len() { self.hand + 1 } else { 0 };
             if self.hand < self.logs.len() {
                 self.drop_over(self.hand, now_us);
             }
