@@ -1,4 +1,7 @@
 //! The page of a visitor that waits: [`page`]. Drawn by the server; it refreshes itself and needs no scripts.
+//!
+//! It has one heading, the place, the estimated wait and one sentence. Estimates are rounded as much as they are worth: to seconds up to a
+//! minute and a half and to minutes up to an hour and a half, both up, and above that to hours and minutes.
 
 use std::time::Duration;
 

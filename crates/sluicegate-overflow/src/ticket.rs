@@ -1,4 +1,16 @@
 //! Signed tickets: [`Ticket`], the [`Secrets`] that sign them, and the [`Fault`]s of those that are worth nothing.
+//!
+//! # The form of a ticket
+//! | bytes | hold |
+//! |---|---|
+//! | 1 | 0 for a place, 1 for a pass |
+//! | 8 | the beginning of a BLAKE3 hash of the room's name |
+//! | 8, 4 | the number and the lot of the place |
+//! | 8, 8 | issued and expires, in microseconds since the Unix epoch |
+//! | 32 | a BLAKE3 hash of all that, keyed by the secret |
+//!
+//! Numbers are big-endian, and the whole is Base64 for URLs without padding: 92 letters. It is not encrypted: a visitor may read
+//! its place, and cannot change it. Keys are derived from the secrets, so that a secret of any length from 16 bytes on will do.
 
 use std::fmt;
 

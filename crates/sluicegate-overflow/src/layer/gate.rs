@@ -1,4 +1,13 @@
 //! The way of a request through a room: its pass, or its key, its place, and its turn.
+//!
+//! ```text
+//! request -> a good pass -> the service
+//!         -> no pass -> key (if places are counted) -> one poll of the line -> turn: held, then the service
+//!                                                                           -> no turn: 503
+//! ```
+//!
+//! A request waits at three points: for its key, for a line over a network, and for a turn that is at most two seconds away. Dropped at
+//! the first it has taken nothing; at the second a place may be taken; at the third its turn was given, and is given again for a minute.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::convert::Infallible;
@@ -69,6 +78,7 @@ impl WaitingRoomLayer {
         }
     }
 
+    /// From the key to the line. Without a key it shares the places of all that have none, unless that was chosen otherwise.
     fn keyed<B: From<Bytes>, E>(&self, shown: Shown, found: Result<Key, MissingKey>) -> Led<B, E> {
         let key = match self.when_missing.read(found, || self.room.name().to_owned()) {
             Keyed::Key(key) => key,
@@ -91,6 +101,10 @@ impl WaitingRoomLayer {
         }
     }
 
+    /// From the line's answer to the service, to the wait for a turn, or to a 503.
+    ///
+    /// A ticket is sent only where the visitor has none for this place, or one that would expire within half a day or is signed by the
+    /// former secret.
     fn answered<B: From<Bytes>, E>(&self, shown: Shown, answer: Result<Answer, StoreError>) -> Led<B, E> {
         let name = &self.room.0.name;
         match answer {

@@ -1,4 +1,7 @@
 //! A request as the room sees it: its ticket, and whether it wants a page.
+//!
+//! A ticket is looked for in the header `x-waiting-room-ticket`, then in cookies of this room, and the first that is good counts. It
+//! costs one keyed hash for each secret and text of the right length, of four texts at most, whatever a client sends.
 
 use http::header::{ACCEPT, COOKIE, HeaderName};
 use http::{HeaderValue, Method};

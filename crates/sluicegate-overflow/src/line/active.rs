@@ -1,4 +1,12 @@
 //! The passes that are good: [`Active`].
+//!
+//! # Which visitors are called when a pass is free
+//! Where all passes are out, visitors sleep long, and a newcomer would be there before those that wait. So as many ranks are called as
+//! passes became free, divided by the share that comes; whoever stands behind them has to wait. If those that were called do not come,
+//! twice as many are called with each minute, and after twenty minutes all of them: a free pass is never lost to sleepers.
+//!
+//! # Memory
+//! 16 bytes for each pass that is out and about as many for its number; the same for each that ended early, until it would have expired.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -32,6 +40,7 @@ pub(super) struct Active {
 }
 
 impl Active {
+    /// No pass is out. `most` bounds how many are good at once, each for `lasts_us` microseconds; without a bound none is counted.
     pub(super) fn new(most: Option<u64>, lasts_us: u64) -> Self {
         Self {
             most,
@@ -56,6 +65,7 @@ impl Active {
         self.most.map(|_| self.out.len() as u64)
     }
 
+    /// Whether no further pass may be given now.
     pub(super) fn is_full(&self) -> bool {
         self.most.is_some_and(|most| self.out.len() as u64 >= most)
     }
@@ -123,6 +133,7 @@ impl Active {
         self.given = self.given.saturating_add(1);
     }
 
+    /// The pass of this place ends before its time. A second call changes nothing.
     pub(super) fn end(&mut self, number: u64, lot: u32, now_us: u64) {
         self.out.remove(&number);
         if self.ended.insert(number, lot).is_none() {
@@ -131,6 +142,7 @@ impl Active {
         }
     }
 
+    /// Whether it ended before its time. The lot has to fit too: after a loss of the line another place may have the number.
     pub(super) fn has_ended(&self, number: u64, lot: u32) -> bool {
         self.ended.get(&number) == Some(&lot)
     }

@@ -1,4 +1,21 @@
 //! The places of a line: [`Book`].
+//!
+//! # States of a place
+//! ```text
+//! waiting --its turn--> turned --kept a minute--> forgotten
+//!    |  ^
+//!    |  asks again
+//!    v  |
+//! passed over --kept ten minutes--> forgotten
+//! ```
+//!
+//! A place is passed over when it is due and its visitor is missed; that is found by a sweep over the oldest places, a few with each poll, so
+//! that no poll pays for a crowd. A turn is found by its number at once: numbers are given in order, and the list begins at the first
+//! one that is kept.
+//!
+//! # Memory
+//! 24 bytes a place, whatever happens to it. Places go from the front only, so one that waits long keeps those behind it, turned or not.
+//! A list that is three quarters empty gives its room back.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -87,10 +104,12 @@ impl Book {
         self.first.saturating_add(self.places.len() as u64)
     }
 
+    /// How many wait and were not passed over.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting
     }
 
+    /// How many were passed over since the line began; one that came back and was passed over again counts twice.
     pub(super) fn passed_over(&self) -> u64 {
         self.passed_over
     }
@@ -100,6 +119,9 @@ impl Book {
         self.clients.get(&client).copied().unwrap_or_default()
     }
 
+    /// Adds a place at the end, which nobody misses before it has been told when to ask.
+    ///
+    /// The client of 0 stands for none, so that a digest of 0 is taken as 1: two clients in 2^64 would be counted as one.
     pub(super) fn add(&mut self, lot: u32, client: Option<u64>) -> Place {
         let place = Place::new(self.next_number(), lot);
         let client = client.map_or(0, |client| client.max(1));
@@ -179,6 +201,7 @@ impl Book {
         }
     }
 
+    /// One more waits.
     fn join(&mut self, client: u64) {
         self.waiting = self.waiting.saturating_add(1);
         if client != 0 {
@@ -187,6 +210,7 @@ impl Book {
         }
     }
 
+    /// One fewer waits. A client without places is forgotten, so that the map grows with the line and not with its past.
     fn leave(&mut self, client: u64) {
         self.waiting = self.waiting.saturating_sub(1);
         if let Some(places) = self.clients.get_mut(&client) {
@@ -202,6 +226,7 @@ impl Book {
         self.places.get_mut(index)
     }
 
+    /// Where a number stands in the list; nothing for one that was forgotten.
     fn index(&self, number: u64) -> Option<usize> {
         usize::try_from(number.checked_sub(self.first)?).ok()
     }

@@ -1,4 +1,12 @@
 //! When visitors are told to ask before their turn: [`Calendar`].
+//!
+//! # How often a visitor asks
+//! A visitor is told to ask about half way to its turn, then half way of what is left, and at last at its turn: 2 + log2 of the wait in
+//! seconds. A crowd that came at once would do so at once; the calendar spreads it over the seconds that follow the wished one. It never
+//! puts an appointment later than seven eighths of the way, so that an estimate that was too long is corrected in time.
+//!
+//! # Memory
+//! Four bytes for each page up to the furthest appointment, half a day of them at most: 173 kB.
 
 use std::collections::VecDeque;
 
@@ -26,6 +34,7 @@ const LOOKED_AT: u64 = 64;
 const PAGES: u64 = 43_200;
 
 impl Calendar {
+    /// An empty calendar for this pace. Another rate takes another one: its pages and their room would not fit.
     pub(super) fn new(pace: &Pace) -> Self {
         let page_us = pace.span_us(1, WHOLE).max(1_000_000);
         let room = pace.ranks_in(page_us, WHOLE).saturating_mul(3) / 2;

@@ -1,4 +1,7 @@
 //! The line in this process: [`MemoryLine`].
+//!
+//! A lock around one state. A poll holds it for a few steps, and nothing is awaited under it. After a panic the lock is used further: a
+//! room that refuses all visitors is worse than a number that is off by one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,12 @@
 //! The pace of a line: spaced turns at its rate, and spans of the line in time.
+//!
+//! # Source
+//! Turns are GCRA (ITU-T I.371, annex A.1) with a burst of 1, by the core's rule of it: the theoretical arrival time of that text is the
+//! next free turn here. A room holds a visitor until its turn, where a rate limit would refuse it.
+//!
+//! # Rounding
+//! A turn is never early: its time is exact to a microsecond and a remainder that is kept. A span of ranks is rounded up, and the ranks
+//! of a span are rounded down, so that one is the inverse of the other.
 
 use std::time::Duration;
 
@@ -20,6 +28,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// A pace without turns given so far. A burst of the quota says nothing: it is taken as 1.
+    ///
+    /// # Errors
+    /// For a rate whose spacing cannot be kept exactly.
     pub(super) fn new(quota: Quota) -> Result<Self, ConfigError> {
         let quota = quota.burst(1);
         Ok(Self { quota, rule: Rule::new(Algorithm::Gcra, quota)?, given: State::REST, last_us: None })
@@ -37,6 +49,7 @@ impl Pace {
         Ok(changed)
     }
 
+    /// The rate in force, with a burst of 1.
     pub(super) fn quota(&self) -> Quota {
         self.quota
     }
@@ -81,6 +94,8 @@ impl Pace {
 }
 
 /// Whole microseconds of a duration.
+///
+/// One that is too long for 64 bits, which is half a million years, counts as the longest there is.
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,12 @@
 //! The share of places whose visitors come when it is their turn: [`Share`].
+//!
+//! # How it is measured
+//! Ranks are cut into blocks of a quarter of a second. The last 40 blocks that are old enough count, so the share follows within ten
+//! seconds; a block is old enough when three more were called after it. A visitor that is held counts when it comes, not when it enters.
+//!
+//! # Rounding
+//! The share is rounded down to 1024ths, so that the gate is rather too fast than too slow: a visitor that is called too early is held, and
+//! a turn for which nobody is called is lost.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,9 @@
 //! Ranks that were called while nobody asked: [`Silence`].
+//!
+//! # Why it is told apart from absence
+//! The gate moves by the clock, so an outage of a minute calls a minute's worth of ranks whose visitors could not come. Taken as absence
+//! they would look like leavers: the share would fall to its least, the gate would run eight times as fast, and those behind would
+//! enter before those that were called first. A poll after a silence puts the gate back instead, with the share of before.
 
 use crate::line::pace::WHOLE;
 
@@ -27,6 +32,7 @@ pub(super) struct Silence {
 }
 
 impl Silence {
+    /// No silence so far; from now on it is measured.
     pub(super) fn new(now_us: u64) -> Self {
         Self { asked_us: now_us, gate: 0, share: WHOLE, share_before: WHOLE, from: 0, to: 0, until_us: 0 }
     }

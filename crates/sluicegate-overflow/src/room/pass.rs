@@ -35,6 +35,7 @@ pub struct Pass {
 }
 
 impl Pass {
+    /// The pass of this place, good until it expires or is ended.
     pub(crate) fn new(place: Place, line: Arc<dyn Line>) -> Self {
         Self { place, line, is_ended: Arc::default() }
     }
@@ -52,6 +53,7 @@ impl Pass {
         self.line.end(self.place).await
     }
 
+    /// Whether this request has ended it, so that its response takes the cookie away.
     pub(crate) fn is_ended(&self) -> bool {
         // Relaxed: as above.
         self.is_ended.load(Ordering::Relaxed)

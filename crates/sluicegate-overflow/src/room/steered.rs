@@ -1,4 +1,7 @@
 //! The room as the status page sees and steers it.
+//!
+//! Operators write a rate and a mode as text, and read the same words. Both are read before either is put into force, so a mistake in
+//! one changes nothing.
 
 use std::fmt;
 use std::str::FromStr;

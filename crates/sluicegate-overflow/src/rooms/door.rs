@@ -1,4 +1,7 @@
 //! The door of a room by which rules let requests in.
+//!
+//! A reload makes new doors and puts them in force when the whole file was read, so a file with a mistake changes no room. A rate that a
+//! line over a network does not take is tried again each second, until it is taken or the room is gone.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -129,6 +129,7 @@ impl Rooms {
         self.open().get(name).map(|open| open.rate)
     }
 
+    /// This room is in force, at the rate that its file says. It is held weakly: a room lives as long as a door of it.
     pub(crate) fn put(&self, room: &WaitingRoom, rate: Quota) {
         let open = Open { room: Arc::downgrade(&room.0), rate };
         self.open().insert(room.name().to_owned(), open);

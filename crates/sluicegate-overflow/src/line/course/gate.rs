@@ -1,4 +1,18 @@
 //! The gate of a line: how it moves, and when it goes back.
+//!
+//! # A control loop
+//! The gate is called forward by the rate divided by the share that comes. If fewer visitors are held than a second's worth, it runs up to
+//! an eighth faster, if more, up to an eighth slower. So a share that is misjudged by up to an eighth costs no turn, and makes nobody
+//! wait at the door for more than two seconds.
+//!
+//! # When it goes back
+//! | cause | by how much |
+//! |---|---|
+//! | silence, after which those that were called come back | to the first of them that asks |
+//! | a rate that was raised and lowered by half or more | to where it was when the rate was raised |
+//! | a visitor that was called and finds all near turns given | one to five seconds of ranks |
+//!
+//! Ranks that are passed a second time and at which nobody waits are skipped, sixteen with each poll.
 
 use crate::line::course::{Course, HELD_US};
 use crate::line::pace::WHOLE;
@@ -107,6 +121,7 @@ impl Course {
         }
     }
 
+    /// Whether a place may take a turn now: the gate has passed its rank, or will within a third of a second.
     pub(super) fn is_due(&self, place: Place) -> bool {
         let rank = place.rank(self.early);
         // Nobody is before the rank at the gate, so that it need not wait for the gate.

@@ -1,5 +1,15 @@
 //! The exact algorithm of a line: [`Course`]. Time is a parameter, and all numbers are whole.
 //!
+//! # Source
+//! It is an algorithm of our own. Turns are those of GCRA; the gate is a proportional controller around the measured share, since a line
+//! that waits for each absent visitor in turn would lose the time of all who left. A slow model of the rules in the tests, which
+//! knows every visitor, is compared with it on random crowds.
+//!
+//! # State
+//! 24 bytes a place; beside them only appointments and, where passes are bounded, passes take room. Each question takes a constant
+//! number of steps, but for the seconds that an appointment looks at (64 at most) and the places that a sweep passes (four with
+//! each poll).
+//!
 //! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the
 //! [`Pace`]. The gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that a second's worth of visitors
 //! is always at the door, held for their turns: then no turn is lost because a visitor stays away.
@@ -64,6 +74,10 @@ pub(super) struct Course {
 }
 
 impl Course {
+    /// A line in which nobody is, open if its time has come by this clock.
+    ///
+    /// # Errors
+    /// For a rate that cannot be kept.
     pub(super) fn new(settings: LineSettings, clock_us: u64) -> Result<Self, ConfigError> {
         let pace = Pace::new(settings.rate)?;
         let time = Time::new(clock_us);
@@ -106,6 +120,7 @@ impl Course {
         answer
     }
 
+    /// The answer at the time that was set: a place first, if the ask has none that is known, and then its turn or its standing.
     fn answer(&mut self, ask: Ask) -> Answer {
         let place = match ask.place.filter(|place| self.knows(*place)) {
             Some(place) => place,
@@ -120,11 +135,13 @@ impl Course {
         }
     }
 
+    /// The pass of this place ends now, and its room is free.
     pub(super) fn end(&mut self, clock_us: u64, place: Place) {
         self.advance(clock_us, 4);
         self.active.end(place.number, place.lot, self.time.now_us());
     }
 
+    /// Whether the pass of this place ended before its time.
     pub(super) fn has_ended(&self, place: Place) -> bool {
         self.active.has_ended(place.number, place.lot)
     }
@@ -161,6 +178,10 @@ impl Course {
         Ok(())
     }
 
+    /// Another rate: turns that are given stay, the share that was measured stays, and appointments begin anew.
+    ///
+    /// Visitors sleep by the appointments of the slower rate after it was raised. They are called meanwhile and come late, so that the
+    /// place of the gate at that moment is kept: if the rate is lowered again by half or more, the gate goes back there.
     fn change_rate(&mut self, rate: Quota) -> Result<(), ConfigError> {
         let now_us = self.time.now_us();
         let before_us = self.pace.span_us(WHOLE, WHOLE);
@@ -182,6 +203,7 @@ impl Course {
         Ok(())
     }
 
+    /// The numbers of now. It sweeps more places than a poll does, so that they are right where nobody asks.
     pub(super) fn status(&mut self, clock_us: u64) -> LineStatus {
         self.advance(clock_us, 4_096);
         let next = Place::new(self.book.next_number(), u32::MAX);
@@ -196,6 +218,8 @@ impl Course {
     }
 
     /// The clock shows this now.
+    ///
+    /// In this order: the line's time goes on, the room opens, passes expire, the gate moves, and places are swept, as many as `steps`.
     fn advance(&mut self, clock_us: u64, steps: u32) {
         let step_us = self.time.advance(clock_us);
         let now_us = self.time.now_us();

@@ -1,4 +1,9 @@
 //! Where a visitor stands, and when it asks again.
+//!
+//! # How it is estimated
+//! Before a visitor are the ranks between the gate and its own, of which the share comes. The wait is the longest of three spans: the turns
+//! of those at the rate, the end of as many passes where their number is bounded, and the calls that free passes make. Each is a
+//! whole number of microseconds, rounded up; before the room opens the time until then is added.
 
 use std::time::Duration;
 

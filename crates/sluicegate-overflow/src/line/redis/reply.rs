@@ -1,4 +1,7 @@
 //! The replies of the script, and what an instance knows of its line.
+//!
+//! A reply is a list of fields in the order in which the script writes them: words, whole numbers in decimal, and -1 where something is
+//! not known. Whatever else comes back is an error of the protocol and never a panic, because another version may have written it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,6 +31,7 @@ pub(super) struct News {
 }
 
 impl Known {
+    /// Nothing was heard of the line so far; these numbers stand until it has answered.
     pub(super) fn new(status: LineStatus) -> Self {
         Self { status, now_us: 0, ended: HashMap::new(), since_us: 0 }
     }
@@ -49,6 +53,7 @@ impl Known {
         self.ended.contains_key(&place)
     }
 
+    /// Takes over what a reply says. Line time that went back is another line: what was known of the first is forgotten.
     pub(super) fn learn(&mut self, news: News) {
         if news.now_us < self.now_us {
             // The line was lost and began anew, and nothing is left of its places.
@@ -91,6 +96,9 @@ impl Fields {
 }
 
 /// The answer to a poll.
+///
+/// # Errors
+/// For a reply that the script does not give.
 pub(super) fn answer(reply: Vec<Vec<u8>>) -> Result<Answer, StoreError> {
     read_answer(Fields(reply.into_iter()))
         .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
@@ -116,6 +124,9 @@ fn read_answer(mut fields: Fields) -> Option<Answer> {
 }
 
 /// The numbers of a line, and the passes that have ended.
+///
+/// # Errors
+/// For a reply that the script does not give.
 pub(super) fn known(reply: Vec<Vec<u8>>) -> Result<News, StoreError> {
     read_known(Fields(reply.into_iter()))
         .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
