@@ -8,6 +8,7 @@ mod facade;
 mod features;
 mod files;
 mod foreign;
+mod headings;
 mod links;
 mod manifest;
 mod migration;

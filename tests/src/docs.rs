@@ -5,12 +5,18 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
-/// Documents the crates that are published, and returns the folder with a file of JSON for each of them.
+/// Documents the crates that are published, once for all tests of a program, and returns the folder with a file of JSON for each of them.
 ///
 /// # Panics
 /// When one of them cannot be documented.
-pub fn as_json() -> PathBuf {
+pub fn as_json() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(write_json);
+    &FOLDER
+}
+
+fn write_json() -> PathBuf {
     let target = target();
     // A stable rustdoc writes JSON if it is let.
     let script = target.join("rustdoc-json");

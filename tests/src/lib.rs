@@ -5,6 +5,7 @@
     missing_debug_implementations,
     clippy::exhaustive_structs,
     clippy::unwrap_used,
+    clippy::missing_panics_doc,
     reason = "nobody but tests calls this, and a test stops where it fails"
 )]
 

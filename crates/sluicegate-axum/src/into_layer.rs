@@ -1,4 +1,4 @@
-//! Whatever can be put on a route: [`IntoRateLimitLayer`].
+//! The types that can be put on a route: [`IntoRateLimitLayer`].
 
 use sluicegate_tower::RateLimitLayer;
 

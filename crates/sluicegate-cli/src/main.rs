@@ -1,4 +1,6 @@
-//! The command `sluicegate`.
+//! The command `sluicegate`: it checks and explains rules files, replays access logs against them, and counts keys in Redis.
+//!
+//! It changes nothing anywhere. A service that runs is looked at and changed on its status page.
 
 mod check;
 mod explain;
@@ -81,7 +83,7 @@ fn main() -> ExitCode {
         }
     };
     match io::stdout().write_all(text.as_bytes()) {
-        // Who reads only the beginning, as `head` does, has what it wants.
+        // A reader of the beginning only, as `head` is, has all that it wants.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             _ = writeln!(io::stderr(), "the output cannot be written: {error}");
             ExitCode::FAILURE

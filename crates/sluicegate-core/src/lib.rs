@@ -1,7 +1,6 @@
 //! Rate limiting algorithms, policies and the in-memory store of Sluicegate, without a runtime and without HTTP.
 //!
-//! Services use the `sluicegate` crate, which puts this one behind Tower and Axum middleware. Use this one alone to
-//! limit something that is not a request, or to write a [`Store`].
+//! Services use the `sluicegate` crate, which puts this one behind Tower and Axum middleware.
 //!
 //! A [`Policy`] names one or more [`Quota`]s and an [`Algorithm`]; put on a store it is a [`RateLimiter`], which
 //! answers a [`Key`] with a [`Decision`]:
@@ -20,6 +19,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # When to use it
+//! - To limit something that is not a request: mails, jobs, logins in a terminal.
+//! - To write a [`Store`], or a store [around](wrap) a store: nothing else is needed for that.
+//!
+//! # When not to use it
+//! - In a web service: `sluicegate` has the layer, which finds keys, writes header fields and keeps delays.
+//! - For limits that several processes share: put the policies on `RedisStore` of `sluicegate-redis`.
+//! - To bill: a store may forget, a ledger in a database may not.
+//!
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
@@ -29,8 +37,14 @@
 //! | `metrics` | `Observed`: a store that counts every decision of the one it is around; needs `resilient` |
 //! | `conformance` | [`conformance`], the suite that every store has to pass |
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// What only a limiter calls is no mistake where there is none.
-#![cfg_attr(not(feature = "limiter"), allow(dead_code, unused_imports))]
+#![cfg_attr(
+    not(feature = "limiter"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "only a limiter calls these, and without the feature there is none"
+    )
+)]
 
 pub mod algorithm;
 #[cfg(feature = "limiter")]

@@ -84,7 +84,7 @@ impl TimeSpan {
     }
 }
 
-/// Whatever says how long: a [`TimeSpan`], a [`Duration`], or text such as `"10min"`.
+/// A span of time: a [`TimeSpan`], a [`Duration`], or text such as `"10min"`.
 ///
 /// Text that cannot be read is reported where the span is used, by the builder's `build` or `on`. Sealed.
 pub trait IntoTimeSpan: sealed::Sealed {

@@ -1,8 +1,7 @@
 //! `#[rate_limited]`: a limit on an axum handler, written where the handler is.
 //!
 //! This crate is part of `sluicegate`, whose feature `macros` re-exports the attribute with what it needs at run time;
-//! use that one. Limits on whole routers, and on services that are not axum handlers, are `.rate_limit(..)` and
-//! `RateLimitLayer` there.
+//! use that one.
 //!
 //! ```
 //! use axum::{Router, routing::{get, post}};
@@ -24,6 +23,11 @@
 //!     .route("/report", get(report))
 //!     .with_rate_limits(&MemoryStore::new());
 //! ```
+//!
+//! # When not to use it
+//! - For routers, and for services that are not axum handlers: `.rate_limit(..)` and `RateLimitLayer` are for those.
+//! - For limits that operators change while the service runs: write them into a rules file.
+//! - For quotas out of a database: `Limit::by` chooses a policy per request.
 //!
 //! # One definition of a limit
 //! An attribute is checked while it is compiled, by the very code that would refuse it at run time: this

@@ -78,15 +78,15 @@
 //!
 //! 1. All slots are looked at first, at the same time, so that a request that is refused spends
 //!    nowhere.
-//! 2. Then it spends in one slot after the other, where least is left first. What it has spent is
+//! 2. Then it spends in one slot after the other, where least is left first. Its units are
 //!    marked until it is decided: a refusal of another request that only marked units cause is
 //!    asked once more.
 //! 3. If a later slot refuses after all, what the others spent is given back, and nobody waits for
 //!    that.
-//! 4. What is charged, given back or reset in the same request follows when all slots have granted.
+//! 4. Charges, refunds and resets of the same request follow when all slots have granted.
 //!
-//! A process that dies in between leaves spent what it had spent: more is denied for it, never more
-//! admitted. All of these round trips have one deadline together.
+//! Units stay spent that a process had spent before it died in between: more is denied for it, never
+//! more admitted. All of these round trips have one deadline together.
 //!
 //! # Replaced policies, and instances that disagree
 //! A key is one value, and the value says which rules its states are of. Every

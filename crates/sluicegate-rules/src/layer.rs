@@ -61,7 +61,7 @@ use crate::rooms::RoomsLayer;
 /// | 503 | the store is away and a policy says `on_outage: deny`, as many requests wait as may wait, or a key came too late |
 ///
 /// # Cancel safety
-/// A request that is dropped gives its permit and its place in a queue back. What it has spent stays spent.
+/// A request that is dropped gives its permit and its place in a queue back. Its units stay spent.
 #[derive(Clone, Debug)]
 pub struct RulesLayer {
     pub(crate) rooms: RoomsLayer,

@@ -1,7 +1,7 @@
 //! Rate limits in a file: which requests meet which limits, in words that are the names of what they are in code.
 //!
 //! An operator changes the file, and the service follows without a deploy: all of a change takes effect in one step, or
-//! nothing of it. What is wrong with a file is told with line and column, and changes nothing.
+//! nothing of it. A file with a mistake changes nothing, and the mistake is told with line and column.
 //!
 //! ```
 //! use sluicegate_core::MemoryStore;

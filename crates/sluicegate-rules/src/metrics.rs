@@ -28,7 +28,7 @@ impl Meter {
         meter
     }
 
-    /// Counts the news, if there is some. What stands is told each time, for a recorder that was installed later.
+    /// Counts the news, if there is some. Gauges are told each time, because a recorder may have been installed later.
     pub(crate) fn tell(&self, news: Option<News<'_>>, now_us: u64) {
         describe_counter!(
             RELOADS,

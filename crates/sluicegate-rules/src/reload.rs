@@ -54,7 +54,7 @@ impl Rules {
     /// the rules name, of API keys and of a public key, are read again as well.
     ///
     /// # Errors
-    /// As [`open`](Self::open). What was in force stays so, whatever is wrong: a file that is gone or empty never means that
+    /// As [`open`](Self::open). The rules in force stay so, whatever is wrong: a file that is gone or empty never means that
     /// there are no limits.
     pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
         match self.read_again(true) {

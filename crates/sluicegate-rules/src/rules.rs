@@ -52,8 +52,8 @@ use crate::variables::Variables;
 /// By [`replace`](Self::replace), [`reload`](Self::reload), [`follow`](Self::follow) or a signal, always in these steps, and one change at
 /// a time:
 ///
-/// 1. The text is read and understood. Whatever is wrong with it ends the change here.
-/// 2. Policies that are new are opened, and those that are other ones are replaced: all of them, or none. What was spent counts, so
+/// 1. The text is read and understood. Any mistake in it ends the change here.
+/// 2. Policies that are new are opened, and those that are other ones are replaced: all of them, or none. Spent units count, so
 ///    that no change gives a key a fresh budget.
 /// 3. The limits of all rules are swapped in one step. A request keeps the limits that it began with until its response has ended:
 ///    waits, refunds and meters included.
@@ -214,7 +214,7 @@ impl Rules {
         })))
     }
 
-    /// Puts another file in the place of the one that is in force, in one step. What was spent counts; a request keeps the
+    /// Puts another file in the place of the one that is in force, in one step. Spent units count; a request keeps the
     /// limits that it began with. Says what has changed. Rules that were opened from a file come back to it by
     /// [`reload`](Self::reload), and when its text changes.
     ///

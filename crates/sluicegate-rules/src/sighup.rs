@@ -9,7 +9,7 @@ use crate::rules::Rules;
 
 impl Rules {
     /// From now on the file is read again whenever this process gets SIGHUP, as by `kill -HUP` or `systemctl reload`; without
-    /// this the signal ends a process. What came of it is logged, each time. With [`follow`](Self::follow) beside it, a file that
+    /// this the signal ends a process. The outcome is logged, each time. With [`follow`](Self::follow) beside it, a file that
     /// changes takes effect without a signal, too.
     ///
     /// ```no_run

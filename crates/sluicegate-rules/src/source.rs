@@ -1,6 +1,6 @@
 //! Where a file is read again: [`Source`].
 //!
-//! A source is read whole for each reload, and compared with what was read before. What has the same bytes is not compiled again.
+//! A source is read whole for each reload, and compared with what was read before. A source with the same bytes is not compiled again.
 
 use std::path::PathBuf;
 

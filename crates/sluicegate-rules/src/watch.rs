@@ -21,8 +21,8 @@ const QUIET: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Rules {
-    /// From now on the file is read again whenever it changes, by a thread that ends with these rules. What has changed is
-    /// logged on one line at `info`; what is wrong with a file is logged once at `error`, and what was in force stays so. Pages
+    /// From now on the file is read again whenever it changes, by a thread that ends with these rules. The changes are
+    /// logged on one line at `info`; a mistake in a file is logged once at `error`, and the rules in force stay so. Pages
     /// hear of both by [`listen`](Self::listen).
     ///
     /// The folder of the file is watched, so that a file that is swapped by renaming, or by the symbolic links of Kubernetes,

@@ -1,6 +1,6 @@
 //! Moments as text, as RFC 3339 has them.
 //!
-//! Always in UTC, for operators sit in several zones, and logs and metrics are in UTC, too.
+//! Always in UTC: operators sit in several zones, and logs and metrics are in UTC, too.
 
 use std::time::{Duration, SystemTime};
 

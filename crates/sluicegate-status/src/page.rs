@@ -21,7 +21,7 @@ use crate::desk::Desk;
 /// | `/` | POST, a form | what the page's own forms ask for |
 /// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}`, `/rooms/{name}` | POST, JSON | the same for programs |
 ///
-/// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. What is left out of a form
+/// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. A field that is left out of a form
 /// is not there; a form comes back as the page, with a sentence about what was done or why it was not.
 ///
 /// # What stands on it

@@ -17,6 +17,7 @@
     missing_debug_implementations,
     clippy::exhaustive_structs,
     clippy::exhaustive_enums,
+    clippy::missing_panics_doc,
     reason = "nobody but tests and people at a prompt call this"
 )]
 

@@ -20,6 +20,9 @@ use super::store::RateLimitStore;
 
 impl<A: Send + 'static, X> Limited<A, X> {
     /// Puts the handler's own code behind its limits.
+    ///
+    /// # Cancel safety
+    /// As that of the layer's [`ResponseFuture`](sluicegate_tower::guard::ResponseFuture): a turn that has not come is given back.
     pub async fn run<F, R>(self, attribute: &'static Attribute, handler: F) -> Response
     where
         F: FnOnce(A) -> R + Send + 'static,
@@ -32,6 +35,9 @@ impl<A: Send + 'static, X> Limited<A, X> {
     }
 
     /// As `run`, with another handler that answers what the limits decide against.
+    ///
+    /// # Cancel safety
+    /// As that of `run`.
     pub async fn run_or<F, R, T, H>(self, attribute: &'static Attribute, handler: F, fallback: H) -> Response
     where
         F: FnOnce(A) -> R + Send + 'static,

@@ -156,7 +156,10 @@ impl Anchor {
 /// the next draw instead of from the bucket's creation.
 ///
 /// # Rounding
-/// None; see GCRA.
+/// None; see [GCRA](crate::algorithm::Gcra).
+///
+/// # State
+/// Of [`Refill::Greedy`] that of [GCRA](crate::algorithm::Gcra): one 64-bit word for round figures, two otherwise. Of the others two.
 ///
 /// # Example
 /// Four tokens per 8 s: greedy refill gives one back each 2 s, interval refill all four after 8 s.
@@ -198,12 +201,15 @@ pub enum Refill {
 /// # Source
 /// Turner, "New directions in communications" (1986), and ITU-T I.371 annex A.1 (continuous-state leaky bucket,
 /// which equals GCRA). The delays are those of nginx's `ngx_http_limit_req_module`: its `burst=b` is `burst(b + 1)`
-/// here, for there the request being served is not counted; `nodelay` is [`Drain::Meter`], `delay=n` is [`Drain::QueueAbove`].
+/// here, because there the request being served is not counted; `nodelay` is [`Drain::Meter`], `delay=n` is [`Drain::QueueAbove`].
 /// Deviations: rates are exact (nginx rounds to thousandths of a request per second), and a cost of `c` goes on
 /// when its first unit may.
 ///
 /// # Rounding
-/// As GCRA: none.
+/// As [GCRA](crate::algorithm::Gcra): none.
+///
+/// # State
+/// That of [GCRA](crate::algorithm::Gcra): one 64-bit word for round figures, two otherwise.
 ///
 /// # Example
 /// Three units fit, and one leaks each second. The meter lets three pass at once; the queue lets

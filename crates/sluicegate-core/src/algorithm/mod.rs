@@ -17,7 +17,7 @@
 //!   than the moment at which a bucket is full.
 //! - *Time may stand still or step back.* An earlier `now` makes a key look fuller, never emptier.
 //! - *All quotas up to a limit and burst of 10^6, with a period of 1 ms to 30 days, can be kept.*
-//!   What cannot is refused when the policy is built, with its reason.
+//!   A quota that cannot is refused when the policy is built, with the reason.
 //!
 //! ```
 //! use sluicegate_core::algorithm::{Rule, State};

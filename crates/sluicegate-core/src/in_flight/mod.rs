@@ -52,7 +52,7 @@ use crate::store::{Event, Listener, Listeners, Subject};
 /// ```
 ///
 /// # Fairness
-/// First come, first served, per key: nobody overtakes those who wait,
+/// First come, first served, per key: no request overtakes those that wait,
 /// [`try_acquire`](Self::try_acquire) neither. Keys do not wait for each other.
 ///
 /// # Memory
@@ -141,7 +141,7 @@ impl InFlight {
         self.0.permits.load(Ordering::Relaxed)
     }
 
-    /// Gives each key another number of permits, for all clones: of more, those who wait get theirs at once; of fewer,
+    /// Gives each key another number of permits, for all clones: of more, requests that wait get theirs at once; of fewer,
     /// those that are out stay out until they are dropped.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ pub struct InFlightBuilder {
 impl InFlightBuilder {
     /// How many may wait for a permit of one key. Default: 100.
     ///
-    /// With 0 nobody waits: [`acquire`](InFlight::acquire) answers at once, as
+    /// With 0 no request waits: [`acquire`](InFlight::acquire) answers at once, as
     /// [`try_acquire`](InFlight::try_acquire) does.
     pub fn queue(mut self, per_key: usize) -> Self {
         self.queue = per_key;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::encoded::{Key, KeyRef, Tag};
 
-/// Whatever names a bucket: a [`Key`], text, bytes, a whole number, an address, or two to four of them in a tuple.
+/// The name of a bucket: a [`Key`], text, bytes, a whole number, an address, or two to four of them in a tuple.
 ///
 /// Numbers are the same key whatever their type; text is the same key as its bytes. Sealed: make anything else a key by
 /// saying which of these it is, such as `user.id.as_bytes()` or `(tenant, user)`.

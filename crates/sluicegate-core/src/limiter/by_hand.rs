@@ -10,7 +10,7 @@ use crate::store::DecisionFuture;
 use crate::suspension::{Strikes, change, finished, strikes};
 
 impl RateLimiter {
-    /// Suspends the key by hand, for so long from now, whatever it has been refused or suspended before; ten years at most. The
+    /// Suspends the key by hand, for this time from now on, whatever it has been refused or suspended before; ten years at most. The
     /// policy has to be enforced and to have a [suspension](crate::policy::PolicyBuilder::suspend), or to take part in those
     /// [everywhere](crate::policy::PolicyBuilder::everywhere). The decision is that of a [`peek`](Self::peek) after it.
     ///
@@ -41,7 +41,7 @@ impl RateLimiter {
         self.change_suspension(key, None, None)
     }
 
-    /// How far the key is from its next suspension, for those who look it up. `None` if the policy suspends no key by itself, or
+    /// How far the key is from its next suspension. `None` if the policy suspends no key by itself, or
     /// is not enforced.
     ///
     /// ```

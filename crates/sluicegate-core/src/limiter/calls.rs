@@ -57,6 +57,12 @@ impl RateLimiter {
     /// assert_eq!(of(101)?.outcome(), Outcome::Impossible);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    /// As [`check`](Self::check).
     #[inline]
     pub fn check_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         match self.kept() {
@@ -141,6 +147,12 @@ impl RateLimiter {
     /// Says where the key stands and whether one unit would pass; spends nothing.
     ///
     /// Under a policy that waits it says whether a unit would pass without waiting.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    /// Nothing is spent, so nothing is lost.
     pub fn peek(&self, key: impl AsKey) -> DecisionFuture {
         self.peek_cost(key, 1)
     }
@@ -156,6 +168,12 @@ impl RateLimiter {
     /// assert_eq!(look.remaining(), 100); // and nothing was spent
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    /// Nothing is spent, so nothing is lost.
     pub fn peek_cost(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.ask(key, cost, Mode::Peek)
     }
@@ -182,6 +200,12 @@ impl RateLimiter {
     /// assert_eq!(turn()?.retry_after(), Some(Duration::from_secs(1)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    /// The turn is taken when this is called. Dropping the future does not give it back.
     pub fn reserve(&self, key: impl AsKey, cost: u64, longest: Duration) -> DecisionFuture {
         self.ask(key, cost, Mode::Reserve { longest })
     }
@@ -193,6 +217,9 @@ impl RateLimiter {
     /// # Errors
     /// When the store gave no answer. Whether the units were given back is unknown then; a refund
     /// is not repeated.
+    ///
+    /// # Cancel safety
+    /// The store is told when this is called, whether the future is polled or not.
     pub fn refund(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.ask(key, cost, Mode::Refund)
     }
@@ -241,6 +268,9 @@ impl RateLimiter {
     /// # Errors
     /// When the store gave no answer. A `Resilient` store keeps account of the charge instead and
     /// pays it later.
+    ///
+    /// # Cancel safety
+    /// The store is told when this is called, whether the future is polled or not.
     pub fn charge(&self, key: impl AsKey, cost: u64) -> DecisionFuture {
         self.ask(key, cost, Mode::Charge)
     }
@@ -254,6 +284,9 @@ impl RateLimiter {
     /// # Errors
     /// When the store gave no answer, whatever the policy says of an outage: a key must not come
     /// back with the store.
+    ///
+    /// # Cancel safety
+    /// The store is told when this is called, whether the future is polled or not.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};

@@ -16,6 +16,24 @@
 //!
 //! "Now" is at once in memory, and one round trip on Redis.
 //!
+//! ```
+//! use sluicegate_core::{MemoryStore, Policy};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new();
+//! let mail = Policy::gcra("mail", "3/h").on(&store)?;
+//! assert_eq!(mail.check("ada").await?.remaining(), 2);
+//!
+//! // With a cost of its own, of which a part is given back.
+//! let mut batch = mail.check_cost("ada", 2).await?;
+//! let mut receipt = batch.take_receipt(0).ok_or("it has spent")?;
+//! mail.refund_of(&mut receipt, "ada", 1).await?;
+//! assert_eq!(mail.peek("ada").await?.remaining(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Which call
 //! - *Before the work*, with a known cost: `check`. Costs that are known only afterwards are
 //!   charged afterwards, or estimated before and settled by `refund_of`.

@@ -36,6 +36,7 @@ impl RateLimiter {
     /// assert!(error.to_string().contains("the name is taken"), "{error}");
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
+    #[expect(clippy::missing_panics_doc, reason = "one policy is put, so one handle comes back")]
     pub fn new(store: impl Into<Arc<dyn Store>>, policy: Policy) -> Result<Self, ConfigError> {
         let (all, ()) = put(&store.into(), vec![policy], How::Open, |_| Ok(()))?;
         Ok(all.into_iter().next().expect("each policy has a handle"))

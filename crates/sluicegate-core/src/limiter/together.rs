@@ -29,7 +29,7 @@ pub enum Change<'a> {
 impl RateLimiter {
     /// Decides a request that several limiters have a say in, each with its own key and cost: all spend, or none.
     ///
-    /// The limiters must be on the same store; otherwise the verdict is [`StoreErrorKind::ForeignPolicy`].
+    /// The limiters must be on the same store.
     ///
     /// ```
     /// use sluicegate_core::{Key, MemoryStore, Policy, RateLimiter};
@@ -49,14 +49,24 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`NothingAsked`](StoreErrorKind::NothingAsked) without limiters, and
+    /// [`NothingAsked`](StoreErrorKind::NothingAsked) without limiters,
+    /// [`ForeignPolicy`](StoreErrorKind::ForeignPolicy) when they are not on one store, and
     /// [`TooManyQuotas`](StoreErrorKind::TooManyQuotas) when they have more than 16 quotas
-    /// together.
+    /// together. An outage is [decided by the policies](crate::OnOutage).
+    ///
+    /// # Cancel safety
+    /// As [`check`](Self::check).
     pub fn check_all<'a>(checks: impl IntoIterator<Item = (&'a Self, &'a Key, u64)>) -> DecisionFuture {
         Self::decide_all(checks.into_iter().map(|(limiter, key, cost)| (limiter, key, cost, None)))
     }
 
     /// Decides several limiters together. Without a mode, a policy spends, or waits if it is one that waits.
+    ///
+    /// # Errors
+    /// As [`check_all`](Self::check_all). A mode that reports, such as [`Mode::Charge`], makes an outage an error.
+    ///
+    /// # Cancel safety
+    /// As [`check`](Self::check).
     pub fn decide_all<'a>(
         asks: impl IntoIterator<Item = (&'a Self, &'a Key, u64, Option<Mode>)>,
     ) -> DecisionFuture {
@@ -102,6 +112,9 @@ impl RateLimiter {
     /// # Errors
     /// As [`charge`](Self::charge) and [`refund_of`](Self::refund_of); and as
     /// [`check_all`](Self::check_all) for limiters that do not belong together.
+    ///
+    /// # Cancel safety
+    /// The store is told when this is called, whether the future is polled or not.
     pub fn change_all<'a>(
         changes: impl IntoIterator<Item = (&'a Self, &'a Key, Change<'a>)>,
     ) -> DecisionFuture {

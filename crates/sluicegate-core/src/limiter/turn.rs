@@ -27,7 +27,7 @@ const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
 ///
 /// # Cancel safety
 /// A request whose turn is dropped before it came leaves the queue: those behind it move up, and the last of their turns
-/// goes back to the store. Where the store does not take it back, for a later turn depends on it, the next request with
+/// goes back to the store. Where the store does not take it back, because a later turn depends on it, the next request with
 /// the same limiters and keys, and no higher costs, goes at exactly that time. So never more is admitted than the policy
 /// allows. A turn that has come is spent, even if it was not polled since.
 #[must_use = "a turn has to be awaited; dropping it gives it back"]

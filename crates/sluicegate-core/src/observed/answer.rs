@@ -63,7 +63,7 @@ impl Judgement {
     /// The part of a decision that is about the ask at this place, which was to spend.
     #[inline]
     pub(super) fn of(decision: &Decision, place: usize, mode: Mode) -> Self {
-        // Once, for this is done in every decision.
+        // In one walk, because every decision comes by here.
         let (mut strictest, mut spent, mut is_near) = (Outcome::Allowed, 0, false);
         for own in decision.quotas().iter().filter(|status| status.policy_index() == place) {
             strictest = strictest.max(outcome(own));

@@ -42,8 +42,8 @@ impl<T> fmt::Debug for Events<T> {
     }
 }
 
-/// A queue with this much room, and the listener that fills it with what `take` makes of events. What does not fit is counted for
-/// the queue, and `in_all`.
+/// A queue with this much room, and the listener that fills it with the values that `take` makes of events. Those that do not fit are
+/// counted for the queue, and `in_all`.
 pub(super) fn events<T: Send + 'static>(
     room: usize,
     take: impl Fn(&Event<'_>) -> Option<T> + Send + Sync + 'static,

@@ -31,7 +31,7 @@ pub(super) struct Front {
     pub(super) within: Within<Watched>,
     pub(super) state: Arc<State>,
     /// Whether its answers come later, mostly: then it is known how long each of them took. Of answers in memory one in 64 is
-    /// timed, for two readings of a clock cost nearly as much as the decision.
+    /// timed, because two readings of a clock cost nearly as much as the decision.
     pub(super) is_far: bool,
     pub(super) gauges: Mutex<Gauges>,
 }

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! # When not to use it
-//! Where nobody looks: a count costs a few nanoseconds of every decision.
+//! Where its numbers are not read: a count costs a few nanoseconds of every decision.
 
 mod answer;
 mod counts;

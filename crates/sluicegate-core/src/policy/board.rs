@@ -58,7 +58,7 @@ impl Entry {
 }
 
 impl Board {
-    /// Reads what [`bytes`](Self::bytes) has written. What cannot be read was written by nobody here, and counts for nothing.
+    /// Reads what [`bytes`](Self::bytes) has written. Bytes that cannot be read were not written by this crate, and count for nothing.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let text = str::from_utf8(bytes).unwrap_or_default();
         let entries = text.lines().filter_map(Entry::read);

@@ -17,6 +17,22 @@
 //! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`keys`](PolicyBuilder::keys) | [`OnFull::Forget`] |
 //! | how exact refunds are, and how deep a debt | [`refunds`](PolicyBuilder::refunds), [`debt_up_to`](PolicyBuilder::debt_up_to) | a refund counts as of now; ten bursts |
 //!
+//! ```
+//! use std::time::Duration;
+//! use sluicegate_core::{MemoryStore, OnOutage, Policy};
+//!
+//! let store = MemoryStore::new();
+//! let api = Policy::gcra("api", "100/min").on(&store)?; // the defaults
+//!
+//! let mail = Policy::gcra("mail", "3/h").and("10/d")
+//!     .wait_up_to(Duration::from_secs(2))
+//!     .on_outage(OnOutage::Deny)
+//!     .build()?;
+//! assert_eq!((mail.name(), mail.quotas().len()), ("mail", 2));
+//! let mail = sluicegate_core::RateLimiter::new(&store, mail)?;
+//! # Ok::<(), sluicegate_core::ConfigError>(())
+//! ```
+//!
 //! # One policy or several
 //! Quotas of one policy share its key: "5 a minute and 20 an hour, per user" is one policy with two
 //! quotas. Limits with different keys, such as one per user and one per address, are two policies,

@@ -33,8 +33,7 @@ pub struct Override {
 }
 
 impl Override {
-    /// Begins an override of the policy of this name, by this operator: a name of at most 64 bytes, for logs and for whoever comes
-    /// next.
+    /// Begins an override of the policy of this name, by this operator: a name of at most 64 bytes, for logs and for the next operator.
     pub fn builder(policy: impl Into<String>, by: impl Into<String>) -> OverrideBuilder {
         OverrideBuilder {
             policy: policy.into(),

@@ -8,9 +8,9 @@
 //! |---|---|---|
 //! | the store refuses connections | each request asks in vain | after five failures it is left alone, for 0.2 to 1 s at a time |
 //! | it hangs | each request waits for the deadline | only the first few do, and a trial now and then |
-//! | it is back | everyone rushes to it | a tenth of the calls at first, all after a second |
+//! | it is back | all callers rush to it | a tenth of the calls at first, all after a second |
 //! | it lost a node | requests of that node fail | only that node's limits fall back |
-//! | units were spent meanwhile | nobody counted them | they are charged to it when it is back |
+//! | units were spent meanwhile | no store counted them | they are charged to it when it is back |
 //!
 //! # How it is made
 //! A breaker for each part of the store says whether it is asked ([`BreakerSettings`]). What it is
@@ -100,7 +100,7 @@ use crate::wrap::Within;
 /// takes its debts and its warm fallback along: the one that follows knows of neither, and admits `ceil(L/N)` anew.
 ///
 /// # What is not survived
-/// [`RateLimiter::reset`](crate::RateLimiter::reset) reports an outage as an error, for a key must not come back when the
+/// [`RateLimiter::reset`](crate::RateLimiter::reset) reports an outage as an error, because a key must not come back when the
 /// store does. A refund during an outage strikes off what the fallback has noted; what the store counted before stays
 /// spent. A turn that the store gave and that is given up during an outage is lost; it is spent at its time.
 ///
@@ -175,6 +175,10 @@ struct State {
 impl Resilient {
     /// A store around `store`, with the defaults: see [`ResilientBuilder`]. Around one of a higher [`Place`](crate::store::Place)
     /// it opens no policy.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "`build_anywhere` refuses settings only, and a test builds the defaults"
+    )]
     pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
         let store = ResilientBuilder::new(store.into()).build_anywhere();
         store.expect("the defaults are possible")

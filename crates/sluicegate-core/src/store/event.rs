@@ -90,7 +90,7 @@ pub enum Event<'a> {
     ForwardedFault(ForwardedFault),
     /// A request is under way, as one of those that are [limited in their number](crate::in_flight).
     PermitTaken(Subject<'a>),
-    /// A request was refused, for as many are under way as may be.
+    /// A request was refused, because as many are under way as may be.
     PermitRefused(Subject<'a>),
     /// A store that answered before gave no answer, and nothing around it decides in its place.
     StoreFails {

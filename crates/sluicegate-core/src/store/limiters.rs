@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::policy::Board;
 
-/// The handles of a store: one per policy name, so that everybody who names a policy sees its replacements and stands in
+/// The handles of a store: one per policy name, so that every caller that names a policy sees its replacements and stands in
 /// its queues. For authors of stores, who keep one and hand it out by [`Store::limiters`](crate::Store::limiters).
 ///
 /// ```

@@ -94,6 +94,9 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreErrorKind`](crate::error::StoreErrorKind) tells an outage from a mistake. Whether the
     /// call may have spent nevertheless is part of it
     /// ([`StoreError::unsent`](crate::StoreError::unsent)).
+    ///
+    /// # Cancel safety
+    /// A call that has begun is finished, whether its future is polled or dropped: see [`DecisionFuture`].
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
 
     /// The short way of a policy that this store has prepared, if it has one: of one that has a single quota, and spends at once

@@ -10,6 +10,12 @@ use crate::key::KeyRef;
 pub trait ShortWay: Send + Sync {
     /// Spends `cost` units of the key if they fit now, or refuses them. `otherwise` asks the store, where that takes more; then
     /// nothing has been spent.
+    ///
+    /// # Errors
+    /// As those of [`Store::decide`](super::Store::decide).
+    ///
+    /// # Cancel safety
+    /// As that of [`Store::decide`](super::Store::decide).
     fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture;
 
     /// Spends `cost` units of the key if they fit now, and says so. Otherwise it has spent nothing, which does not mean that they

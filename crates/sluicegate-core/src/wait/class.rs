@@ -64,7 +64,7 @@ impl Class {
         }
     }
 
-    /// Takes out a request that waits, and with it the last slot, for all behind it move up.
+    /// Takes out a request that waits, and with it the last slot, because all behind it move up.
     pub(super) fn leave(&mut self, number: u64) -> Option<Slot> {
         self.waiting.remove(&number)?;
         self.slots.pop_last().map(|((at, of), decision)| Slot::new(at, of, decision))

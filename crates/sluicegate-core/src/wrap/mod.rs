@@ -74,7 +74,7 @@ use crate::store::{
     Ask, DecisionFuture, Event, Inherit, Listener, Place, PreparedPolicy, Shared, Store, StoreStatus,
 };
 
-/// A store around a store. Whatever implements this is a [`Store`].
+/// A store around a store. Each type that implements this is a [`Store`].
 ///
 /// | you implement | when |
 /// |---|---|
@@ -112,6 +112,12 @@ pub trait Wrap: Send + Sync + 'static {
     }
 
     /// Decides, as [`Store::decide`] does: by default the store within does.
+    ///
+    /// # Errors
+    /// As those of [`Store::decide`].
+    ///
+    /// # Cancel safety
+    /// As that of [`Store::decide`].
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.within().decide(asks)
     }

@@ -62,7 +62,7 @@
 //! next unit passes. Around other stores each retry is exact.
 //!
 //! # Refusals that count
-//! A request that a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) takes part in is always asked, for its
+//! A request that a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) takes part in is always asked, because its
 //! refusal spends.
 //!
 //! A policy with a [suspension](sluicegate_core::suspension) counts refusals in a call of its own, which still reaches the store,

@@ -88,7 +88,7 @@ impl Question {
     /// all of it comes back, and not beyond the end of a window, with which units are lost that nobody has asked for.
     pub(super) fn lump_us(&self, status: &QuotaStatus) -> u64 {
         let reset_us = micros(status.reset_after());
-        // What is counted in this window is forgotten with the next.
+        // Units that are counted in this window are forgotten with the next.
         let rest_us = match self.windows_us.get(status.quota_index()) {
             Some(window_us) if reset_us > *window_us => reset_us - window_us,
             _ => reset_us,

@@ -2,6 +2,21 @@
 //!
 //! A line keeps places and decides whose turn it is. [`MemoryLine`] keeps it in this process. `RedisLine` (feature `redis`) keeps one
 //! that several instances share: one call for each poll, all decisions in it.
+//!
+//! A [`WaitingRoom`](crate::WaitingRoom) is given a home of lines, and asks it at every poll:
+//!
+//! ```
+//! use sluicegate_overflow::WaitingRoom;
+//! use sluicegate_overflow::line::MemoryLine;
+//!
+//! let room = WaitingRoom::builder("sale", "100/s").build(MemoryLine::new())?;
+//! assert_eq!(room.status().waiting, 0);
+//! # Ok::<(), sluicegate_core::ConfigError>(())
+//! ```
+//!
+//! # When not to use it
+//! A service gives a home to a room, and needs nothing else of this module: questions, answers and settings are for authors of
+//! lines. A line in memory is no home for a room of several instances, because each of them would let visitors in at the whole rate.
 
 mod active;
 mod answer;
@@ -84,11 +99,17 @@ pub trait LineHome {
 pub trait Line: Send + Sync + fmt::Debug + 'static {
     /// One poll of a visitor, with its place if it has one. A place that the line does not know is replaced by a new one.
     ///
+    /// # Errors
+    /// When the line does not answer.
+    ///
     /// # Cancel safety
     /// Dropped before it is ready, a place may have been taken or a turn given, and comes again with the same place.
     fn ask(&self, ask: Ask) -> LineFuture<Answer>;
 
     /// The pass of this place has ended: a visitor that waits may have its room.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the pass may have ended or not.
     fn end(&self, place: Place) -> LineFuture<()>;
 
     /// Whether the pass of this place was [ended](Self::end) before its time, as far as is known here. It is asked with every request
@@ -96,6 +117,12 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     fn has_ended(&self, place: Place) -> bool;
 
     /// Changes the rate or the mode while visitors wait. All keep their places.
+    ///
+    /// # Errors
+    /// When the line does not answer; it may have been changed or not.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the line may have been changed or not.
     fn change(&self, change: Change) -> LineFuture<()>;
 
     /// Other settings from now on; all keep their places. The rate is not one of them, because operators [change](Self::change) it, and

@@ -75,16 +75,26 @@ impl Pace {
 
     /// The time that these ranks take if this share of them comes, rounded up.
     pub(super) fn span_us(&self, ranks: u64, share: u64) -> u64 {
-        let ns = u128::from(ranks) * self.quota.period().as_nanos() * u128::from(share);
-        let per = u128::from(self.quota.limit()) * u128::from(WHOLE) * 1_000;
-        u64::try_from(ns.div_ceil(per)).unwrap_or(u64::MAX)
+        let ns = self.period_ns(share).checked_mul(u128::from(ranks));
+        // Of more ranks than 2^59 nobody sees the end.
+        ns.and_then(|ns| u64::try_from(ns.div_ceil(self.limit_per_us())).ok()).unwrap_or(u64::MAX)
     }
 
     /// The ranks that a time is enough for, if this share comes of them.
     pub(super) fn ranks_in(&self, us: u64, share: u64) -> u64 {
-        let per = u128::from(self.quota.limit()) * u128::from(WHOLE) * 1_000;
-        let ns = self.quota.period().as_nanos() * u128::from(share.max(1));
-        u64::try_from(u128::from(us) * per / ns).unwrap_or(u64::MAX)
+        let all = self.limit_per_us().checked_mul(u128::from(us));
+        all.and_then(|all| u64::try_from(all / self.period_ns(share.max(1))).ok()).unwrap_or(u64::MAX)
+    }
+
+    /// The period for this share of a limit, in nanoseconds and 1024ths: below 2^69, since a share is at most the whole and a period at
+    /// most ten years.
+    fn period_ns(&self, share: u64) -> u128 {
+        self.quota.period().as_nanos() * u128::from(share)
+    }
+
+    /// The limit by which that period is divided to get microseconds: below 2^84.
+    fn limit_per_us(&self) -> u128 {
+        u128::from(self.quota.limit()) * u128::from(WHOLE) * 1_000
     }
 
     /// Turns in this number of seconds, rounded down.
@@ -111,6 +121,17 @@ mod tests {
         assert_eq!(after, [0, 250_000, 500_000]);
         assert_eq!((pace.next_us(1_000_000), pace.held_us(1_000_000)), (750_000, 500_000));
         assert_eq!([pace.give(60_000_000), pace.give(60_000_000)], [0, 250_000]);
+    }
+
+    /// Once such a product was beyond 128 bits.
+    #[test]
+    fn spans_and_ranks_without_end_are_the_largest_there_are() {
+        let slow = Pace::new("1/3650d".parse().unwrap()).unwrap();
+        assert_eq!(slow.span_us(u64::MAX, WHOLE), u64::MAX);
+        assert_eq!(slow.span_us(1, WHOLE), 315_360_000_000_000);
+        let fast = Pace::new("3000000000000/300d".parse().unwrap()).unwrap();
+        assert_eq!(fast.ranks_in(u64::MAX, 1), u64::MAX);
+        assert_eq!(fast.ranks_in(1_000_000, WHOLE), 115_740);
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Shared {
                 Ok(reply) => reply.decision(&request.asks),
                 Err(error) => Err(again(error)),
             };
-            // Who does not wait any longer has given the request up.
+            // A caller that does not wait any longer has given the request up.
             _ = answer.send(decided);
         }
     }

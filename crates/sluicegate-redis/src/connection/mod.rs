@@ -12,7 +12,7 @@
 //! # Invariants
 //! - A request never connects. It finds a connection or fails at once; only after a loss that the
 //!   peer announced it waits for the one attempt that is under way.
-//! - Connections are numbered. What a call learns about one is acted upon only while that one is in
+//! - Connections are numbered. News that a call has of one are acted upon only while that one is in
 //!   use, so that ten late failures do not give up the connection that came after.
 //! - No lock: the live connection is swapped atomically, and marks are counts.
 //!

@@ -122,7 +122,7 @@ impl RedisStore {
     /// ```
     ///
     /// # Errors
-    /// When [`connect`](Self::connect) could not read it. Nothing of the URL is shown, for a file that names it may be printed.
+    /// When [`connect`](Self::connect) could not read it. Nothing of the URL is shown: it may hold a password, and errors are logged.
     pub fn check_url(url: &str) -> Result<(), ConfigError> {
         Target::check(url)
     }
@@ -151,14 +151,14 @@ impl RedisStore {
 
     /// Waits until there is a connection that can run the script: for services that refuse to start without.
     ///
+    /// A service that starts without Redis need not call it: the store connects by itself, and
+    /// again whenever the connection is lost.
+    ///
     /// # Errors
     /// [`StoreErrorKind::Unavailable`] when there is none `within` this time; its source says what the last attempt failed at.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: the store goes on connecting in the background.
-    ///
-    /// A service that starts without Redis need not call it: the store connects by itself, and
-    /// again whenever the connection is lost.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
         let up = tokio::time::timeout(within, self.0.caller.connection.state().up()).await;
         up.map_err(|_| {

@@ -1,8 +1,8 @@
 //! Times as logs write them, in microseconds since the Unix epoch.
 //!
-//! Moments are counted by hand and not by a library: the few forms that logs have are read in a few comparisons each, and a line has
-//! one of them. Dates are those of the Gregorian calendar from 1970 on; leap seconds do not exist in Unix time, and one that is
-//! written counts as the second after it. What does not exist, such as the 30th of February, is no time.
+//! Texts are cut up by hand, because the few forms that logs have are read in a few comparisons each, and every line has one of them; the
+//! calendar is jiff's. Dates are those of the Gregorian calendar from 1970 to 9999. Leap seconds do not exist in Unix time, and one
+//! that is written counts as the second after it. A date that does not exist, such as the 30th of February, is no time.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
@@ -75,9 +75,13 @@ pub(crate) fn written(text: &str) -> Option<u64> {
     iso(&full).map(|moment| moment.us)
 }
 
+/// The last moment that can be shown as a date, in the last days of the year 9999. A replay adds up to a second to a moment, and has
+/// room for that behind this one.
+const LAST_US: u64 = 253_402_207_200_999_999;
+
 /// Seconds since the epoch, as `1431857103.250`.
 pub(super) fn unix(text: &str) -> Option<Moment> {
-    let us = seconds(text)?;
+    let us = seconds(text).filter(|us| *us <= LAST_US)?;
     Some(Moment { us, is_whole: !text.contains('.') })
 }
 
@@ -215,6 +219,17 @@ mod tests {
         }
         for text in ["-1", "1e9", "", ".", "18446744073710"] {
             assert_eq!(seconds(text), None, "{text}");
+        }
+    }
+
+    /// Once a moment close to 2^64 microseconds was a time, and its place within its second was beyond that.
+    #[test]
+    fn no_moment_in_seconds_is_behind_the_year_9999() {
+        assert_eq!(timestamp(LAST_US + 1), Timestamp::MAX);
+        let last = iso("9999-12-30T22:00:00.999999Z").unwrap();
+        assert_eq!((last.us, unix("253402207200.999999")), (LAST_US, Some(last)));
+        for text in ["253402207201", "18446744073709", "18446744073709.551615"] {
+            assert_eq!(unix(text), None, "{text}");
         }
     }
 

@@ -2,7 +2,7 @@
 //! `catalogue/C01-empty.expected`.
 //!
 //! Elsewhere: C25 and C26 (budgets), C27 (UTF-8, byte order marks, CRLF) and C38 (no file) in `mistakes` and `reload`. Not of
-//! these files: C29, for they are no TOML; C34, for no word of them is about leases; cycles (C16), for no policy names another.
+//! these files: C29, because they are no TOML; C34, because no word of them is about leases; cycles (C16), because no policy names another.
 //! A wait of any length is accepted (C35), because the queue of a layer has its bound, and a password with an `@` (C30) is read
 //! as it is meant. Warnings of networks (C10) are in `mistakes`.
 

@@ -8,7 +8,7 @@
 //! # Sealed keys
 //! A button of the page acts on a key that the page may not show. Its form carries the key as a word that only the secret opens,
 //! with the policy that it belongs to, so that it cannot be moved to another one. The same key is always the same word (SIV: a
-//! stream cipher whose start is a hash of the text), for there is no nonce that instances would have to agree on. So it can be
+//! stream cipher whose start is a hash of the text), because it needs no nonce that instances would have to agree on. So it can be
 //! seen that two words are one key, and nothing else.
 //!
 //! Both uses have keys of their own, derived from the secret: a token says nothing about a sealed key.

@@ -1,6 +1,6 @@
 //! Actions of an operator: looking keys up, and acting on them.
 //!
-//! All of it asks the store, so it is so for all instances that share it. Whatever changes something is a line in the log, under the
+//! All of it asks the store, so it is so for all instances that share it. Each change is a line in the log, under the
 //! target `sluicegate::audit`, with the name of the operator; a key is in it as it may be shown.
 
 mod key;

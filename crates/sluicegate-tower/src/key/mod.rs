@@ -14,6 +14,31 @@
 //! one where the first finds nothing), and several limits (each with a bucket of its own, all must
 //! have room).
 //!
+//! ```
+//! use http::Request;
+//! use sluicegate_core::{MemoryStore, Policy};
+//! use sluicegate_tower::key::{HeaderKey, RequestMethod};
+//! use sluicegate_tower::limits::Limits;
+//! use sluicegate_tower::{KeyExtractor, Limit, PeerIp};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A bucket for each tenant and method; the address has one where no tenant is named.
+//! let key = (HeaderKey::new("x-tenant")?, RequestMethod).or(PeerIp::new());
+//! let limits = Limits::new(Limit::new(Policy::gcra("api", "1/min").on(&MemoryStore::new())?).key(key));
+//!
+//! let of = |tenant| Request::get("/").header("x-tenant", tenant).body(());
+//! assert!(limits.decide(&of("t1")?).await.is_ok());
+//! assert!(limits.decide(&of("t1")?).await.is_err());
+//! assert!(limits.decide(&of("t2")?).await.is_ok());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When not to use it
+//! A key says whose bucket it is, and not that the client may have it: an extractor is no authentication. Where each value is
+//! a client's choice, as a header is that no proxy sets, each value has a bucket of its own, and the limit limits nobody.
+//!
 //! # When a key is missing
 //! [`OnMissingKey`] says whether such requests are refused, pass, or share one bucket. A bucket
 //! that all strangers share lets one of them shut out the others, so prefer a status where every

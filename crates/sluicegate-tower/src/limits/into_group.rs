@@ -1,4 +1,4 @@
-//! Whatever is a limit already: [`IntoLimit`], or several of them: [`IntoGroup`].
+//! Types that are one limit already, [`IntoLimit`], or several of them, [`IntoGroup`].
 
 use crate::limits::{Group, Limit};
 

@@ -21,6 +21,10 @@
 //! # }
 //! ```
 //!
+//! # When not to use it
+//! Limits decide and count; no service is called, and no response is made. Around a service put a [`RateLimitLayer`](crate::RateLimitLayer),
+//! and for one key without a request ask the [`RateLimiter`](sluicegate_core::RateLimiter) itself.
+//!
 //! # Which to use
 //! | you want | write |
 //! |---|---|

@@ -161,7 +161,7 @@ impl TiersBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// Whatever is wrong with a policy; no tier that is limited; tiers that [suspend](PolicyBuilder::suspend) keys, unless all of
+    /// A mistake in a policy; no tier that is limited; tiers that [suspend](PolicyBuilder::suspend) keys, unless all of
     /// those do so [under one name](PolicyBuilder::suspend_as); two tiers or two policies of one name; a limiter on
     /// another store; and when it is not said what a request gets whose tier is not known.
     pub fn build(self) -> Result<Tiers, ConfigError> {

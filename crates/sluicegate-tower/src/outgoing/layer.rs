@@ -164,7 +164,7 @@ impl<W> OutgoingLayer<W> {
         self
     }
 
-    /// How long the word of a server counts, for some ask to be left alone for years. Default: an hour.
+    /// How long the word of a server counts; some ask to be left alone for years. Default: an hour.
     #[must_use]
     pub fn heed_up_to(mut self, longest: Duration) -> Self {
         Arc::make_mut(&mut self.shared).heeded = longest;

@@ -153,7 +153,7 @@ impl<'a> Refusal<'a> {
         Self { wait: self.wait.map(|wait| wait.saturating_add(extra)), ..self }
     }
 
-    /// The reason and the remedy, in one sentence without a full stop. Without `fmt` where it matters, for floods are
+    /// The reason and the remedy, in one sentence without a full stop. Without `fmt` where it matters, because the requests of floods are
     /// refused by the million.
     pub(crate) fn say(&self, text: &mut impl fmt::Write) -> fmt::Result {
         let words = match self.reason {

@@ -29,6 +29,9 @@ pub trait RoomMaker: Send + Sync + 'static {
 /// A door to a room. The room is open for as long as it has a door.
 pub trait Door: Room {
     /// The way of one request: in with its pass or its turn, or back with its place in line.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, a place may have been taken or a turn given; a visitor that shows its ticket has the same again.
     fn admit(&self, request: RequestView<'_>) -> Admission;
 
     /// From now on the terms of this door hold for all who wait, and all keep their places; the rate only `with_rate`, so that one

@@ -26,6 +26,12 @@ pub trait Room: Send + Sync + 'static {
 
     /// Another rate, as `500/s`, another mode, as [`RoomNumbers::mode`] has it, or both. All visitors keep their places. Nothing is
     /// changed by a text that cannot be read or a rate that cannot be kept.
+    ///
+    /// # Errors
+    /// [`RoomError::Config`] for such a text or rate, and [`RoomError::Store`] when the line does not answer.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the room may have been changed or not.
     fn change<'a>(&'a self, rate: Option<&'a str>, mode: Option<&'a str>) -> RoomChange<'a>;
 }
 

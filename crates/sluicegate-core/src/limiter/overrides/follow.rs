@@ -25,8 +25,8 @@ impl Listener for Follower {
     }
 }
 
-/// Learns what was read, and brings the policies in force to that. What a store has lost that is known here is written again: it
-/// was flushed, started anew, or is a replica that had not heard of it.
+/// Learns what was read, and brings the policies in force to that. An override that is known here and that the store has lost is written again: the
+/// store was flushed, started anew, or is a replica that had not heard of it.
 pub(super) fn learn(store: &Arc<dyn Store>, bytes: &[u8]) {
     let read = Board::read(bytes);
     let now_us = store.now_us();

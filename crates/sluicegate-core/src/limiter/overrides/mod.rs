@@ -91,6 +91,9 @@ impl Overrides {
     ///
     /// # Errors
     /// When the store does not answer. Those that are known stand nevertheless.
+    ///
+    /// # Cancel safety
+    /// Dropped, it has changed nothing here, and the next call reads again.
     pub async fn read(&self) -> Result<Vec<Arc<Override>>, StoreError> {
         let read = exchange(&self.0, None, self.0.now_us()).await?;
         learn(&self.0, &read);
@@ -107,6 +110,7 @@ impl Overrides {
     ///
     /// # Cancel safety
     /// Dropped, it may have been put or not.
+    #[expect(clippy::missing_panics_doc, reason = "one change is put, so one override comes back")]
     pub async fn put(&self, change: OverrideBuilder) -> Result<Arc<Override>, OverrideError> {
         let all = self.put_all([change]).await?;
         Ok(all.into_iter().next().expect("each has been put"))

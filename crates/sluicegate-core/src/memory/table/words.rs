@@ -6,6 +6,8 @@
 //! last     account, in tables with accounts
 //! ```
 //!
+//! All accesses are `Relaxed`: the lock of the set orders them, and a gauge that reads without it needs no order.
+//!
 //! 52 bits of microseconds reach to the year 2112, the bound of every
 //! [`Clock`](crate::clock::Clock).
 

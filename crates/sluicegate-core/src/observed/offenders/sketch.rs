@@ -14,7 +14,7 @@ pub(super) struct Sketch {
     /// No count is below this once there is no room left, and none before `next` is as low.
     least: u64,
     next: usize,
-    /// Apart from the rest, for these are gone through for each key that comes.
+    /// Apart from the rest, because each key that comes is looked for in these.
     digests: Vec<u64>,
     counts: Vec<u64>,
     rest: Vec<Rest>,
@@ -39,7 +39,7 @@ pub(super) struct Counted<'a> {
 }
 
 impl Sketch {
-    /// An empty one, with room for this many keys. It takes its memory here, for a key comes in the middle of a request.
+    /// An empty one, with room for this many keys. It takes its memory here, because a key comes in the middle of a request.
     pub(super) fn new(room: usize) -> Self {
         let (digests, counts) = (Vec::with_capacity(room), Vec::with_capacity(room));
         Self { room, least: 0, next: 0, digests, counts, rest: Vec::with_capacity(room) }

@@ -74,6 +74,28 @@ impl Desk {
     }
 }
 
+/// Two requests under ten a minute that others share and one an hour of their own: the first has spent, the second waits an hour, and a
+/// unit of the shared limit is held for it.
+struct Held {
+    desk: Desk,
+    ip: PreparedPolicy,
+    user: PreparedPolicy,
+    waits: Decision,
+    receipts: [Receipt; 2],
+}
+
+impl Held {
+    fn under(shared: Algorithm) -> Self {
+        let desk = Desk::new();
+        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
+        let user = desk.open(Policy::gcra("user", "1/h"));
+        assert!(desk.both([&ip, &user], WAIT).is_allowed());
+        let mut waits = desk.both([&ip, &user], WAIT);
+        let receipts = [0, 1].map(|place| waits.take_receipt(place).expect("it is allowed"));
+        Self { desk, ip, user, waits, receipts }
+    }
+}
+
 fn waiting() -> impl Iterator<Item = Algorithm> {
     ALL.into_iter().filter(|algorithm| !is_queue(*algorithm))
 }
@@ -206,13 +228,7 @@ fn one_who_waits_for_a_limit_of_its_own_does_not_lock_one_that_others_share() {
 #[test]
 fn what_is_held_is_spent_at_the_departure_whether_anybody_departs_or_not() {
     for (shared, departs) in waiting().flat_map(|algorithm| [(algorithm, false), (algorithm, true)]) {
-        let desk = Desk::new();
-        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
-        let user = desk.open(Policy::gcra("user", "1/h"));
-        assert!(desk.both([&ip, &user], WAIT).is_allowed());
-        let mut waits = desk.both([&ip, &user], WAIT);
-        let receipts =
-            [waits.take_receipt(0), waits.take_receipt(1)].map(|receipt| receipt.expect("allowed"));
+        let Held { desk, ip, user, waits, receipts } = Held::under(shared);
         assert!(receipts[0].is_held() && !receipts[1].is_held(), "{shared}");
         desk.clock.advance(waits.delay());
         let depart = || desk.of(Mode::Depart, &[(&ip, &receipts[0]), (&user, &receipts[1])]);
@@ -227,14 +243,9 @@ fn what_is_held_is_spent_at_the_departure_whether_anybody_departs_or_not() {
 }
 
 #[test]
-fn who_departs_early_has_spent_then() {
+fn a_request_that_departs_early_has_spent_at_that_moment() {
     for shared in waiting() {
-        let desk = Desk::new();
-        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
-        let user = desk.open(Policy::gcra("user", "1/h"));
-        assert!(desk.both([&ip, &user], WAIT).is_allowed());
-        let mut waits = desk.both([&ip, &user], WAIT);
-        let held = waits.take_receipt(0).expect("it is allowed");
+        let Held { desk, ip, receipts: [held, _], .. } = Held::under(shared);
         assert!(desk.of(Mode::Depart, &[(&ip, &held)]));
         assert_eq!(desk.remaining(&ip), 8, "{shared}");
         desk.clock.advance(secs(121));
@@ -245,13 +256,7 @@ fn who_departs_early_has_spent_then() {
 #[test]
 fn what_is_held_is_released_with_the_turn() {
     for shared in waiting() {
-        let desk = Desk::new();
-        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
-        let user = desk.open(Policy::gcra("user", "1/h"));
-        assert!(desk.both([&ip, &user], WAIT).is_allowed());
-        let mut waits = desk.both([&ip, &user], WAIT);
-        let receipts =
-            [waits.take_receipt(0), waits.take_receipt(1)].map(|receipt| receipt.expect("allowed"));
+        let Held { desk, ip, user, receipts, .. } = Held::under(shared);
         let give_up = || desk.of(Mode::Return, &[(&ip, &receipts[0]), (&user, &receipts[1])]);
         assert!(give_up(), "{shared}");
         assert_eq!((desk.remaining(&ip), desk.wait(&user)), (9, secs(3_600)), "{shared}");
@@ -281,11 +286,7 @@ fn a_key_holds_at_most_half_of_its_burst_or_one_unit() {
 #[test]
 fn a_reset_forgets_what_is_held_and_a_replacement_does_not() {
     for shared in waiting() {
-        let desk = Desk::new();
-        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
-        let user = desk.open(Policy::gcra("user", "1/h"));
-        assert!(desk.both([&ip, &user], WAIT).is_allowed());
-        let waits = desk.both([&ip, &user], WAIT);
+        let Held { desk, ip, waits, .. } = Held::under(shared);
         let new = desk.replace(&ip, Policy::builder("ip", shared, Quota::per_minute(20)), Inherit::Spent);
         assert!(!desk.ask(&new, 19, Mode::Spend).is_allowed(), "{shared}");
         desk.clock.advance(waits.delay());

@@ -94,7 +94,7 @@ impl KeyExtractor for ApiKeys {
     }
 }
 
-/// Reads the file. What is wrong is told by its line alone, for a key may stand where its digest should.
+/// Reads the file. A mistake is told by its line alone, because a key may stand where its digest should.
 fn tiers(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<HashMap<Sum, Arc<str>>> {
     let fail = |problems: &mut Problems<'_>, place: Option<Place>, text: &str| {
         problems.error_in(name, place, format!("{text}; write {FORM}"));

@@ -96,7 +96,7 @@ fn without_zone(text: &str) -> Option<&str> {
     }
 }
 
-/// By hand, for `u16` would also read `+80`.
+/// By hand, because `u16` would also read `+80`.
 fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }

@@ -38,20 +38,21 @@ use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
 /// is the IPv4 address that it is; zones and ports are dropped.
 ///
 /// ```
+/// use std::net::SocketAddr;
+///
 /// use http::Request;
 /// use sluicegate_tower::ClientIp;
 /// use sluicegate_tower::key::PeerAddr;
 ///
 /// let client_ip = ClientIp::behind(["10.0.0.0/8", "2001:db8:1::/48"])?;
 ///
-/// let request = |peer: &str| {
-///     let peer = PeerAddr(peer.parse().unwrap());
-///     let request = Request::get("/").extension(peer).header("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.1.2.3");
-///     request.body(()).unwrap()
+/// let request = |peer: SocketAddr| {
+///     let request = Request::get("/").extension(PeerAddr(peer));
+///     request.header("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.1.2.3").body(())
 /// };
-/// assert_eq!(client_ip.address(&request("10.0.0.9:443")), Some("198.51.100.7".parse()?));
+/// assert_eq!(client_ip.address(&request("10.0.0.9:443".parse()?)?), Some("198.51.100.7".parse()?));
 /// // A peer that is none of the proxies is the client, whatever it sends.
-/// assert_eq!(client_ip.address(&request("203.0.113.5:50000")), Some("203.0.113.5".parse()?));
+/// assert_eq!(client_ip.address(&request("203.0.113.5:50000".parse()?)?), Some("203.0.113.5".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

@@ -10,7 +10,7 @@ const MAX_BYTES: usize = 2 * 1024;
 
 /// The elements of all lines of a header, the last one first.
 ///
-/// From the right, for what a proxy appends comes after what the client sent, so that nothing a client writes can
+/// From the right: a proxy appends its elements behind those that the client sent, so that nothing a client writes can
 /// change how the proxies' elements are read.
 ///
 /// At most 32 elements and 2 KiB are looked at, so that a header of megabytes costs no more than

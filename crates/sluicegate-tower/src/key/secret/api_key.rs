@@ -12,7 +12,7 @@ use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 /// One bucket per API key in a header.
 ///
 /// Compared byte by byte and kept as a digest only. A blank value counts as missing; keys longer than 8 KiB share one bucket;
-/// a request with two different keys is refused with 400, for nobody knows which of them the application will read.
+/// a request with two different keys is refused with 400, because it is not known which of them the application will read.
 ///
 /// Whether a key is a good one is not known here: whoever invents keys gets a fresh bucket for each. So bound the address
 /// as well, with a second limit, or put the limit behind the authentication.

@@ -18,9 +18,9 @@ const MAX_COOKIES: usize = 512;
 /// One bucket per value of a cookie, such as a session's.
 ///
 /// A value has one bucket however it is spelled: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
-/// value counts as missing. A request with two different values is refused with 400, for some frameworks read the first
+/// value counts as missing. A request with two different values is refused with 400, because some frameworks read the first
 /// of them and axum's the last: see [`first_of_several`](Self::first_of_several). A request with more than 512 cookies is
-/// refused with 400 as well, so that reading them stays cheap. For the rest, see [`ApiKey`](super::ApiKey): who throws cookies away gets a new bucket
+/// refused with 400 as well, so that reading them stays cheap. For the rest, see [`ApiKey`](super::ApiKey): a client that throws cookies away gets a new bucket
 /// with each new session.
 #[derive(Clone)]
 pub struct Cookie {

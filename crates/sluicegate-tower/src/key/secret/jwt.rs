@@ -30,8 +30,8 @@ const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
 /// different issuers are different, and only a digest of them is kept.
 ///
 /// Verifying takes its time, microseconds with HS256 and up to a millisecond with the others, for every token that
-/// somebody makes up. Put a limit by address in front, in a layer of its own, and let the limit with this key reject who
-/// has none: that stays spent there. What it refuses for want of units is given back, and so bounds nothing.
+/// somebody makes up. Put a limit by address in front, in a layer of its own, and let the limit with this key reject
+/// requests without a key: their units stay spent in the outer layer. A refusal for want of units gives those back, and so bounds nothing.
 ///
 /// Keys that change are several extractors: `BearerJwt::rs256(new)?.or(BearerJwt::rs256(old)?)`.
 ///

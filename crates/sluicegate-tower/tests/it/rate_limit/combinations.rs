@@ -80,7 +80,7 @@ async fn in_no_combination_is_a_service_called_that_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nor_behind_two_layers() {
+async fn in_no_combination_of_two_layers_is_a_service_called_that_is_not_ready() {
     let store: Arc<dyn Store> = (&paused_store()).into();
     for outer in (0..FEATURES).map(|bit| 1 << bit) {
         for inner in (0..FEATURES).map(|bit| 1 << bit) {
