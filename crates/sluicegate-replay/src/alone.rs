@@ -36,6 +36,7 @@ pub(crate) struct Alone {
     rows: Vec<AloneRow>,
 }
 
+/// One row, under the algorithm that is compared.
 struct AloneRow {
     /// The place in the court, or why there is none.
     place: Result<usize, String>,
@@ -46,6 +47,10 @@ struct AloneRow {
 }
 
 impl Alone {
+    /// All rows under this algorithm. A row whose quotas it cannot keep has the reason in place of a count.
+    ///
+    /// # Errors
+    /// When the store cannot keep what the builder has accepted.
     pub(crate) fn new(algorithm: Algorithm, all: &[Tally], limits: &Limits) -> Result<Self, ReplayError> {
         let mut policies: Vec<Policy> = Vec::new();
         let rows = all.iter().enumerate().map(|(number, row)| {

@@ -52,6 +52,9 @@ impl Books {
     }
 
     /// Decides a request: the policies that are enforced together, then each that is only tried out.
+    ///
+    /// `now_us` is in microseconds since the Unix epoch and never goes back for one way. What is enforced is looked at first and spent only
+    /// if all of it has room, so that a refused request spends nothing. `verdicts` has as many places as `asks`.
     pub(crate) fn decide(
         &mut self,
         within: WithinSecond,
@@ -96,6 +99,7 @@ impl Books {
         self.0.iter_mut().for_each(|book| book.states.clear());
     }
 
+    /// The states of the row that is asked.
     fn book(&mut self, ask: &Asks) -> &mut Book {
         &mut self.0[ask.row as usize]
     }

@@ -1,5 +1,7 @@
 //! How many lines came to what: [`Counts`].
 //!
+//! A line counts once as read, and once more as outside, exempt, blocked or not understood if it is that.
+//!
 //! Each thread that reads has its own, and they are summed when all have ended; so no line is counted under a lock.
 
 /// How many lines are shown that were not understood.

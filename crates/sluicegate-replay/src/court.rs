@@ -34,6 +34,8 @@ pub(crate) struct Ask {
 }
 
 /// Its result.
+///
+/// It tells the rows of a request apart, where a service answers only for the whole: so the outcome can say which rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The row had room, whether the request passed or another row refused it.
@@ -106,6 +108,9 @@ impl Court {
         self.limiters[row].keeps_accounts.set(true);
     }
 
+    /// The limiter of a row, opened by its first request.
+    ///
+    /// Whether a store can keep the policy was tried when the court was made, so that nothing panics here.
     fn limiter(&self, row: usize) -> &RateLimiter {
         let Row { policy, keeps_accounts, limiter, .. } = &self.limiters[row];
         limiter.get_or_init(|| {
@@ -181,6 +186,8 @@ impl Court {
 
     /// Decides a request as a service does: the policies that are enforced together, then each that is only tried out. What
     /// the response gives back is given back at once.
+    ///
+    /// `given_back` says of a row whether its limit gives back by the response of this request. `verdicts` has a place for each ask.
     pub(crate) fn decide(
         &self,
         now_us: u64,

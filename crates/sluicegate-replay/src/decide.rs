@@ -29,6 +29,7 @@ use crate::suggest::{Event, Record, suggest_all};
 /// Memory for what `--suggest` keeps.
 const RECORD_BYTES: usize = 256 << 20;
 
+/// Decides requests in the order of time and counts them; one for each run.
 pub(crate) struct Decider {
     /// The limits of the file, to know what gives back. Nothing is spent of them.
     limits: Limits,
@@ -58,6 +59,13 @@ pub(crate) struct Decider {
 }
 
 impl Decider {
+    /// A decider of these rows, in which nobody has asked yet.
+    ///
+    /// Books decide if all policies allow it and no rule gives back; one that does not puts all of them before courts, since a request is
+    /// decided as a whole.
+    ///
+    /// # Errors
+    /// When a store in memory cannot keep one of the policies.
     pub(crate) fn new(limits: Limits, named: Vec<Named>, settings: &Settings) -> Result<Self, ReplayError> {
         let rows: Vec<Tally> = named
             .into_iter()
@@ -103,6 +111,8 @@ impl Decider {
     }
 
     /// Decides and counts all requests of one second.
+    ///
+    /// Seconds come in their order. Where the log has no whole second so far the other way is not decided: both come to the same then.
     pub(crate) fn second(&mut self, held: &[Held]) {
         let Self { limits, limit_of, judge, rows, second, verdicts, others, within_second, .. } = self;
         let within = *within_second;
@@ -151,6 +161,9 @@ impl Decider {
     }
 
     /// All that was counted.
+    ///
+    /// One entry for each row, in the order of the file, with what was compared and suggested if that was asked for. The search for limits
+    /// happens here, and may take longer than the replay did.
     pub(crate) fn finish(self, settings: &Settings) -> Vec<RuleFigures> {
         let keys = Some(&self.keys).filter(|_| !settings.span.hides_lines);
         let figures = |(row, tally): (usize, Tally)| {

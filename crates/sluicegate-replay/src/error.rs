@@ -15,6 +15,7 @@ pub struct ReplayError {
 }
 
 impl ReplayError {
+    /// An error that says all by itself.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
@@ -24,6 +25,7 @@ impl ReplayError {
         Self { message: format!("{log}: it cannot be read behind line {line}"), source: Some(error.into()) }
     }
 
+    /// The rules ask for something that a store in memory cannot keep; the source says which policy and why.
     pub(crate) fn limits(error: impl Error + Send + Sync + 'static) -> Self {
         Self { message: "the rules cannot be replayed in memory".to_owned(), source: Some(error.into()) }
     }

@@ -13,6 +13,7 @@ use sluicegate_core::{Algorithm, Key, Policy};
 use crate::court::Verdict;
 use crate::suggestion::Suggestion;
 
+/// A minute of the log begins where one of Unix time does.
 pub(crate) const MINUTE_US: u64 = 60_000_000;
 
 /// The figures of one policy for one rule.
@@ -178,6 +179,7 @@ struct PerKey {
 const LARGEST_CROWD: usize = 1 << 20;
 
 impl Tally {
+    /// A row that nobody has asked.
     pub(crate) fn new(name: String, limit: usize, policy: Policy) -> Self {
         Self {
             name,
@@ -291,6 +293,7 @@ fn crowded(crowds: &mut Vec<u64>, crowd: u32) {
     crowds[crowd] += 1;
 }
 
+/// Quantiles by rank, rounded up: the least crowd that has at least that share of all minutes at or below it.
 fn distribution(crowds: &[u64]) -> Distribution {
     let all: u64 = crowds.iter().sum();
     let quantile = |hundredths: u64| {

@@ -1,4 +1,12 @@
 //! The keys of all rows, each with a number in its row: [`Keys`].
+//!
+//! # Two steps
+//! The bytes of a key become a number among all keys of the log, and that becomes a number in the row that asks. The first is a look at a
+//! table that all rows share, the second at a small table of the row. Counts, states and records then stand in lists by the number
+//! in the row, which costs no further look.
+//!
+//! # Units
+//! Numbers are given from 0 on, in the order of the log. There are at most 4,294,967,294 of a kind: keys beyond that count as one.
 
 use std::hash::BuildHasher;
 use std::hint::black_box;
@@ -73,6 +81,8 @@ impl Keys {
     }
 
     /// The asks of a batch with the numbers of their keys.
+    ///
+    /// `numbered` is emptied first, and has one entry for each ask of the batch, in their order.
     pub(crate) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
         let Self { all, rows, hashes, among_all } = self;
         hashes.clear();
@@ -96,6 +106,8 @@ impl Keys {
     }
 
     /// The key of this number of a row.
+    ///
+    /// Its kind is that of the row's first request by it: a kind says how a key is shown, and not which one it is.
     pub(crate) fn key(&self, row: usize, number: u32) -> Key {
         let Row { among_all, kinds, .. } = &self.rows[row];
         let place = number as usize;
@@ -104,6 +116,7 @@ impl Keys {
 }
 
 impl All {
+    /// Seeded anew for each replay, so that no client can choose keys that share a slot. Figures do not depend on it.
     #[inline]
     fn hash(&self, key: &[u8]) -> usize {
         usize::try_from(self.hasher.hash_one(key)).unwrap_or(usize::MAX)
@@ -126,6 +139,7 @@ impl All {
         })
     }
 
+    /// Twice as many slots. Hashes are made again from the bytes, because to keep them would take eight bytes more for each key.
     #[cold]
     fn widen(&mut self) {
         let Self { numbers, hasher, bytes, ends } = self;

@@ -90,6 +90,12 @@ impl Batches {
     }
 
     /// The next batch, if this says when a line was; nothing at the end of all logs.
+    ///
+    /// Of a batch the earliest of its first 32 times counts. One without any counts as the earliest of all: its lines are not understood, and
+    /// it does not matter when that is found. With one log no line is looked at.
+    ///
+    /// # Errors
+    /// When a log cannot be read on.
     pub(crate) fn next(&mut self, when: impl Fn(&[u8]) -> Option<u64>) -> Result<Option<Batch>, ReplayError> {
         if self.next.len() > 1 {
             for (time, batch) in self.next.iter_mut().filter(|(time, _)| time.is_none()) {
@@ -108,6 +114,10 @@ impl Batches {
 }
 
 impl Log {
+    /// A log of which nothing was handed on.
+    ///
+    /// # Errors
+    /// When its first bytes cannot be read.
     fn open(place: usize, name: String, log: Box<dyn Read + Send>) -> Result<Self, ReplayError> {
         // What is read at once passes it by, so it is only for what gzip begins with.
         let mut plain = BufReader::with_capacity(BATCH / 2, log);
@@ -155,6 +165,7 @@ impl Log {
         })
     }
 
+    /// The error of a read, with the log and how many of its lines were read before.
     fn error(&self, error: io::Error) -> ReplayError {
         ReplayError::reading(&self.name, self.lines, error)
     }

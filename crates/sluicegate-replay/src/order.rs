@@ -10,6 +10,7 @@ const REACH: u64 = 10;
 /// How many asks are held back at first. Where ten seconds have more, all of those are.
 const HELD: usize = 1 << 16;
 
+/// Requests are handed on by whole seconds.
 const SECOND_US: u64 = 1_000_000;
 
 /// When a request came.
@@ -65,11 +66,14 @@ impl Default for Order {
 }
 
 impl Order {
+    /// An order that holds this many asks back before it hands any on.
     fn holding(most: usize) -> Self {
         Self { held: Vec::with_capacity(most), most, open: 0, late: 0 }
     }
 
     /// Takes a request, and hands on the seconds that are complete: all asks of one, in order.
+    ///
+    /// One of a second that was handed on already counts as late, and as of the earliest moment that is still open.
     pub(crate) fn push(
         &mut self,
         mut came: Came,
@@ -89,6 +93,9 @@ impl Order {
     }
 
     /// Hands on the older half, as far as it is out of reach.
+    ///
+    /// Half and not one by one: each ask then takes part in about two sorts, however long the log is. Where less than a quarter could be
+    /// handed on, ten seconds are too many for the room, and the room doubles.
     fn hand_on_half(&mut self, complete: impl FnMut(&[Held])) {
         self.sort();
         let second = |held: &Held| held.came.at_us / SECOND_US;

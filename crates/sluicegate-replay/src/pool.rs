@@ -20,6 +20,14 @@ use crate::read::{Reader, Taken};
 const AHEAD: usize = 2;
 
 /// Takes all batches apart, of which this says when a line was, and hands on what each asks, in their order.
+///
+/// `each` is called on this thread. There is one reader at least, and each has a thread of its own beside the one that reads the logs.
+///
+/// # Errors
+/// When a log cannot be read: what stands before the fault was handed on by then, and the caller drops it.
+///
+/// # Panics
+/// When a reader or the reading of a log panics.
 pub(crate) fn take_apart(
     mut batches: Batches,
     when: impl Fn(&[u8]) -> Option<u64> + Send,

@@ -2,6 +2,17 @@
 //!
 //! The limits of the service find out what a line asks, with its own conditions, tiers and keys. It does not depend on what other
 //! lines have spent, so it is done by several threads; what is decided of it does, so that is done by one.
+//!
+//! # What becomes of a line
+//! | a line | counts as |
+//! |---|---|
+//! | that the format cannot read, or whose method or URL HTTP does not have | not understood |
+//! | outside of the time that was asked for | outside |
+//! | that the limits exempt or block | exempt, blocked |
+//! | whose limit finds no key, or that asks more than a service would decide | left out, with the reason |
+//! | of any other kind | a request with its asks, or with none |
+//!
+//! A request that is left out of one limit may still ask another one.
 
 use bytes::Bytes;
 use sluicegate_core::Key;
@@ -101,6 +112,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// A reader of lines in this format that has seen none.
     pub(crate) fn new(format: Format, rows: Rows, span: Span) -> Self {
         let (head, clock, counts) = Default::default();
         Self { format, rows, span, head, clock, counts }
@@ -132,6 +144,7 @@ impl Reader {
         taken
     }
 
+    /// Counts a line that is none, and keeps it if it is among the first ten of this reader.
     fn not_understood(&mut self, (batch, log, line): (u64, usize, u64), reason: &'static str, text: &str) {
         self.counts.not_understood += 1;
         if self.counts.shown.len() < SHOWN {
@@ -143,6 +156,9 @@ impl Reader {
     }
 
     /// Takes the asks of a line, which stands in these bytes.
+    ///
+    /// # Errors
+    /// The reason for which the line is not understood; nothing was taken then.
     fn asked(&mut self, line: &str, bytes: &Bytes, taken: &mut Taken) -> Result<(), &'static str> {
         let mut entry = Entry::default();
         self.format.fill(&mut entry, line, &mut self.clock)?;

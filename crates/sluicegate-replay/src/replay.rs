@@ -1,4 +1,13 @@
 //! A replay, with its settings: [`Replay`].
+//!
+//! # A run in five steps
+//! 1. The limits of the file are listed, one row for each policy of each rule; nothing is spent of them.
+//! 2. Logs are opened, and the format is guessed from the first hundred lines unless it was said.
+//! 3. Threads take lines apart and find out what each asks of the rows.
+//! 4. The caller's thread gives keys their numbers, puts requests in order, and decides them second by second.
+//! 5. The counts become figures, limits are looked for if that was asked, and all of it becomes an outcome.
+//!
+//! A run awaits nothing and keeps its thread busy until the logs are over: it is for a thread of its own where a service calls it.
 
 use std::io::Read;
 
@@ -118,6 +127,8 @@ impl Replay {
         self.with_time_between()
     }
 
+    /// # Errors
+    /// When no moment is at or after the first and before the second.
     fn with_time_between(self) -> Result<Self, ReplayError> {
         match (self.settings.span.since_us, self.settings.span.until_us) {
             (Some(since), Some(until)) if since >= until => Err(ReplayError::new(format!(
@@ -299,6 +310,10 @@ fn not_understood(names: &[String], format: Option<&Format>, counts: &Counts) ->
     ReplayError::new(problem)
 }
 
+/// A moment as people write it, in microseconds since the Unix epoch.
+///
+/// # Errors
+/// For any other text; the error says the three ways to write one.
 fn moment(text: &str) -> Result<u64, ReplayError> {
     time::written(text).ok_or_else(|| {
         ReplayError::new(format!(

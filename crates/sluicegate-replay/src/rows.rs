@@ -35,6 +35,9 @@ pub(crate) struct Row {
 pub(crate) type Named = (String, usize, RateLimiter);
 
 impl Rows {
+    /// The rows of these limits, and those that are to be counted: all, or those of the rules with these names.
+    ///
+    /// Rows of other rules are known too, because a request that a service answers with 500 is found by all that it asks.
     pub(crate) fn of(limits: Limits, only: &[String]) -> (Self, Vec<Named>) {
         let mut named: Vec<Named> = Vec::new();
         let mut of_limit = Vec::new();
@@ -80,6 +83,7 @@ pub(crate) struct Enforced {
 }
 
 impl Enforced {
+    /// The request asks this row, and is refused if the row has no room.
     pub(crate) fn add(&mut self, row: &Row) {
         self.is_twice |= self.places.contains(&row.place);
         self.places.push(row.place);

@@ -42,6 +42,8 @@ impl WithinSecond {
 }
 
 /// The settings of a replay.
+///
+/// They are checked one by one as they are set; a replay lends them to each of its runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) format: Option<Format>,

@@ -1,4 +1,8 @@
 //! Numbers that are found by a hash, in one place each: [`Slots`].
+//!
+//! # Source
+//! Open addressing with linear probing (Knuth, The Art of Computer Programming, volume 3, section 6.4), over slots as many as a power of
+//! two. Nothing is ever taken out, so that no slot needs a mark of its own for that.
 
 /// A table of numbers, each beside something small by which it is known.
 ///

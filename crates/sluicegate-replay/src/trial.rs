@@ -7,6 +7,9 @@ use sluicegate_core::{Algorithm, ConfigError, Policy, Quota};
 
 /// A policy of this name that lets wait, counts refused requests, suspends and has room for keys as that one does, with these
 /// quotas, under this algorithm.
+///
+/// # Errors
+/// For quotas that the algorithm cannot keep, such as a burst under one that knows none.
 pub(crate) fn copy(
     policy: &Policy,
     name: &str,

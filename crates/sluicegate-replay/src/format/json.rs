@@ -22,6 +22,9 @@ const TARGETS: [&str; 6] = ["request_uri", "uri", "url", "RequestPath", "path", 
 const STATUSES: [&str; 5] = ["status", "status_code", "DownstreamStatus", "response_code", "response"];
 
 /// Takes a line apart.
+///
+/// # Errors
+/// The first part that is missing or cannot be read: the time, the method, the URL, the client's address, the status.
 pub(crate) fn parse(line: &str) -> Result<Entry<'_>, &'static str> {
     let object: Map<String, Value> = serde_json::from_str(line).map_err(|_| "it is not an object of JSON")?;
     // Caddy has most of it in an object of its own.

@@ -102,6 +102,7 @@ fn micros(fraction: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()? * scale)
 }
 
+/// A date, a time of day with a fraction, and a zone. A leap second is taken as the second after it.
 fn moment((year, month, day): (u64, u64, u64), clock: &str, zone: &str) -> Option<Moment> {
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
     let mut parts = clock.splitn(3, ':').map(|part| number(part, 2));

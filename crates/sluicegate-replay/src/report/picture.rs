@@ -1,4 +1,7 @@
 //! The picture: the drawings of the page without the page, for a document.
+//!
+//! It has the bars of the rules and the comparison of algorithms, with the colours of both grounds in it, so that the same file serves a
+//! light and a dark page.
 
 use maud::{Markup, PreEscaped, html};
 

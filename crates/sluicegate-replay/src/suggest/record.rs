@@ -101,6 +101,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// An empty record of this many rows that keeps at most so many bytes of events.
     pub(crate) fn new(rows: usize, bytes: usize) -> Self {
         Self {
             rows: (0..rows).map(|_| Kept::default()).collect(),
@@ -117,6 +118,7 @@ impl Record {
         self.requests
     }
 
+    /// Keeps an ask of this row, if its key is one that is kept; the largest row gives up half of its drawn keys when there is no room.
     pub(crate) fn keep(&mut self, row: usize, event: Event) {
         let kept = &mut self.rows[row];
         if kept.is_lost || !kept.keeps(event.key) {

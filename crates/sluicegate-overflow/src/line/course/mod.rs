@@ -1,5 +1,12 @@
 //! The exact algorithm of a line: [`Course`]. Time is a parameter, and all numbers are whole.
 //!
+//! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the
+//! [`Pace`]. The gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that a second's worth of visitors
+//! is always at the door, held for their turns: then no turn is lost because a visitor stays away.
+//!
+//! The gate goes back where visitors that wait were called in vain: while nobody could ask ([`Silence`]), or because the rate was raised
+//! and lowered again. It goes back as well to one that finds the turns given to others that were called long after it.
+//!
 //! # Source
 //! It is an algorithm of our own. Turns are those of GCRA; the gate is a proportional controller around the measured share, since a line
 //! that waits for each absent visitor in turn would lose the time of all who left. A slow model of the rules in the tests, which
@@ -9,13 +16,6 @@
 //! 24 bytes a place; beside them only appointments and, where passes are bounded, passes take room. Each question takes a constant
 //! number of steps, but for the seconds that an appointment looks at (64 at most) and the places that a sweep passes (four with
 //! each poll).
-//!
-//! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the
-//! [`Pace`]. The gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that a second's worth of visitors
-//! is always at the door, held for their turns: then no turn is lost because a visitor stays away.
-//!
-//! The gate goes back where visitors that wait were called in vain: while nobody could ask ([`Silence`]), or because the rate was raised
-//! and lowered again. It goes back as well to one that finds the turns given to others that were called long after it.
 
 mod entry;
 mod gate;
