@@ -120,8 +120,8 @@ struct Search<'a> {
     gives_back: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
 /// The rejections of one limit: requests and keys, and 1.96 standard deviations of the first.
+#[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     rejected: u64,
     keys: u64,
