@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisFuture, Value};
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
@@ -100,6 +101,65 @@ async fn decisions_at_the_same_time_share_calls() {
     let calls = calls.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     let calls: u64 = calls.and_then(|calls| calls.split(',').next()).unwrap().parse().unwrap();
     assert!(calls <= 10 * 10, "{calls} calls for 640 decisions");
+}
+
+/// A connection that counts the calls of scripts as they are handed to it.
+#[derive(Clone)]
+struct Counted {
+    connection: MultiplexedConnection,
+    calls: Arc<AtomicU64>,
+}
+
+impl ConnectionLike for Counted {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        let is_script = command.args_iter().next().is_some_and(|name| name == redis::Arg::Simple(b"EVALSHA"));
+        // Relaxed: all of it is on one thread.
+        self.calls.fetch_add(u64::from(is_script), Ordering::Relaxed);
+        self.connection.req_packed_command(command)
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.connection.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.connection.get_db()
+    }
+}
+
+/// Nobody waits for company: with nothing under way a decision is sent before anything else has run, and those of the same key that
+/// come meanwhile are one call.
+#[tokio::test]
+async fn a_decision_that_has_nothing_to_share_is_sent_at_once_and_those_behind_it_are_one_call() {
+    let server = Server::start();
+    let calls = Arc::new(AtomicU64::new(0));
+    let (client, count) = (redis::Client::open(server.url()).unwrap(), Arc::clone(&calls));
+    let store = patient("alone").connect_with(move || {
+        let (client, calls) = (client.clone(), Arc::clone(&count));
+        async move { Ok(Counted { connection: client.get_multiplexed_async_connection().await?, calls }) }
+    });
+    let store = store.unwrap();
+    store.connected(Duration::from_secs(20)).await.unwrap();
+    let limiter = Policy::gcra("alone", quota(500)).on(&store).unwrap();
+    for round in 0..5 {
+        let before = calls.load(Ordering::Relaxed);
+        let sent = || calls.load(Ordering::Relaxed) - before;
+        let first = limiter.check("ada");
+        assert_eq!(sent(), 1, "round {round}: it was not polled, and no other task has run");
+        let behind: Vec<_> = (0..10).map(|_| limiter.check("ada")).collect();
+        assert_eq!(sent(), 1, "round {round}: they wait for the answer to the first");
+        assert!(first.await.unwrap().is_allowed());
+        for answer in behind {
+            assert!(answer.await.unwrap().is_allowed());
+        }
+        assert_eq!(sent(), 2, "round {round}: ten asks for one key in one call");
+    }
+    assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 500 - 55);
 }
 
 /// The first is sent at once, and the others in calls of sixteen behind it.

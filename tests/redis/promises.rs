@@ -1,12 +1,14 @@
 //! What a store on Redis must never do: admit without the right to look, lose a part of a request, run for long.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{DecidedBy, Mode};
-use sluicegate_core::{Algorithm, Decision, Key, Policy, RateLimiter};
+use sluicegate_core::{Algorithm, Decision, Key, Policy, RateLimiter, Store};
+use sluicegate_fleet::DenyCache;
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
 use sluicegate_tests::servers::{Server, run};
@@ -282,4 +284,47 @@ async fn on_a_cluster_nobody_is_refused_for_units_that_a_refused_request_would_h
         }
     }
     assert_eq!(refused, 0, "of 150");
+}
+
+/// On a Cluster units are held while a request with several limits is decided. Of those who are refused for such units nobody is refused
+/// for longer by a cache in front, and none more often than by the store alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_refusals_on_a_cluster_are_no_more_with_a_cache_than_by_the_store_alone() {
+    let mut wrong = [0_u64; 2];
+    for (place, prefix) in ["held", "held-cached"].into_iter().enumerate() {
+        let redis = connected(patient(prefix), &Cluster::shared().url()).await;
+        let cache = DenyCache::new(&redis);
+        let store: Arc<dyn Store> = if place == 0 { (&redis).into() } else { (&cache).into() };
+        let open = |name: &str, limit| Policy::fixed_window(name, limit).on(Arc::clone(&store)).unwrap();
+        let (scarce, roomy) = (open("scarce", "5/d"), open("roomy", "10/d"));
+        for round in 0..20_u64 {
+            let (a, b) = (Key::from(("a", round)), Key::from(("b", round)));
+            let mut tasks = tokio::task::JoinSet::new();
+            for which in 0..30 {
+                let (scarce, roomy, a, b) = (scarce.clone(), roomy.clone(), a.clone(), b.clone());
+                tasks.spawn(async move {
+                    match which % 6 {
+                        0 => roomy.check(&b).await,
+                        _ => RateLimiter::check_all([(&roomy, &b, 1), (&scarce, &a, 1)]).await,
+                    }
+                });
+            }
+            let passed =
+                tasks.join_all().await.into_iter().filter(|of| of.as_ref().unwrap().is_allowed()).count();
+            // What was held for those that were refused comes back without anybody waiting for it.
+            let other = Policy::fixed_window("roomy", "10/d").on(&redis).unwrap();
+            let deadline = std::time::Instant::now() + Duration::from_secs(20);
+            let mut left = other.peek(&b).await.unwrap().remaining();
+            while left != 10 - passed as u64 {
+                assert!(std::time::Instant::now() < deadline, "{left} of 10 left, {passed} passed");
+                left = other.peek(&b).await.unwrap().remaining();
+            }
+            for _ in 0..left {
+                wrong[place] += u64::from(!roomy.check(&b).await.unwrap().is_allowed());
+            }
+        }
+    }
+    println!("wrong refusals when all is settled: {} by the store, {} with a cache", wrong[0], wrong[1]);
+    assert_eq!(wrong[0], 0);
+    assert_eq!(wrong[1], 0, "a refusal for units that were held was kept");
 }

@@ -107,7 +107,8 @@ impl Quota {
     /// How many units a key has that the store does not know: 0 to the burst. Default: the burst. As text `start 10`.
     ///
     /// A newcomer has `units`, and gains more by the rate up to the burst, as any key. It is known from the first request that
-    /// is decided, allowed or refused; a [peek](crate::RateLimiter::peek) shows what a newcomer would have and lets it be one. So new
+    /// is decided by the store, allowed or refused; a [peek](crate::RateLimiter::peek) shows what a newcomer would have and lets it be one, and so
+    /// does a request that is refused before the store is asked, because of another limit. So new
     /// accounts, or addresses never seen, cannot begin with a burst, and clients that have behaved for a while can.
     ///
     /// # When a key is forgotten

@@ -32,6 +32,12 @@ impl Place {
         Self { line: number(location.line()), column: number(location.column()), length }
     }
 
+    /// Whether the other place begins in this one.
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.line == other.line
+            && (self.column..self.column.saturating_add(self.length)).contains(&other.column)
+    }
+
     /// The part of a plain text that stands here. `range` counts bytes of `text`, as it was read.
     pub(crate) fn part(self, text: &str, range: &Range<usize>) -> Self {
         let chars = |range: Range<usize>| text.get(range).map(|part| part.chars().count());

@@ -98,16 +98,27 @@ pub(crate) struct Problems<'a> {
     found: Vec<Problem>,
     /// Those above the most that are told.
     more: usize,
+    /// Where it is known what is wrong, whatever else is found there.
+    known: Vec<Place>,
 }
 
 impl<'a> Problems<'a> {
     /// `source` is the name of the file.
     pub(crate) fn of(source: &'a str, text: &'a str) -> Self {
-        Self { source, text, found: Vec::new(), more: 0 }
+        Self { source, text, found: Vec::new(), more: 0, known: Vec::new() }
     }
 
     pub(crate) fn error(&mut self, place: impl Into<Option<Place>>, text: impl Into<String>) {
-        self.add(place.into(), text.into(), true);
+        let place = place.into();
+        if !place.is_some_and(|place| self.known.iter().any(|known| place.has(*known))) {
+            self.add(place, text.into(), true);
+        }
+    }
+
+    /// An error that explains all others that are found here later, which are not told.
+    pub(crate) fn cause(&mut self, place: Place, text: impl Into<String>) {
+        self.error(place, text);
+        self.known.push(place);
     }
 
     pub(crate) fn warning(&mut self, place: impl Into<Option<Place>>, text: impl Into<String>) {

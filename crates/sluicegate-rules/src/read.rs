@@ -95,7 +95,7 @@ fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| text.contains("${")) {
         for brace in braces(text).into_iter().filter(|brace| brace.is_quoted && brace.before == '$') {
             let place = Place { line, column: brace.column - 1, length: 2 };
-            problems.error(
+            problems.cause(
                 place,
                 "a variable in quotes is not put in: write ${NAME} without quotes, on a line of its own",
             );

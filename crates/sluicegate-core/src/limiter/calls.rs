@@ -98,7 +98,8 @@ impl RateLimiter {
     ///
     /// For callers that look at no number of an allowed request: in memory it takes four fifths of the time of a check. It is
     /// certain on a memory store alone, under a policy with one quota, and neither for sliding logs and queues nor where requests wait, costs are
-    /// given back, a key of the policy is suspended, the policy is off, or another one was replaced by it lately.
+    /// given back or keys [start](crate::Quota::starting_with) with less than a burst, a key of the policy is suspended, the policy is off, or another
+    /// one was replaced by it lately.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};

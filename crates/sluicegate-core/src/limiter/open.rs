@@ -283,49 +283,75 @@ fn put<T>(
         return Err(ConfigError::new(ConfigErrorKind::NameTaken, problem));
     }
     follow(store);
-    let mut open = store.limiters().lock();
-    let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
-    let steps = policies.into_iter().zip(&found).map(|(policy, found)| match (found, how) {
-        (None, _) => open_first(store, policy, !matches!(how, How::Open)),
-        (Some(handle), How::Open) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
-        (Some(handle), How::Replace(inherit)) => {
-            Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?))
-        }
-        (Some(handle), How::ReplaceWith(inherit)) => {
-            let replacement = handle.replacement(|_| policy, inherit)?;
-            Ok(Step::Join(handle, replacement.map(Replacement::with_epoch)))
-        }
-    });
-    let steps = steps.collect::<Result<Vec<Step<'_>>, ConfigError>>()?;
-    let pinned: Vec<_> = match how {
-        How::ReplaceWith(_) => steps.iter().map(Step::pinned).collect(),
-        _ => Vec::new(),
-    };
-    let done = build(&pinned)?;
-    let mut news = Vec::new();
-    let limiters = steps.into_iter().map(|step| match step {
-        Step::Open(limiter) => {
-            news.extend(limiter.follow());
-            insert(&mut open, &limiter);
-            limiter
-        }
-        Step::Join(limiter, replacement) => {
-            news.extend(replacement.map(Replacement::commit));
-            limiter.clone()
-        }
-    });
-    let limiters = limiters.collect();
-    drop(open);
-    news.iter().for_each(|replaced| replaced.tell(store));
-    Ok((limiters, done))
+    let mut tried = 0;
+    loop {
+        let mut open = store.limiters().lock();
+        let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
+        let steps = policies.iter().cloned().zip(&found).map(|(policy, found)| match (found, how) {
+            (None, _) => open_first(store, policy, !matches!(how, How::Open)),
+            (Some(handle), How::Open) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
+            (Some(handle), How::Replace(inherit)) => {
+                Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?))
+            }
+            (Some(handle), How::ReplaceWith(inherit)) => {
+                let replacement = handle.replacement(|_| policy, inherit)?;
+                Ok(Step::Join(handle, replacement.map(Replacement::with_epoch)))
+            }
+        });
+        let steps = match steps.collect::<Result<Vec<Step<'_>>, Refused>>() {
+            Ok(steps) => steps,
+            Err(Refused::Held(_)) if tried < TRIES => {
+                tried += 1;
+                // Others go on meanwhile, and one of them may open the name.
+                drop(open);
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            Err(Refused::Held(error) | Refused::ForGood(error)) => return Err(error),
+        };
+        let pinned: Vec<_> = match how {
+            How::ReplaceWith(_) => steps.iter().map(Step::pinned).collect(),
+            _ => Vec::new(),
+        };
+        let done = build(&pinned)?;
+        let mut news = Vec::new();
+        let limiters = steps.into_iter().map(|step| match step {
+            Step::Open(limiter) => {
+                news.extend(limiter.follow());
+                insert(&mut open, &limiter);
+                limiter
+            }
+            Step::Join(limiter, replacement) => {
+                news.extend(replacement.map(Replacement::commit));
+                limiter.clone()
+            }
+        });
+        let limiters = limiters.collect();
+        drop(open);
+        news.iter().for_each(|replaced| replaced.tell(store));
+        return Ok((limiters, done));
+    }
 }
 
-/// How often a name without a handle is asked for again, a millisecond apart: for as long as a thread that decides by it may
-/// wait for a processor where there are too few of them.
+/// Why a policy is not put.
+enum Refused {
+    /// The name has no handle and is held nevertheless: it may be free in a moment.
+    Held(ConfigError),
+    ForGood(ConfigError),
+}
+
+impl From<ConfigError> for Refused {
+    fn from(error: ConfigError) -> Self {
+        Self::ForGood(error)
+    }
+}
+
+/// How often a name that is held without a handle is asked for again, a millisecond apart and without the lock of all limiters:
+/// for as long as a thread that decides by it may wait for a processor where there are too few of them.
 const TRIES: usize = 1_000;
 
 /// Opens a policy whose name has no handle.
-fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Result<Step<'a>, ConfigError> {
+fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Result<Step<'a>, Refused> {
     let (first, own) = open_free(store, policy)?;
     let handle = Handle::new(Arc::clone(store), first, own, is_ruled);
     Ok(Step::Open(RateLimiter(Arc::new(handle), None)))
@@ -336,26 +362,21 @@ fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Res
 /// Another thread may be dropping the last handle of the name: it has let go of the handle, and lets go of the name when it
 /// has freed a table or two. Calls that are under way may hold the name for longer, for what an override has made of the
 /// policy when it had a handle: then it is opened as the override has it, which needs no wait.
-fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), ConfigError> {
+fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), Refused> {
     let open = |policy: Policy| suspension::open(&**store, policy, None);
     let overridden = || {
         let over = store.limiters().overrides().standing(policy.name(), store.now_us()).cloned()?;
         open(over.changed(&policy).ok()?).ok()
     };
-    let mut tried = 0;
-    loop {
-        tried += 1;
-        match open(policy.clone()) {
-            Ok(first) => {
-                let own = Arc::clone(first.policy());
-                return Ok((first, own));
-            }
-            Err(error) if error.kind() != ConfigErrorKind::NameTaken => return Err(error),
-            Err(error) => match overridden() {
-                Some(first) => return Ok((first, Arc::new(policy))),
-                None if tried == TRIES => return Err(error),
-                None => std::thread::sleep(Duration::from_millis(1)),
-            },
+    match open(policy.clone()) {
+        Ok(first) => {
+            let own = Arc::clone(first.policy());
+            Ok((first, own))
         }
+        Err(error) if error.kind() != ConfigErrorKind::NameTaken => Err(Refused::ForGood(error)),
+        Err(error) => match overridden() {
+            Some(first) => Ok((first, Arc::new(policy))),
+            None => Err(Refused::Held(error)),
+        },
     }
 }

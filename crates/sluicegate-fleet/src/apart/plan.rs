@@ -111,9 +111,13 @@ fn fit<'a>(divide: &dyn Divide, asked: &Asked<'a>, left: &mut Left, table: &Tabl
         Mode::Reserve { longest } => match within(&costs, &order, left) {
             Some(each) => (now(), each),
             None => {
-                let waits =
-                    order.iter().filter_map(|part| Some((table.alone_us(asked.place, *part)?, *part)));
-                let (wait_us, part) = waits.min()?;
+                // Of equal waits not always the same: all who look at one moment would stand in one queue.
+                let first = if divide.is_in_order() { 0 } else { divide.first(order.len()) };
+                let behind = |part: usize| (part + order.len() - first) % order.len();
+                let waits = order
+                    .iter()
+                    .filter_map(|part| Some((table.alone_us(asked.place, *part)?, behind(*part), *part)));
+                let (wait_us, _, part) = waits.min()?;
                 if wait_us > us(longest) {
                     return None;
                 }

@@ -40,7 +40,7 @@
 //! A peek, a reset, a charge, a refund without a receipt and [`check_up_to`](sluicegate_core::RateLimiter::check_up_to) ask all
 //! shards; a charge is put where there is room, and what is above that is a debt of all shards. A refund by its receipt goes to the
 //! shards that have spent it, and is exact. A request that waits for its turn waits in one shard, the one where the wait is
-//! shortest: a cost above the burst of a shard has no turn, and passes only while it fits.
+//! shortest, of equal ones as good as at random: a cost above the burst of a shard has no turn, and passes only while it fits.
 //!
 //! # What it admits
 //! | | at most | at least |

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use sluicegate_core::algorithm::Refill;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::{Inherit, Receipt};
@@ -12,7 +13,7 @@ use sluicegate_core::policy::{PolicyBuilder, PolicyMode};
 use sluicegate_core::resilient::BreakerSettings;
 use sluicegate_core::store::{Ask, DecisionFuture, Event};
 use sluicegate_core::wrap::Within;
-use sluicegate_core::{Decision, Policy, RateLimiter, Resilient, Store, StoreError};
+use sluicegate_core::{Algorithm, Decision, Policy, Quota, RateLimiter, Resilient, Store, StoreError};
 use sluicegate_fleet::{DenyCache, leased::Leased};
 use sluicegate_tests::around::around;
 use sluicegate_tests::memory::store_on;
@@ -22,15 +23,20 @@ use sluicegate_tests::time::on_the_hour;
 /// What stands around the store in memory.
 const AROUND: [&str; 6] = ["nothing", "observed", "resilient", "deny cache", "leases", "all of them"];
 
+/// All units come back at once.
+const EACH: Algorithm = Algorithm::TokenBucket(Refill::Interval);
+
 const KEYS: [&str; 2] = ["ada", "eve"];
 
 /// The policies, and whether there is anything to be certain of: on memory alone, and under one quota that it decides by a look.
-fn policies() -> [(&'static str, bool, PolicyBuilder); 9] {
+fn policies() -> [(&'static str, bool, PolicyBuilder); 11] {
     let api = || Policy::gcra("api", "8/10s");
     [
         ("one quota", true, api()),
         ("a window", true, Policy::fixed_window("api", "8/10s")),
         ("one that counts refused requests", true, api().count_rejected()),
+        ("one whose keys start short", false, Policy::gcra("api", "8/10s start 3")),
+        ("an interval whose keys start short", false, Policy::builder("api", EACH, "8/10s start 3")),
         ("one in shadow", true, api().mode(PolicyMode::Shadow)),
         ("two quotas", false, api().and("20/30s").named("second")),
         ("one that gives back", false, api().refunds()),
@@ -45,6 +51,8 @@ struct Service {
     limiter: RateLimiter,
     clock: ManualClock,
     is_away: Arc<AtomicBool>,
+    /// Whether its keys start with less than a burst.
+    starts: bool,
     observed: Option<Observed>,
     told: Arc<AtomicU64>,
     receipt: Option<(&'static str, Receipt)>,
@@ -88,7 +96,8 @@ impl Service {
             observed = Some(front);
         }
         let limiter = policy.on(store).unwrap();
-        Self { limiter, clock, is_away, observed, told, receipt: None, asked: 0, certain: 0 }
+        let starts = limiter.policy().quotas()[0].quota().start().is_some();
+        Self { limiter, clock, is_away, starts, observed, told, receipt: None, asked: 0, certain: 0 }
     }
 
     /// Asks for this much, at once first if it may be; says whether it passes.
@@ -110,7 +119,8 @@ impl Service {
         match step {
             0 => self.is_away.store(random.below(2) == 0, Ordering::Relaxed),
             1 => {
-                let quota = ["8/10s", "5/10s", "12/20s"][random.index(3)].parse().unwrap();
+                let quota: Quota = ["8/10s", "5/10s", "12/20s"][random.index(3)].parse().unwrap();
+                let quota = if self.starts { quota.starting_with(random.below(6)) } else { quota };
                 let how = [Inherit::Spent, Inherit::AsIs, Inherit::Reset][random.index(3)];
                 let policy = self.limiter.policy();
                 let mut quotas: Vec<_> = policy.quotas().iter().map(|quota| quota.quota()).collect();
@@ -125,6 +135,7 @@ impl Service {
             4 => drop(self.limiter.release(key).now()),
             5 => drop(self.limiter.charge(key, 1 + random.below(3)).now()),
             6 => drop(self.limiter.reset(key).now()),
+            9 => self.limiter.reset_all().unwrap(),
             7 | 8 => match &mut self.receipt {
                 Some((key, receipt)) if by_receipt => drop(self.limiter.refund_of(receipt, *key, 1).now()),
                 _ => drop(self.limiter.refund(key, 1).now()),
@@ -176,7 +187,7 @@ async fn a_request_that_is_asked_at_once_first_is_decided_and_counted_as_one_tha
                 for step in 0..150 {
                     let at = format!("{kind}, {title}, seed {seed}, step {step}");
                     if random.below(3) == 0 {
-                        let (what, mut same) = (random.below(14), random.clone());
+                        let (what, mut same) = (random.below(15), random.clone());
                         let by_receipt = one.receipt.is_some() && other.receipt.is_some();
                         one.happens(what, &mut same, by_receipt);
                         other.happens(what, &mut random, by_receipt);

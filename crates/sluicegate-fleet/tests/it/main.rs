@@ -5,6 +5,7 @@ mod at_once;
 mod deny_cache;
 mod elsewhere;
 mod leased;
+mod order;
 mod regional;
 mod sharded;
 mod support;

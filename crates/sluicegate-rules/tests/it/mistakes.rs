@@ -329,6 +329,18 @@ fn an_apostrophe_in_a_name_quotes_no_variable() {
     }
 }
 
+/// Once the value that the quotes leave was told as an error of its own, and first.
+#[test]
+fn a_variable_in_quotes_is_one_error_and_those_elsewhere_are_told() {
+    let variables: Variables = [("X", "5")].into_iter().collect();
+    let text = "version: 1\npolicies:\n  a:\n    quota: \"${X}/min\"\n    algorithm: \"${X}\"\n  b: { quota: 5/fortnight }\nrules:\n  - { name: all, limit: a, key: client }\n";
+    let error = RulesFile::parse("rules.yaml", text, &variables).unwrap_err();
+    let told: Vec<_> = error.problems().iter().map(|problem| (problem.line(), problem.text())).collect();
+    let quoted = "a variable in quotes is not put in: write ${NAME} without quotes, on a line of its own";
+    assert_eq!(told[..2], [(Some(4), quoted), (Some(5), quoted)]);
+    assert!(told.len() == 3 && told[2].1.contains("\"fortnight\""), "{told:#?}");
+}
+
 #[test]
 fn a_tool_that_knows_no_variable_warns_of_each_value_and_looks_at_the_rest() {
     let text = "version: 1\npolicies:\n  a:\n    quota: ${QUOTA}\n    keys: ${KEYS}\n    mode: ${MODE}\nrules:\n  - name: all\n    limit: a\n    key: client\n    cost: ${COST}\n";

@@ -168,3 +168,48 @@ async fn what_code_has_put_in_force_stays_until_the_file_changes_or_is_asked_for
     assert_eq!(changes.to_string(), "changed a 9/min -> 5/min, what was spent counts");
     assert_eq!(rules.reload(), Ok(None));
 }
+
+/// What keys start with, across reloads: newcomers start as the file in force says, and a key that is known keeps what it has spent
+/// and what it lacked.
+#[tokio::test]
+async fn a_reload_changes_what_newcomers_start_with_and_gives_known_keys_nothing() {
+    let folder = Folder::new();
+    let text = |quota: &str| {
+        let file = TEXT.replace("5/min", quota).replace("key: everybody", "key: header(x-id)");
+        format!("{file}  - {{ name: half, limit: b, key: header(x-id) }}\n")
+            .replace("rules:", "  b: { quota: 1000/min }\nrules:")
+    };
+    folder.write(&text("60/min start 10"));
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build().expect("the settings are possible");
+    let rules =
+        Rules::open(&store, folder.path(), Variables::none()).unwrap_or_else(|error| panic!("{error}"));
+    let passes = async |id: &str| crate::support::passed(&rules, &[("x-id", id)]).await;
+    let reload = |quota: &str| {
+        folder.write(&text(quota));
+        rules.reload().map(|changes| changes.map(|changes| changes.to_string()).unwrap_or_default())
+    };
+    assert_eq!(passes("ada").await, 10);
+    let told = reload("60/min start 20").expect("it is good");
+    assert_eq!(told, "changed a 60/min start 10 -> 60/min start 20, what was spent counts; kept b");
+    assert_eq!((passes("ada").await, passes("bob").await), (0, 20));
+    for (wrong, problem) in [
+        ("60/min start 61", "starts a key with 61 units, and its burst is 60"),
+        ("60/min start -1", "-1"),
+        ("60/min start", "start"),
+        ("60/min start 5, algorithm: sliding-counter", "sliding-counter starts full"),
+        ("60/min start 5, on_full: inherit", "60/min start 5"),
+    ] {
+        let error = reload(wrong).expect_err(wrong).to_string();
+        assert!(error.contains(problem) && error.contains("rules.yaml:3"), "{wrong}: {error}");
+        assert_eq!((passes("bob").await, passes(wrong).await), (0, 20), "{wrong}");
+    }
+    // Without a start, and with one again: who is known then is no newcomer.
+    reload("60/min").expect("it is good");
+    assert_eq!((passes("bob").await, passes("eve").await), (0, 60));
+    clock.advance(std::time::Duration::from_secs(5));
+    reload("60/min start 0").expect("it is good");
+    assert_eq!((passes("eve").await, passes("zoe").await), (5, 0));
+    clock.advance(std::time::Duration::from_secs(7));
+    assert_eq!(passes("zoe").await, 7, "known since it was refused");
+}

@@ -1,8 +1,13 @@
 //! One handle per policy name and store: whoever opens a name that is open gets the handle that is there.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter, Store};
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy};
+use sluicegate_core::{Algorithm, ConfigError, MemoryStore, Policy, Quota, RateLimiter, Store};
 
 use crate::support::{ALL, answer, limiter, store};
 
@@ -61,13 +66,13 @@ fn a_name_is_free_when_its_last_handle_is_gone() {
 fn a_store_lists_its_policies_by_name() {
     let (store, _) = store();
     let names = |store: &MemoryStore| -> Vec<String> {
-        let store: std::sync::Arc<dyn Store> = store.into();
+        let store: Arc<dyn Store> = store.into();
         store.limiters().all().iter().map(|limiter| limiter.policy().name().to_owned()).collect()
     };
     let open =
         ["mail", "api", "login"].map(|name| limiter(&store, name, Algorithm::Gcra, Quota::per_minute(5)));
     assert_eq!(names(&store), ["api", "login", "mail"]);
-    let shared: std::sync::Arc<dyn Store> = (&store).into();
+    let shared: Arc<dyn Store> = (&store).into();
     assert!(shared.limiters().get("mail").is_some_and(|found| found.is(&open[0])));
     drop(open);
     assert!(names(&store).is_empty() && shared.limiters().get("mail").is_none());
@@ -146,7 +151,7 @@ fn no_charge_reaches_further_than_ten_bursts() {
 fn a_name_can_be_put_again_while_another_thread_drops_the_last_limiter_of_it() {
     // To drop a large table takes a while.
     let store = MemoryStore::builder().keys(200_000).build().expect("there is room");
-    let (give, taken) = std::sync::mpsc::sync_channel::<RateLimiter>(1);
+    let (give, taken) = sync_channel::<RateLimiter>(1);
     let dropping = std::thread::spawn(move || taken.into_iter().for_each(drop));
     for round in 1..=100 {
         let policy = Policy::gcra("p", Quota::per_minute(round)).and("5/s").build().expect("it is valid");
@@ -156,4 +161,59 @@ fn a_name_can_be_put_again_while_another_thread_drops_the_last_limiter_of_it() {
     }
     drop(give);
     dropping.join().expect("dropping does not fail");
+}
+
+/// A store in which a name is held for a while by a call that is under way, and which says when it is asked for it.
+struct Holding {
+    memory: Arc<dyn Store>,
+    limiters: Limiters,
+    asked: SyncSender<()>,
+    is_free: AtomicBool,
+}
+
+impl Store for Holding {
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        if policy.name() == "held" && !self.is_free.load(Ordering::Acquire) {
+            // The test may have heard enough.
+            _ = self.asked.try_send(());
+            return Err(ConfigError::new(ConfigErrorKind::NameTaken, "a call is under way"));
+        }
+        self.memory.open(policy, replaces)
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        self.memory.decide(asks)
+    }
+}
+
+/// Once the one who waited for the name kept the lock of all limiters for up to a second.
+#[test]
+fn while_a_name_is_waited_for_others_are_opened_and_found() {
+    let (asked, heard) = sync_channel(1);
+    let store = Arc::new(Holding {
+        memory: MemoryStore::new().into(),
+        limiters: Limiters::default(),
+        asked,
+        is_free: AtomicBool::new(false),
+    });
+    let waits = {
+        let store: Arc<dyn Store> = store.clone();
+        std::thread::spawn(move || Policy::gcra("held", "5/min").on(store))
+    };
+    heard.recv().expect("the name is asked for");
+    let other = Policy::gcra("other", "5/min").on(store.clone() as Arc<dyn Store>);
+    let other = other.expect("nobody has it");
+    assert!(store.limiters().get("other").is_some_and(|found| found.is(&other)));
+    // Freed by whoever was behind the lock: with the lock, the other one had given up before.
+    store.is_free.store(true, Ordering::Release);
+    let held = waits.join().expect("nobody panics").expect("it is free in the end");
+    assert_eq!(held.policy().name(), "held");
 }

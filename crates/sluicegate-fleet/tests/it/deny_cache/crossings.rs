@@ -286,3 +286,48 @@ fn refusals_of_an_outage_are_not_kept() {
     }
     assert_eq!((cache.status().keys, cache.status().refused), (0, 0));
 }
+
+/// A refusal that spends has to be told to the store each time; it is the client that shall pause.
+#[test]
+fn a_policy_that_counts_refused_requests_is_asked_each_time_and_so_is_a_request_it_takes_part_in() {
+    let scene = Scene::new();
+    let counting = Policy::gcra("counting", "5/min").count_rejected().on(&scene.cache).unwrap();
+    let plain = Policy::gcra("plain", "1/min").on(&scene.cache).unwrap();
+    let ada = Key::from("ada");
+    assert!(answer(counting.check_cost(&ada, 5)).is_allowed());
+    for _ in 0..3 {
+        let refused = answer(counting.check(&ada));
+        assert_eq!((refused.is_allowed(), refused.decided_by()), (false, DecidedBy::Store));
+    }
+    assert_eq!(scene.calls(), 4);
+    scene.advance_ms(12_000);
+    assert!(!answer(counting.check_cost(&ada, 2)).is_allowed(), "it has spent what had come back");
+    assert!(!answer(counting.check(&ada)).is_allowed());
+
+    let (eve, calls) = (Key::from("eve"), scene.calls());
+    let both = || answer(RateLimiter::check_all([(&plain, &eve, 1), (&counting, &eve, 1)]));
+    assert!(both().is_allowed() && !both().is_allowed() && !both().is_allowed());
+    assert_eq!(scene.calls() - calls, 3, "the refusals of the one count under the other");
+}
+
+/// Once known, a key is no newcomer: a reset makes it one, and what the cache had kept of it is gone.
+#[test]
+fn a_newcomer_is_told_a_wait_after_which_it_passes_and_a_reset_makes_a_newcomer_of_it() {
+    let scene = Scene::new();
+    let api = Policy::gcra("api", "60/min start 10").on(&scene.cache).unwrap();
+    for _ in 0..2 {
+        // A look makes nobody known, and its refusal is nobody else's.
+        assert!(!answer(api.peek_cost("ada", 11)).is_allowed());
+        scene.advance_ms(300);
+        let refused = answer(api.check_cost("ada", 11));
+        assert_eq!(
+            (refused.retry_after(), refused.decided_by()),
+            (Some(Duration::from_secs(1)), DecidedBy::Store)
+        );
+        assert_eq!(answer(api.check_cost("ada", 11)).decided_by(), DecidedBy::Cache);
+        scene.advance_ms(1_000);
+        assert!(answer(api.check_cost("ada", 11)).is_allowed());
+        assert!(!answer(api.check("ada")).is_allowed());
+        assert_eq!(answer(api.reset("ada")).remaining(), 10);
+    }
+}

@@ -233,3 +233,32 @@ fn an_idle_key_does_not_keep_the_name_of_its_policy() {
     let other = scene.limiter(Policy::gcra("api", "2000/min"));
     assert_eq!(answer(other.check("ada")).capacity(), 2_000);
 }
+
+/// A policy becomes one whose keys start short while units of it are held, and is leased again when it is none any more.
+#[test]
+fn a_replacement_by_a_policy_whose_keys_start_short_ends_leases_and_keeps_the_bound() {
+    let scene = Scene::new();
+    let limiter = scene.limiter(Policy::gcra("api", "1000/min"));
+    lease(&limiter, "ada");
+    assert!(scene.store.status().held > 0);
+    let passed = 1_000 - answer(limiter.peek("ada")).remaining();
+    let replace = |quota: &str| {
+        let policy = Policy::gcra("api", quota).build().unwrap();
+        limiter.replace(policy, Inherit::Spent).unwrap();
+    };
+    replace("1000/min start 10");
+    assert_eq!(scene.store.unleased(), [("api".to_owned(), Unleased::Starts)]);
+    // What was held is spent in the store, and of no use to anybody here.
+    let held = |scene: &Scene| scene.store.status().held;
+    assert_eq!(held(&scene), 0);
+    let left = answer(limiter.peek("ada")).remaining();
+    assert!(left <= 1_000 - passed, "{left} left of 1,000, {passed} passed");
+    assert!(answer(limiter.check_cost("ada", left)).is_allowed(), "a key that is known is no newcomer");
+    assert!(!answer(limiter.check("ada")).is_allowed());
+    assert!(!answer(limiter.check_cost("eve", 11)).is_allowed());
+    assert_eq!(spend(&limiter, "eve", 10), 0);
+    replace("1000/min");
+    assert!(scene.store.unleased().is_empty());
+    assert!(!answer(limiter.check("eve")).is_allowed(), "what it lacked counts as spent");
+    lease(&limiter, "bob");
+}

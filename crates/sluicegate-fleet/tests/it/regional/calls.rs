@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::{Inherit, Overrides};
+use sluicegate_core::policy::Override;
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Place};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{
@@ -51,6 +52,33 @@ async fn a_policy_that_is_switched_off_and_on_finds_its_keys_as_they_were() {
         assert!(api.check_cost("k", 15).await.unwrap().is_allowed(), "{mode}");
     }
     assert_eq!(left(&api), 30, "what is off is not counted");
+}
+
+/// Its share and its part of the reserve stand under one name, each on its own store: an override and a replacement change both.
+#[tokio::test]
+async fn both_policies_of_a_name_follow_an_override_and_a_replacement() {
+    let clock = ManualClock::new();
+    let memory = || MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let (own, reserve) = (memory(), memory());
+    let api = on(&regional("eu", &own, &reserve), Policy::gcra("api", "100/min"));
+    let parts =
+        || [&own, &reserve].map(|store| Arc::<dyn Store>::from(store).limiters().get("api").is_some());
+    assert!(api.check_cost("k", 30).await.unwrap().is_allowed());
+    assert_eq!(left(&api), 30, "20 and 40, of which 30 are spent");
+    let overrides = Overrides::of(Arc::clone(api.store()));
+    let put = overrides.put(Override::builder("api", "ada").quota("200/min")).await.unwrap();
+    assert_eq!((left(&api), answer(api.peek("k")).capacity()), (90, 120));
+    for wrong in ["5/min", "500/min start 5"] {
+        let change = Override::builder("api", "ada").quota(wrong).replacing(put.version());
+        assert!(overrides.put(change).await.is_err(), "{wrong}");
+        assert!(api.replace(Policy::gcra("api", wrong).build().unwrap(), Inherit::Spent).is_err(), "{wrong}");
+        assert_eq!((left(&api), answer(api.peek("k")).capacity()), (90, 120), "{wrong}");
+    }
+    overrides.withdraw("api", put.version(), "ada").await.unwrap();
+    assert_eq!(left(&api), 30);
+    api.replace(Policy::gcra("api", "150/min").build().unwrap(), Inherit::Spent).unwrap();
+    assert_eq!((left(&api), answer(api.peek("k")).capacity()), (60, 90));
+    assert_eq!(parts(), [false, false], "the parts have no handles of their own");
 }
 
 #[tokio::test]

@@ -206,6 +206,33 @@ async fn requests_that_wait_go_in_turn_and_those_that_leave_give_their_turn_back
     assert_eq!(calls.peek("k").await.unwrap().remaining(), 2);
 }
 
+/// Each shard takes its last turn back, and those before it as the last ones then: also where the store answers later, and nobody
+/// comes any more.
+#[tokio::test(start_paused = true)]
+async fn turns_of_all_shards_go_back_when_all_who_wait_leave_at_once() {
+    let memory = sluicegate_tests::memory::paused_store();
+    let store = Sharded::builder(sluicegate_tests::around::late(&memory), 2).policy("calls").build().unwrap();
+    let calls = Policy::gcra("calls", "2/h burst 2").on(&store).unwrap();
+    let longest = Duration::from_secs(86_400 * 30);
+    for _ in 0..2 {
+        assert!(calls.acquire("k", 1, longest).await.unwrap().delay().is_zero());
+    }
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let calls = calls.clone();
+        waiting.spawn(async move { calls.acquire("k", 1, longest).await });
+    }
+    while calls.waiting() < 20 {
+        tokio::task::yield_now().await;
+    }
+    // Half of them in each shard, or nearly so, although all have looked before any of them had its turn: once all stood in one.
+    let longest = calls.peek("k").await.unwrap().reset_after().as_secs() / 3_600;
+    assert!((11..=15).contains(&longest), "{longest} h");
+    waiting.shutdown().await;
+    assert!(calls.turns_returned(Duration::from_secs(60)).await);
+    assert!(calls.peek("k").await.unwrap().reset_after() <= Duration::from_secs(3_600));
+}
+
 #[test]
 fn a_lease_comes_from_the_shard_of_its_request_and_goes_back_there() {
     let (memory, _) = store();

@@ -68,6 +68,7 @@ fn of_all_above_a_limit_those_are_in_shards_that_can_be() {
         (builder("one-small", "2000/h").and("500/min"), false),
         (builder("both", "2000/h").and("1500/min"), true),
         (builder("narrow", "2000/h burst 3"), false),
+        (builder("starting", "2000/h start 1999"), false),
         (Policy::leaky_queue("queue", "2000/h"), false),
         (Policy::builder("first", Algorithm::FixedWindow(Anchor::FirstHit), "2000/h"), false),
     ] {
@@ -112,6 +113,15 @@ async fn an_override_holds_for_all_shards_until_it_is_withdrawn() {
     let error =
         overrides.put(Override::builder("api", "operator").quota("3/h").replacing(put.version())).await;
     assert!(error.is_err(), "shards cannot keep it");
+    let starting =
+        overrides.put(Override::builder("api", "operator").quota("40/h start 8").replacing(put.version()));
+    let error = starting.await.unwrap_err();
+    let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(
+        format!("{error}: {source}").contains("would be known to one part and not to another"),
+        "{error}: {source}"
+    );
+    assert_eq!(api.peek("ada").await.unwrap().remaining(), 30, "the first one stands");
     overrides.withdraw("api", put.version(), "operator").await.unwrap();
     assert_eq!(api.peek("ada").await.unwrap().remaining(), 90);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::policy::Override;
-use sluicegate_core::{Outcome, Policy, RateLimiter};
+use sluicegate_core::{Algorithm, Outcome, Policy, RateLimiter};
 use sluicegate_tests::around::told;
 use sluicegate_tests::memory::paused_store;
 use tokio::task::JoinSet;
@@ -104,4 +104,35 @@ fn threads_that_decide_meanwhile_end_each_override_once_and_forget_nothing() {
     let passed = passed.into_inner();
     // A decision that is under way is still the old policy's: one for each thread and replacement at most.
     assert!((100..=300 + 5 * 400).contains(&passed), "{passed}");
+}
+
+/// An override says with how many units keys start, as the quota does that it takes the place of; one that says nothing lets all
+/// start full, and forgets whoever is full when it ends.
+#[tokio::test]
+async fn newcomers_start_as_the_override_says_and_known_keys_keep_what_they_lack() {
+    for algorithm in ["gcra", "token-bucket", "leaky-bucket"] {
+        let (store, clock) = store();
+        let limiter = Policy::builder("p", algorithm.parse::<Algorithm>().unwrap(), "60/min start 10");
+        let limiter = limiter.on(&store).unwrap();
+        let left = |key: &str| answer(limiter.peek(key)).remaining();
+        let overrides = Overrides::of(&store);
+        assert!(answer(limiter.check_cost("ada", 10)).is_allowed());
+        let put = overrides.put(to("p", "120/min start 40").lasting(secs(60))).await.unwrap();
+        assert_eq!((left("ada"), left("bob")), (60, 40), "{algorithm}");
+        assert!(answer(limiter.check_cost("bob", 40)).is_allowed());
+        let error = overrides.put(to("p", "120/min start 121").replacing(put.version())).await.unwrap_err();
+        assert!(error.to_string().contains("121"), "{error}");
+        clock.advance(secs(60));
+        // Both were full under it after forty seconds or less, and are known for a while.
+        assert_eq!((left("ada"), left("bob"), left("eve")), (60, 60, 10), "{algorithm}");
+
+        overrides.put(to("p", "120/min").lasting(secs(61))).await.unwrap();
+        assert!(answer(limiter.check_cost("eve", 120)).is_allowed(), "{algorithm}: it starts full");
+        assert!(answer(limiter.check_cost("bob", 50)).is_allowed());
+        clock.advance(secs(60) - ms(1));
+        assert!(answer(limiter.check_cost("bob", 60)).is_allowed());
+        clock.advance(ms(1_001));
+        // One is full and forgotten with it, of the other one there is something to know.
+        assert_eq!((left("eve"), left("bob")), (10, 2), "{algorithm}");
+    }
 }
