@@ -76,12 +76,12 @@ fn a_store_of_a_lower_place_is_refused_behind_one_that_says_nothing_of_its_place
 #[test]
 fn all_together_in_their_order_decide() {
     let build = |store: Arc<dyn Store>, (_, build): &(&str, Around)| build(store);
-    for first in 0..2 {
-        let mut stores = vec![ALL[first]];
+    for innermost in &ALL[..2] {
+        let mut stores = vec![*innermost];
         stores.extend_from_slice(&ALL[2..]);
         let store = stores.iter().try_fold(MemoryStore::new().into(), build).unwrap();
         let limiter = Policy::fixed_window("p", "3/d").on(store).unwrap();
         let passed = (0..5).filter(|_| answer(limiter.check("ada")).is_allowed()).count();
-        assert_eq!(passed, 3, "{}", ALL[first].0);
+        assert_eq!(passed, 3, "{}", innermost.0);
     }
 }
