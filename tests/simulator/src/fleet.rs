@@ -29,6 +29,8 @@ pub(crate) struct Fleet {
     pub(crate) servers: Vec<Arc<Server>>,
     /// Calls to shared stores so far.
     pub(crate) calls: Arc<AtomicU64>,
+    /// All memories beside those of the shared stores, also of instances that have ended.
+    memories: Vec<MemoryStore>,
     /// One per place; none while it is down.
     pub(crate) instances: Vec<Option<Instance>>,
 }
@@ -64,6 +66,7 @@ impl Fleet {
             started: 0,
             servers: (0..servers).map(|_| Server::new(clock.clone(), plan.keys, losses)).collect(),
             calls: Arc::default(),
+            memories: Vec::new(),
             instances: (0..plan.instances).map(|_| None).collect(),
         };
         for place in 0..plan.instances {
@@ -86,10 +89,11 @@ impl Fleet {
     }
 
     /// A store that decides what the shared one would if it were everywhere at once.
-    pub(crate) fn ideal(&self) -> Result<Limits, ConfigError> {
+    pub(crate) fn ideal(&mut self) -> Result<Limits, ConfigError> {
         let store = MemoryStore::builder().keys(room_for(self.plan.keys)).log_entries(1 << 20);
-        let server = Arc::clone(self.server());
-        self.limits(&Arc::from(store.clock(ByServer(server)).build()?))
+        let store = store.clock(ByServer(Arc::clone(self.server()))).build()?;
+        self.memories.push(store.clone());
+        self.limits(&Arc::from(store))
     }
 
     /// The policies on this store.
@@ -149,14 +153,11 @@ impl Fleet {
         }
         let resilient = self.plan.has(Wrapper::Resilient).then(|| {
             // A key that a full table forgets is admitted its share again: of ten million keys, one instance meets a part.
-            let memory =
-                MemoryStore::builder().keys(room_for(self.plan.keys).min(1 << 17)).clock(clock.clone());
+            let memory = MemoryStore::builder().keys(room_for(self.plan.keys).min(1 << 17));
+            let memory = memory.clock(clock.clone()).build()?;
+            self.memories.push(memory.clone());
             let around = Resilient::builder(Arc::clone(&store)).replicas(self.plan.instances as u64);
-            around
-                .fallback(memory.build()?)
-                .clock(clock.clone())
-                .breaker(BreakerSettings::new().jitter(0))
-                .build()
+            around.fallback(memory).clock(clock.clone()).breaker(BreakerSettings::new().jitter(0)).build()
         });
         let resilient = resilient.transpose()?;
         if let Some(resilient) = &resilient {
@@ -164,7 +165,7 @@ impl Fleet {
         }
         let leased = self.plan.has(Wrapper::Leased).then(|| {
             Leased::builder(Arc::clone(&store))
-                .keys(self.plan.keys.clamp(1 << 10, 1 << 16))
+                .keys(leases_for(self.plan.all_keys()))
                 .clock(clock.clone())
                 .build()
         });
@@ -184,6 +185,12 @@ impl Fleet {
     pub(crate) fn held(&self) -> u64 {
         let leased = self.instances.iter().flatten().filter_map(|instance| instance.leased.as_ref());
         leased.map(|leased| leased.status().held).sum()
+    }
+
+    /// Keys that had to make room for others so far, in all memories.
+    pub(crate) fn forgotten(&self) -> u64 {
+        let servers = self.servers.iter().map(|server| server.forgotten());
+        servers.chain(self.memories.iter().map(|memory| memory.stats().evictions)).sum()
     }
 
     /// An instance that is up, near this place.
@@ -225,6 +232,12 @@ impl Instance {
         }
         self.crash();
     }
+}
+
+/// Leases for so many keys, of which none makes room for another one in a plan that is repeatable. A thousand instances have no memory
+/// for more.
+fn leases_for(keys: usize) -> usize {
+    (keys * 32).clamp(1 << 12, 1 << 16)
 }
 
 /// The policies of this plan, under this quota.

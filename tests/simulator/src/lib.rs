@@ -1,8 +1,8 @@
 //! A fleet that shares limits, on virtual time.
 //!
 //! Instances run the real stores around stores; the store that they share is a memory behind a network that delays, loses and
-//! parts. Everything is drawn from a seed, so that each run can be repeated to the byte. Afterwards every key's admissions are
-//! checked against the algorithm's own law, worked out from its definition.
+//! parts. Everything is drawn from a seed, so that each run of up to [some 2,000 keys](Plan::is_repeatable) can be repeated to the byte.
+//! Afterwards every key's admissions are checked against the algorithm's own law, worked out from its definition.
 //!
 //! ```
 //! use sluicegate_simulator::{Plan, Run};
@@ -21,6 +21,7 @@
     reason = "nobody but tests and people at a prompt call this"
 )]
 
+mod drive;
 mod fault;
 mod fleet;
 mod law;

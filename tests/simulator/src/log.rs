@@ -1,6 +1,6 @@
 //! What was decided, as it happens: [`Log`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use sluicegate_core::Decision;
 use sluicegate_core::store::DecidedBy;
@@ -34,7 +34,7 @@ pub struct Log {
     /// Whether a single store keeps each quota.
     is_of_one_store: bool,
     /// The latest refusal of a key by the store, as an instance has heard of it.
-    refused: HashMap<(u64, usize), u64>,
+    refused: BTreeMap<(u64, usize), u64>,
     /// How old the answers were that refusals without the store repeated, in microseconds.
     pub ages_us: Vec<u64>,
 }

@@ -10,7 +10,8 @@ use sluicegate_simulator::{Plan, Run};
 
 /// Plays a fleet that shares limits on virtual time, and checks what each key was admitted.
 ///
-/// Equal arguments give an equal report. Exit status: 0 good, 1 a key was admitted more than its quota allows, 2 usage.
+/// Equal arguments give an equal report, up to 2,048 keys of all limits together. Exit status: 0 good, 1 a key was admitted more
+/// than its quota allows, 2 usage.
 #[derive(Parser)]
 #[command(name = "sluicegate-simulator", max_term_width = 100, args_override_self = true)]
 struct Arguments {

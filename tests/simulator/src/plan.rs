@@ -6,7 +6,7 @@ use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::{Algorithm, Quota};
 use sluicegate_tests::random::Random;
 
-/// A fleet, its load, and what befalls it. Two runs of equal plans are equal to the byte.
+/// A fleet, its load, and what befalls it. Two runs of equal plans are equal to the byte, up to [some 2,000 keys](Self::is_repeatable).
 #[derive(Clone, Debug, clap::Args)]
 pub struct Plan {
     /// Everything that is drawn is drawn from this number.
@@ -198,6 +198,14 @@ impl Plan {
     #[must_use]
     pub fn all_keys(&self) -> usize {
         self.keys * self.asks
+    }
+
+    /// Whether each run is equal to the byte: up to 2,048 keys of all limits together.
+    ///
+    /// Beyond, keys have to make room for others in the tables of stores, and which ones do is drawn anew in each process.
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        self.all_keys() <= 1 << 11
     }
 
     /// Whether this store around a store is on.

@@ -49,6 +49,9 @@ impl fmt::Display for Run {
                 at(100)
             )?;
         }
+        if self.forgotten > 0 {
+            writeln!(f, "{} times a key was forgotten because others needed the room", self.forgotten)?;
+        }
         let broken = self.broken(self.law());
         if broken.is_empty() {
             return write!(f, "no key was admitted more than its quota allows");

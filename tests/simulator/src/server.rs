@@ -114,6 +114,11 @@ impl Server {
         self.clock.now_us()
     }
 
+    /// Keys that had to make room for others.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.memories.iter().filter_map(|memory| memory.status().memory).map(|memory| memory.evictions).sum()
+    }
+
     /// Decides by the policies that are in force: what was on its way when they were replaced comes to the new ones.
     fn decide_by(&self, place: usize, asks: &[Ask<'_>]) -> DecisionFuture {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,9 +130,10 @@ impl Server {
     }
 }
 
-/// Room for so many keys, in which none has to make room for another one: which does so is drawn anew in each process.
+/// Room for so many keys, in which hardly ever one has to make room for another one: where a set of the table holds two, three of them
+/// fall into one set in one table of five thousand, however many there are.
 pub(crate) fn room_for(keys: usize) -> usize {
-    (keys * 64).clamp(1 << 12, (keys * 4).max(1 << 20))
+    (20 * keys * keys.isqrt()).clamp(1 << 12, (keys * 4).max(1 << 20))
 }
 
 impl Store for Server {

@@ -115,7 +115,7 @@ impl State {
             Err(foreign) => return DecisionFuture::ready(Err(foreign)),
         };
         let id = self.table.id(kept.version, ask.key(), false);
-        let question = Question::new(0, ask, ask.mode() != Mode::Peek, id, self.table.mark(id));
+        let question = Question::new(0, ask, ask.mode() != Mode::Peek, id, self.table.mark());
         let now_us = self.clock.now_us();
         let Some(question) = question else {
             return self.ask_store(asks, Questions::new(), Probes::new(), now_us);
@@ -287,7 +287,7 @@ impl State {
             let both = [false, true].map(|together| self.table.id(version, ask.key(), together));
             if ask.mode() == Mode::Peek {
                 // Whoever counts a refusal hears that the key is suspended.
-                looks.extend(Question::new(place, ask, true, both[0], self.table.mark(both[0])));
+                looks.extend(Question::new(place, ask, true, both[0], self.table.mark()));
             } else {
                 ids.push(both);
             }
@@ -329,7 +329,7 @@ impl State {
         for (place, ask) in (0..).zip(asks) {
             let kept = self.within.own(ask.policy())?;
             let id = self.table.id(kept.version, ask.key(), together);
-            questions.extend(Question::new(place, ask, spends > 0, id, self.table.mark(id)));
+            questions.extend(Question::new(place, ask, spends > 0, id, self.table.mark()));
         }
         Ok(questions)
     }

@@ -12,10 +12,15 @@ pub(super) struct Id(pub(super) u128);
 
 /// Which reports the cache had heard of.
 ///
-/// The first number counts the times at which all was forgotten, the second the reports about keys with this hash. If either has
-/// risen when an answer comes, something has happened to the key since the question, and the answer may be older than that.
+/// If all was forgotten since, or the key's latest report has a higher number when an answer comes, something has happened to the key
+/// since the question, and the answer may be older than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark(pub(super) u64, pub(super) u32);
+pub(super) struct Mark {
+    /// The times at which all was forgotten.
+    pub(super) clears: u64,
+    /// The reports about all keys.
+    pub(super) reports: u64,
+}
 
 /// Around leases a quota refuses at least for this part of the time in which all of it comes back. Units that come back meanwhile are
 /// not lost, and one call takes them all instead of one each.

@@ -2,8 +2,9 @@
 //!
 //! # Refusals that come too late
 //! A refund, a reset or a charge makes what was refused before it worthless, also what is still on its way. So each
-//! [report](Table::forget) counts up a number that keys share by their hash, and an answer is kept only if that number is as it was when
-//! it was [asked for](Table::mark).
+//! [report](Table::forget) has a number, the latest of each key is remembered, and an answer is kept only if it was
+//! [asked for](Table::mark) after that one. A shard remembers the reports of a few keys; then it forgets them all, and keeps no answer
+//! that was asked for before: that costs a call, and nothing else.
 //!
 //! # Locking
 //! One mutex per shard, held for a look or a change, never across a call or an await, and never two at once.
@@ -15,7 +16,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
@@ -47,8 +48,8 @@ pub(super) struct Table {
     linger_us: u64,
     /// One for each half of an [`Id`].
     seeds: [RandomState; 2],
-    /// How many reports there were, by the hash of their keys.
-    reports: Box<[AtomicU32]>,
+    /// How many reports there were.
+    reports: AtomicU64,
     /// How often all was forgotten.
     clears: AtomicU64,
     /// How many refusals there are, so that a cache without any is passed without a lock.
@@ -63,11 +64,14 @@ struct Shard {
     by_end: BTreeSet<(u64, Id)>,
     /// Keys about which somebody is finding out now.
     probes: HashMap<Id, Gate, BuildHasherDefault<Hashed>>,
+    /// The number of the latest report about each key.
+    reports: HashMap<Id, u64, BuildHasherDefault<Hashed>>,
+    /// The latest report that is no longer among them.
+    forgotten: u64,
 }
 
-/// Counters of reports, a power of two. Keys share them, so a report about one key may keep an answer about another one from being kept:
-/// that costs a call, and nothing else.
-const REPORTS: usize = 4_096;
+/// Keys of a shard whose reports are remembered: as many as a small table has room for, in 2 KB.
+const REPORTED: usize = 56;
 
 impl Table {
     pub(super) fn new(keys: usize, linger_us: u64) -> Self {
@@ -77,7 +81,7 @@ impl Table {
             most_per_shard: keys.div_ceil(shards),
             linger_us,
             seeds: [RandomState::default(), RandomState::default()],
-            reports: (0..REPORTS).map(|_| AtomicU32::new(0)).collect(),
+            reports: AtomicU64::new(0),
             clears: AtomicU64::new(0),
             keys: AtomicUsize::new(0),
             evictions: AtomicU64::new(0),
@@ -97,10 +101,10 @@ impl Table {
     }
 
     /// To be taken before a question is asked.
-    pub(super) fn mark(&self, id: Id) -> Mark {
+    pub(super) fn mark(&self) -> Mark {
         // Acquire, with the release of those who count up: whoever sees a count asks after that report was made. The rest is
         // ordered by the shard's lock.
-        Mark(self.clears.load(Ordering::Acquire), self.reports(id).load(Ordering::Acquire))
+        Mark { clears: self.clears.load(Ordering::Acquire), reports: self.reports.load(Ordering::Acquire) }
     }
 
     /// The knowledge about a question; of a refusal, what `refused` makes of it.
@@ -151,7 +155,8 @@ impl Table {
             return;
         }
         let mut shard = self.shard(id);
-        if self.mark(id) != mark {
+        let reported = shard.reports.get(&id).copied().unwrap_or(shard.forgotten);
+        if self.clears.load(Ordering::Acquire) != mark.clears || reported > mark.reports {
             return;
         }
         self.remove(&mut shard, id);
@@ -173,8 +178,14 @@ impl Table {
 
     /// Forgets a key about which something is reported.
     pub(super) fn forget(&self, id: Id) {
-        self.reports(id).fetch_add(1, Ordering::Release);
         let mut shard = self.shard(id);
+        // Release: pairs with the acquire of those who ask.
+        let number = self.reports.fetch_add(1, Ordering::Release) + 1;
+        if shard.reports.len() >= REPORTED && !shard.reports.contains_key(&id) {
+            shard.reports.clear();
+            shard.forgotten = number - 1;
+        }
+        shard.reports.insert(id, number);
         self.remove(&mut shard, id);
     }
 
@@ -209,10 +220,6 @@ impl Table {
         // A power of two, so the lowest bits choose one.
         let shard = usize::try_from(id.0 & (self.shards.len() as u128 - 1)).unwrap_or(0);
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn reports(&self, id: Id) -> &AtomicU32 {
-        &self.reports[usize::try_from((id.0 >> 32) & (REPORTS as u128 - 1)).unwrap_or(0)]
     }
 }
 

@@ -101,6 +101,10 @@ impl Rest {
     fn units(&self) -> u64 {
         self.left.iter().copied().max().unwrap_or(0)
     }
+
+    fn order(&self) -> (&str, &[u8]) {
+        (self.policy.policy().name(), self.key.as_bytes())
+    }
 }
 
 impl State {
@@ -150,7 +154,8 @@ impl State {
         self.table.set(0).counts.returned += units;
     }
 
-    /// Takes out all that is held; and whether refills are under way.
+    /// Takes out all that is held, in the order of policies and keys, so that a run can be repeated; and whether refills are under
+    /// way.
     fn rests(&self) -> (Vec<Rest>, bool) {
         let (mut rests, mut are_under_way) = (Vec::new(), false);
         let now_us = self.clock.now_us();
@@ -169,6 +174,7 @@ impl State {
                 }
             });
         }
+        rests.sort_by(|one, other| one.order().cmp(&other.order()));
         (rests, are_under_way)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Mode};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Decision, Policy, RateLimiter, StoreError};
 use sluicegate_fleet::DenyCache;
@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, yield_now};
 
 use super::counted;
 
-/// A store that decides at once, and answers when a test lets it.
+/// A store that decides at once, and answers when a test lets it; a reset at once, which overtakes what was asked before.
 struct Gated {
     clock: ManualClock,
     gate: Arc<Semaphore>,
@@ -30,12 +30,20 @@ struct Gated {
 
 impl Gated {
     fn new(quota: &str) -> Self {
+        Self::with_keys(quota, 50_000)
+    }
+
+    /// One whose cache has room for so many keys.
+    fn with_keys(quota: &str, keys: usize) -> Self {
         let (clock, gate) = (on_the_hour(), Arc::new(Semaphore::new(0)));
         let memory = store_on(clock.clone());
         let store = around(&memory, {
             let gate = Arc::clone(&gate);
             move |within: &Within, asks: &[Ask<'_>]| {
                 let (decision, gate) = (within.decide(asks), Arc::clone(&gate));
+                if asks[0].mode() == Mode::Reset {
+                    return decision;
+                }
                 DecisionFuture::pending(async move {
                     let Ok(permit) = gate.acquire_owned().await else {
                         return Err(StoreError::new(StoreErrorKind::Unavailable));
@@ -46,8 +54,8 @@ impl Gated {
             }
         });
         let (store, calls) = counted(store);
-        let cache =
-            DenyCache::builder(store).longest(Duration::from_secs(1)).clock(clock.clone()).build().unwrap();
+        let cache = DenyCache::builder(store).longest(Duration::from_secs(1)).keys(keys);
+        let cache = cache.clock(clock.clone()).build().unwrap();
         let limiter = Policy::gcra("api", quota).on(cache).unwrap();
         let direct = Policy::gcra("api", quota).on(&memory).unwrap();
         Self { clock, gate, calls, limiter, direct }
@@ -179,13 +187,52 @@ async fn a_refusal_that_was_on_its_way_when_the_key_was_reset_is_not_kept() {
     assert!(answer(gated.direct.check("ada")).is_allowed());
     let refused = gated.check();
     settle().await;
-    let reset = tokio::spawn(gated.limiter.reset("ada"));
-    settle().await;
-    gated.gate.add_permits(2);
-    reset.await.unwrap().unwrap();
+    gated.limiter.reset("ada").await.unwrap();
+    gated.gate.add_permits(1);
     assert!(!refused.await.unwrap().unwrap().is_allowed());
     gated.gate.add_permits(1);
     assert!(gated.limiter.check("ada").await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn nor_is_it_if_so_many_keys_are_reset_after_that_one_that_it_is_forgotten() {
+    let gated = Gated::with_keys("1/min", 1);
+    assert!(answer(gated.direct.check("ada")).is_allowed());
+    let refused = gated.check();
+    settle().await;
+    gated.limiter.reset("ada").await.unwrap();
+    for other in 0_u64..200 {
+        gated.limiter.reset(other).await.unwrap();
+    }
+    gated.gate.add_permits(1);
+    assert!(!refused.await.unwrap().unwrap().is_allowed());
+    gated.gate.add_permits(2);
+    assert!(gated.limiter.check("ada").await.unwrap().is_allowed());
+    assert!(!gated.limiter.check("ada").await.unwrap().is_allowed());
+    let refused = gated.limiter.check("ada").await.unwrap();
+    assert_eq!(refused.decided_by(), DecidedBy::Cache, "what is asked for later is kept");
+}
+
+#[tokio::test]
+async fn refusals_that_are_on_their_way_when_other_keys_are_reset_are_kept() {
+    let gated = Gated::new("1/min");
+    let keys = 0_u64..40;
+    let mut refused = Vec::new();
+    for key in keys.clone() {
+        assert!(answer(gated.direct.check(key)).is_allowed());
+        refused.push(tokio::spawn(gated.limiter.check(key)));
+    }
+    settle().await;
+    for other in 1_000_u64..2_000 {
+        gated.limiter.reset(other).await.unwrap();
+    }
+    // Also for those that are not kept.
+    gated.gate.add_permits(80);
+    assert_eq!(allowed(refused).await, 0);
+    for key in keys {
+        let refused = gated.limiter.check(key).await.unwrap();
+        assert_eq!(refused.decided_by(), DecidedBy::Cache, "{key}");
+    }
 }
 
 #[tokio::test]
