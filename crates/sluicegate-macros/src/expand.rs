@@ -139,7 +139,7 @@ fn checks(handler: &Handler, own: &Own, private: &TokenStream) -> TokenStream {
     let future = &own.future;
     let future = quote_spanned!(handler.signature.ident.span()=> #private::check_future(#future));
     let response = match &handler.signature.output {
-        // What is opaque has no name, and says for itself that it is a response.
+        // An opaque type has no name, and says for itself that it is a response.
         ReturnType::Type(_, ty) if !is_opaque(ty.to_token_stream()) => {
             Some(quote_spanned!(ty.span()=> #private::check_response::<#ty>();))
         }
@@ -171,7 +171,7 @@ fn sort(attributes: &[Attribute]) -> (Vec<&Attribute>, Vec<&Attribute>, Vec<&Att
         } else if is(&["doc", "deprecated"]) {
             shown.push(attribute);
         } else {
-            // What silences the function's own lints is for both of it.
+            // Attributes that silence the function's own lints are for both parts.
             if is(&["allow", "warn", "deny", "forbid"]) {
                 shown.push(attribute);
             }

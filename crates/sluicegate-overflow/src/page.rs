@@ -42,7 +42,7 @@ pub(crate) fn page(reply: &Reply<'_>) -> String {
     .into_string()
 }
 
-/// What a tab shows of it.
+/// The part that a tab shows.
 fn title(reply: &Reply<'_>) -> String {
     match (reply.position(), reply.reason()) {
         (Some(position), Reason::Waiting) => format!("{} – waiting room", grouped(position)),

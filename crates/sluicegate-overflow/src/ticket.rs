@@ -32,7 +32,7 @@ pub(crate) struct Ticket {
     pub(crate) expires_us: u64,
 }
 
-/// What a ticket is good for.
+/// The use of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Is {
     Place,

@@ -53,7 +53,7 @@ impl Books {
 
     /// Decides a request: the policies that are enforced together, then each that is only tried out.
     ///
-    /// `now_us` is in microseconds since the Unix epoch and never goes back for one way. What is enforced is looked at first and spent only
+    /// `now_us` is in microseconds since the Unix epoch and never goes back for one way. An enforced policy is looked at first and spent only
     /// if all of it has room, so that a refused request spends nothing. `verdicts` has as many places as `asks`.
     pub(crate) fn decide(
         &mut self,

@@ -6,8 +6,8 @@
 //! one log.
 //!
 //! # Several logs
-//! Two logs that overlap are merged batch by batch and not line by line, so that a thread hands on whole batches. What that puts out of order
-//! is at most two batches apart, and is put in order when requests are.
+//! Two logs that overlap are merged batch by batch and not line by line, so that a thread hands on whole batches. Lines that this puts out of order
+//! are at most two batches apart, and are put in order when requests are.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
@@ -119,7 +119,7 @@ impl Log {
     /// # Errors
     /// When its first bytes cannot be read.
     fn open(place: usize, name: String, log: Box<dyn Read + Send>) -> Result<Self, ReplayError> {
-        // What is read at once passes it by, so it is only for what gzip begins with.
+        // A large read passes it by, so it only serves the first bytes of gzip.
         let mut plain = BufReader::with_capacity(BATCH / 2, log);
         let begin = plain.fill_buf().map_err(|error| ReplayError::reading(&name, 0, error))?;
         let reader: Box<dyn BufRead + Send> = match begin.starts_with(&[0x1f, 0x8b]) {

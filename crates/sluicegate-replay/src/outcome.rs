@@ -139,7 +139,7 @@ impl Outcome {
     /// The findings of a run: the names of the logs, their format and the way of whole seconds; counts of lines, requests that came too late
     /// and names of rules by the places of limits; and all that was decided.
     ///
-    /// Suggestions are looked for here, by the decider. What was left out is sorted by rule and reason, so that it does not depend on how
+    /// Suggestions are looked for here, by the decider. Lines that were left out are sorted by rule and reason, so that their order does not depend on how
     /// many threads have read.
     pub(crate) fn new(
         (logs, format, within_second): (Vec<String>, Option<Format>, WithinSecond),

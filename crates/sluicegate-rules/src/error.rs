@@ -117,8 +117,12 @@ impl<'a> Problems<'a> {
 
     /// An error that explains all others that are found here later, which are not told.
     pub(crate) fn cause(&mut self, place: Place, text: impl Into<String>) {
+        let is_told = self.has_room(true);
         self.error(place, text);
-        self.known.push(place);
+        // Of those that are only counted, others at their place may be counted, too: each error is compared with all of these.
+        if is_told {
+            self.known.push(place);
+        }
     }
 
     pub(crate) fn warning(&mut self, place: impl Into<Option<Place>>, text: impl Into<String>) {

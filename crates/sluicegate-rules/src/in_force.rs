@@ -60,7 +60,7 @@ impl InForce {
         }
     }
 
-    /// Opens or replaces all policies and waiting rooms, and makes the limits of them; or leaves all as it was. What leaves the file is
+    /// Opens or replaces all policies and waiting rooms, and makes the limits of them; or leaves all as it was. A policy that leaves the file is
     /// again as code has it.
     pub(crate) fn put(
         &mut self,

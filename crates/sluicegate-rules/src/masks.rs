@@ -2,7 +2,7 @@
 //! parameters must have may be secrets, too.
 //!
 //! A line is looked at as it was written, also where it is not YAML: keys and values are told apart by colons, braces and
-//! indentation. What is in doubt is masked.
+//! indentation. In doubt, a value is masked.
 //!
 //! Readers of logs should not learn a password from a typing error: that is why lines are not quoted as they are. A mask has as many
 //! characters as the value, so that columns of an error still point to their place.
@@ -110,7 +110,7 @@ impl Scanner {
                 _ if self.quote.is_some() => {
                     word.push(c);
                     shown.push(self.masked(c, key));
-                    // What is escaped does not end the text.
+                    // An escaped quote does not end the text.
                     let is_escape = c == '\\' && self.quote == Some('"');
                     let is_doubled = c == '\'' && self.quote == Some(c) && next == Some(c);
                     match chars.next_if(|_| is_escape || is_doubled) {
@@ -151,7 +151,7 @@ impl Scanner {
                     shown.push(c);
                 }
                 ' ' => {
-                    // What has an anchor or a tag comes behind it.
+                    // A value comes behind its anchor or tag.
                     if word.starts_with(['&', '!']) {
                         word.clear();
                     }

@@ -154,7 +154,7 @@ impl StatusPageBuilder {
     /// use sluicegate_core::observed::Observed;
     /// use sluicegate_status::StatusPage;
     ///
-    /// /// Whoever has logged in.
+    /// /// The user who has logged in.
     /// #[derive(Clone)]
     /// struct Operator(String);
     ///

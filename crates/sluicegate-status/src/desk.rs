@@ -53,7 +53,7 @@ pub(crate) struct Desk {
     pub(crate) clock: Box<dyn Clock>,
     /// Notices of the application.
     pub(crate) notices: Notices,
-    /// What operators have done to waiting rooms.
+    /// The operators' changes to waiting rooms.
     pub(crate) room_events: RoomEvents,
 }
 

@@ -1,6 +1,6 @@
 //! Texts that the application puts on the page: [`Notices`].
 //!
-//! For whatever goes on until it is mended, such as a rules file that is wrong. What happens once is an event.
+//! For whatever goes on until it is mended, such as a rules file that is wrong. A thing that happens once is an event.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What operators have done to waiting rooms, and the words for it: [`RoomEvents`].
+//! The operators' changes to waiting rooms, and the words for them: [`RoomEvents`].
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

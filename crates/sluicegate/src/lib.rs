@@ -355,7 +355,7 @@ pub mod overflow {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), sluicegate::ConfigError> {
 /// let redis = RedisStore::builder().deadline(Duration::from_millis(20)).connect("redis://127.0.0.1:6379")?;
-/// // What an outage means is said by a store around it, and by each policy.
+/// // A store around it says how an outage is survived, and so does each policy.
 /// let store = Resilient::builder(redis).replicas(4).build()?;
 /// let api = Policy::gcra("api", "100/min").on(&store)?;
 /// # Ok(())

@@ -351,7 +351,7 @@ impl Shape for Gcra {
 
     #[inline]
     fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
-        // What has leaked out since it was spent no longer counts: giving that back would lift the bucket above what
+        // Units that have leaked out since they were spent no longer count: giving them back would lift the bucket above what
         // it would be without the cost.
         let leaked = ago_us.div_ceil(self.unit_us.get()).saturating_mul(self.ticks.get());
         let counts = cost.saturating_mul(self.spacing.get()).saturating_sub(leaked);

@@ -43,7 +43,7 @@ macro_rules! rules {
         /// let (debtor, taken) = rule.charge(State::REST, 0, 1_000);
         /// assert_eq!((taken, rule.used(debtor, 0), rule.remaining(debtor, 0)), (200, 200, 0));
         ///
-        /// // What crosses to Redis and back is the same state.
+        /// // A state that crosses to Redis and back is the same.
         /// assert_eq!(rule.of_words(rule.words(debtor)), debtor);
         /// # Ok::<(), sluicegate_core::ConfigError>(())
         /// ```

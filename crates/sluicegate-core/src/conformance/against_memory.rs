@@ -99,7 +99,7 @@ impl Conformance {
                     spent.swap_remove(index)
                 });
                 if all_give_back && about.is_none() && matches!(step.kind, 1 | 3) {
-                    // What that takes away may be spent by somebody else: a store may know that, or not.
+                    // Units that it takes away may be spent by another request: a store may know that, or not.
                     spent.retain(|(key, _)| *key != step.key);
                 }
                 let mut found = match about {

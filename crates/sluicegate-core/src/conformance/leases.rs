@@ -87,7 +87,7 @@ impl<'a> Lessee<'a> {
         // Writing to a string cannot fail, here and below.
         let _ = write!(self.trace, "\n  +{moved_us} us: {asked:?}");
         if asked.iter().any(|(_, mode)| matches!(mode, Mode::Reset | Mode::Refund)) {
-            // What that takes away may be spent by somebody else: a store may know that, or not.
+            // Units that it takes away may be spent by another request: a store may know that, or not.
             self.spent.clear();
         }
         let answers = self.both(asked, None).await;

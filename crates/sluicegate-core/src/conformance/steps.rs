@@ -91,7 +91,7 @@ impl Step {
             4 => now_us + random.below(period_us / quota.limit().max(1) + 2),
             5 => now_us + random.below(period_us.saturating_mul(3)),
             6 => now_us + random.below(period_us),
-            // What has lapsed out of a log may be forgotten, or not.
+            // Entries that have lapsed out of a log may be forgotten, or not.
             _ if matches!(policy.algorithm(), Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)) => {
                 now_us + 1
             }

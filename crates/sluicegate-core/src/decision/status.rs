@@ -115,7 +115,7 @@ impl QuotaStatus {
     #[inline]
     #[must_use]
     pub fn spending(mut self, cost: u64) -> Self {
-        // What is above that is spent, and is not given back.
+        // Units above that are spent, and are not given back.
         self.spent = u32::try_from(cost).unwrap_or(u32::MAX);
         self
     }

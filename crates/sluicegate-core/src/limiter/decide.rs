@@ -62,7 +62,7 @@ impl RateLimiter {
     }
 }
 
-/// Whether the ask passes without a store, because its policy is off. What was spent before is the store's to give back.
+/// Whether the ask passes without a store, because its policy is off. Units spent before are the store's to give back.
 #[inline]
 fn is_off(ask: &Ask<'_>) -> bool {
     ask.policy().policy().mode() == PolicyMode::Off && (ask.mode().asks() || ask.mode() == Mode::Charge)

@@ -10,7 +10,7 @@ use crate::algorithm::{Rule, State};
 
 /// How far ahead turns of any key of a bucket were given out.
 ///
-/// A level drains to nothing at most, and a window knows nothing of the one before. What a request gives back leaves a hole
+/// A level drains to nothing at most, and a window knows nothing of the one before. Units that a request gives back leave a hole
 /// before the turns that were given out when it was there; given to a request that came after them, it would let that one
 /// go at the time of the last.
 #[derive(Debug, Default)]

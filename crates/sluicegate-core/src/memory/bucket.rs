@@ -179,7 +179,7 @@ impl Buckets {
         if count == older.len() {
             return older;
         }
-        // What another thread adds meanwhile stays: of that list those that are over are left out once more.
+        // Entries that another thread adds meanwhile stay; those of its list that are over are left out once more.
         self.older.rcu(|older| alive(older, now_us).to_vec());
         if count == 0 {
             self.has_older.store(false, Ordering::Relaxed);

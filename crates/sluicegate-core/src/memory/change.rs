@@ -67,7 +67,7 @@ impl Place<'_> {
                 self.reset(hash);
                 Effect::default()
             }
-            // What is leased is what the others leave.
+            // A lease takes the units that the others leave.
             Mode::Peek | Mode::Lease => Effect::default(),
         }
     }

@@ -135,7 +135,7 @@ impl Place<'_> {
     ///
     /// A key that is known here already was spent from under the old policy after the new one began, by a request that
     /// was under way: then only what that one spent is added. What the key inherits there is no more than what it has to
-    /// have here at least. What was held is a turn at its departure from now on.
+    /// have here at least. A unit that was held is a turn at its departure from now on.
     ///
     /// It runs under the locks of both buckets, so that a key is adopted once, however many
     /// requests come at the same time.

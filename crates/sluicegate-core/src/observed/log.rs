@@ -29,7 +29,7 @@ impl Minutely {
         offenders: &Offenders,
         now_us: u64,
     ) {
-        // Whoever holds the lock does the same.
+        // The holder of the lock does the same.
         let Ok(mut told) = self.0.try_lock() else { return };
         let minute = now_us / MINUTE_US;
         if minute == told.minute {

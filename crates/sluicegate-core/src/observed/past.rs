@@ -102,7 +102,7 @@ impl Listener for Past {
                     ..said(what, format!("{lasts:?}"))
                 }
             }
-            // What happens to single requests is counted, and is not kept.
+            // Events of single requests are counted, and not kept.
             _ => return,
         });
     }

@@ -72,7 +72,7 @@ impl Rates {
 
     /// Notes the totals at the end of each second that has ended: nothing was counted since the first of them.
     pub(super) fn turn(&self, now_us: u64, tally: impl FnOnce() -> Tally) {
-        // Whoever holds the lock does the same.
+        // The holder of the lock does the same.
         if let Ok(mut past) = self.past.try_lock() {
             past.turn(now_us, tally);
             self.ends_us.store((past.second + 1).saturating_mul(SECOND_US), Ordering::Relaxed);

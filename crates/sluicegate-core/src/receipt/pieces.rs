@@ -44,7 +44,7 @@ impl Receipt {
     /// The units that each place has to give back of `cost` units, or of as many as there are: the piece, and the units of each of its
     /// quotas. For stores that keep one bucket in several places.
     ///
-    /// The first place gives first. What is given back by this receipt is taken out of its pieces in the same order.
+    /// The first place gives first. Units given back by this receipt are taken out of its pieces in the same order.
     pub fn pieces_of(&self, cost: u64) -> impl Iterator<Item = (&Piece, Vec<u64>)> {
         let mut left = Costs::from_elem(cost, self.costs.len());
         self.pieces.iter().map(move |piece| (piece, piece.receipt.taken(&mut left).into_vec()))

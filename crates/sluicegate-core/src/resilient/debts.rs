@@ -1,7 +1,7 @@
 //! Units that the fallback admitted, to be debited when the store is back.
 //!
 //! Sums per key and policy, not a list of requests: memory is bounded by keys, and one charge
-//! settles any number of requests. What was given back meanwhile is struck off. Debts beyond the
+//! settles any number of requests. Units given back meanwhile are struck off. Debts beyond the
 //! bound on keys are forgotten, in favour of the client.
 //!
 //! Debts that are out to be charged follow replacements as those that lie here do: each goes on under the policy in force.
@@ -175,7 +175,7 @@ impl Debts {
         }
     }
 
-    /// What is out goes on under the policies in force, if any was replaced since `seen` of them were.
+    /// A debt that is out goes on under the policies in force, if any was replaced since `seen` of them were.
     pub(super) fn follow(&self, out: &mut Vec<(u64, (Key, Debt))>, seen: &mut usize) {
         let books = self.lock();
         let replaced = books.replaced.as_ref().map_or(0, Vec::len);

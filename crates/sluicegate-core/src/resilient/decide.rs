@@ -135,7 +135,7 @@ impl State {
         self.within.decide(&asks)
     }
 
-    /// An answer that comes later. What has happened is noted, with the store or without, even if nobody waits for it.
+    /// An answer that comes later. Its outcome is noted, with the store or without, even if nobody waits for it.
     ///
     /// Outside of a runtime there is nobody to hand it to; then it goes on as long as it is polled.
     pub(super) fn carry_out(
@@ -178,7 +178,7 @@ impl State {
             Err(error) if error.may_succeed_later() => {
                 self.counts.failed(&error);
                 let failed = leave.failed(&error);
-                // What was reported may have arrived, and is not reported twice.
+                // The report may have arrived, and is not sent twice.
                 let is_safe = asks.iter().all(|ask| ask.mode().asks());
                 self.decide_apart(asks, each, if is_safe { failed } else { u64::MAX }, error)
             }

@@ -103,7 +103,7 @@ impl Fallback {
     pub(super) fn note_spending(&self, asks: &[Ask<'_>], decision: Option<&Decision>) {
         for (place, ask) in asks.iter().enumerate() {
             let ask = &decision.map_or(*ask, |decision| taken(*ask, place, decision));
-            // What is let through uncounted stays uncounted; a charge is known to be owed, whatever the policy.
+            // A request that is let through uncounted stays uncounted; a charge is known to be owed, whatever the policy.
             let counts = match ask.mode() {
                 Mode::Charge => true,
                 mode => mode.spends() && on_outage(ask) == OnOutage::Local,
@@ -128,7 +128,7 @@ impl Fallback {
                 // A suspension is a debt, and as long in every share.
                 Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
                 // As far as it fits: a share is smaller than what the store may let through here.
-                // What is leased is spent by this process, whoever decides by then.
+                // Leased units are spent by this process, whoever decides by then.
                 Mode::Spend | Mode::Reserve { .. } | Mode::Take | Mode::Lease | Mode::Charge => {
                     local.plainly(Mode::Spend)
                 }

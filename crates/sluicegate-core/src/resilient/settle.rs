@@ -110,7 +110,7 @@ impl State {
     }
 }
 
-/// Whether the store knows nothing of a charge that failed so, and may be told of it later. What was not answered in time is
+/// Whether the store knows nothing of a charge that failed so, and may be told of it later. A charge that was not answered in time is
 /// most likely charged; again and again would shut a key out.
 pub(super) fn is_owed_on(error: &StoreError) -> bool {
     error.may_succeed_later() && error.kind() != StoreErrorKind::Timeout

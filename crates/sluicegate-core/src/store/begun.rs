@@ -37,7 +37,7 @@ impl DecisionFuture {
     /// The work is done, polled or not, unless the runtime ends.
     pub fn begun(runtime: &Handle, work: impl Future<Output = Answer> + Send + 'static) -> Self {
         let mut begun = Begun { work: Some(Box::pin(work)), runtime: runtime.clone() };
-        // Wherever it is called, the timers are those of this runtime. Whoever awaits the answer polls again with a waker.
+        // Wherever it is called, the timers are those of this runtime. The caller that awaits the answer polls again with a waker.
         let _entered = runtime.enter();
         match Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Self::ready(answer),

@@ -11,7 +11,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store, Suspensi
 /// How a store is asked, and its answer read.
 pub(crate) type AskStore = fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture;
 
-/// Opens a policy, and the buckets of its suspension. What those know stays, however the keys of a replaced policy start.
+/// Opens a policy, and the buckets of its suspension. Their contents stay, however the keys of a replaced policy start.
 pub(crate) fn open(
     store: &dyn Store,
     policy: Policy,

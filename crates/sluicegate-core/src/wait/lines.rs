@@ -14,7 +14,7 @@ use crate::decision::Decision;
 use crate::error::StoreError;
 use crate::store::{DecisionFuture, Mode};
 
-/// Turns that are kept for others, of one limiter. What is left beyond that is lost.
+/// Turns that are kept for others, of one limiter. Turns beyond that are lost.
 const MOST_SPARES: usize = 65_536;
 
 /// How many turns that were left are looked at for one request: a bound on the work that others'

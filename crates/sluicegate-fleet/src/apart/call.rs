@@ -54,7 +54,7 @@ pub(super) async fn decide(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>]) -> R
         came.note(&places, answer.await?);
         return Ok(came);
     }
-    // What asks comes first, on one store after the other.
+    // Asks that may be refused come first, on one store after the other.
     for store in asked {
         let places: Places = of_store(store).filter(|place| !is_sure(pieces[*place].mode)).collect();
         if places.is_empty() {

@@ -58,7 +58,7 @@ async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, Stor
         return Err(StoreError::new(StoreErrorKind::NothingAsked));
     }
     if !asks.iter().any(Asked::needs_look) {
-        // What is about one bucket goes to one part: a lease to where its request has spent.
+        // An ask about one bucket goes to one part: a lease to where its request has spent.
         let firsts: Vec<usize> = asks.iter().map(|asked| divide.first(asked.opened.parts.len())).collect();
         let pieces = asks.iter().flat_map(|asked| asked.pieces(divide, firsts[asked.twin]));
         let pieces: Vec<Piece<'_>> = pieces.collect();

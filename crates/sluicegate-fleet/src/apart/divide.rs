@@ -12,7 +12,7 @@ use sluicegate_core::{ConfigError, Key, Policy, Store};
 /// policy and of settings that are the same everywhere. All that the other functions say may differ between instances; it decides
 /// where units are spent from, never how many there are.
 pub(crate) trait Divide: Send + Sync + 'static {
-    /// The stores on which the parts are. What is kept whole is on the first.
+    /// The stores on which the parts are. A policy that is kept whole is on the first.
     fn stores(&self) -> &[Arc<dyn Store>];
 
     /// The parts of a policy, which sum to it; none if it is kept whole. Of a policy that replaces another one, with whether that

@@ -97,7 +97,7 @@ impl State {
         DenyCacheStatus { keys, slots: self.slots, evictions, refused, asked }
     }
 
-    /// Decides asks that are questions. Whoever has waited for a probe once does not wait for another.
+    /// Decides asks that are questions. A request that has waited for a probe once does not wait for another.
     #[inline]
     fn decide(self: &Arc<Self>, asks: &[Ask<'_>], may_wait: bool) -> DecisionFuture {
         match asks {
@@ -286,7 +286,7 @@ impl State {
             };
             let both = [false, true].map(|together| self.table.id(version, ask.key(), together));
             if ask.mode() == Mode::Peek {
-                // Whoever counts a refusal hears that the key is suspended.
+                // The caller that counts a refusal hears that the key is suspended.
                 looks.extend(Question::new(place, ask, true, both[0], self.table.mark()));
             } else {
                 ids.push(both);

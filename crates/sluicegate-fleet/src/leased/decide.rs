@@ -266,7 +266,7 @@ impl State {
             };
             account.passes(ask.cost());
             let fits = quotas + measures.len() <= MAX_QUOTAS;
-            // What is held may be enough for this ask, and only that of another is missing.
+            // The units held may be enough for this ask, and only those of another are missing.
             let is_enough = account.has(measures, ask, now_us, &mut counts.lost);
             let number = self.number();
             let units = match fits && !is_enough {

@@ -137,7 +137,7 @@ impl Landing {
 }
 
 impl Landing {
-    /// There is no answer. What was asked for may have been granted, and is lost then.
+    /// There is no answer. The units may have been granted, and are lost then.
     /// Units of an error before the call was sent were not granted, and are not lost.
     fn failed(&self, error: &StoreError) {
         for (_, refill) in self.refills.iter().filter(|_| error.may_have_spent()) {

@@ -19,7 +19,7 @@ const MOST: usize = 4;
 /// A pass that was issued so far ahead of the clock is from before the clock was set back: the line decides.
 const AHEAD_US: u64 = 60_000_000;
 
-/// What a request shows.
+/// The tickets that a request shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) ticket: Option<Ticket>,

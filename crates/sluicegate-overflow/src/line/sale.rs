@@ -78,7 +78,7 @@ pub(super) fn overtaken_by_us(visitors: &[Visitor]) -> u64 {
     worst_us
 }
 
-/// What happens to a sale, in microseconds since it began.
+/// The events of a sale, in microseconds since it began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     /// Nobody reaches the line from here on until there; visitors try again each five seconds.

@@ -61,7 +61,7 @@ impl Share {
     /// The visitor of this rank has come for the first time since it was due.
     pub(super) fn came(&mut self, rank: u64) {
         let Some(at) = (rank / self.block).checked_sub(self.first) else { return };
-        // What is due is called soon: a handful of blocks ahead at most, so that nobody makes this long.
+        // Turns that are due are called soon: a handful of blocks ahead at most, so that nobody makes this long.
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         if at >= self.came.len() && at < 65_536 {
             self.came.resize(at.saturating_add(1), 0);

@@ -1,4 +1,4 @@
-//! What upsets a line: outages, clocks that step, and operators; played on virtual time.
+//! Outages, clocks that step, and operators: all that upsets a line, played on virtual time.
 
 use std::time::Duration;
 

@@ -93,7 +93,7 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
         let due_us = due_us.max().unwrap_or(0);
         let marked_us = if turn < last { micros(caller.deadline) } else { 0 };
         for ask in &mut asks {
-            // What a queue delays departs when its own queue says.
+            // A request that a queue delays departs when its own queue says.
             let due_us = if ask.mode.longest_wait().is_some() { due_us } else { 0 };
             ask.cross_slot = Some(CrossSlot { due_us, marked_us });
         }

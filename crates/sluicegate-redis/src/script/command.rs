@@ -110,7 +110,7 @@ fn is_plain(asks: &[KeyAsk]) -> bool {
 /// Bytes and not arguments: each further argument of a command costs Redis more than the few bytes
 /// in it.
 fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text: u8) {
-    // What is marked, or comes with its turn, takes the long way.
+    // An ask that is marked, or comes with its turn, takes the long way.
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
     let Prepared { way, gives_back, is_onlooker, counts_rejected, .. } = *ask.prepared;

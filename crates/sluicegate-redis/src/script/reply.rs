@@ -108,7 +108,7 @@ impl Reply {
                 told.traces.push(trace);
             }
         }
-        // What waits takes the long way.
+        // A request that waits takes the long way.
         Some(0)
     }
 

@@ -196,7 +196,7 @@ impl Choice {
                     applies = true;
                 }
             }
-            // What the first rule of the other reading asks, too, is asked once.
+            // An ask that the first rule of the other reading has, too, is asked once.
             let is_asked = |(_, of, other): &(usize, &str, usize)| {
                 other != rule && Some(*of) == group && self.rules[*other].asks == self.rules[*rule].asks
             };

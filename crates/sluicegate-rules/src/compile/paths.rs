@@ -22,7 +22,7 @@ enum Segment {
     Rest(String),
 }
 
-/// Patterns by their segments. Whoever comes to a node has met one pattern more for each number there.
+/// Patterns by their segments. A path that comes to a node has met one pattern more for each number there.
 #[derive(Default)]
 pub(super) struct PathTree {
     /// The first is the root. No node points to one before it.

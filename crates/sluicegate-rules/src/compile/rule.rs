@@ -122,7 +122,7 @@ impl Rule {
 }
 
 impl Units {
-    /// The units of this request. What a client writes is trimmed and held within bounds; nothing that it can write makes a request free.
+    /// The units of this request. A client's number is trimmed and held within bounds; nothing that it can write makes a request free.
     fn of(&self, request: RequestView<'_>) -> u64 {
         match self {
             Self::Fixed(cost) => *cost,

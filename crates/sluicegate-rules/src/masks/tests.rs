@@ -129,7 +129,7 @@ fn no_line_of_a_section_that_may_have_secrets_is_shown_however_the_section_begin
         "keys: {}\rjwt:\n  hs256: s3cret",
         "{ jwt: { hs256: s3cret },\nrules: s3cret }",
     ] {
-        // What stands before it is open.
+        // The lines before it are open.
         let text = format!("policies: {{}}\nrules: [ a ]\n{line}\n");
         for text in [&*text, line] {
             let shown = shown(text);

@@ -49,7 +49,7 @@ pub(crate) async fn change(scope: &Scope, operator: &str, input: &Input) -> Resu
     Ok(Changed { policies: vec![policy.to_owned()], notice })
 }
 
-/// Only tries out every policy that is enforced, for an hour unless a time is given. What an operator has made of quotas stays.
+/// Only tries out every policy that is enforced, for an hour unless a time is given. Quotas that an operator has changed stay so.
 /// Of several stores one may have been changed when the next one fails.
 pub(crate) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
     if input.confirm.as_deref() != Some("yes") {

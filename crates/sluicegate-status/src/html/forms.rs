@@ -20,7 +20,7 @@ pub(super) fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
 }
 
-/// A field with its label. What is typed into it is neither kept by browsers nor shown again.
+/// A field with its label. Its text is neither kept by browsers nor shown again.
 pub(super) fn field(id: &str, name: &str, label: &str, hint: &str) -> Markup {
     html! {
         div.field {

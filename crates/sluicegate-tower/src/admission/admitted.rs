@@ -114,7 +114,7 @@ impl Marked {
         }
         let Some(decided) = &self.decided else { return };
         self.is_read = match self.limits.settings().extensions {
-            // What a handler sees is an announcement, too.
+            // A decision that a handler sees is an announcement, too.
             true => extensions.insert(decided.clone()).is_some() || extensions.get::<Announced>().is_some(),
             false => extensions.insert(Announced).is_some() || extensions.get::<Decided>().is_some(),
         };
@@ -191,7 +191,7 @@ impl Marked {
         let asked = self.asks.iter().map(|asked| asked.limit);
         let limits: SmallVec<[usize; 4]> = asked.chain(self.trials.iter().map(|trial| trial.limit)).collect();
         let after = match (&self.meter, &mut self.decided) {
-            // What the handler has settled is what there is to give back.
+            // Units that the handler has settled are those that there are to give back.
             (Some(meter), _) => {
                 meter.give_back(|index| is_given_back(limits[index]));
                 None

@@ -41,7 +41,7 @@ pub(super) fn restate(decided: &mut Decided, asks: impl Iterator<Item = (Arc<Pol
         (SmallVec::<[QuotaStatus; 4]>::new(), Vec::with_capacity(accounts.len()));
     for (place, (policy, now)) in accounts.into_iter().enumerate() {
         let now = now.unwrap_or_else(|| Now::of(decided, place, &policy));
-        // What was known earlier has drained since. The delay is over, and is taken off again below.
+        // A level that was known earlier has drained since. The delay is over, and is taken off again below.
         let wait =
             |wait: Duration| micros((wait + decided.delay()).saturating_sub(stands_at - now.stands_at));
         let place = u8::try_from(place).unwrap_or(u8::MAX);

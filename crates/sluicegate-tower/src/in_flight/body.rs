@@ -28,7 +28,7 @@ pin_project! {
     pub struct PermitBody<B> {
         #[pin]
         body: B,
-        // What the body has handed out and the server has not yet been given.
+        // Bytes that the body has handed out and the server has not yet been given.
         rest: Bytes,
         permit: Option<HeldPermit>,
     }

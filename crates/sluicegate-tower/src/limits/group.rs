@@ -233,7 +233,7 @@ const MISSED: usize = usize::MAX - 1;
 pub(crate) struct Plan {
     pub(crate) limits: Box<[Limit]>,
     pub(crate) steps: Box<[Step]>,
-    /// What every request costs, if there is a single limit that asks all of them alike.
+    /// The cost of every request, if there is a single limit that asks all of them alike.
     plain: Option<u64>,
 }
 

@@ -76,7 +76,7 @@ impl Limit {
     /// use sluicegate_tower::Limit;
     /// use sluicegate_tower::limits::Tiers;
     ///
-    /// /// What authentication found out.
+    /// /// The result of authentication.
     /// #[derive(Clone)]
     /// struct Plan(String);
     ///
@@ -127,7 +127,7 @@ impl Limit {
     /// use sluicegate_core::{MemoryStore, Policy};
     /// use sluicegate_tower::Limit;
     ///
-    /// /// What authentication has read from the database.
+    /// /// The row that authentication has read from the database.
     /// #[derive(Clone)]
     /// struct Plan {
     ///     name: String,

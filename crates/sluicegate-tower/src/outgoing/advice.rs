@@ -40,7 +40,7 @@ pub(super) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration)
     {
         return Some(wait);
     }
-    // What a cache kept says nothing about now.
+    // An answer out of a cache says nothing about now.
     if headers.get(AGE).and_then(digits).is_some_and(|age| age > 0) {
         return None;
     }

@@ -52,7 +52,7 @@ type Led<W, Res, E> = Step<Departed<W>, Wait, Result<Res, CallError<E>>>;
 impl Departure {
     fn new(key: Key, longest: Duration) -> Self {
         let now = Instant::now();
-        // What cannot be represented is a long time.
+        // A time that cannot be represented is a long one.
         let latest = now.checked_add(longest).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30));
         Self { key, latest }
     }

@@ -29,7 +29,7 @@ use crate::respond::refusal::Respond;
 /// Layers around each other show one set of fields, and give back what they spent when one further in refuses. But an
 /// outer layer that refuses knows only of itself: the service inside is not called, and a layer of ours may be anywhere in
 /// it, or nowhere. So its `Retry-After` is for its own limits, and after that wait a layer further in may name one of its
-/// own. What an inner layer tells suffices for those around it.
+/// own. The numbers of an inner layer suffice for those around it.
 ///
 /// The same limiter in two layers around each other may count a request twice; the log warns of that, once per layer.
 ///

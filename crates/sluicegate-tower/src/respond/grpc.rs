@@ -162,7 +162,7 @@ fn wait_ms(refusal: &Refusal<'_>) -> Option<u64> {
     let whole = seconds.saturating_mul(1_000);
     let exact = refusal.shown.and_then(|shown| {
         let exact = shown.decided.retry_after()?.as_nanos().div_ceil(1_000_000);
-        // What was added for this client.
+        // The seconds that were added for this client.
         let later = seconds.saturating_sub(shown.wait?).saturating_mul(1_000);
         Some(u64::try_from(exact).unwrap_or(u64::MAX).saturating_add(later))
     });

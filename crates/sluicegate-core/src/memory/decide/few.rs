@@ -6,7 +6,7 @@
 //! taken in the order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and
 //! have to see each other, so they are left to the general way, too.
 //!
-//! What is known of a bucket is written where it stays: a copy of what was just written waits for it.
+//! All that is known of a bucket is written where it stays: a copy of words just written waits for the store.
 
 use super::single::status_after;
 use super::{buckets_of, counts_rejected};

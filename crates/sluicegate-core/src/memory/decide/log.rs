@@ -8,7 +8,7 @@ use crate::memory::store::Inner;
 use crate::store::{Ask, DecisionFuture, Mode};
 
 impl Inner {
-    /// Decides one key in one bucket of logs. What does not spend now, or is told where its entry is, is left to the
+    /// Decides one key in one bucket of logs. An ask that does not spend now, or is told where its entry is, is left to the
     /// general case.
     #[inline]
     pub(super) fn decide_log(&self, logs: &Logs, bucket: &Bucket, ask: &Ask<'_>) -> DecisionFuture {

@@ -75,7 +75,7 @@ impl Inner {
         self.decide_at_length((set, found, before), bucket, (ask, hash), now_us)
     }
 
-    /// What one look does not tell.
+    /// The numbers that one look does not tell.
     #[inline(never)]
     fn decide_at_length<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
         &self,
@@ -128,7 +128,7 @@ pub(super) fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
     }
 }
 
-/// What is kept of a key after a spend.
+/// The part of a key that is kept after a spend.
 #[inline]
 fn kept<const ACCOUNTS: bool>(bucket: &Bucket, before: Kept, state: State, now_us: u64) -> Kept {
     Kept { state, account: if ACCOUNTS { bucket.account_of(&before, now_us) } else { before.account } }

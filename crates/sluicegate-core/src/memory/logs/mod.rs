@@ -2,7 +2,7 @@
 //!
 //! A log is a chain of entries, and all logs of a quota take their entries from shards of fixed
 //! size. One lock guards a shard with its logs, its entries and its free list; a decision holds it
-//! for as long as it walks one chain. What is over is freed when its key is next asked for, and two
+//! for as long as it walks one chain. An entry that is over is freed when its key is next asked for, and two
 //! logs beside it at each spend, so that keys that never return give their room back as well.
 //!
 //! A single log may fill a sixteenth of the entries, the size of its shard. So one key cannot drive

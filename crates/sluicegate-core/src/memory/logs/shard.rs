@@ -113,7 +113,7 @@ impl Shard {
             None => (NIL, 0, self.inherited(hash, now_us)),
         };
         let sum = inherited.map_or(sum, |(_, cost)| cost);
-        // What is held counts from now on, and until a period after its departure: as a turn does.
+        // A unit that is held counts from now on, and until a period after its departure: as a turn does.
         let mut turns = held.iter().map(|hold| (hold.until_us, hold.units)).peekable();
         let mut entries = inherited.into_iter().chain(self.chain(head)).peekable();
         let all = std::iter::from_fn(|| match (entries.peek(), turns.peek()) {

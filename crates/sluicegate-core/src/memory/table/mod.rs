@@ -84,7 +84,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, 
         _ = std::hint::black_box(self.sets[self.set_of(hash)].locked.load(Ordering::Relaxed));
     }
 
-    /// Locks a set until the guard is dropped. Whoever locks several locks them in the order of their indices.
+    /// Locks a set until the guard is dropped. Several are locked in the order of their indices.
     #[inline]
     pub(super) fn lock(&self, index: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
         let set = &self.sets[index];

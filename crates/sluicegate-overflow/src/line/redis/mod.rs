@@ -244,7 +244,7 @@ impl fmt::Debug for OfInstance {
 /// Asks for the numbers of a line each second, for as long as there is a room that uses it.
 async fn keep_in_view(line: Weak<InRedis>) {
     while let Some(line) = line.upgrade() {
-        // What is not known now is known in a second.
+        // Numbers that are not known now are known in a second.
         _ = line.refresh().await;
         drop(line);
         tokio::time::sleep(REFRESHED_EACH).await;

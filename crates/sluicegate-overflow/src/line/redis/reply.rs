@@ -11,7 +11,7 @@ use sluicegate_core::{Quota, StoreError};
 
 use crate::line::{Answer, LineStatus, Mode, NoPlace, Place, Standing, Turn};
 
-/// What an instance knows of the line without asking.
+/// All that an instance knows of the line without asking.
 #[derive(Debug)]
 pub(super) struct Known {
     status: LineStatus,

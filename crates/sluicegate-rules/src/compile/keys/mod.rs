@@ -75,7 +75,7 @@ impl Keys {
 
     /// By what name an operator calls the key that [`first_of`](Self::first_of) finds by these words.
     pub(super) fn namer(&self, words: &[At<String>]) -> Namer {
-        // What is wrong with them is told there.
+        // Their mistakes are told there.
         let mut problems = Problems::of("", "");
         let words = words.iter().flat_map(|word| self.resolved(word));
         let words: Vec<Word> = words.filter_map(|word| self.one(&word, &[], &mut problems)).collect();

@@ -84,7 +84,7 @@ impl Cookie {
                 Some(_) => return Err(self.refused("is there with different values".into())),
             }
         }
-        // What is not looked at must not hide a session, nor a second value.
+        // Cookies that are not looked at must not hide a session, nor a second value.
         if cookies.next().is_some() {
             return Err(self.refused(format!("comes with too many others: send at most {MAX_COOKIES}")));
         }

@@ -104,7 +104,7 @@ impl BearerJwt {
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.validation.aud.get_or_insert_default().insert(audience.into());
-        // What is only checked where it is, would not be checked where it is not.
+        // A claim that is checked only where it is there would not be checked where it is missing.
         self.validation.required_spec_claims.insert("aud".into());
         self
     }
