@@ -48,6 +48,7 @@ pub(super) struct Found {
 const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 
 impl<'a> Reader<'a> {
+    /// Nothing is read yet; the names of policies, tiers, keys and numbers in flight are.
     pub(super) fn new(
         policies: &'a Policies,
         tiers: &'a AllTiers,
@@ -67,11 +68,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// All that was named, once every rule is read.
     pub(super) fn found(self) -> Found {
         let unverified = if self.joins_client { Vec::new() } else { self.unverified };
         Found { opened: self.opened, rooms: self.rooms, unverified }
     }
 
+    /// A denial or an exemption: a name and a condition, which asks no limit.
     pub(super) fn door(
         &self,
         name: &At<String>,
@@ -88,6 +91,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A condition as requests meet it. An empty one holds always, and is told to be a mistake.
     fn matcher(&self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
         if condition.value.is_empty() {
             problems
@@ -96,6 +100,8 @@ impl<'a> Reader<'a> {
         Matcher::of(&condition.value, (self.keys, self.tiers), problems)
     }
 
+    /// A rule, with all of its mistakes told. `None` if its key or its cost cannot be understood, without which nothing can be
+    /// decided; policies and rooms that it names count as used nevertheless.
     pub(super) fn rule(&mut self, rule: &At<RuleEntry>, problems: &mut Problems<'_>) -> Option<Rule> {
         let given = &rule.value;
         let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, problems));
@@ -170,6 +176,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// The policy or the tiers of this name, or the rule's own share of them. `None` where the name is told to be unknown.
     fn budget(
         &mut self,
         name: &At<String>,
@@ -230,6 +237,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Has a policy opened once, however many rules name it. Two of one name have to be equal.
     fn open(&mut self, policy: Policy, place: Place, problems: &mut Problems<'_>) {
         let known = self.places.get(policy.name()).and_then(|place| self.opened.get(*place));
         match known {
@@ -266,6 +274,7 @@ fn spends_nothing(given: &RuleEntry, problems: &mut Problems<'_>) {
     }
 }
 
+/// The values of a list, without their places.
 fn texts(all: &[At<String>]) -> Vec<String> {
     all.iter().map(|text| text.value.clone()).collect()
 }
