@@ -1,9 +1,9 @@
 //! Types of other crates in our signatures: each is a promise to keep to that crate's version.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use serde_json::Value;
+use sluicegate_tests::docs::json_of;
 
 /// What a crate may show; `std` and our own crates aside.
 const ALLOWED: [(&str, &[&str]); 10] = [
@@ -63,11 +63,9 @@ fn shown(docs: &Value) -> BTreeMap<String, BTreeSet<String>> {
 
 #[test]
 fn signatures_show_types_of_the_allowed_crates_only() {
-    let folder = sluicegate_tests::docs::as_json();
     let mut wrong = Vec::new();
     for (name, allowed) in ALLOWED {
-        let docs = fs::read_to_string(folder.join(format!("{name}.json"))).expect("rustdoc has written it");
-        let shown = shown(&serde_json::from_str(&docs).expect("it is JSON"));
+        let shown = shown(&serde_json::from_str(&json_of(name)).expect("it is JSON"));
         // So that the list says what is, and that nothing is found for want of looking.
         let missing = allowed.iter().filter(|of| !shown.contains_key(**of));
         wrong.extend(missing.map(|of| format!("{name} shows nothing of {of}")));

@@ -1,27 +1,10 @@
 //! What a page of ours must say, as rustdoc has it: clippy asks for `# Errors` and `# Panics`, and these tests for the rest.
 
-use std::fs;
-
 use serde_json::Value;
-
-/// All crates that a program may call; of the attribute's there is one item.
-const CRATES: [&str; 11] = [
-    "sluicegate",
-    "sluicegate_axum",
-    "sluicegate_core",
-    "sluicegate_fleet",
-    "sluicegate_macros",
-    "sluicegate_overflow",
-    "sluicegate_redis",
-    "sluicegate_replay",
-    "sluicegate_rules",
-    "sluicegate_status",
-    "sluicegate_tower",
-];
+use sluicegate_tests::docs::{CRATES, json_of};
 
 fn docs_of(name: &str) -> Value {
-    let docs = sluicegate_tests::docs::as_json().join(format!("{name}.json"));
-    serde_json::from_str(&fs::read_to_string(docs).expect("rustdoc has written it")).expect("it is JSON")
+    serde_json::from_str(&json_of(name)).expect("it is JSON")
 }
 
 /// Whether a caller gets a future that does something, and may drop it half way.

@@ -7,20 +7,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use serde_json::Value;
-
-const CRATES: [&str; 11] = [
-    "sluicegate",
-    "sluicegate_axum",
-    "sluicegate_core",
-    "sluicegate_fleet",
-    "sluicegate_macros",
-    "sluicegate_overflow",
-    "sluicegate_redis",
-    "sluicegate_replay",
-    "sluicegate_rules",
-    "sluicegate_status",
-    "sluicegate_tower",
-];
+use sluicegate_tests::docs::{CRATES, json_of};
 
 /// A crate as rustdoc knows it, and the lines that are found of it.
 struct Api<'a> {
@@ -101,13 +88,11 @@ fn text(docs: &Value) -> String {
 
 #[test]
 fn the_public_names_of_each_crate_are_those_that_are_committed() {
-    let folder = sluicegate_tests::docs::as_json();
     let texts = Path::new(env!("CARGO_MANIFEST_DIR")).join("api");
     let is_renewed = env::var("SLUICEGATE_API").is_ok_and(|what| what == "overwrite");
     let mut wrong = Vec::new();
     for name in CRATES {
-        let docs = fs::read_to_string(folder.join(format!("{name}.json"))).expect("rustdoc has written it");
-        let found = text(&serde_json::from_str(&docs).expect("it is JSON"));
+        let found = text(&serde_json::from_str(&json_of(name)).expect("it is JSON"));
         assert!(found.lines().count() > 1, "nothing was found in {name}");
         let file = texts.join(format!("{name}.txt"));
         if is_renewed {

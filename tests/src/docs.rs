@@ -7,13 +7,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// Documents the crates that are published, once for all tests of a program, and returns the folder with a file of JSON for each of them.
+/// All crates that a program may call; of the attribute's there is one item.
+pub const CRATES: [&str; 11] = [
+    "sluicegate",
+    "sluicegate_axum",
+    "sluicegate_core",
+    "sluicegate_fleet",
+    "sluicegate_macros",
+    "sluicegate_overflow",
+    "sluicegate_redis",
+    "sluicegate_replay",
+    "sluicegate_rules",
+    "sluicegate_status",
+    "sluicegate_tower",
+];
+
+/// A crate as rustdoc knows it, in JSON. The crates that are published are documented once for all tests of a program.
 ///
 /// # Panics
-/// When one of them cannot be documented.
-pub fn as_json() -> &'static Path {
+/// When one of them cannot be documented, or there is no such crate.
+pub fn json_of(name: &str) -> String {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(write_json);
-    &FOLDER
+    fs::read_to_string(FOLDER.join(format!("{name}.json"))).expect("rustdoc has written it")
 }
 
 fn write_json() -> PathBuf {

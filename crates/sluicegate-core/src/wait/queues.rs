@@ -156,7 +156,7 @@ impl Queues {
                 continue;
             }
             match slot.give_up(under).now() {
-                Ok(result) => slots.extend(self.answered(line, costs, slot, result)),
+                Ok(result) => slots.extend(self.answered(line, (costs, slot), result, false)),
                 Err(verdict) => {
                     let mut lines = self.lock();
                     let attendance = match lines.note_left(line, &slot) {
@@ -223,7 +223,7 @@ impl Queues {
             match Pin::new(&mut verdict).poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(result) => {
                     self.lock().left.remove(&slot.place());
-                    let next = self.answered_late(line, costs, slot, result);
+                    let next = self.answered(line, (costs, slot), result, true);
                     self.free_all(under, next);
                 }
                 Poll::Pending => {
@@ -236,35 +236,24 @@ impl Queues {
         }
     }
 
-    /// Does with a slot that was given up as the store says at once; names the slot that may be taken back now that this one is.
+    /// Does with a slot that was given up as the store says; names the slots that may be taken back now that this one is.
     ///
     /// A turn that was taken back frees the one before it: now that one is the store's last, so it
     /// is tried next.
-    fn answered(&self, line: &Line, costs: Costs, slot: Slot, result: Result<Decision, StoreError>) -> Freed {
-        let mut lines = self.lock();
-        let next = match lines.heard(line, costs, slot, result) {
-            true => lines.take_latest_spares(line, 1),
-            false => Freed::new(),
-        };
-        lines.remove_if_empty(line);
-        self.unlock(lines);
-        next
-    }
-
-    /// The same of an answer that has come later, when others were on their way beside it.
     ///
-    /// Over a network a turn may be given up before the one behind it, which was given up earlier, and is refused for that.
-    /// So two are tried for each that was taken back, and one when nothing is on its way any longer.
-    fn answered_late(
+    /// A late answer has others on their way beside it. Over a network a turn may be given up before the one behind it,
+    /// which was given up earlier, and is refused for that. So two are tried for each that was taken back, and one when nothing is on
+    /// its way any longer.
+    fn answered(
         &self,
         line: &Line,
-        costs: Costs,
-        slot: Slot,
+        (costs, slot): (Costs, Slot),
         result: Result<Decision, StoreError>,
+        is_late: bool,
     ) -> Freed {
         let mut lines = self.lock();
         let is_taken = lines.heard(line, costs, slot, result);
-        let most = lines.tries(line, is_taken);
+        let most = if is_late { lines.tries(line, is_taken) } else { usize::from(is_taken) };
         let next = lines.take_latest_spares(line, most);
         lines.remove_if_empty(line);
         self.unlock(lines);

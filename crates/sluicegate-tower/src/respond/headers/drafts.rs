@@ -27,6 +27,7 @@ pub(super) enum Draft {
 
 impl Draft {
     /// A service's own fields that leave less are not loosened.
+    #[cold]
     pub(super) fn write(
         self,
         headers: &mut HeaderMap,

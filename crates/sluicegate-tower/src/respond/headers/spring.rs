@@ -20,6 +20,7 @@ const REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-reques
 pub(super) const FIELDS: [HeaderName; 3] = [REPLENISH_RATE, BURST_CAPACITY, REQUESTED_TOKENS];
 
 /// Writes where the quota stands that a client is shown.
+#[cold]
 pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, already: Already) {
     if let Some(standing) = shown.status
         && let Some(quota) = shown.decided.quota_of(standing)

@@ -64,9 +64,9 @@ pub(crate) fn write(
         numbers.write(headers, already);
     }
     match style.chosen {
-        HeaderFields::Draft6 | HeaderFields::Draft7 | HeaderFields::Spring => {
-            write_others(headers, style.chosen, (shown, refused_for), already);
-        }
+        HeaderFields::Draft6 => Draft::Six.write(headers, shown, refused_for, already),
+        HeaderFields::Draft7 => Draft::Seven.write(headers, shown, refused_for, already),
+        HeaderFields::Spring => spring::write(headers, shown, already),
         HeaderFields::AllOnRefusal
         | HeaderFields::All
         | HeaderFields::Legacy
@@ -89,22 +89,8 @@ fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
     seconds
 }
 
-/// The families that few choose. Cold, as the next one, so that the code of the others stays together: a processor waits longer
-/// for code that it has not at hand than it takes to run it.
-#[cold]
-fn write_others(
-    headers: &mut HeaderMap,
-    chosen: HeaderFields,
-    (shown, refused_for): (Shown<'_>, Option<u64>),
-    already: Already,
-) {
-    match chosen {
-        HeaderFields::Draft6 => Draft::Six.write(headers, shown, refused_for, already),
-        HeaderFields::Draft7 => Draft::Seven.write(headers, shown, refused_for, already),
-        _ => spring::write(headers, shown, already),
-    }
-}
-
+/// Cold, as the families that few choose, so that the code of the others stays together: a processor waits longer for code that it
+/// has not at hand than it takes to run it.
 #[cold]
 fn expose_ours(headers: &mut HeaderMap, style: &Style) {
     let ours = [LIMIT, REMAINING, RESET].into_iter().chain(spring::FIELDS).chain(drafts::FIELDS);
