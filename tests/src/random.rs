@@ -37,7 +37,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// The popularity of so many keys. Takes eight bytes for each.
+    /// The popularity of this many keys. Takes eight bytes for each.
     #[must_use]
     pub fn new(keys: usize, exponent: f64) -> Self {
         let mut sum = 0.0;

@@ -17,11 +17,11 @@ pub enum Fault {
     Start(usize),
     /// Every third instance, from this one on, is cut off.
     Part(usize, Cut),
-    /// The instance at this place stands still for so many microseconds: requests and answers wait for it, and its leases end.
+    /// The instance at this place stands still for this many microseconds: requests and answers wait for it, and its leases end.
     Pause(usize, u64),
     /// The store forgets everything.
     Flush,
-    /// A replica takes the store's place, which is behind by so many microseconds.
+    /// A replica takes the store's place, which is behind by this many microseconds.
     Failover(u64),
     /// The policies are replaced on all instances: by ones of twice the quota, or of the quota as it was.
     Replace,
@@ -29,7 +29,7 @@ pub enum Fault {
     Reset(usize),
 }
 
-/// The faults of a run that lasts so long, in their order, each with its moment in microseconds.
+/// The faults of a run of this length, in their order, each with its moment in microseconds.
 pub(crate) fn faults(plan: &Plan, lasts_us: u64) -> Vec<(u64, Fault)> {
     const LONGEST_US: u64 = 3_000_000;
     const LONGEST_BEHIND_US: u64 = 1_000_000;

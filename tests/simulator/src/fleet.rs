@@ -234,7 +234,7 @@ impl Instance {
     }
 }
 
-/// Leases for so many keys, of which none makes room for another one in a plan that is repeatable. A thousand instances have no memory
+/// Leases for this many keys, of which none makes room for another one in a plan that is repeatable. A thousand instances have no memory
 /// for more.
 fn leases_for(keys: usize) -> usize {
     (keys * 32).clamp(1 << 12, 1 << 16)

@@ -77,7 +77,7 @@ pub(crate) struct Entry {
 }
 
 impl Log {
-    /// A log of so many keys of all limits together, in so many slices.
+    /// A log of this many keys of all limits together, in this many slices.
     pub(crate) fn new(keys: usize, slices: usize, is_of_one_store: bool) -> Self {
         Self {
             is_of_one_store,

@@ -17,7 +17,7 @@ use sluicegate_simulator::{Plan, Run};
 struct Arguments {
     #[command(flatten)]
     plan: Plan,
-    /// Run so many seeds, from --seed on, and print those that are broken.
+    /// Run this many seeds, from --seed on, and print those that are broken.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// Draw the policy, the load, the network and the faults from the seed as well.

@@ -23,7 +23,7 @@ pub(crate) struct Request {
     /// When it was asked, by both.
     pub(crate) began: (u64, u64),
     pub(crate) log: Arc<Mutex<Log>>,
-    /// After so long it gives back what it has spent.
+    /// After this time it gives back what it has spent.
     pub(crate) refund: Option<Duration>,
 }
 

@@ -57,7 +57,7 @@ impl Clock for Then {
 }
 
 impl Server {
-    /// A store with room for so many keys, that will lose its state so.
+    /// A store with room for this many keys, that will lose its state like this.
     pub(crate) fn new(clock: Skewed, keys: usize, losses: &[Lost]) -> Arc<Self> {
         let then_us = Arc::<AtomicU64>::default();
         let memory = || {
@@ -94,7 +94,7 @@ impl Server {
         self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Becomes its replica, which is behind by so much.
+    /// Becomes its replica, which is behind by this time.
     pub(crate) fn fail_over(&self, behind_us: u64) {
         let known_us = self.time_us().saturating_sub(behind_us);
         let place = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-/// Room for so many keys, in which hardly ever one has to make room for another one: where a set of the table holds two, three of them
+/// Room for this many keys, in which hardly ever one has to make room for another one: where a set of the table holds two, three of them
 /// fall into one set in one table of five thousand, however many there are.
 pub(crate) fn room_for(keys: usize) -> usize {
     (20 * keys * keys.isqrt()).clamp(1 << 12, (keys * 4).max(1 << 20))

@@ -48,7 +48,7 @@ pub(crate) struct Skewed {
 }
 
 impl Skewed {
-    /// A clock that is ahead by so much, and runs by so many millionths too fast.
+    /// A clock that is ahead by this time, and runs too fast by this many millionths.
     pub(crate) fn new(time: &Time, ahead_us: u64, millionths: i64) -> Self {
         Self { time: time.clone(), ahead_us, millionths }
     }

@@ -94,7 +94,7 @@ impl<'a> Lessee<'a> {
         self.keep(answers, asked.len());
     }
 
-    /// Gives back so much of something, and nothing of that any more.
+    /// Gives `cost` units of something back, and nothing of it after that.
     async fn give_back(&mut self, cost: u64, random: &mut Random) {
         let place = usize::try_from(random.below(self.spent.len() as u64)).unwrap_or(0);
         let receipts = self.spent.swap_remove(place);

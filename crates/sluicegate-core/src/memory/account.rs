@@ -39,7 +39,7 @@ impl Account {
         self.0 & GIVEN_MAX
     }
 
-    /// The account after so much more was given back; `None` if it does not fit.
+    /// The account after `given` more units came back; `None` if it does not fit.
     pub(super) fn plus(self, given: u64) -> Option<Self> {
         let sum = self.given().checked_add(given).filter(|sum| *sum <= GIVEN_MAX)?;
         Some(Self(self.0 - self.given() + sum))

@@ -210,7 +210,7 @@ impl Place<'_> {
         }
     }
 
-    /// Gives back so much of a turn that has not come, if no later one depends on it.
+    /// Gives `cost` units of a turn back that has not come, if no later one depends on it.
     fn leave(&mut self, cell: &Cell<'_>, trace: &Trace, cost: u64, now_us: u64) {
         let (hash, rule) = (cell.hash, &cell.bucket.rule);
         match self {
@@ -225,7 +225,7 @@ impl Place<'_> {
         }
     }
 
-    /// The state without so much of a turn that has not come. Where a level drains, a turn is given up whole.
+    /// The state without `cost` units of a turn that has not come. Where a level drains, a turn is given up whole.
     fn without_turn(&self, cell: &Cell<'_>, cost: u64, now_us: u64) -> Option<State> {
         let (receipt, trace, whole) = returned(cell)?;
         let is_whole = cost == whole || !cell.bucket.rule.is_level();

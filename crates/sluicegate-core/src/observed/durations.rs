@@ -27,7 +27,7 @@ impl Durations {
         Self { minute: AtomicU64::new(0), minutes: array::from_fn(|_| array::from_fn(|_| AtomicU32::new(0))) }
     }
 
-    /// An answer took so long.
+    /// Counts an answer by how long it took.
     pub(super) fn record(&self, lasted: Duration, now_us: u64) {
         let minute = self.turn_to(now_us);
         // Relaxed, here and below: numbers to look at.

@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// An answer took so long, and stands for as many as `weight`.
+    /// Counts an answer, which stands for `weight` of them, by how long it took.
     pub(super) fn took(&self, lasted: Duration, weight: usize) {
         self.timing.record(lasted, weight);
         // All that are recorded stand for equally many.

@@ -116,7 +116,7 @@ pub(super) fn is_owed_on(error: &StoreError) -> bool {
     error.may_succeed_later() && error.kind() != StoreErrorKind::Timeout
 }
 
-/// How much of a quota is used, and more than all of it if it was charged so much.
+/// How much of a quota is used: more than all of it, if more was charged.
 fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
     let used = status.capacity().saturating_sub(status.remaining());
     // The further it is to rest, the more was charged; not so where the past fades by itself.

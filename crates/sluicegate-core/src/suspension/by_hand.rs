@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, Mode, PreparedPolicy, Store};
 
-/// Suspends a key for so long from now, whatever was before; or, without a time, ends its suspension and forgets its refusals
+/// Suspends a key for this time from now, whatever was before; or, without a time, ends its suspension and forgets its refusals
 /// and earlier suspensions. It is told who has done it, if that is known.
 ///
 /// # Errors

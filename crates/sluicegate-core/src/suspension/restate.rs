@@ -27,7 +27,7 @@ pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>
 
 type Waits = SmallVec<[(u8, Duration); 2]>;
 
-/// This decision of its first `count` asks, of which those in these places are suspended for so long. Where the store says nothing
+/// This decision of its first `count` asks, of which those in these places are suspended for these times. Where the store says nothing
 /// of the quotas of such an ask, because it knows that its key is suspended and has looked no further, the first of them says it;
 /// `capacity` tells how much that one has.
 pub(super) fn suspended(

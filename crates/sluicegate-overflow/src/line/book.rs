@@ -81,7 +81,7 @@ impl Held {
 }
 
 impl Book {
-    /// An empty book, for passes that last so long.
+    /// An empty book, for passes of this length.
     pub(super) fn new(pass_lasts_us: u64) -> Self {
         Self {
             again_us: pass_lasts_us.min(AGAIN_US),
@@ -94,7 +94,7 @@ impl Book {
         }
     }
 
-    /// Passes last so long from now on.
+    /// Passes have this length from now on.
     pub(super) fn set(&mut self, pass_lasts_us: u64) {
         self.again_us = pass_lasts_us.min(AGAIN_US);
     }

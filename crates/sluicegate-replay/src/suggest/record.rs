@@ -101,7 +101,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// An empty record of this many rows that keeps at most so many bytes of events.
+    /// An empty record of this many rows, with events of at most this many bytes.
     pub(crate) fn new(rows: usize, bytes: usize) -> Self {
         Self {
             rows: (0..rows).map(|_| Kept::default()).collect(),

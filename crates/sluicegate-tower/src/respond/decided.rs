@@ -153,7 +153,7 @@ impl<'a> Shown<'a> {
         refused.map(|(_, quota)| quota.label())
     }
 
-    /// A moment so much after the one at which the numbers hold, as time since the epoch of the store's clock.
+    /// The moment that is `after` the one at which the numbers hold, as time since the epoch of the store's clock.
     pub(crate) fn at(self, after: Duration) -> Duration {
         self.decided.stands_at().saturating_add(after)
     }

@@ -37,7 +37,7 @@ use crate::line::{Answer, Ask, Change, LineSettings, LineStatus, Mode, Place};
 /// A turn that is at most so far away is given, and its visitor is held until then.
 const HELD_US: u64 = 2_000_000;
 
-/// Nobody asking for so long, and for as long as these turns take, is silence.
+/// Silence: nobody asks for this time, nor while this many turns pass.
 const SILENT_US: u64 = 2_000_000;
 const SILENT_TURNS: u64 = 3;
 

@@ -14,7 +14,7 @@ use crate::line::{Mode, Place, Standing};
 /// So long before its turn a visitor shall come.
 const EARLY_US: u64 = 500_000;
 
-/// A visitor that has not asked for twice its interval, and at least so long, is passed over.
+/// A visitor is passed over that has not asked for twice its interval, and at least for this time.
 const PATIENCE_US: u64 = 60_000_000;
 
 /// A visitor whose wait is at most this is told to come at its turn.

@@ -44,7 +44,7 @@ impl Known {
         self.since_us
     }
 
-    /// This instance ends a pass, which lasts for so long at most.
+    /// This instance ends a pass, which would last for `lasts_us` at most.
     pub(super) fn end(&mut self, place: Place, lasts_us: u64) {
         self.ended.insert(place, self.now_us.saturating_add(lasts_us));
     }
