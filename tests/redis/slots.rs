@@ -15,7 +15,7 @@ use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::Cluster;
 use sluicegate_tests::servers::{self, Server, eventually};
 
-use crate::support::{connected, patient};
+use crate::support::{GoesOn, connected, patient};
 
 /// Nothing refills during a test, and no window ends.
 fn quota(limit: u64) -> Quota {
@@ -65,23 +65,6 @@ async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() 
     }
 }
 
-/// A clock that goes on when it is read for the fourth time; what happens then happens before.
-struct GoesOn {
-    reads: AtomicU64,
-    from_to: [Duration; 2],
-    before: Mutex<Box<dyn FnMut() + Send>>,
-}
-
-impl Clock for GoesOn {
-    fn now_us(&self) -> u64 {
-        let reads = self.reads.fetch_add(1, Ordering::Relaxed);
-        if reads == 3 {
-            (self.before.lock().unwrap())();
-        }
-        u64::try_from(self.from_to[usize::from(reads > 2)].as_micros()).unwrap()
-    }
-}
-
 /// What another slot's refusal gives back may be of a window that has ended: the next one's units are not its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_given_back_for_a_refusal_in_another_slot_is_of_the_window_that_it_was_spent_in() {
@@ -101,7 +84,7 @@ async fn what_is_given_back_for_a_refusal_in_another_slot_is_of_the_window_that_
     let (runtime, next) = (tokio::runtime::Handle::current(), (wide, narrow.clone()));
     let (user_then, address_then) = (user.clone(), address.clone());
     // Between the spend in the narrow one's slot and that in the wide one's, another spends all of the next window.
-    let before = Mutex::new(Box::new(move || {
+    let before = move || {
         let (runtime, next) = (runtime.clone(), next.clone());
         let (user, address) = (user_then.clone(), address_then.clone());
         let spend = move || {
@@ -109,13 +92,14 @@ async fn what_is_given_back_for_a_refusal_in_another_slot_is_of_the_window_that_
         };
         let (narrow, wide) = std::thread::spawn(spend).join().unwrap();
         assert!(narrow.unwrap().is_allowed() && wide.unwrap().is_allowed());
-    }) as Box<dyn FnMut() + Send>);
-    let goes_on = Arc::new(GoesOn { reads: AtomicU64::new(0), from_to, before });
+    };
+    let goes_on = Arc::new(GoesOn::new(from_to, before));
     let (wide_then, narrow_then) = clocked(Arc::clone(&goes_on) as Arc<dyn Clock>).await;
+    goes_on.begin();
     let refused =
         RateLimiter::check_all([(&wide_then, &address, 2), (&narrow_then, &user, 1)]).await.unwrap();
     assert!(!refused.is_allowed());
-    eventually("the refund is sent", || goes_on.reads.load(Ordering::Relaxed) > 4);
+    eventually("the refund is sent", || goes_on.reads() > 4);
     // Behind the refund, on the same connection.
     assert_eq!(narrow_then.peek(&user).await.unwrap().remaining(), 0);
     assert_eq!(narrow.peek(&user).await.unwrap().remaining(), 0);

@@ -1,7 +1,10 @@
 //! Stores of tests, and how much each test tries.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use sluicegate_core::clock::Clock;
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 
 /// The settings of a store of which a test asks what it decides, and not how fast on a machine that does other things, too.
@@ -21,4 +24,45 @@ pub(crate) async fn connected(settings: RedisStoreBuilder, url: &str) -> RedisSt
 pub(crate) fn seeds(most: u64) -> std::ops::RangeInclusive<u64> {
     let least = std::env::var("SLUICEGATE_TRACES").ok().and_then(|most| most.parse().ok());
     1..=least.unwrap_or(most).min(most)
+}
+
+/// A clock that goes on when it is read for the fourth time since a test has begun to ask; what happens then happens before. A request
+/// in two slots reads it for each look and then for each spend, so that this is between the two.
+pub(crate) struct GoesOn {
+    has_begun: AtomicBool,
+    reads: AtomicU64,
+    from_to: [Duration; 2],
+    before: Mutex<Box<dyn FnMut() + Send>>,
+}
+
+impl GoesOn {
+    pub(crate) fn new(from_to: [Duration; 2], before: impl FnMut() + Send + 'static) -> Self {
+        Self {
+            has_begun: AtomicBool::new(false),
+            reads: AtomicU64::new(0),
+            from_to,
+            before: Mutex::new(Box::new(before)),
+        }
+    }
+
+    /// From now on it counts: policies have read it when they were opened.
+    pub(crate) fn begin(&self) {
+        // Relaxed, here and below: who reads it later was told so by a channel or a task.
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}
+
+impl Clock for GoesOn {
+    fn now_us(&self) -> u64 {
+        let has_begun = self.has_begun.load(Ordering::Relaxed);
+        let reads = if has_begun { self.reads.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        if reads == 3 {
+            (self.before.lock().unwrap())();
+        }
+        u64::try_from(self.from_to[usize::from(reads > 2)].as_micros()).unwrap()
+    }
 }

@@ -79,8 +79,9 @@
 //! 1. All slots are looked at first, at the same time, so that a request that is refused spends
 //!    nowhere.
 //! 2. Then it spends in one slot after the other, where least is left first. Its units are
-//!    marked until it is decided: a refusal of another request that only marked units cause is
-//!    asked once more.
+//!    marked until it is decided. Another request in several slots that only marked units refuse is
+//!    asked once more; one in a single slot is refused at once, and the refusal says that it is
+//!    [provisional](sluicegate_core::store::QuotaStatus::is_provisional).
 //! 3. If a later slot refuses after all, what the others spent is given back, and nobody waits for
 //!    that.
 //! 4. Charges, refunds and resets of the same request follow when all slots have granted.

@@ -32,6 +32,7 @@ pub struct QuotaStatus {
     pub(super) policy: u8,
     quota: u8,
     room: Room,
+    is_provisional: bool,
 }
 
 /// Whether a quota has room for a cost.
@@ -58,6 +59,7 @@ impl QuotaStatus {
             policy,
             quota,
             room: Room::Now,
+            is_provisional: false,
         }
     }
 
@@ -109,6 +111,24 @@ impl QuotaStatus {
             room: Room::Suspended,
             ..self
         }
+    }
+
+    /// Others hold units of it for a moment, and may give them back: requests that are decided in several places, such as slots of a
+    /// Cluster. It is counted as if they did not; a store around this one keeps nothing of that.
+    ///
+    /// ```
+    /// use sluicegate_core::store::{QuotaStatus, judge};
+    ///
+    /// // The only unit is spent by a request that may be refused elsewhere, or else is back in a minute.
+    /// let status = QuotaStatus::at_rest((0, 0), 1).with_remaining(0).refused_for_us(60_000_000).provisional();
+    /// let decision = judge(0, 0, [status]);
+    /// assert_eq!(decision.retry_after().map(|wait| wait.as_secs()), Some(60));
+    /// assert!(decision.deciding().is_provisional());
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn provisional(self) -> Self {
+        Self { is_provisional: true, ..self }
     }
 
     /// The decision has spent `cost` units of it.
@@ -167,6 +187,12 @@ impl QuotaStatus {
     /// Whether the key is suspended under the policy of this quota.
     pub fn is_suspended(&self) -> bool {
         self.room == Room::Suspended
+    }
+
+    /// Whether others hold units of it for a moment and may give them back: a refusal may be over at any time then, and is not one to
+    /// be kept.
+    pub fn is_provisional(&self) -> bool {
+        self.is_provisional
     }
 
     /// The place of its policy among those that were asked.

@@ -85,6 +85,7 @@ fn of_quota(
     let status = QuotaStatus::at_rest(place, capacity)
         .with_remaining(remaining)
         .with_reset_after_us(known.iter().map(|status| us(status.reset_after())).max().unwrap_or(0));
+    let status = if known.iter().any(QuotaStatus::is_provisional) { status.provisional() } else { status };
     let spent = own().map(|(_, status)| status.spent()).fold(0, u64::saturating_add);
     let refused = || own().map(|(_, status)| status).filter(|status| !status.passed());
     match wait {

@@ -30,7 +30,8 @@
 //! # What is refused, and until when
 //! Each quota that refused an ask refuses it again until its own retry, and no longer than [`longest`](DenyCacheBuilder::longest): a
 //! refund, a reset or a replacement on another instance is seen after that. A quota that has let pass all that it had refuses the
-//! next ask until a unit is back, as its answer says.
+//! next ask until a unit is back, as its answer says. An answer that is
+//! [provisional](sluicegate_core::store::QuotaStatus::is_provisional) is not kept: units of the quota may be back in a moment.
 //!
 //! | a later ask for the same key | is |
 //! |---|---|

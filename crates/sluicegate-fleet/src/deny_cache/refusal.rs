@@ -79,8 +79,11 @@ impl Line {
 
 impl Refused {
     /// The least that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says
-    /// until when.
+    /// until when. None if others may give back units in a moment.
     fn of(question: &Question, status: &QuotaStatus, keep: Keep) -> Option<Self> {
+        if status.is_provisional() && !status.is_impossible() {
+            return None;
+        }
         let wait_us = micros(status.available_after());
         let wait_us = match keep.in_lumps && wait_us > 0 && question.patience_us() == 0 {
             true => wait_us.max(question.lump_us(status)),

@@ -42,6 +42,8 @@ struct Standing {
     remaining: u64,
     /// How long its bucket needed to come to rest.
     reset_us: u64,
+    /// Whether others could give back units in a moment.
+    is_provisional: bool,
 }
 
 /// A refill that is under way.
@@ -208,6 +210,7 @@ impl Account {
         let standing = |status: &QuotaStatus| Standing {
             remaining: status.remaining(),
             reset_us: micros(status.reset_after()),
+            is_provisional: status.is_provisional(),
         };
         self.standing = statuses.iter().map(standing).collect();
         self.heard_us = (store_us, now_us);
@@ -260,7 +263,7 @@ impl Account {
 
     fn stock(&self, measure: &Measure, standing: &Standing, now_us: u64) -> Stock {
         let passed_us = now_us.saturating_sub(self.heard_us.1);
-        let Standing { remaining, reset_us } = *standing;
+        let Standing { remaining, reset_us, .. } = *standing;
         let most = measure.capacity().saturating_sub(remaining);
         let back = if passed_us < reset_us { measure.drains_in(passed_us).min(most) } else { most };
         Stock { left: remaining.saturating_add(back), back }
@@ -268,6 +271,8 @@ impl Account {
 
     /// Whether the store is taken to have room for another request of this cost, and more: also where it was not heard.
     fn has_more(&self, quota: usize, measure: &Measure, cost: u64, now_us: u64) -> bool {
-        self.standing.get(quota).is_none_or(|standing| self.stock(measure, standing, now_us).left > cost)
+        self.standing.get(quota).is_none_or(|standing| {
+            standing.is_provisional || self.stock(measure, standing, now_us).left > cost
+        })
     }
 }

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::store::DecisionFuture;
-use sluicegate_core::{Decision, StoreError};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::batch::Batches;
-use super::request::{Request, call};
+use super::request::{Answer, Request, call};
 use crate::ask::KeyAsk;
 use crate::connection::{Supervised, part_of};
 
@@ -45,16 +44,10 @@ impl Caller {
         DecisionFuture::begun(&self.runtime, self.batches.decide(request))
     }
 
-    /// Decides the asks of one slot of a request that other slots decide, too, by this deadline and in a call of its own; with
-    /// whether it is refused only because of units that others may give back in a moment.
-    pub(crate) async fn ask(
-        &self,
-        asks: Vec<KeyAsk>,
-        deadline: Instant,
-    ) -> Result<(Decision, bool), StoreError> {
+    /// Decides the asks of one slot of a request that other slots decide, too, by this deadline and in a call of its own.
+    pub(crate) async fn ask(&self, asks: Vec<KeyAsk>, deadline: Instant) -> Answer {
         let request = self.request(asks, deadline);
-        let mut reply = call(self.connection.state(), part_of(request.slot()), &[&request]).await?;
-        Ok((reply.decision(&request.asks)?, reply.is_busy))
+        call(self.connection.state(), part_of(request.slot()), &[&request]).await?.decision(&request.asks)
     }
 
     fn request(&self, asks: Vec<KeyAsk>, deadline: Instant) -> Request {

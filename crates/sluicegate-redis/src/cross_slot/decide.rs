@@ -7,7 +7,7 @@ use sluicegate_core::{Decision, Outcome, StoreError};
 use tokio::time::Instant;
 
 use super::give_up::give_up;
-use super::parts::{Part, by_slot, each, each_or_busy, joined};
+use super::parts::{Part, by_slot, each, joined};
 use crate::ask::{CrossSlot, KeyAsk};
 use crate::call::{Answer, Caller};
 use crate::encode::micros;
@@ -68,9 +68,10 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
         return Ok(if granted { End::Granted(parts) } else { End::Refused(parts, false) });
     }
     let peeks = groups.iter().map(|asks| asks.iter().map(|ask| ask.with_mode(Mode::Peek)).collect());
-    let (looks, busy) = each_or_busy(caller, peeks.collect(), deadline).await?;
+    let looks = each(caller, peeks.collect(), deadline).await?;
     if looks.iter().zip(&groups).any(|(look, asks)| is_refused(&look.decision, asks)) {
-        return Ok(End::Refused(looks, busy));
+        let is_busy = looks.iter().any(|look| is_busy(&look.decision));
+        return Ok(End::Refused(looks, is_busy));
     }
     // Where it waits longest, or else least is left, comes first.
     let mut order: Vec<usize> = (0..groups.len()).collect();
@@ -98,12 +99,13 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
             ask.cross_slot = Some(CrossSlot { due_us, marked_us });
         }
         match caller.ask(asks.clone(), deadline).await {
-            Ok((decision, _)) if decision.is_allowed() => spent.push(Part { asks, decision }),
-            Ok((decision, busy)) => {
+            Ok(decision) if decision.is_allowed() => spent.push(Part { asks, decision }),
+            Ok(decision) => {
                 give_back(caller, spent);
+                let is_busy = is_busy(&decision);
                 looks[index] = Some(Part { asks, decision });
                 let looks = looks.into_iter().flatten().collect();
-                return Ok(End::Refused(looks, busy));
+                return Ok(End::Refused(looks, is_busy));
             }
             Err(error) => {
                 give_back(caller, spent);
@@ -125,6 +127,11 @@ fn count_rejected(caller: &Arc<Caller>, asking: &[KeyAsk]) {
         let (caller, ask) = (Arc::clone(caller), ask.with_mode(Mode::Spend));
         tokio::spawn(async move { caller.ask(vec![ask], caller.deadline()).await });
     }
+}
+
+/// Whether it refuses something that others may give back in a moment.
+fn is_busy(decision: &Decision) -> bool {
+    decision.quotas().iter().any(|status| !status.passed() && status.is_provisional())
 }
 
 /// Whether a look says that the request would be refused, if those who may wait do.

@@ -16,7 +16,7 @@ pub(super) async fn give_up(caller: &Arc<Caller>, asks: Vec<KeyAsk>, deadline: I
     groups.sort_by_key(|asks| asks.iter().all(|ask| ask.spent.as_ref().is_some_and(|spent| spent.is_held)));
     let mut parts: Vec<Part> = Vec::with_capacity(groups.len());
     for asks in groups {
-        let (decision, _) = caller.ask(asks.clone(), deadline).await?;
+        let decision = caller.ask(asks.clone(), deadline).await?;
         if !decision.is_allowed() {
             for part in &parts {
                 let again: Vec<KeyAsk> = part.asks.iter().map(|ask| ask.with_mode(Mode::Charge)).collect();

@@ -11,9 +11,11 @@
 //! | spend what is refused of policies that count it | at the same time, after the answer | its waits do not show it yet |
 //!
 //! Its spend is *marked* for as long as the request may take: units that may come back in a
-//! moment. A slot that refuses only because of marked units of others says so, and the request asks
+//! moment. A slot that refuses only because of marked units of others says so
+//! ([provisional](sluicegate_core::store::QuotaStatus::is_provisional)), and the request asks
 //! once more, after about as long as it took so far. Otherwise two requests could refuse each
-//! other, each for the units that the other gives back.
+//! other, each for the units that the other gives back. A request in one slot holds none that others wait for, and is answered at
+//! once: that it is refused for a moment is part of the answer, so that caches do not keep it.
 //!
 //! # What it promises
 //! Never more is admitted than each quota allows, because each slot spends before the request goes

@@ -39,15 +39,6 @@ pub(super) async fn each(
     groups: Vec<Vec<KeyAsk>>,
     deadline: Instant,
 ) -> Result<Vec<Part>, StoreError> {
-    each_or_busy(caller, groups, deadline).await.map(|(parts, _)| parts)
-}
-
-/// The same, with whether something was refused that others may give back in a moment.
-pub(super) async fn each_or_busy(
-    caller: &Arc<Caller>,
-    groups: Vec<Vec<KeyAsk>>,
-    deadline: Instant,
-) -> Result<(Vec<Part>, bool), StoreError> {
     let calls: Vec<(Vec<KeyAsk>, JoinHandle<_>)> = groups
         .into_iter()
         .map(|asks| {
@@ -55,14 +46,12 @@ pub(super) async fn each_or_busy(
             (asks, tokio::spawn(async move { caller.ask(asked, deadline).await }))
         })
         .collect();
-    let (mut parts, mut any_busy) = (Vec::with_capacity(calls.len()), false);
+    let mut parts = Vec::with_capacity(calls.len());
     for (asks, call) in calls {
-        let (decision, busy) =
-            call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))?;
-        any_busy |= busy;
+        let decision = call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))?;
         parts.push(Part { asks, decision });
     }
-    Ok((parts, any_busy))
+    Ok(parts)
 }
 
 /// The parts as one decision; their statuses already say which asks they belong to.

@@ -20,8 +20,6 @@ use crate::ask::KeyAsk;
 pub(crate) struct Reply {
     now_us: u64,
     numbers: std::vec::IntoIter<f64>,
-    /// Whether something was refused that would have passed without units that others may give back in a moment.
-    pub(crate) is_busy: bool,
 }
 
 /// Where the quotas of a request stand, and how their buckets were.
@@ -45,7 +43,7 @@ impl Reply {
             return None;
         }
         let numbers: Vec<f64> = doubles.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
-        let mut reply = Self { now_us: 0, numbers: numbers.into_iter(), is_busy: false };
+        let mut reply = Self { now_us: 0, numbers: numbers.into_iter() };
         reply.now_us = reply.next()?;
         Some(reply)
     }
@@ -142,7 +140,8 @@ impl Reply {
                 let status = QuotaStatus::at_rest((ask.at, quota), capacity)
                     .with_remaining(remaining)
                     .with_reset_after_us(resets_us);
-                let status = match (passed, never) {
+                let status = if passed >= 2 { status.provisional() } else { status };
+                let status = match (passed % 2, never) {
                     (1, _) => status.with_more_after_us(available_us),
                     (0, 1) => status.impossible(),
                     _ => status.refused_for_us(available_us),
@@ -158,7 +157,6 @@ impl Reply {
                     trace.floor = is_bounded.then(|| rule.of_words([until_us, aux, 0]));
                 }
                 told.traces.push(trace);
-                self.is_busy |= passed == 2;
             }
         }
         Some(delay_us)

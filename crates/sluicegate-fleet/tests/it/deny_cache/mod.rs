@@ -7,6 +7,7 @@ mod flood;
 mod later;
 mod leases;
 mod model;
+mod provisional;
 mod settings;
 
 use std::sync::Arc;

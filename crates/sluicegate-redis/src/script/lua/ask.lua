@@ -148,7 +148,7 @@ local function judge(asks, number, lines, is_tried)
     if ask.mode >= CHARGE then passed, never = true, false end
     if ask.mode == RETURN then passed, turn = can_return(ask, quota, index), now end
     granted = granted and passed
-    local busy = false
+    local busy = passed and marked > 0 -- whether what others may give back in a moment matters
     if not passed and not never and marked > 0 then
       local opens_then, leaves = quota.rule.slot(quota.r, quota.s, now, cost + ahead + held - marked)
       busy = opens_then <= now and (ask.mode ~= RESERVE or leaves - ask.longest <= now)

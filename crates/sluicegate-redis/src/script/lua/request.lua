@@ -1,4 +1,5 @@
--- One request, the long way. Reply: 1, the delay; per ask its number of quotas, and per quota whether it passed, whether it
+-- One request, the long way. Reply: 1, the delay; per ask its number of quotas, and per quota whether it passed (2 more: others
+-- may give back what they hold of it: without that it had more, or would have passed), whether it
 -- never can, its capacity, what remains, until it is at rest, until more is available, what was spent, whether that is held,
 -- and the trace: birth, given, what was counted, the state before and after, and of a lease the floor before.
 local function add(number)
@@ -39,7 +40,7 @@ local function tell(line, due, granted)
   local resets = quota.rule.reset_after(r, after)
   local took = 0
   if granted then took = ask.spends and line.cost or ask.took[line.index] or 0 end
-  add(line.passed and 1 or line.busy and 2 or 0)
+  add((line.passed and 1 or 0) + (line.busy and 2 or 0))
   add(line.never and 1 or 0)
   add(r.capacity)
   add(remaining)
