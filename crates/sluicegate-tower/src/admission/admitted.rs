@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use http::{Extensions, Response};
-use sluicegate_core::Decision;
+use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
 
 use crate::admission::asks::Asks;
 use crate::admission::meter::Meter;
 use crate::admission::restate::restate;
-use crate::admission::set::Limits;
+use crate::admission::set::Made;
 use crate::admission::trial::Trial;
 use crate::respond::decided::{Announced, Decided, Shown};
-use crate::respond::headers::Already;
+use crate::respond::headers::style::Already;
+use crate::respond::headers::write::write;
 use crate::respond::refusal::Unserved;
 
-/// [`Limits`] have decided that a request is let through.
+/// [`Limits`](crate::limits::Limits) have decided that a request is let through.
 ///
 /// Dropping it gives nothing back. A caller that answers the request itself hands it the request's extensions and then the
 /// response, as the layer does; one that only asks has nothing more to do.
@@ -53,8 +54,8 @@ impl Admitted {
 /// The marks of a response.
 #[derive(Debug)]
 pub(crate) struct Marked {
-    /// Those that the request began with.
-    pub(crate) limits: Limits,
+    /// The limits that the request began with.
+    made: Arc<Made>,
     pub(crate) asks: Asks,
     /// The decision, if any policy is enforced.
     pub(crate) decided: Option<Decided>,
@@ -67,39 +68,34 @@ pub(crate) struct Marked {
 }
 
 impl Marked {
-    /// Of a request that was let through by these asks.
+    /// Of a request that was let through by these asks, whose policies are looked for if there is a decision.
     #[inline]
-    pub(crate) fn new(
-        limits: &Limits,
+    pub(super) fn new(
+        made: &Arc<Made>,
         asks: Asks,
         decision: Option<Decision>,
+        policies: impl FnOnce(&Asks) -> Arc<[Arc<Policy>]>,
         trials: Vec<Arc<Trial>>,
     ) -> Box<Self> {
-        let mut marked = Box::new(Self {
-            limits: limits.clone(),
-            asks,
-            decided: None,
-            trials,
-            meter: None,
-            is_read: false,
-        });
+        let made = Arc::clone(made);
+        let mut marked = Box::new(Self { made, asks, decided: None, trials, meter: None, is_read: false });
         // A decision is large, and copied once: to where it stays.
         if let Some(decision) = decision {
-            let policies = marked.asks.policies(limits);
-            marked.decided = Some(Decided::new(decision, policies));
+            let policies = policies(&marked.asks);
+            marked.decided = Some(Decided { decision, policies });
         }
-        if limits.settings().meters {
-            let Self { asks, decided, trials, meter, .. } = &mut *marked;
+        if marked.made.settings.meters {
+            let Self { made, asks, decided, trials, meter, .. } = &mut *marked;
             let decision = decided.as_mut().map(|decided| &mut decided.decision);
-            *meter = Some(Meter::of_request(limits, asks, decision, trials));
+            *meter = Some(Meter::of_request(&made.plan, asks, decision, trials));
         }
         marked
     }
 
     /// Of a request that no limit has counted.
-    pub(super) fn of_nothing(limits: &Limits) -> Self {
+    pub(super) fn of_nothing(made: &Arc<Made>) -> Self {
         Self {
-            limits: limits.clone(),
+            made: Arc::clone(made),
             asks: Asks::default(),
             decided: None,
             trials: Vec::new(),
@@ -113,7 +109,7 @@ impl Marked {
             meter.enter(extensions);
         }
         let Some(decided) = &self.decided else { return };
-        self.is_read = match self.limits.settings().extensions {
+        self.is_read = match self.made.settings.extensions {
             // A decision that a handler sees is an announcement, too.
             true => extensions.insert(decided.clone()).is_some() || extensions.get::<Announced>().is_some(),
             false => extensions.insert(Announced).is_some() || extensions.get::<Decided>().is_some(),
@@ -124,7 +120,7 @@ impl Marked {
         if was_refused(response.extensions()) {
             // Nothing was let through, so there is nothing to charge for.
             self.give_back_all();
-        } else if self.limits.made().refunds {
+        } else if self.made.refunds {
             response = self.refund_by(response);
         }
         self.mark(&mut response);
@@ -141,9 +137,9 @@ impl Marked {
     #[cold]
     fn refund_by<B>(&mut self, response: Response<B>) -> Response<B> {
         let (head, body) = response.into_parts();
-        let limits = self.limits.clone();
+        let made = Arc::clone(&self.made);
         self.give_back(|limit| {
-            limits.plan().limits[limit].refund_if.as_ref().is_some_and(|refund| refund(&head))
+            made.plan.limits[limit].refund_if.as_ref().is_some_and(|refund| refund(&head))
         });
         Response::from_parts(head, body)
     }
@@ -159,10 +155,12 @@ impl Marked {
         }
         // A decision is large, so it is looked at where it is.
         let shown = Shown::of(decided);
-        self.limits.write(response, shown, shown.wait, Already::Theirs);
+        let Made { settings, known, .. } = &*self.made;
+        let prepared = || known.policy_line(&decided.policies);
+        write(response.headers_mut(), &settings.style, shown, shown.wait, &prepared, Already::Theirs);
         // An allocation, so only where it is read.
         if (self.is_read || !decided.is_allowed())
-            && self.limits.settings().extensions
+            && settings.extensions
             && let Some(decided) = self.decided.take()
         {
             response.extensions_mut().insert(decided);
@@ -173,14 +171,14 @@ impl Marked {
     #[cold]
     fn mark_with<B>(&mut self, inner: Decided, response: &mut Response<B>) {
         let Some(decided) = &self.decided else { return };
-        self.limits.report_double(decided, &inner);
+        self.made.report_double(decided, &inner);
         let merged = decided.merge(&inner);
         let shown = Shown::of(&merged);
-        self.limits.write(response, shown, shown.wait, Already::Both);
+        write(response.headers_mut(), &self.made.settings.style, shown, shown.wait, &|| None, Already::Both);
         // A refusal by a layer further in is told in any case.
         if self.is_read || !merged.is_allowed() {
             // For layers further out: what all of them know together, or what was there before.
-            let left = if self.limits.settings().extensions { merged } else { inner };
+            let left = if self.made.settings.extensions { merged } else { inner };
             response.extensions_mut().insert(left);
         }
     }
@@ -197,7 +195,7 @@ impl Marked {
                 None
             }
             (None, Some(decided)) => {
-                self.asks.give_back(&self.limits, &mut decided.decision, |index| is_given_back(limits[index]))
+                self.asks.give_back(&self.made, &mut decided.decision, |index| is_given_back(limits[index]))
             }
             (None, None) => None,
         };

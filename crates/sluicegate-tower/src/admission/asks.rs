@@ -8,9 +8,9 @@ use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::admission::check;
-use crate::admission::set::Limits;
+use crate::admission::set::Made;
+use crate::limits::finding::Asked;
 use crate::limits::group::Plan;
-use crate::limits::walk::Asked;
 use crate::respond::decided::Decided;
 
 /// The limiters that a request was found to be subject to.
@@ -70,20 +70,21 @@ impl Asks {
     }
 
     /// Their policies as they are now, one per ask.
-    pub(crate) fn policies(&self, limits: &Limits) -> Arc<[Arc<Policy>]> {
-        limits.made().policies(self.limiters(limits.plan()))
+    #[inline]
+    pub(crate) fn policies(&self, made: &Made) -> Arc<[Arc<Policy>]> {
+        made.known.policies(self.limiters(&made.plan))
     }
 
     /// The decision with its policies.
-    pub(crate) fn label(&self, limits: &Limits, decision: Decision) -> Decided {
-        Decided::new(decision, self.policies(limits))
+    pub(crate) fn label(&self, made: &Made, decision: Decision) -> Decided {
+        Decided::new(decision, self.policies(made))
     }
 
     /// Gives back what the asks in the places that `is_given_back` says have spent, and says where that leaves the keys if
     /// that is known at once.
     pub(crate) fn give_back(
         &self,
-        limits: &Limits,
+        made: &Made,
         decision: &mut Decision,
         is_given_back: impl Fn(usize) -> bool,
     ) -> Option<Decided> {
@@ -96,10 +97,10 @@ impl Asks {
         let changes = self.0.iter().zip(&mut receipts).map(|(asked, receipt)| {
             let change =
                 receipt.as_mut().map_or(Change::Nothing, |receipt| Change::Refund(receipt, asked.cost));
-            (asked.limiter(limits.plan()), &asked.key, change)
+            (asked.limiter(&made.plan), &asked.key, change)
         });
         // The store begins with it at once; nobody has to wait for its answer.
         let decision = RateLimiter::change_all(changes).now().ok()?.ok()?;
-        Some(self.label(limits, decision))
+        Some(self.label(made, decision))
     }
 }

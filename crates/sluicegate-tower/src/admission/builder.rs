@@ -191,7 +191,7 @@ impl<R> LimitsBuilder<R> {
     ///
     /// `Retry-After` of a refusal is not part of the choice: it is there whenever a wait helps.
     pub fn headers(mut self, headers: HeaderFields) -> Self {
-        self.settings.style.chosen = headers;
+        self.settings.style.form = headers.form();
         self
     }
 
@@ -204,7 +204,7 @@ impl<R> LimitsBuilder<R> {
     /// Lets scripts of other origins read the fields: `Access-Control-Expose-Headers` lists those that are there,
     /// besides what it lists already. Default: browsers keep them from such scripts.
     pub fn expose_headers(mut self) -> Self {
-        self.settings.style.exposes = true;
+        self.settings.style.exposes = HeaderFields::names();
         self
     }
 

@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use crate::admission::admitted::Admitted;
+use crate::admission::end::End;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
-use crate::admission::way::{End, Waiting};
+use crate::admission::way::Waiting;
 use crate::guard::Place;
 use crate::key::RequestView;
 

@@ -11,8 +11,8 @@ use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
 
 use crate::admission::asks::Asks;
+use crate::limits::finding::Asked;
 use crate::limits::group::Plan;
-use crate::limits::walk::Asked;
 
 /// When one quota would let the cost pass, as waits from now on.
 struct Foreseen {

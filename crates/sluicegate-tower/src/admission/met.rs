@@ -9,7 +9,8 @@ use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::key::{MissingKey, RequestView};
 use crate::limits::door::Entry;
-use crate::limits::walk::{Finding, Found, Next, Walk, WhyNot};
+use crate::limits::finding::{Finding, Found, WhyNot};
+use crate::limits::walk::{Next, Walk};
 use crate::respond::stop::Stop;
 
 /// The ask of one of the [`Limits`] for a request; see [`Limits::meet`].

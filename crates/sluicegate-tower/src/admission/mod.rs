@@ -2,14 +2,15 @@
 //!
 //! | file | step of a request |
 //! |---|---|
-//! | `set`, `builder`, `handle`, `check` | before any request: limits with their settings, checked, swapped as a whole |
-//! | `way` | door, limits, decision, turn: each step at once where it can be |
-//! | `asks` | what a request asks of which limiters |
-//! | `admitted`, `refused`, `restate` | the two ends, and what the response shows |
+//! | `set`, `builder`, `check` | before any request: limits with their settings, checked |
+//! | `begin` | with the limits of this moment, which are swapped as a whole; through a single plain limit |
+//! | `way` | through any others: door, limits, decision, turn, each step at once where it can be |
+//! | `asks`, `together` | what a request asks of which limiters, and by which policies |
+//! | `end`, `admitted`, `refused`, `restate` | the two ends, and what the response shows |
 //! | `meter` | what a request spends while it is served |
 //! | `report` | what is told of requests: events for the store, lines in the log |
 //! | `shadow`, `trial` | policies that are only tried out |
-//! | `explain` | the same way, looked at instead of walked |
+//! | `explain`, `foreseen`, `explanation` | the same way, looked at instead of walked |
 //! | `met` | what a request asks, for others to decide |
 //!
 //! # Invariants
@@ -22,12 +23,14 @@
 
 pub(crate) mod admitted;
 pub(crate) mod asks;
+pub(crate) mod begin;
 pub(crate) mod builder;
 pub(crate) mod check;
 pub(crate) mod decide;
-pub(crate) mod explain;
+pub(crate) mod end;
+mod explain;
+pub(crate) mod explanation;
 mod foreseen;
-pub(crate) mod handle;
 pub(crate) mod met;
 pub(crate) mod meter;
 pub(crate) mod refused;
@@ -35,5 +38,6 @@ mod report;
 pub(crate) mod restate;
 pub(crate) mod set;
 pub(crate) mod shadow;
+mod together;
 pub(crate) mod trial;
 pub(crate) mod way;

@@ -10,7 +10,8 @@ use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::respond::decided::Decided;
-use crate::respond::headers::{Already, repeat_wait};
+use crate::respond::headers::style::Already;
+use crate::respond::headers::write::{repeat_wait, write};
 use crate::respond::refusal::{Later, Refusal, Respond};
 use crate::respond::spread;
 use crate::respond::stop::Stop;
@@ -86,7 +87,9 @@ impl Refused {
         let mut response = refusal.answer(response, *extensions);
         match refusal.shown {
             Some(shown) => {
-                self.limits.write(&mut response, shown, refusal.retry_after_seconds(), Already::Replaced);
+                let (headers, wait) = (response.headers_mut(), refusal.retry_after_seconds());
+                let prepared = || self.limits.made().known.policy_line(&shown.decided.policies);
+                write(headers, style, shown, wait, &prepared, Already::Replaced);
             }
             None => repeat_wait(response.headers_mut(), style),
         }

@@ -3,30 +3,12 @@
 use std::sync::Arc;
 
 use sluicegate_core::store::{Event, Subject, Undecided};
-use sluicegate_core::{ConfigError, Outcome, Policy, RateLimiter};
+use sluicegate_core::{ConfigError, Policy, RateLimiter};
 
-use crate::admission::set::Limits;
-use crate::admission::way::End;
-use crate::key::RequestView;
+use crate::admission::set::{Limits, Made};
 use crate::respond::decided::Decided;
 
 impl Limits {
-    /// Tells the store of the first limit what was decided on a request of which route, if routes are counted. What was not decided
-    /// is told elsewhere, with the reason.
-    #[cold]
-    pub(crate) fn tell_route(&self, request: RequestView<'_>, end: &End) {
-        let outcome = match end {
-            Ok(marked) => {
-                marked.as_ref().and_then(|marked| marked.decided.as_ref()).map(|_| Outcome::Allowed)
-            }
-            Err(refused) => refused.decided().map(|decided| decided.outcome()),
-        };
-        let store = self.plan().limits.iter().find_map(|limit| limit.source.store());
-        if let (Some(outcome), Some(store)) = (outcome, store) {
-            store.notice(&Event::Routed { route: request.route(), outcome });
-        }
-    }
-
     /// Tells the store of the first limit what never reaches it otherwise: why it was not asked because of this limit, or
     /// that a turn was given up.
     pub(crate) fn notice(&self, limit: Option<usize>, why: Option<Undecided>) {
@@ -40,15 +22,17 @@ impl Limits {
             None => Event::TurnGivenUp(subject),
         });
     }
+}
 
+impl Made {
     /// Logs once that a layer further in asks a policy that was asked here already.
     pub(super) fn report_double(&self, here: &Decided, inner: &Decided) {
-        if self.made().double.is_completed() {
+        if self.double.is_completed() {
             return;
         }
         let twice = |policy: &&Arc<Policy>| inner.policies.iter().any(|other| Arc::ptr_eq(policy, other));
         if let Some(policy) = here.policies.iter().find(twice) {
-            self.made().double.call_once(|| {
+            self.double.call_once(|| {
                 tracing::warn!(
                     policy = policy.name(),
                     "two layers around each other ask the same policy, so that a request may spend from it twice: leave one of \
@@ -60,7 +44,7 @@ impl Limits {
 
     /// Logs that the limits of a request cannot be decided, at most once a second.
     pub(super) fn report_mistake(&self, error: &ConfigError) {
-        if self.made().mistake.is_due() {
+        if self.mistake.is_due() {
             tracing::error!(%error, "requests are refused with 500");
         }
     }

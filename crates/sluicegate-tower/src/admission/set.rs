@@ -1,21 +1,17 @@
 //! The limits that decide on requests: [`Limits`].
 
 use std::fmt;
-use std::sync::{Arc, Once, OnceLock};
-
-use arc_swap::ArcSwapOption;
-use http::{HeaderValue, Response};
-use sluicegate_core::{Policy, RateLimiter};
+use std::sync::{Arc, Once};
 
 use crate::admission::shadow::{ShadowCount, Shadows};
+use crate::admission::together::Known;
 use crate::guard::lookup::Waits;
 use crate::guard::once::OnceASecond;
 use crate::limits::IntoLimit;
 use crate::limits::door::Door;
 use crate::limits::group::{Group, Plan};
-use crate::respond::decided::Shown;
-use crate::respond::headers::lines::policy_line;
-use crate::respond::headers::{self, Already, Style};
+use crate::respond::headers::HeaderFields;
+use crate::respond::headers::style::Style;
 use crate::respond::spread::Spread;
 
 /// Limits, and all that is decided with them: which requests are exempt, how long a request may wait, which header
@@ -49,10 +45,10 @@ use crate::respond::spread::Spread;
 /// Use the [layer](crate::RateLimitLayer) in front of a service. Use this alone where the decision
 /// is needed without a service around it, and to explain decisions.
 #[derive(Clone)]
-pub struct Limits(Arc<Inner>);
+pub struct Limits(pub(super) Arc<Inner>);
 
-struct Inner {
-    made: Arc<Made>,
+pub(super) struct Inner {
+    pub(super) made: Arc<Made>,
     /// The queue goes on when the limits are swapped.
     waits: Waits,
     /// How responders may wait: refused requests take no places from those that are still to be let through.
@@ -67,11 +63,9 @@ pub(crate) struct Made {
     pub(super) settings: Settings,
     /// Whether a limit gives back by the response.
     pub(super) refunds: bool,
-    /// The policy of a single limit as the first request has met it: at hand without a count of who looks. No other is kept for good:
-    /// policies that are chosen per request are closed.
-    only: OnceLock<Together>,
-    /// The policies that the last requests asked together, kept until the next request.
-    last: ArcSwapOption<Together>,
+    /// Whether anything has to be kept of a request until its response comes.
+    pub(super) marks: bool,
+    pub(super) known: Known,
     pub(super) mistake: OnceASecond,
     /// Whether it was said that another layer counts what this one counts.
     pub(super) double: Once,
@@ -96,12 +90,19 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             door: None,
-            style: Style::default(),
+            style: Style::of(HeaderFields::default().form()),
             spread: None,
             extensions: true,
             meters: false,
             routes: false,
         }
+    }
+}
+
+impl Settings {
+    /// Whether a response tells of them.
+    fn mark_responses(&self) -> bool {
+        self.extensions || self.style.form.shows() || self.meters || self.routes
     }
 }
 
@@ -120,12 +121,13 @@ impl Limits {
 
     pub(crate) fn of(group: Group, settings: Settings, waits: Waits) -> Self {
         let plan = group.into_plan();
+        let refunds = plan.limits.iter().any(|limit| limit.gives_back());
         let made = Made {
-            refunds: plan.limits.iter().any(|limit| limit.gives_back()),
+            refunds,
+            marks: refunds || settings.mark_responses(),
+            known: Known::new(plan.plain.is_some()),
             plan,
             settings,
-            only: OnceLock::new(),
-            last: ArcSwapOption::empty(),
             mistake: OnceASecond::default(),
             double: Once::new(),
         };
@@ -180,107 +182,16 @@ impl Limits {
     pub(super) fn shadows(&self) -> &Shadows {
         &self.0.shadows
     }
-
-    /// Whether anything has to be kept of a request until its response comes.
-    #[inline]
-    pub(super) fn marks_responses(&self) -> bool {
-        let Settings { extensions, style, meters, routes, .. } = &self.0.made.settings;
-        *extensions || style.shows() || *meters || *routes || self.0.made.refunds
-    }
-
-    /// Writes into a response where the client stands.
-    pub(crate) fn write<B>(
-        &self,
-        response: &mut Response<B>,
-        shown: Shown<'_>,
-        wait: Option<u64>,
-        already: Already,
-    ) {
-        let (style, decided) = (&self.settings().style, shown.decided);
-        let is_known = |together: &Together| Arc::ptr_eq(&together.policies, &decided.policies);
-        let lists = style.lists(!decided.is_allowed());
-        let policies =
-            if lists { self.made().known(is_known, |known| known.policy_line.clone()) } else { None };
-        headers::write(response.headers_mut(), style, shown, wait, policies, already);
-    }
-}
-
-impl Made {
-    /// Reads what is known of limiters that were asked together, if it is these.
-    #[inline]
-    fn known<T>(&self, is_it: impl Fn(&Together) -> bool, read: impl FnOnce(&Together) -> T) -> Option<T> {
-        match self.only.get() {
-            Some(only) if is_it(only) => Some(read(only)),
-            _ => self.last.load().as_deref().filter(|last| is_it(last)).map(read),
-        }
-    }
-
-    /// The policies of limiters as they are now.
-    #[inline]
-    pub(super) fn policies<'a>(
-        &self,
-        limiters: impl ExactSizeIterator<Item = &'a RateLimiter> + Clone,
-    ) -> Arc<[Arc<Policy>]> {
-        let is_known = |together: &Together| together.is_of(limiters.clone());
-        let known = self.known(is_known, |known| Arc::clone(&known.policies));
-        known.unwrap_or_else(|| self.learn(limiters))
-    }
-
-    /// The same, of those that are not known yet.
-    #[cold]
-    fn learn<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> Arc<[Arc<Policy>]> {
-        if self.last.load().as_ref().is_some_and(|last| !last.gives_way(limiters.len())) {
-            return limiters.map(RateLimiter::policy).collect();
-        }
-        let new = Together::new(limiters);
-        let policies = Arc::clone(&new.policies);
-        let new = if self.plan.plain().is_some() { self.only.set(new).err() } else { Some(new) };
-        if let Some(new) = new {
-            self.last.store(Some(Arc::new(new)));
-        }
-        policies
-    }
-}
-
-/// Limiters that were asked together, with what fields say of their policies. Made once, and anew when one of them is replaced.
-#[derive(Debug)]
-struct Together {
-    /// Each with how often its policy was replaced before that.
-    limiters: Box<[(RateLimiter, u64)]>,
-    /// One per limiter.
-    policies: Arc<[Arc<Policy>]>,
-    /// `RateLimit-Policy` of all of them; `None` if all are hidden.
-    policy_line: Option<HeaderValue>,
-}
-
-impl Together {
-    fn new<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Self {
-        // Counted first: a replacement in between makes it out of date, not wrong for good.
-        let limiters: Box<[_]> = limiters.map(|limiter| (limiter.clone(), limiter.replacements())).collect();
-        let policies: Arc<[Arc<Policy>]> = limiters.iter().map(|(limiter, _)| limiter.policy()).collect();
-        let shown = policies.iter().filter(|policy| !policy.is_hidden());
-        let policy_line = policy_line(shown.flat_map(|policy| policy.quotas()));
-        Self { limiters, policies, policy_line }
-    }
-
-    /// Whether it is about these limiters, and up to date.
-    #[inline]
-    fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> bool {
-        limiters.len() == self.limiters.len()
-            && limiters.zip(&self.limiters).all(|(limiter, (known, replacements))| {
-                limiter.is(known) && limiter.replacements() == *replacements
-            })
-    }
-
-    /// Whether it gives way to what is about these limiters: it is about no more of them, or out of date.
-    fn gives_way(&self, limiters: usize) -> bool {
-        limiters > self.limiters.len()
-            || self.limiters.iter().any(|(limiter, replacements)| limiter.replacements() != *replacements)
-    }
 }
 
 impl fmt::Debug for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.plan().limits).finish()
+        self.made().fmt(f)
+    }
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.plan.limits).finish()
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::{Decision, Key, RateLimiter};
 
+use crate::limits::finding::Asked;
 use crate::limits::group::Plan;
-use crate::limits::walk::Asked;
 
 /// A request's ask of a policy in shadow, so that it can be given back as if the policy were enforced.
 #[derive(Debug)]

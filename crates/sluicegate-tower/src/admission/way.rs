@@ -9,8 +9,8 @@
 //!   +-- exempt: past all of it; denied: refused
 //! ```
 //!
-//! Almost every request meets one limit whose key is at hand, with a store in memory:
-//! [`begin_with_one`](Limits::begin_with_one) takes it there without a list and without a box.
+//! Almost every request meets one limit whose key is at hand, with a store in memory, and does not come here: `begin` takes it there
+//! without a list and without a box.
 
 use std::future::Future;
 use std::mem;
@@ -25,14 +25,16 @@ use sluicegate_core::{Decision, RateLimiter, StoreError};
 
 use crate::admission::admitted::Marked;
 use crate::admission::asks::Asks;
+use crate::admission::end::{End, refused, uncounted};
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
 use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
-use crate::limits::door::{Answer, Entry};
-use crate::limits::walk::{Asked, Finding, First, Found, Next, Walk};
+use crate::limits::door::{Answer, Door, Entry};
+use crate::limits::finding::{Asked, Finding, Found};
+use crate::limits::walk::{Next, Walk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 
@@ -58,10 +60,6 @@ enum Step {
     Decision(Box<DecisionFuture>),
     Turn(Turn),
 }
-
-/// Where it ends: on to the service, with what its response is to be marked with if anything, or not. Both in a box, for
-/// they are large and go through many hands.
-pub(crate) type End = Result<Option<Box<Marked>>, Box<Refused>>;
 
 /// A request and the limits that it is on its way through.
 type Through<'a> = (&'a Limits, RequestView<'a>);
@@ -181,7 +179,12 @@ impl Way {
         self.deciding(limits, self.asks.decide(limits.plan(), None), place)
     }
 
-    fn deciding(&mut self, limits: &Limits, deciding: DecisionFuture, place: &mut Place) -> Option<End> {
+    pub(super) fn deciding(
+        &mut self,
+        limits: &Limits,
+        deciding: DecisionFuture,
+        place: &mut Place,
+    ) -> Option<End> {
         match deciding.now() {
             Ok(result) => self.decided(limits, result, place),
             Err(deciding) => {
@@ -215,7 +218,9 @@ impl Way {
         }
         match self.asks.turn(limits.plan(), decision) {
             Ok(turn) => self.wait(limits, turn, delay, place),
-            Err(refused) => Some(refuse(limits, None, Stop::Decided(self.asks.label(limits, refused)))),
+            Err(refused) => {
+                Some(refuse(limits, None, Stop::Decided(self.asks.label(limits.made(), refused))))
+            }
         }
     }
 
@@ -232,10 +237,9 @@ impl Way {
 
     /// On to the inner service. Limits that show nothing do not even hold on to what was decided.
     fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Option<Box<Marked>> {
-        if !limits.marks_responses() {
-            return None;
-        }
-        Some(Marked::new(limits, mem::take(&mut self.asks), decision, mem::take(&mut self.trials)))
+        let made = &limits.0.made;
+        let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
+        made.marks.then(|| Marked::new(made, asks, decision, |asks| asks.policies(made), trials))
     }
 
     /// Asks each policy that is only tried out on its own, as if it stood behind the others.
@@ -247,13 +251,11 @@ impl Way {
             self.trials.push(trial);
         }
     }
-}
 
-/// On to the inner service, with nothing that was counted.
-#[inline]
-fn uncounted(limits: &Limits) -> Option<Box<Marked>> {
-    // A request that no limit counted has a meter too, so that handlers need not care.
-    limits.settings().meters.then(|| Box::new(Marked::of_nothing(limits)))
+    /// It has come as far as it comes at once.
+    fn comes_to(self, end: Option<End>, limits: &Limits) -> Result<End, Box<Waiting>> {
+        end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self }))
+    }
 }
 
 /// Not on; because of this limit, if it is one.
@@ -261,76 +263,45 @@ fn refuse(limits: &Limits, limit: Option<usize>, stop: Stop) -> End {
     Err(refused(limits, limit, stop))
 }
 
-fn refused(limits: &Limits, limit: Option<usize>, stop: Stop) -> Box<Refused> {
-    if let Stop::Mistake(error) = &stop {
-        limits.report_mistake(error);
-    }
-    if let Some(why) = stop.undecided() {
-        limits.notice(limit, Some(why));
-    }
-    Box::new(Refused::new(limits, stop))
+/// From the door on. Apart, and cold, as the two below, so that the code of the shortest way stays together.
+#[cold]
+pub(super) fn through(
+    (limits, request): Through<'_>,
+    door: &Door,
+    place: &mut Place,
+) -> Result<End, Box<Waiting>> {
+    let mut way = Way::default();
+    let end = way.enter(door.entry(request), (limits, request), place);
+    way.comes_to(end, limits)
 }
 
-impl Limits {
-    /// The end of a request's way, if it comes to it without waiting.
-    #[inline]
-    pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
-        if let Some(door) = &self.settings().door {
-            let way = Way::default();
-            return way.begin(self, |way| way.enter(door.entry(request), (self, request), place));
-        }
-        match Walk::first(self.plan(), request) {
-            First::Only(asked) => self.begin_with_one(asked, place),
-            First::Other(walk, next) => {
-                let way = Way { walk, ..Way::default() };
-                way.begin(self, |way| way.go_on_with(next, (self, request), place))
-            }
-        }
-    }
-
-    /// The way of almost every request: one limit asks, and its key is at hand. Lists are for what is not decided at once.
-    #[inline]
-    fn begin_with_one(&self, asked: Asked, place: &mut Place) -> Result<End, Box<Waiting>> {
-        let (limiter, marks) = (asked.limiter(self.plan()), self.marks_responses());
-        // Where nobody looks at the numbers, they are not even worked out.
-        if !marks && limiter.spend_at_once(&asked.key, asked.cost) {
-            return Ok(Ok(None));
-        }
-        let deciding = limiter.check_cost(&asked.key, asked.cost);
-        let goes_on = |decision: &Decision| decision.is_allowed() && decision.delay().is_zero();
-        if !marks && matches!(deciding.known(), Some(Ok(decision)) if goes_on(decision)) {
-            return Ok(Ok(None));
-        }
-        let mut asks = Asks::default();
-        asks.push(asked);
-        match deciding.now() {
-            Ok(Ok(decision)) if goes_on(&decision) && decision.is_counted() => {
-                Ok(Ok(Some(Marked::new(self, asks, Some(decision), Vec::new()))))
-            }
-            answer => {
-                let way = Way { asks, ..Way::default() };
-                way.begin(self, |way| match answer {
-                    Ok(result) => way.decided(self, result, place),
-                    Err(deciding) => way.deciding(self, deciding, place),
-                })
-            }
-        }
-    }
+/// From this step of a walk on.
+#[cold]
+pub(super) fn along(
+    (limits, request): Through<'_>,
+    walk: Walk,
+    next: Next,
+    place: &mut Place,
+) -> Result<End, Box<Waiting>> {
+    let mut way = Way { walk, ..Way::default() };
+    let end = way.go_on_with(next, (limits, request), place);
+    way.comes_to(end, limits)
 }
 
-impl Way {
-    /// Goes as far as it comes at once. Apart, and cold, so that the code of the shortest way stays together.
-    #[cold]
-    fn begin(
-        mut self,
-        limits: &Limits,
-        go: impl FnOnce(&mut Self) -> Option<End>,
-    ) -> Result<End, Box<Waiting>> {
-        match go(&mut self) {
-            Some(end) => Ok(end),
-            None => Err(Box::new(Waiting { limits: limits.clone(), way: self })),
-        }
-    }
+/// From the store's answer on.
+#[cold]
+pub(super) fn behind(
+    limits: &Limits,
+    asks: Asks,
+    answer: Result<Result<Decision, StoreError>, DecisionFuture>,
+    place: &mut Place,
+) -> Result<End, Box<Waiting>> {
+    let mut way = Way { asks, ..Way::default() };
+    let end = match answer {
+        Ok(result) => way.decided(limits, result, place),
+        Err(deciding) => way.deciding(limits, deciding, place),
+    };
+    way.comes_to(end, limits)
 }
 
 /// A request that has to wait, and the limits that it began with.

@@ -192,7 +192,7 @@ impl<R> Shared<R> {
         let refused = refusal.answer(self.respond.respond(&refusal), true);
         let mut response = refused.map(|body| PermitBody::new(body, None));
         if let RefusalReason::ConcurrencyExceeded(in_flight) = reason {
-            say_in_flight(response.headers_mut(), self.headers_of(way), true, in_flight, 0);
+            say_in_flight(response.headers_mut(), self.headers_of(way).form(), true, in_flight, 0);
         }
         Step::Refuse(Ok(response))
     }
@@ -277,7 +277,13 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         if let Some(held) = &held {
             let permits: SmallVec<[&Permit; 2]> = held.permits().collect();
             for permit in permits.into_iter().rev() {
-                say_in_flight(response.headers_mut(), headers, false, permit.in_flight(), permit.remaining());
+                say_in_flight(
+                    response.headers_mut(),
+                    headers.form(),
+                    false,
+                    permit.in_flight(),
+                    permit.remaining(),
+                );
             }
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 // For layers and servers that carry on with the connection themselves.

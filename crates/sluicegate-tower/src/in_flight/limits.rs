@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::admission::handle::Kept;
+use crate::admission::begin::Kept;
 use crate::in_flight::InFlightLimit;
 use crate::key::RequestView;
 use crate::limits::{LimitsHandle, Select};

@@ -7,7 +7,7 @@ use sluicegate_core::RateLimiter;
 
 use crate::key::RequestView;
 use crate::limits::into_group::IntoGroup;
-use crate::limits::limit::Limit;
+use crate::limits::limit::{Limit, Plain};
 use crate::limits::predicate::Predicate;
 use crate::limits::select::Select;
 
@@ -140,7 +140,7 @@ impl Group {
         for exit in steps.iter_mut().flat_map(Step::exits) {
             *exit = (*exit).min(end);
         }
-        let plain = if let ([only], 1) = (&*limits, steps.len()) { only.plain_cost() } else { None };
+        let plain = if let ([only], 1) = (&*limits, steps.len()) { only.plain() } else { None };
         Plan { limits: limits.into(), steps: steps.into(), plain }
     }
 
@@ -233,16 +233,8 @@ const MISSED: usize = usize::MAX - 1;
 pub(crate) struct Plan {
     pub(crate) limits: Box<[Limit]>,
     pub(crate) steps: Box<[Step]>,
-    /// The cost of every request, if there is a single limit that asks all of them alike.
-    plain: Option<u64>,
-}
-
-impl Plan {
-    /// The only limit and its cost, if requests differ in nothing but their keys.
-    #[inline]
-    pub(crate) fn plain(&self) -> Option<(&Limit, u64)> {
-        self.limits.first().zip(self.plain)
-    }
+    /// If there is a single limit, of which requests differ in nothing but their keys.
+    pub(crate) plain: Option<Plain>,
 }
 
 /// A limit or the conditions of a group, and where a request goes from there.

@@ -49,6 +49,13 @@ pub struct Limit {
     pub(crate) name: Option<Arc<str>>,
 }
 
+/// The ask of every request of a limit that asks the same of all of them.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    pub(crate) limiter: RateLimiter,
+    pub(crate) cost: u64,
+}
+
 type CostOf = Box<dyn Fn(RequestView<'_>) -> u64 + Send + Sync>;
 
 /// Says by the head of a response whether a request gets its units back.
@@ -311,10 +318,11 @@ impl Limit {
         self.only_if.is_empty()
     }
 
-    /// The cost of every request, if it asks the same of all of them.
-    pub(super) fn plain_cost(&self) -> Option<u64> {
+    /// Its limiter and cost, if it asks the same of all requests.
+    pub(super) fn plain(&self) -> Option<Plain> {
         let is_plain = self.is_unconditional() && self.cost_of.is_none() && !self.source.chooses();
-        (is_plain && self.cost > 0).then_some(self.cost)
+        let limiter = self.source.known().first().filter(|_| is_plain && self.cost > 0)?;
+        Some(Plain { limiter: limiter.clone(), cost: self.cost })
     }
 
     #[inline]

@@ -38,6 +38,7 @@
 
 pub(crate) mod chosen;
 pub(crate) mod door;
+pub(crate) mod finding;
 pub(crate) mod group;
 mod into_group;
 pub(crate) mod limit;
@@ -58,10 +59,10 @@ pub use self::predicate::{method_in, preflight};
 pub use self::select::{Select, Selected};
 pub use self::tiers::{Tiers, TiersBuilder};
 pub use crate::admission::admitted::Admitted;
+pub use crate::admission::begin::LimitsHandle;
 pub use crate::admission::builder::LimitsBuilder;
 pub use crate::admission::decide::Admission;
-pub use crate::admission::explain::{AskExplained, Explanation, LimitExplained, WouldBe};
-pub use crate::admission::handle::LimitsHandle;
+pub use crate::admission::explanation::{AskExplained, Explanation, LimitExplained, WouldBe};
 pub use crate::admission::met::{Meeting, Met, MetAsk, NoAsk};
 pub use crate::admission::refused::Refused;
 pub use crate::admission::set::Limits;

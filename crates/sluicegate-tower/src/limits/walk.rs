@@ -3,14 +3,14 @@
 
 use std::task::{Context, Poll, ready};
 
+use sluicegate_core::Key;
 use sluicegate_core::policy::PolicyMode;
-use sluicegate_core::{Key, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::guard::Place;
 use crate::guard::lookup::{Lookup, Waits};
-use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
+use crate::limits::finding::{Finding, Found, WhyNot};
 use crate::limits::group::{Plan, Step, What};
 use crate::limits::limit::Limit;
 use crate::limits::pick::{Pick, Picking, Which};
@@ -37,51 +37,6 @@ enum Pending {
     Key(usize, Lookup<Extraction>, Which, u64),
 }
 
-/// Whose bucket of which limiter of a limit, and for how much.
-///
-/// It names the limiter by its place in the plan, so that nothing is cloned for a request that is
-/// decided at once.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    /// The place of the limit.
-    pub(crate) limit: usize,
-    pub(crate) which: Which,
-    pub(crate) key: Key,
-    pub(crate) cost: u64,
-}
-
-/// The ask of the limit in this place for a request.
-pub(crate) struct Found {
-    pub(crate) limit: usize,
-    pub(crate) finding: Finding,
-}
-
-pub(crate) enum Finding {
-    /// So much, of this limiter and key; and whether the answer is enforced, or only tried out.
-    Asks { which: Which, key: Key, cost: u64, is_enforced: bool },
-    /// Nothing, and why.
-    Nothing(WhyNot),
-    /// The request is refused.
-    Refuses(Box<Stop>),
-}
-
-/// Why a limit asks nothing.
-#[derive(Debug)]
-pub(crate) enum WhyNot {
-    /// One of its conditions does not hold.
-    Condition,
-    /// The request costs 0.
-    Free,
-    /// Its tier, or what was chosen for it, is unlimited.
-    Unlimited,
-    /// Its policy is off.
-    Off,
-    /// Its key is missing, and such requests are let through.
-    NoKey(MissingKey),
-    /// It cannot be asked, and refuses no request for that, because it is only tried out.
-    TriedOut(Box<Stop>),
-}
-
 /// The next thing that is known of a walk.
 pub(crate) enum Next {
     Found(Found),
@@ -90,54 +45,17 @@ pub(crate) enum Next {
     End,
 }
 
-/// The first thing that is known of a request.
-pub(crate) enum First {
-    /// Its only ask.
-    Only(Asked),
-    Other(Walk, Next),
-}
-
 impl Walk {
-    /// The first limit, as far as it is known at once. Where nothing but the key depends on the request, that is all that is looked
-    /// for.
-    #[inline]
-    pub(crate) fn first(plan: &Plan, request: RequestView<'_>) -> First {
-        let which = Which::Known(0);
-        let Some((limit, cost)) =
-            plan.plain().filter(|(limit, _)| limit.mode(Some(&which)) == PolicyMode::Enforce)
-        else {
-            return Self::first_of_several(plan, request);
-        };
-        match limit.key.extract(request).now() {
-            Ok(Ok(mut key)) => {
-                key.set_kind(limit.kind);
-                First::Only(Asked { limit: 0, which, key, cost })
-            }
-            key => Self::first_without_key((limit, cost), key),
-        }
-    }
-
-    #[inline(never)]
-    fn first_of_several(plan: &Plan, request: RequestView<'_>) -> First {
-        let mut walk = Self::default();
-        match walk.next(plan, request) {
-            Next::Found(Found { limit, finding: Finding::Asks { which, key, cost, is_enforced: true } })
-                if walk.is_over(plan) =>
-            {
-                First::Only(Asked { limit, which, key, cost })
-            }
-            next => First::Other(walk, next),
-        }
-    }
-
-    #[cold]
-    fn first_without_key(
-        (limit, cost): (&Limit, u64),
+    /// Behind a plan's only limit, whose key is missing or has to be waited for.
+    pub(crate) fn behind_plain(
+        plan: &Plan,
+        cost: u64,
         key: Result<Result<Key, MissingKey>, Extraction>,
-    ) -> First {
+    ) -> (Self, Next) {
         let mut walk = Self { next: 1, ..Self::default() };
-        let next = walk.extracted((0, limit, PolicyMode::Enforce), (Which::Known(0), cost), key);
-        First::Other(walk, next)
+        let limit = (0, &plan.limits[0], PolicyMode::Enforce);
+        let next = walk.extracted(limit, (Which::Known(0), cost), key);
+        (walk, next)
     }
 
     /// The next limit, as far as it is known at once.
@@ -208,7 +126,7 @@ impl Walk {
     }
 
     /// Whether no limit is left.
-    fn is_over(&mut self, plan: &Plan) -> bool {
+    pub(crate) fn is_over(&mut self, plan: &Plan) -> bool {
         while let Some(Step { what: What::Next(_), matched, .. }) = plan.steps.get(self.next) {
             if self.chosen.last() != Some(&END) {
                 return false;
@@ -236,9 +154,10 @@ impl Walk {
                         self.lookup = None;
                         return Poll::Ready(self.picked((index, &plan.limits[index]), pick, cost, request));
                     }
-                    Err(reason) => {
-                        found(index, refusing(plan.limits[index].mode(None), Stop::Plain(reason.into())))
-                    }
+                    Err(reason) => found(
+                        index,
+                        Finding::refusing(plan.limits[index].mode(None), Stop::Plain(reason.into())),
+                    ),
                 }
             }
             Some(Pending::Key(index, lookup, which, cost)) => {
@@ -248,8 +167,8 @@ impl Walk {
                 found(
                     *index,
                     match key {
-                        Ok(key) => with_key((limit, mode), which.clone(), *cost, key),
-                        Err(reason) => refusing(mode, Stop::Plain(reason.into())),
+                        Ok(key) => Finding::with_key((limit, mode), which.clone(), *cost, key),
+                        Err(reason) => Finding::refusing(mode, Stop::Plain(reason.into())),
                     },
                 )
             }
@@ -276,8 +195,8 @@ impl Walk {
                 }
             },
             Pick::Unlimited => Finding::Nothing(WhyNot::Unlimited),
-            Pick::Refused(status) => refusing(limit.mode(None), Stop::unknown_tier(status)),
-            Pick::Mistake(error) => refusing(limit.mode(None), Stop::Mistake(error)),
+            Pick::Refused(status) => Finding::refusing(limit.mode(None), Stop::unknown_tier(status)),
+            Pick::Mistake(error) => Finding::refusing(limit.mode(None), Stop::Mistake(error)),
         };
         found(index, finding)
     }
@@ -290,7 +209,7 @@ impl Walk {
         key: Result<Result<Key, MissingKey>, Extraction>,
     ) -> Next {
         match key {
-            Ok(key) => found(index, with_key((limit, mode), which, cost, key)),
+            Ok(key) => found(index, Finding::with_key((limit, mode), which, cost, key)),
             Err(pending) => self.wait(Pending::Key(index, Lookup::new(pending), which, cost)),
         }
     }
@@ -298,44 +217,6 @@ impl Walk {
     fn wait(&mut self, lookup: Pending) -> Next {
         self.lookup = Some(Box::new(lookup));
         Next::Waits
-    }
-}
-
-impl Asked {
-    #[inline]
-    pub(crate) fn limiter<'a>(&'a self, plan: &'a Plan) -> &'a RateLimiter {
-        plan.limits[self.limit].source.limiter(&self.which)
-    }
-}
-
-/// The ask of the limit, now that its key was looked for.
-#[inline]
-fn with_key(
-    (limit, mode): (&Limit, PolicyMode),
-    which: Which,
-    cost: u64,
-    key: Result<Key, MissingKey>,
-) -> Finding {
-    let key = match key {
-        Ok(mut key) => {
-            key.set_kind(limit.kind);
-            key
-        }
-        Err(missing) => match limit.when_missing.treat(missing, || limit.title()) {
-            Keyed::Key(shared) => shared,
-            Keyed::Skipped(missing) => return Finding::Nothing(WhyNot::NoKey(missing)),
-            Keyed::Rejected(missing, status) => return refusing(mode, Stop::MissingKey(missing, status)),
-        },
-    };
-    Finding::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce }
-}
-
-/// Only a limit that is enforced refuses a request.
-fn refusing(mode: PolicyMode, why: Stop) -> Finding {
-    match mode {
-        PolicyMode::Enforce => Finding::Refuses(Box::new(why)),
-        PolicyMode::Off => Finding::Nothing(WhyNot::Off),
-        _ => Finding::Nothing(WhyNot::TriedOut(Box::new(why))),
     }
 }
 

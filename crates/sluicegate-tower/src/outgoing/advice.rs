@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::header::{AGE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 
-use crate::respond::headers::RATELIMIT;
 use crate::respond::headers::list::{members, one_line};
+use crate::respond::headers::style::RATELIMIT;
 
 /// The fields before the draft, and in its early versions: the units left, and until when.
 const EARLIER: [(HeaderName, HeaderName); 3] = [

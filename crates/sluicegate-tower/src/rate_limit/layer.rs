@@ -1,21 +1,14 @@
-//! The layer: [`RateLimitLayer`], and how a request goes through its limits, as through any [`Gate`].
+//! The layer: [`RateLimitLayer`].
 
 use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use arc_swap::Guard;
-use http::{Extensions, Request, Response};
 use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
-use crate::admission::admitted::Admitted;
-use crate::admission::refused::Answering;
-use crate::admission::way::{End, Waiting};
-use crate::guard::{Gate, Guarded, Next, Place, Step, sealed};
+use crate::guard::Guarded;
 use crate::limits::{IntoLimit, Limit, Limits, LimitsHandle, ShadowCount};
 use crate::respond::problem::ProblemJson;
-use crate::respond::refusal::Respond;
 
 /// Puts limits in front of a service: see the [crate's example](crate).
 ///
@@ -49,11 +42,11 @@ use crate::respond::refusal::Respond;
 ///   errors instead of responses.
 /// - For calls to other servers: `OutgoingLayer` (feature `outgoing`) also heeds what they answer.
 /// - For how many requests run at once: an [`InFlightLayer`](crate::in_flight::InFlightLayer).
-pub struct RateLimitLayer<R = ProblemJson>(Arc<Inner<R>>);
+pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<Inner<R>>);
 
-struct Inner<R> {
-    limits: LimitsHandle,
-    respond: R,
+pub(super) struct Inner<R> {
+    pub(super) limits: LimitsHandle,
+    pub(super) respond: R,
 }
 
 impl RateLimitLayer {
@@ -73,18 +66,6 @@ impl<R> RateLimitLayer<R> {
         self.0.limits.clone()
     }
 
-    /// The limits that requests meet now.
-    #[inline]
-    pub(crate) fn limits(&self) -> Guard<Arc<Limits>> {
-        self.0.limits.load()
-    }
-
-    /// The limits that a request has kept while it waited for a permit.
-    #[inline]
-    fn kept<'a>(&self, extensions: &'a Extensions) -> Option<&'a Limits> {
-        self.0.limits.kept(extensions)
-    }
-
     /// The counts of what each policy in shadow would have done so far, in the order of the limits.
     ///
     /// ```
@@ -102,13 +83,13 @@ impl<R> RateLimitLayer<R> {
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn shadow_counts(&self) -> Vec<ShadowCount> {
-        self.limits().shadow_counts()
+        self.0.limits.current().shadow_counts()
     }
 
     /// How many requests wait now: for a key, for a tier, for their turn, or after that for the service inside to be
     /// ready.
     pub fn waiting(&self) -> usize {
-        self.limits().waiting()
+        self.0.limits.current().waiting()
     }
 }
 
@@ -151,107 +132,8 @@ impl From<RateLimiter> for RateLimitLayer {
     }
 }
 
-impl<R> sealed::Sealed for RateLimitLayer<R> {}
-
-/// The wait of a request, or of the response to one that is refused.
-#[derive(Debug)]
-#[expect(unnameable_types, reason = "only the guard has one")]
-#[non_exhaustive]
-pub enum Wait<B> {
-    /// It is not decided yet, or its turn has not come.
-    Way(Box<Waiting>),
-    /// The responder waits for something.
-    Answer(Box<Answering<B>>),
-}
-
-/// A denial is a response, never an error.
-impl<R, B, ResB, E> Gate<Request<B>, Response<ResB>, E> for RateLimitLayer<R>
-where
-    R: Respond<ResB>,
-{
-    type Response = Response<ResB>;
-    type Error = E;
-    type Wait = Wait<ResB>;
-    type Pass = Admitted;
-
-    #[inline]
-    fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
-        let current;
-        let limits = match self.kept(request.extensions()) {
-            Some(kept) => kept,
-            None => {
-                current = self.limits();
-                &**current
-            }
-        };
-        match limits.begin(request.into(), place) {
-            Ok(end) => {
-                if limits.settings().routes {
-                    limits.tell_route(request.into(), &end);
-                }
-                self.ends(end, request)
-            }
-            Err(waiting) => Step::Wait(Wait::Way(waiting)),
-        }
-    }
-
-    fn poll(
-        &self,
-        wait: &mut Wait<ResB>,
-        request: &Request<B>,
-        place: &mut Place,
-        cx: &mut Context<'_>,
-    ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
-        match wait {
-            Wait::Way(waiting) => {
-                let end = ready!(waiting.poll(cx, request.into(), place));
-                if end.is_err() {
-                    // Its responder takes a place elsewhere.
-                    *place = Place::default();
-                }
-                Poll::Ready(self.ends(end, request))
-            }
-            Wait::Answer(answering) => {
-                let answer = answering.poll(cx, request.into(), &self.0.respond, place);
-                answer.map(|response| Step::Refuse(Ok(response)))
-            }
-        }
-    }
-
-    #[inline]
-    fn enter(&self, pass: &mut Admitted, request: &mut Request<B>) {
-        pass.enter(request.extensions_mut());
-    }
-
-    #[inline]
-    fn after(pass: Admitted, response: Response<ResB>) -> Response<ResB> {
-        pass.leave(response)
-    }
-
-    fn failed(error: E) -> E {
-        error
-    }
-}
-
-impl<R> RateLimitLayer<R> {
-    /// The last step of a request that the limits have decided on.
-    #[inline]
-    fn ends<B, ResB, E>(&self, end: End, request: &Request<B>) -> Next<Self, Request<B>, Response<ResB>, E>
-    where
-        R: Respond<ResB>,
-    {
-        match end {
-            Ok(marked) => Step::Go(Admitted::new(marked)),
-            Err(refused) => match refused.answer(request.into(), &self.0.respond) {
-                Ok(response) => Step::Refuse(Ok(response)),
-                Err(answering) => Step::Wait(Wait::Answer(Box::new(answering))),
-            },
-        }
-    }
-}
-
 impl<R> fmt::Debug for RateLimitLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limits", &*self.limits()).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("limits", &self.0.limits.current()).finish_non_exhaustive()
     }
 }

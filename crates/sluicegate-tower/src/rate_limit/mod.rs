@@ -41,6 +41,7 @@
 //! - For calls that are not HTTP ([`call`](crate::call)), and for how much runs at once ([`in_flight`](crate::in_flight)).
 
 mod builder;
+mod gate;
 mod layer;
 
 pub use self::builder::{RateLimitLayerBuilder, Responding};
@@ -49,7 +50,7 @@ pub use crate::admission::meter::Meter;
 pub use crate::respond::decided::Decided;
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-pub use crate::respond::decided::NotLimited;
+pub use crate::respond::extractor::NotLimited;
 
 /// A service behind a [`RateLimitLayer`].
 ///

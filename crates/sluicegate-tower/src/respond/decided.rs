@@ -13,8 +13,6 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Decision, Outcome, Policy};
 
-use crate::respond::headers::lines::ceil_seconds;
-
 /// The decision of a layer about a request, and the policies that it decided by.
 ///
 /// Handlers find it in the extensions of their request, where it is that of the innermost layer; with the feature `axum` it
@@ -174,58 +172,11 @@ fn is_hidden(decided: &Decided, status: &QuotaStatus) -> bool {
     decided.policy_of(status).is_some_and(|policy| policy.is_hidden())
 }
 
-#[cfg(feature = "axum")]
-mod extractor {
-    use std::convert::Infallible;
-    use std::fmt;
+/// Structured fields hold integers of at most 15 digits (RFC 9651, section 3.3.1), and bodies say the same numbers.
+pub(crate) const MOST: u64 = 999_999_999_999_999;
 
-    use axum::extract::{FromRequestParts, OptionalFromRequestParts};
-    use axum::response::{IntoResponse, Response};
-    use http::StatusCode;
-    use http::request::Parts;
-
-    use super::Decided;
-
-    /// A handler asks for its [`Decided`], and no limit applied to the request: 500.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
-    pub struct NotLimited;
-
-    impl fmt::Display for NotLimited {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(
-                "no rate limit applied to this request: put `.rate_limit(..)` on the route, behind its methods, or take an \
-                 `Option<Decided>`",
-            )
-        }
-    }
-
-    impl std::error::Error for NotLimited {}
-
-    impl IntoResponse for NotLimited {
-        fn into_response(self) -> Response {
-            (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
-        }
-    }
-
-    /// As `Option<Decided>` it serves handlers that may run without a limit.
-    impl<S: Sync> FromRequestParts<S> for Decided {
-        type Rejection = NotLimited;
-
-        async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, NotLimited> {
-            parts.extensions.get().cloned().ok_or(NotLimited)
-        }
-    }
-
-    impl<S: Sync> OptionalFromRequestParts<S> for Decided {
-        type Rejection = Infallible;
-
-        async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<Self>, Infallible> {
-            Ok(parts.extensions.get().cloned())
-        }
-    }
+/// A time as clients are told it.
+#[inline]
+pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
-
-#[cfg(feature = "axum")]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-pub use self::extractor::NotLimited;

@@ -11,6 +11,8 @@
 
 pub(crate) mod accept;
 pub(crate) mod decided;
+#[cfg(feature = "axum")]
+pub(crate) mod extractor;
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
 pub(crate) mod headers;

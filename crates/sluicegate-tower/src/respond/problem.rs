@@ -7,7 +7,7 @@ use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::respond::accept::wants_text;
-use crate::respond::headers::lines::ceil_seconds;
+use crate::respond::decided::ceil_seconds;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond, write_number};
 
 /// Problem details (RFC 9457), with the problem types that the rate limit draft defines, `quota-exceeded` and, for keys that are

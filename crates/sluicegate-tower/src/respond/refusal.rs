@@ -11,9 +11,8 @@ use sluicegate_core::store::QuotaStatus;
 
 use crate::guard::lookup::NotFound;
 use crate::key::{MissingKey, RequestView};
-use crate::respond::decided::{Decided, Shown};
-use crate::respond::headers::lines::{MOST, ceil_seconds};
-use crate::respond::headers::{come_back_after, forbid_caching};
+use crate::respond::decided::{Decided, MOST, Shown, ceil_seconds};
+use crate::respond::headers::write::{come_back_after, forbid_caching};
 
 /// A request that is not let through, and why.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use crate::respond::headers::lines::ceil_seconds;
+use crate::respond::decided::ceil_seconds;
 
 /// Finds what is added to a wait.
 pub(crate) type Spread = Box<dyn Fn() -> Duration + Send + Sync>;

@@ -13,8 +13,8 @@ use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
 use self::account::{Account, Entry};
 use crate::admission::asks::Asks;
 use crate::admission::restate::Now;
-use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
+use crate::limits::group::Plan;
 use crate::respond::decided::Decided;
 
 /// The spend of a request, for handlers that learn its cost while they serve it: tokens, bytes, rows.
@@ -128,18 +128,18 @@ impl Meter {
 
     /// The spends of a request that is about to be decided, in the order of its asks.
     pub(super) fn of_request(
-        limits: &Limits,
+        plan: &Plan,
         asks: &Asks,
         mut decision: Option<&mut Decision>,
         trials: &[Arc<Trial>],
     ) -> Self {
         let account = |limit: usize, limiter: &RateLimiter, key: &Key, spent, receipt, trial| {
-            let name = limits.plan().limits[limit].name.clone();
+            let name = plan.limits[limit].name.clone();
             Arc::new(Account::new(name, limiter.clone(), key.clone(), (spent, receipt), trial))
         };
         let asked = asks.iter().enumerate().map(|(index, asked)| {
             let receipt = decision.as_mut().and_then(|decision| decision.take_receipt(index));
-            account(asked.limit, asked.limiter(limits.plan()), &asked.key, asked.cost, receipt, None)
+            account(asked.limit, asked.limiter(plan), &asked.key, asked.cost, receipt, None)
         });
         let tried = trials.iter().map(|trial| {
             let receipt = trial.take_receipt();

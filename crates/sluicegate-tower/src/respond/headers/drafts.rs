@@ -5,36 +5,51 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::respond::decided::Shown;
-use crate::respond::headers::lines::{Line, ceil_seconds, number, window};
-use crate::respond::headers::{Already, RATELIMIT, RATELIMIT_POLICY, set, whole_number};
+use crate::respond::decided::{Shown, ceil_seconds};
+use crate::respond::headers::join::whole_number;
+use crate::respond::headers::lines::{Line, window};
+use crate::respond::headers::style::{Already, RATELIMIT, RATELIMIT_POLICY};
+use crate::respond::headers::write::{number, set};
 
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 
 /// Those that no other family has.
-pub(super) const FIELDS: [HeaderName; 3] = [LIMIT, REMAINING, RESET];
+pub(super) static FIELDS: [HeaderName; 3] = [LIMIT, REMAINING, RESET];
+
+/// Draft 6: a field for each number.
+#[cold]
+pub(super) fn write_six(
+    headers: &mut HeaderMap,
+    shown: Shown<'_>,
+    refused_for: Option<u64>,
+    already: Already,
+) {
+    Draft::Six.write(headers, shown, refused_for, already);
+}
+
+/// Draft 7: a dictionary of them.
+#[cold]
+pub(super) fn write_seven(
+    headers: &mut HeaderMap,
+    shown: Shown<'_>,
+    refused_for: Option<u64>,
+    already: Already,
+) {
+    Draft::Seven.write(headers, shown, refused_for, already);
+}
 
 /// A draft that came before the one that the lists are of.
 #[derive(Clone, Copy)]
-pub(super) enum Draft {
-    /// A field for each number.
+enum Draft {
     Six,
-    /// A dictionary of them.
     Seven,
 }
 
 impl Draft {
     /// A service's own fields that leave less are not loosened.
-    #[cold]
-    pub(super) fn write(
-        self,
-        headers: &mut HeaderMap,
-        shown: Shown<'_>,
-        refused_for: Option<u64>,
-        already: Already,
-    ) {
+    fn write(self, headers: &mut HeaderMap, shown: Shown<'_>, refused_for: Option<u64>, already: Already) {
         let Some(standing) = shown.status else { return };
         let (limit, remaining) = (standing.capacity(), standing.remaining());
         if self.left(headers).is_some_and(|theirs| already.leaves_less(theirs, remaining)) {
@@ -53,7 +68,7 @@ impl Draft {
         };
         let lists = [(RATELIMIT_POLICY, policies(shown)), (RATELIMIT, told)];
         // Where there is nothing to say, a service's own are of another quota than the one that is told now.
-        for (name, value) in FIELDS.into_iter().zip(numbers).chain(lists) {
+        for (name, value) in FIELDS.iter().cloned().zip(numbers).chain(lists) {
             set(headers, name, value);
         }
     }

@@ -3,20 +3,20 @@
 use http::header::HeaderMap;
 use sluicegate_core::in_flight::InFlight;
 
-use crate::respond::headers::HeaderFields;
+use crate::respond::headers::ietf::replace_lists;
 use crate::respond::headers::join::Lines;
 use crate::respond::headers::lines::Line;
-use crate::respond::headers::write::replace_lists;
+use crate::respond::headers::style::Form;
 
 /// Says where a key stands, behind what other layers have said.
 pub(crate) fn say_in_flight(
     headers: &mut HeaderMap,
-    fields: HeaderFields,
+    form: Form,
     is_refusal: bool,
     in_flight: &InFlight,
     remaining: u64,
 ) {
-    if !fields.ietf(is_refusal) {
+    if !form.lists[usize::from(is_refusal)] {
         return;
     }
     let (mut policy, mut standing) = (Line::default(), Line::default());

@@ -8,7 +8,14 @@ use std::cmp::Reverse;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName, HeaderValue};
 
 use crate::respond::headers::list::{Member, add, members, one_line};
-use crate::respond::headers::{RATELIMIT, RATELIMIT_POLICY};
+use crate::respond::headers::style::{RATELIMIT, RATELIMIT_POLICY};
+
+pub(super) const REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replenish-rate");
+pub(super) const BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
+pub(super) const REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
+
+/// Spring's. Where they are, `X-RateLimit-Remaining` is a number of tokens.
+pub(super) static OF_TOKENS: [HeaderName; 3] = [REPLENISH_RATE, BURST_CAPACITY, REQUESTED_TOKENS];
 
 /// The lines of `RateLimit-Policy` and `RateLimit` that a response has.
 #[derive(Debug, Default)]
@@ -85,11 +92,30 @@ impl Theirs<'_> {
     }
 }
 
+/// The units that `X-RateLimit-Remaining` says are left, which are tokens where the other fields are Spring's.
+pub(super) fn units(remaining: &HeaderValue, headers: &HeaderMap) -> Option<u64> {
+    let per_unit = headers.get(REQUESTED_TOKENS).and_then(whole_number).unwrap_or(1).max(1);
+    Some(whole_number(remaining)? / per_unit)
+}
+
+/// Takes away Spring's of a quota that is not told any more.
+#[cold]
+pub(super) fn remove_tokens(headers: &mut HeaderMap) {
+    for name in &OF_TOKENS {
+        headers.remove(name);
+    }
+}
+
+pub(super) fn whole_number(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.parse().ok()
+}
+
 /// Lets scripts of other origins read those of these fields that the response has, besides what they may read already.
-pub(super) fn expose(headers: &mut HeaderMap, names: impl Iterator<Item = HeaderName>) {
+#[cold]
+pub(super) fn expose<'a>(headers: &mut HeaderMap, names: impl Iterator<Item = &'a HeaderName>) {
     let lines = headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter();
     let mut line = one_line(lines.filter(|line| line.to_str().is_ok())).unwrap_or_default();
-    for name in names.filter(|name| headers.contains_key(name)) {
+    for name in names.filter(|name| headers.contains_key(*name)) {
         let is_named = line.split(',').any(|named| named.trim().eq_ignore_ascii_case(name.as_str()));
         if !is_named {
             add(&mut line, name.as_str());

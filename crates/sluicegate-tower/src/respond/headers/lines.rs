@@ -1,69 +1,15 @@
-//! The values of the fields: numbers, and lists of quotas.
+//! The values of fields that are lists of quotas.
 //!
-//! Written on the stack and copied once, and numbers up to 4,095 not even that, because fields are
-//! written for every response.
+//! Written on the stack and copied once, because fields are written for every response.
 
 use std::cmp::Reverse;
-use std::mem;
-use std::time::Duration;
 
 use http::HeaderValue;
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use smallvec::SmallVec;
 
-/// Structured fields hold integers of at most 15 digits (RFC 9651, section 3.3.1).
-pub(crate) const MOST: u64 = 999_999_999_999_999;
-
-pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
-}
-
-/// How many numbers are kept as text: the seconds of an hour, and most limits.
-const KEPT: usize = 4_096;
-
-/// The numbers below `KEPT`, four digits each.
-static DIGITS: [u8; KEPT * 4] = {
-    let mut digits = [b'0'; KEPT * 4];
-    let mut number = 0;
-    while number < KEPT {
-        let (mut rest, mut at) = (number, number * 4 + 3);
-        while rest > 0 {
-            digits[at] = b"0123456789"[rest % 10];
-            (rest, at) = (rest / 10, at - 1);
-        }
-        number += 1;
-    }
-    digits
-};
-
-/// The same as field values: that they are valid ones is found out when this is compiled, not for each response.
-static VALUES: [HeaderValue; KEPT] = {
-    let Ok(digits) = str::from_utf8(&DIGITS) else { panic!("digits are text") };
-    let mut values = [const { HeaderValue::from_static("0") }; KEPT];
-    let mut number = 1;
-    while number < KEPT {
-        let (before, _) = digits.split_at(number * 4 + 4);
-        let (_, text) = before.split_at(before.len() - 1 - number.ilog10() as usize);
-        // Nothing can be dropped while it is compiled.
-        mem::forget(mem::replace(&mut values[number], HeaderValue::from_static(text)));
-        number += 1;
-    }
-    values
-};
-
-/// A number as a field value, without an allocation if it is a usual one.
-pub(crate) fn number(number: u64) -> HeaderValue {
-    match usize::try_from(number).ok().and_then(|number| VALUES.get(number)) {
-        Some(value) => value.clone(),
-        // `HeaderValue::from(number)` would allocate twice.
-        None => {
-            let mut digits = itoa::Buffer::new();
-            HeaderValue::from_str(digits.format(number.min(MOST)))
-                .unwrap_or_else(|_| HeaderValue::from_static("0"))
-        }
-    }
-}
+use crate::respond::decided::{MOST, ceil_seconds};
 
 /// A list of quotas, each a name and numbers. Put together on the stack and copied once it is whole: one allocation.
 #[derive(Default)]

@@ -1,30 +1,28 @@
-//! The header fields that tell a client where it stands.
+//! The header fields that tell a client where it stands: [`HeaderFields`], the list of all forms.
+//!
+//! A new form is a file of its own and a line in the list here.
 
+mod digits;
 mod drafts;
+mod ietf;
 mod in_flight;
 mod join;
 pub(crate) mod lines;
 pub(crate) mod list;
 mod spring;
-mod write;
+pub(crate) mod style;
+pub(crate) mod write;
 
 use std::fmt;
 use std::str::FromStr;
 
-use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{HeaderName, RETRY_AFTER};
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
 pub(crate) use crate::respond::headers::in_flight::say_in_flight;
-use crate::respond::headers::lines::number;
-pub(crate) use crate::respond::headers::write::write;
-
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
+pub use crate::respond::headers::style::LegacyReset;
+use crate::respond::headers::style::{Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};
 
 /// Which header fields responses carry. `Retry-After` is on every refusal that a wait would help, whatever is chosen.
 ///
@@ -85,31 +83,34 @@ impl HeaderFields {
         Self::None,
     ];
 
+    /// Its word and its fields.
+    fn listed(self) -> (&'static str, Form) {
+        let form = |legacy, lists| Form { legacy, lists, ..Form::NOTHING };
+        match self {
+            Self::AllOnRefusal => ("all-on-refusal", form(true, [false, true])),
+            Self::All => ("all", form(true, [true; 2])),
+            Self::Legacy => ("legacy", form(true, [false; 2])),
+            Self::Ietf => ("ietf", form(false, [true; 2])),
+            Self::Draft6 => ("draft-6", Form::own(drafts::write_six, &drafts::FIELDS)),
+            Self::Draft7 => ("draft-7", Form::own(drafts::write_seven, &[])),
+            Self::Spring => ("spring", Form::own(spring::write, &join::OF_TOKENS)),
+            Self::None => ("none", Form::NOTHING),
+        }
+    }
+
     fn word(self) -> &'static str {
-        match self {
-            Self::AllOnRefusal => "all-on-refusal",
-            Self::All => "all",
-            Self::Legacy => "legacy",
-            Self::Ietf => "ietf",
-            Self::Draft6 => "draft-6",
-            Self::Draft7 => "draft-7",
-            Self::Spring => "spring",
-            Self::None => "none",
-        }
+        self.listed().0
     }
 
-    /// Whether such a response has `X-RateLimit-*`.
-    fn legacy(self) -> bool {
-        matches!(self, Self::AllOnRefusal | Self::All | Self::Legacy)
+    pub(crate) fn form(self) -> Form {
+        self.listed().1
     }
 
-    /// Whether such a response has `RateLimit-Policy` and `RateLimit`.
-    fn ietf(self, is_refusal: bool) -> bool {
-        match self {
-            Self::AllOnRefusal => is_refusal,
-            Self::All | Self::Ietf => true,
-            Self::Legacy | Self::Draft6 | Self::Draft7 | Self::Spring | Self::None => false,
-        }
+    /// The names of the fields of all forms.
+    pub(crate) fn names() -> Vec<HeaderName> {
+        let others = Self::ALL.iter().rev().flat_map(|fields| fields.form().names);
+        let lists = [RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER];
+        [LIMIT, REMAINING, RESET].into_iter().chain(others.cloned()).chain(lists).collect()
     }
 }
 
@@ -137,128 +138,4 @@ impl FromStr for HeaderFields {
             format!("{shown:?} does not say which header fields responses carry: use one of {words}");
         Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()))
     }
-}
-
-/// The meaning of `X-RateLimit-Reset`. Services differ, and clients cannot tell by looking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LegacyReset {
-    /// Whole seconds from now, as Envoy has it. The default.
-    Delta,
-    /// The second of Unix time, as GitHub has it, by the clock of the store, which has to count from there.
-    Epoch,
-}
-
-/// How the fields of a layer look.
-#[derive(Clone, Debug)]
-pub(crate) struct Style {
-    pub(crate) chosen: HeaderFields,
-    pub(crate) reset: LegacyReset,
-    /// Whether scripts of other origins may read them.
-    pub(crate) exposes: bool,
-    /// Whether Envoy is told not to try again.
-    pub(crate) tells_envoy: bool,
-    /// A field that repeats `Retry-After`.
-    pub(crate) wait_also_in: Option<HeaderName>,
-}
-
-impl Default for Style {
-    fn default() -> Self {
-        Self {
-            chosen: HeaderFields::default(),
-            reset: LegacyReset::Delta,
-            exposes: false,
-            tells_envoy: false,
-            wait_also_in: None,
-        }
-    }
-}
-
-impl Style {
-    /// Whether there are fields on responses that are not refusals.
-    #[inline]
-    pub(crate) fn shows(&self) -> bool {
-        self.chosen != HeaderFields::None
-    }
-
-    /// Whether such a response has the lists of the draft.
-    #[inline]
-    pub(crate) fn lists(&self, is_refusal: bool) -> bool {
-        self.chosen.ietf(is_refusal)
-    }
-}
-
-/// Whose rate limit fields a response has already, if any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Already {
-    /// Those of a responder, which ours replace.
-    Replaced,
-    /// Those of the service.
-    Theirs,
-    /// Those of a layer of ours, whose decision is part of the one that is written, and of the service behind it.
-    Both,
-}
-
-impl Already {
-    /// Whether `theirs`, that they say is left, is the number to show, where ours is `remaining`.
-    fn leaves_less(self, theirs: u64, remaining: u64) -> bool {
-        match self {
-            Self::Replaced => false,
-            Self::Theirs => theirs <= remaining,
-            // What a layer of ours says is left is left here, or less.
-            Self::Both => theirs < remaining,
-        }
-    }
-}
-
-/// Says that a refused request may be tried again after this many seconds, or after more if the response says that
-/// already: after the seconds that are returned.
-pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
-    match headers.get(RETRY_AFTER).and_then(whole_number) {
-        Some(said) if said >= seconds => said,
-        _ => {
-            headers.insert(RETRY_AFTER, number(seconds));
-            seconds
-        }
-    }
-}
-
-/// Repeats the wait of a refusal in the field that is chosen for that.
-pub(crate) fn repeat_wait(headers: &mut HeaderMap, style: &Style) {
-    if let Some(name) = &style.wait_also_in
-        && let Some(wait) = headers.get(RETRY_AFTER).cloned()
-    {
-        headers.insert(name, wait);
-    }
-}
-
-/// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
-pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
-    const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-    if !has_any(headers, &[CACHE_CONTROL]) {
-        headers.insert(CACHE_CONTROL, NO_STORE);
-    }
-}
-
-/// Whether a response has one of these. Looked for by hand in the few fields that a usual response has: a map hashes the name first,
-/// which takes longer.
-#[inline]
-fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
-    if headers.len() > 8 {
-        names.iter().any(|name| headers.contains_key(name))
-    } else {
-        headers.keys().any(|name| names.contains(name))
-    }
-}
-
-/// Gives a field this value, or none; says which it had.
-fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<HeaderValue>) -> Option<HeaderValue> {
-    match value {
-        Some(value) => headers.insert(name, value),
-        None => headers.remove(name),
-    }
-}
-
-fn whole_number(value: &HeaderValue) -> Option<u64> {
-    value.to_str().ok()?.parse().ok()
 }

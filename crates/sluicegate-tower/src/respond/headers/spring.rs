@@ -4,24 +4,18 @@
 //! each: five a minute is a rate of 1, a capacity of 60 and 12 requested tokens. So is it here, for any quota: the tokens are
 //! the largest of which a whole number comes in each second.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderValue};
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 
 use crate::respond::decided::Shown;
-use crate::respond::headers::lines::number;
-use crate::respond::headers::{Already, LIMIT, REMAINING, RESET, whole_number};
-
-const REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replenish-rate");
-const BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
-const REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
-
-/// Those that no other family has.
-pub(super) const FIELDS: [HeaderName; 3] = [REPLENISH_RATE, BURST_CAPACITY, REQUESTED_TOKENS];
+use crate::respond::headers::join::{BURST_CAPACITY, REPLENISH_RATE, REQUESTED_TOKENS, units};
+use crate::respond::headers::style::{Already, LIMIT, REMAINING, RESET};
+use crate::respond::headers::write::number;
 
 /// Writes where the quota stands that a client is shown.
 #[cold]
-pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, already: Already) {
+pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, _: Option<u64>, already: Already) {
     if let Some(standing) = shown.status
         && let Some(quota) = shown.decided.quota_of(standing)
     {
@@ -71,20 +65,6 @@ impl Tokens {
         set(REPLENISH_RATE, number(self.per_second));
         set(BURST_CAPACITY, tokens(self.capacity));
         set(REQUESTED_TOKENS, number(self.per_unit));
-    }
-}
-
-/// The units that `X-RateLimit-Remaining` says are left, which are tokens where the other fields are Spring's.
-pub(super) fn units(remaining: &HeaderValue, headers: &HeaderMap) -> Option<u64> {
-    let per_unit = headers.get(REQUESTED_TOKENS).and_then(whole_number).unwrap_or(1).max(1);
-    Some(whole_number(remaining)? / per_unit)
-}
-
-/// Takes away those of a quota that is not told any more.
-#[cold]
-pub(super) fn remove(headers: &mut HeaderMap) {
-    for name in FIELDS {
-        headers.remove(name);
     }
 }
 

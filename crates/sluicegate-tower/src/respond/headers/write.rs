@@ -1,50 +1,52 @@
-//! Writing the fields of a response.
+//! Writing the fields of a response: numbers into fields of their own, here those of `X-RateLimit-*`.
 //!
-//! One pass for both families, after the service or the responder has written its own fields: ours
-//! are joined with theirs, or replace them in a refusal. Lines about policies are prepared once per
-//! set of policies; what is left is formatted per response.
+//! One pass for all forms, after the service or the responder has written its own fields: ours are joined with theirs, or replace
+//! them in a refusal. The lists and the forms that few choose are written elsewhere.
 
 use std::time::Duration;
 
-use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use sluicegate_core::policy::PolicyQuota;
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
-use crate::respond::decided::{Described, Shown};
-use crate::respond::headers::drafts::{self, Draft};
-use crate::respond::headers::join::{Left, Lines, expose};
-use crate::respond::headers::lines::{ceil_seconds, number, policy_line, standings_line, tightest};
-use crate::respond::headers::spring;
-use crate::respond::headers::{
-    Already, ENVOY, HeaderFields, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
-    come_back_after, has_any, repeat_wait, set,
+use crate::respond::decided::{MOST, Shown, ceil_seconds};
+use crate::respond::headers::digits::VALUES;
+use crate::respond::headers::ietf::{join_lists, write_lists};
+use crate::respond::headers::join::{Left, expose, remove_tokens, units, whole_number};
+use crate::respond::headers::style::{
+    Already, Form, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
 };
 
-/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `prepared` is the value of
+const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
+
+/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `prepared` finds the value of
 /// `RateLimit-Policy`, where it is known: not if layers stack, or if limits were asked that seldom meet.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: &Style,
     shown: Shown<'_>,
     refused_for: Option<u64>,
-    prepared: Option<Option<HeaderValue>>,
+    prepared: &dyn Fn() -> Option<Option<HeaderValue>>,
     already: Already,
 ) {
-    if !style.shows() && refused_for.is_none() {
+    let Form { legacy, lists, own, .. } = style.form;
+    let lists = lists[usize::from(!shown.decided.is_allowed())];
+    if !legacy && !lists && own.is_none() && refused_for.is_none() {
         return;
     }
-    let (has_legacy, has_ietf) = (style.chosen.legacy(), style.lists(!shown.decided.is_allowed()));
-    if has_legacy && has_ietf {
+    if legacy && lists {
         // Room for all that a response gets: a map that grows hashes and moves what it has again.
         headers.reserve(8);
     }
     let refused_for = refused_for.map(|seconds| tell_wait(headers, style, seconds));
-    let theirs_are_there = if has_ietf {
-        insert_lists(headers, (shown, refused_for), prepared, already)
+    let may_be_theirs = !matches!(already, Already::Replaced);
+    let theirs = if lists {
+        let theirs_are_there = may_be_theirs && has_any(headers, &[RATELIMIT_POLICY, RATELIMIT]);
+        write_lists(headers, (shown, refused_for), prepared(), theirs_are_there)
+    } else if legacy && may_be_theirs && has_any(headers, &[RATELIMIT]) {
+        join_lists(headers, false, (shown, refused_for))
     } else {
-        has_legacy && already != Already::Replaced && has_any(headers, &[RATELIMIT])
+        None
     };
-    let theirs = if theirs_are_there { join_lists(headers, has_ietf, shown, refused_for) } else { None };
-    if let Some(standing) = shown.status.filter(|_| has_legacy) {
+    if legacy && let Some(standing) = shown.status {
         let reset = |after: Duration| match style.reset {
             LegacyReset::Delta => ceil_seconds(after),
             LegacyReset::Epoch => ceil_seconds(shown.at(after)),
@@ -63,114 +65,12 @@ pub(crate) fn write(
         };
         numbers.write(headers, already);
     }
-    match style.chosen {
-        HeaderFields::Draft6 => Draft::Six.write(headers, shown, refused_for, already),
-        HeaderFields::Draft7 => Draft::Seven.write(headers, shown, refused_for, already),
-        HeaderFields::Spring => spring::write(headers, shown, already),
-        HeaderFields::AllOnRefusal
-        | HeaderFields::All
-        | HeaderFields::Legacy
-        | HeaderFields::Ietf
-        | HeaderFields::None => {}
+    if let Some(write_own) = own {
+        write_own(headers, shown, refused_for, already);
     }
-    if style.exposes {
-        expose_ours(headers, style);
+    if !style.exposes.is_empty() {
+        expose(headers, style.exposes.iter().chain(&style.wait_also_in));
     }
-}
-
-/// When a refused request may come back: in seconds, which are returned.
-#[inline(never)]
-fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
-    let seconds = come_back_after(headers, seconds);
-    repeat_wait(headers, style);
-    if style.tells_envoy {
-        headers.insert(ENVOY, HeaderValue::from_static("true"));
-    }
-    seconds
-}
-
-/// Cold, as the families that few choose, so that the code of the others stays together: a processor waits longer for code that it
-/// has not at hand than it takes to run it.
-#[cold]
-fn expose_ours(headers: &mut HeaderMap, style: &Style) {
-    let ours = [LIMIT, REMAINING, RESET].into_iter().chain(spring::FIELDS).chain(drafts::FIELDS);
-    let ours = ours.chain([RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER]).chain(style.wait_also_in.clone());
-    expose(headers, ours);
-}
-
-fn quota<'a>((_, quota): Described<'a>) -> &'a PolicyQuota {
-    quota
-}
-
-/// Adds both lists. Says whether there are lists of others, which the new ones have then not replaced.
-#[inline(never)]
-fn insert_lists(
-    headers: &mut HeaderMap,
-    (shown, refused_for): (Shown<'_>, Option<u64>),
-    prepared: Option<Option<HeaderValue>>,
-    already: Already,
-) -> bool {
-    let policies = prepared.unwrap_or_else(|| policy_line(shown.quotas().map(quota)));
-    let lines = [policies, standings_line(shown.quotas(), refused_for)];
-    if already != Already::Replaced && has_any(headers, &[RATELIMIT_POLICY, RATELIMIT]) {
-        return insert_missing(headers, lines);
-    }
-    replace_lists(headers, lines);
-    false
-}
-
-/// Adds those lists of which there are none of others. Says whether one was left out.
-#[cold]
-fn insert_missing(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) -> bool {
-    let mut theirs_are_there = false;
-    for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(lines) {
-        match (headers.entry(name), line) {
-            (_, None) => {}
-            (Entry::Vacant(empty), Some(line)) => drop(empty.insert(line)),
-            (Entry::Occupied(_), Some(_)) => theirs_are_there = true,
-        }
-    }
-    theirs_are_there
-}
-
-/// Both lists anew, as far as there is something to say.
-pub(super) fn replace_lists(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) {
-    for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(lines) {
-        if let Some(line) = line {
-            headers.insert(name, line);
-        }
-    }
-}
-
-/// Makes one list of theirs and ours, if the response gets ours, and says where the tightest of their quotas stands that we
-/// have a looser one of the same name beside.
-#[cold]
-fn join_lists(
-    headers: &mut HeaderMap,
-    has_ietf: bool,
-    shown: Shown<'_>,
-    refused_for: Option<u64>,
-) -> Option<Left> {
-    let lines = Lines::of(headers);
-    let theirs = lines.read();
-    // Looked for once for each of ours: theirs may be as many as a field has room for.
-    let tighter: Vec<(&str, Left)> = shown
-        .quotas()
-        .filter_map(|(_, quota)| {
-            let ours = tightest(shown.quotas(), quota.label())?;
-            let left =
-                theirs.tighter(quota.label(), ours.remaining(), ceil_seconds(ours.available_after()))?;
-            Some((quota.label(), left))
-        })
-        .collect();
-    if has_ietf {
-        let is_told = |quota: &PolicyQuota| !tighter.iter().any(|(label, _)| *label == quota.label());
-        let told = || shown.quotas().filter(|(_, quota)| is_told(quota));
-        let ours = [policy_line(told().map(quota)), standings_line(told(), refused_for)];
-        let both = theirs.join(ours, |member| told().any(|(_, quota)| member.is_called(quota.label())));
-        replace_lists(headers, both);
-    }
-    tighter.into_iter().map(|(_, left)| left).min_by_key(|left| left.remaining)
 }
 
 /// The numbers in `X-RateLimit-*`.
@@ -207,11 +107,87 @@ fn is_kept(
     already: Already,
     remaining: u64,
 ) -> bool {
-    if spring::units(&theirs, headers).is_some_and(|theirs| already.leaves_less(theirs, remaining)) {
+    if units(&theirs, headers).is_some_and(|theirs| already.leaves_less(theirs, remaining)) {
         headers.insert(REMAINING, theirs);
         set(headers, LIMIT, limit_before);
         return true;
     }
-    spring::remove(headers);
+    remove_tokens(headers);
     false
+}
+
+/// A number as a field value, without an allocation if it is a usual one.
+pub(super) fn number(number: u64) -> HeaderValue {
+    match usize::try_from(number).ok().and_then(|number| VALUES.get(number)) {
+        Some(value) => value.clone(),
+        // `HeaderValue::from(number)` would allocate twice.
+        None => {
+            let mut digits = itoa::Buffer::new();
+            HeaderValue::from_str(digits.format(number.min(MOST)))
+                .unwrap_or_else(|_| HeaderValue::from_static("0"))
+        }
+    }
+}
+
+/// Gives a field this value, or none; says which it had.
+pub(super) fn set(
+    headers: &mut HeaderMap,
+    name: HeaderName,
+    value: Option<HeaderValue>,
+) -> Option<HeaderValue> {
+    match value {
+        Some(value) => headers.insert(name, value),
+        None => headers.remove(name),
+    }
+}
+
+/// Whether a response has one of these. Looked for by hand in the few fields that a usual response has: a map hashes the name first,
+/// which takes longer.
+#[inline]
+fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
+    if headers.len() > 8 {
+        names.iter().any(|name| headers.contains_key(name))
+    } else {
+        headers.keys().any(|name| names.contains(name))
+    }
+}
+
+/// When a refused request may come back: in seconds, which are returned.
+#[inline(never)]
+fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
+    let seconds = come_back_after(headers, seconds);
+    repeat_wait(headers, style);
+    if style.tells_envoy {
+        headers.insert(ENVOY, HeaderValue::from_static("true"));
+    }
+    seconds
+}
+
+/// Says that a refused request may be tried again after this many seconds, or after more if the response says that
+/// already: after the seconds that are returned.
+pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
+    match headers.get(RETRY_AFTER).and_then(whole_number) {
+        Some(said) if said >= seconds => said,
+        _ => {
+            headers.insert(RETRY_AFTER, number(seconds));
+            seconds
+        }
+    }
+}
+
+/// Repeats the wait of a refusal in the field that is chosen for that.
+pub(crate) fn repeat_wait(headers: &mut HeaderMap, style: &Style) {
+    if let Some(name) = &style.wait_also_in
+        && let Some(wait) = headers.get(RETRY_AFTER).cloned()
+    {
+        headers.insert(name, wait);
+    }
+}
+
+/// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
+pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
+    const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+    if !has_any(headers, &[CACHE_CONTROL]) {
+        headers.insert(CACHE_CONTROL, NO_STORE);
+    }
 }

@@ -1,0 +1,219 @@
+//! The beginning of a request's way: with the limits that a layer has at this moment, [`LimitsHandle`], or with those that the
+//! request has kept.
+//!
+//! Almost every request meets one plain limit whose key is at hand and whose store is in memory, and there its way ends as well: let
+//! through without a list and without a box. For all others it goes on in `way`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use http::Extensions;
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::{Decision, Policy, RateLimiter};
+
+use crate::admission::admitted::Marked;
+use crate::admission::asks::Asks;
+use crate::admission::end::End;
+use crate::admission::set::{Limits, Made};
+use crate::admission::way::{self, Waiting};
+use crate::guard::Place;
+use crate::key::RequestView;
+use crate::limits::finding::{Asked, Finding, Found};
+use crate::limits::pick::Which;
+use crate::limits::walk::{Next, Walk};
+
+/// The limits of a layer, to be looked at and to be swapped as a whole. Clones are about the same layer.
+///
+/// A request keeps the limits that it began with to the end of its response: its turn, refunds and [`Meter`](crate::Meter)
+/// are theirs. Requests that begin after a swap meet the new limits, all of them at once.
+///
+/// A policy that both have keeps its buckets, for these are the store's. Where quotas change,
+/// [`replace`](sluicegate_core::RateLimiter::replace) the policy, and that is all; a swap is for another set of limits,
+/// another order, or other conditions, keys and settings. How many requests wait and what was counted of policies in
+/// shadow goes on.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::RateLimitLayer;
+/// use sluicegate_tower::limits::Limits;
+///
+/// let store = MemoryStore::new();
+/// let api = Policy::gcra("api", "100/min").on(&store)?;
+/// let layer = RateLimitLayer::new(api.clone());
+///
+/// // Later, while the service runs: a second limit beside the first.
+/// let hourly = Policy::gcra("hourly", "1000/h").on(&store)?;
+/// layer.limits_handle().swap(Limits::builder(api).and(hourly).build()?);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct LimitsHandle(Arc<Swapped>);
+
+struct Swapped {
+    limits: ArcSwap<Limits>,
+    /// Whether requests may bring limits of an earlier time: others are not looked at for them.
+    is_kept: AtomicBool,
+}
+
+/// The limits that a request keeps until it comes to them, of one handle.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    of: LimitsHandle,
+    limits: Limits,
+}
+
+impl LimitsHandle {
+    /// A handle for layers that are made [from](crate::RateLimitLayer) it.
+    pub fn new(limits: Limits) -> Self {
+        Self(Arc::new(Swapped { limits: ArcSwap::from_pointee(limits), is_kept: AtomicBool::new(false) }))
+    }
+
+    /// The limits that requests meet now.
+    pub fn current(&self) -> Limits {
+        Limits::clone(&self.0.limits.load())
+    }
+
+    /// Puts these limits in the place of those that are there, which are returned.
+    ///
+    /// New limits take over the queue's count and what was counted of shadow policies. Nothing is
+    /// checked here that [`build`](crate::limits::LimitsBuilder::build) has not checked already, so
+    /// a swap cannot fail.
+    pub fn swap(&self, limits: Limits) -> Limits {
+        Limits::clone(&self.0.limits.rcu(|before| limits.instead_of(before)))
+    }
+
+    /// The end of a request's way, if it comes to it without waiting.
+    #[inline]
+    pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+        let current;
+        let limits = match self.kept(request.extensions) {
+            Some(kept) => kept,
+            None => {
+                // For a moment: without counting who has them.
+                current = self.0.limits.load();
+                &**current
+            }
+        };
+        let begun = limits.begin(request, place);
+        if limits.0.made.settings.routes
+            && let Ok(end) = &begun
+        {
+            limits.tell_route(request, end);
+        }
+        begun
+    }
+
+    /// The limits as they are now, for requests that come to them later.
+    pub(crate) fn keep(&self) -> Kept {
+        // Relaxed: who sees the limits that are kept here has been given them behind this.
+        self.0.is_kept.store(true, Ordering::Relaxed);
+        Kept { of: self.clone(), limits: self.current() }
+    }
+
+    /// The limits that a request has kept, if it has any of this handle.
+    #[inline]
+    fn kept<'a>(&self, extensions: &'a Extensions) -> Option<&'a Limits> {
+        if !self.0.is_kept.load(Ordering::Relaxed) {
+            return None;
+        }
+        let kept = extensions.get::<Kept>()?;
+        Arc::ptr_eq(&kept.of.0, &self.0).then_some(&kept.limits)
+    }
+}
+
+impl Limits {
+    /// The same with these limits.
+    #[inline]
+    pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+        let Made { plan, settings, known, .. } = &*self.0.made;
+        let Some(plain) = &plan.plain else { return self.begin_with_several(request, place) };
+        let is_enforced = plain.limiter.with_policy(Policy::mode) == PolicyMode::Enforce;
+        if settings.door.is_some() || !is_enforced {
+            return self.begin_with_several(request, place);
+        }
+        let limit = &plan.limits[0];
+        match limit.key.extract(request).now() {
+            Ok(Ok(mut key)) => {
+                key.set_kind(limit.kind);
+                let asked = Asked { limit: 0, which: Which::Known(0), key, cost: plain.cost };
+                let asking = self.ask(&plain.limiter, &asked);
+                self.answered(asked, asking, place, |asks| match known.only.get() {
+                    Some(only) if only.replacements == plain.limiter.replacements() => {
+                        Arc::clone(&only.policies)
+                    }
+                    _ => asks.policies(&self.0.made),
+                })
+            }
+            key => {
+                let (walk, next) = Walk::behind_plain(plan, plain.cost, key);
+                way::along((self, request), walk, next, place)
+            }
+        }
+    }
+
+    /// Past the door and from limit to limit. Where one limit asks in the end, and its key is at hand, it is as if it were the only one.
+    #[inline(never)]
+    fn begin_with_several(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+        let Made { plan, settings, .. } = &*self.0.made;
+        if let Some(door) = &settings.door {
+            return way::through((self, request), door, place);
+        }
+        let mut walk = Walk::default();
+        match walk.next(plan, request) {
+            Next::Found(Found { limit, finding: Finding::Asks { which, key, cost, is_enforced: true } })
+                if walk.is_over(plan) =>
+            {
+                let asked = Asked { limit, which, key, cost };
+                let asking = self.ask(asked.limiter(plan), &asked);
+                self.answered(asked, asking, place, |asks| asks.policies(&self.0.made))
+            }
+            next => way::along((self, request), walk, next, place),
+        }
+    }
+
+    /// Asks one limiter, and nothing more if the request goes on and nobody looks at the numbers: they are not even worked out then.
+    #[inline]
+    fn ask(&self, limiter: &RateLimiter, asked: &Asked) -> Option<DecisionFuture> {
+        let marks = self.0.made.marks;
+        if !marks && limiter.spend_at_once(&asked.key, asked.cost) {
+            return None;
+        }
+        let deciding = limiter.check_cost(&asked.key, asked.cost);
+        let is_enough = matches!(deciding.known(), Some(Ok(decision)) if !marks && goes_on(decision));
+        (!is_enough).then_some(deciding)
+    }
+
+    /// Goes on with the answer of the only limiter that is asked.
+    #[inline]
+    fn answered(
+        &self,
+        asked: Asked,
+        asking: Option<DecisionFuture>,
+        place: &mut Place,
+        policies: impl FnOnce(&Asks) -> Arc<[Arc<Policy>]>,
+    ) -> Result<End, Box<Waiting>> {
+        let Some(deciding) = asking else { return Ok(Ok(None)) };
+        let mut asks = Asks::default();
+        asks.push(asked);
+        match deciding.now() {
+            Ok(Ok(decision)) if goes_on(&decision) && decision.is_counted() => {
+                Ok(Ok(Some(Marked::new(&self.0.made, asks, Some(decision), policies, Vec::new()))))
+            }
+            answer => way::behind(self, asks, answer, place),
+        }
+    }
+}
+
+#[inline]
+fn goes_on(decision: &Decision) -> bool {
+    decision.is_allowed() && decision.delay().is_zero()
+}
+
+impl fmt::Debug for LimitsHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LimitsHandle").field(&self.current()).finish()
+    }
+}

@@ -1,0 +1,138 @@
+//! The decision that a request would meet, in numbers and in words: [`Explanation`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::{Key, Policy};
+
+/// Which limits a request meets, where they stand, and what would be decided; made by [`Limits::explain`](crate::limits::Limits::explain).
+///
+/// `Display` writes one line for what would be decided and one for each limit.
+///
+/// For operators: "why was this refused" on a status page, in a log, on the command line. It peeks,
+/// so two explanations say the same if nothing else has happened. Keys that may be secrets are
+/// shown as digests.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The outcome that it would have.
+    pub outcome: WouldBe,
+    /// Every limit, in order.
+    pub limits: Vec<LimitExplained>,
+}
+
+/// The decision that a request would meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WouldBe {
+    /// It passes all limits by, because it is exempt.
+    Exempt,
+    /// It passes, and no limit that is enforced applies.
+    Unlimited,
+    /// It passes, and nobody counts it, because the store gives no answer.
+    Uncounted,
+    /// It passes.
+    Allowed,
+    /// It waits for this long, and then passes.
+    Delayed(Duration),
+    /// It does not pass.
+    Refused {
+        /// The status of the response.
+        status: StatusCode,
+        /// The wait after which it could pass, if one helps. It is a lower bound where a policy
+        /// [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): a refusal makes it longer, and an
+        /// explanation does not refuse.
+        retry_after: Option<Duration>,
+        /// Why, for operators.
+        why: String,
+    },
+}
+
+/// One limit, and what it asks for the request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LimitExplained {
+    /// The name of the limit, or of its first policy.
+    pub name: String,
+    /// Its ask, or why it asks nothing.
+    pub asks: Result<AskExplained, String>,
+}
+
+/// The ask of a limit.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AskExplained {
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// The tier that the request is in, if the limit has tiers.
+    pub tier: Option<String>,
+    /// Whose bucket. Its [kind](Key::kind) says whether operators may see it, and [`shown`](Key::shown) shows as much as they may.
+    pub key: Key,
+    /// How many units.
+    pub cost: u64,
+    /// Where each quota of the policy stands; empty if the store gives no answer.
+    pub quotas: Vec<QuotaStatus>,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.outcome)?;
+        self.limits.iter().try_for_each(|limit| write!(f, "\n  {limit}"))
+    }
+}
+
+impl fmt::Display for WouldBe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exempt => f.write_str("passes: it is exempt"),
+            Self::Unlimited => f.write_str("passes: no limit applies"),
+            Self::Uncounted => f.write_str("passes uncounted: the store gives no answer"),
+            Self::Allowed => f.write_str("passes"),
+            Self::Delayed(wait) => write!(f, "waits {:?}, and then passes", shown(*wait)),
+            Self::Refused { status, retry_after, why } => {
+                write!(f, "is refused with {}: {why}", status.as_u16())?;
+                retry_after.map_or(Ok(()), |wait| write!(f, "; could pass after {wait:?}"))
+            }
+        }
+    }
+}
+
+/// `login: asks 1 of 5/min (sliding-log) for Key(..): 2 of 5 left, all back after 36s`
+impl fmt::Display for LimitExplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        let AskExplained { policy, tier, key, cost, quotas, .. } = match &self.asks {
+            Ok(asks) => asks,
+            Err(why) => return write!(f, "not asked: {why}"),
+        };
+        let asks = if policy.mode() == PolicyMode::Enforce { "asks" } else { "would ask" };
+        write!(f, "{asks} {cost} of {policy} for {}", key.shown())?;
+        if policy.counts_rejected() {
+            f.write_str(", refused requests count")?;
+        }
+        if let Some(tier) = tier {
+            write!(f, ", tier {tier}")?;
+        }
+        for status in quotas {
+            write!(f, "; {} of {} left", status.remaining(), status.capacity())?;
+            if !status.passed() {
+                let least = if policy.counts_rejected() { "at least " } else { "" };
+                write!(f, ", room after {least}{:?}", shown(status.available_after()))?;
+            }
+            if !status.reset_after().is_zero() {
+                write!(f, ", all back after {:?}", shown(status.reset_after()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// In whole milliseconds, rounded up: the microseconds of a server's clock tell a reader nothing.
+fn shown(time: Duration) -> Duration {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+}

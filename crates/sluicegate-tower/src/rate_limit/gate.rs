@@ -1,0 +1,99 @@
+//! The steps of a request through the limits of a [`RateLimitLayer`], as through any [`Gate`].
+
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+
+use crate::admission::admitted::Admitted;
+use crate::admission::end::End;
+use crate::admission::refused::Answering;
+use crate::admission::way::Waiting;
+use crate::guard::{Gate, Next, Place, Step, sealed};
+use crate::rate_limit::layer::RateLimitLayer;
+use crate::respond::refusal::Respond;
+
+impl<R> sealed::Sealed for RateLimitLayer<R> {}
+
+/// The wait of a request, or of the response to one that is refused.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "only the guard has one")]
+#[non_exhaustive]
+pub enum Wait<B> {
+    /// It is not decided yet, or its turn has not come.
+    Way(Box<Waiting>),
+    /// The responder waits for something.
+    Answer(Box<Answering<B>>),
+}
+
+/// A denial is a response, never an error.
+impl<R, B, ResB, E> Gate<Request<B>, Response<ResB>, E> for RateLimitLayer<R>
+where
+    R: Respond<ResB>,
+{
+    type Response = Response<ResB>;
+    type Error = E;
+    type Wait = Wait<ResB>;
+    type Pass = Admitted;
+
+    #[inline]
+    fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
+        match self.0.limits.begin(request.into(), place) {
+            Ok(end) => self.ends(end, request),
+            Err(waiting) => Step::Wait(Wait::Way(waiting)),
+        }
+    }
+
+    fn poll(
+        &self,
+        wait: &mut Wait<ResB>,
+        request: &Request<B>,
+        place: &mut Place,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
+        match wait {
+            Wait::Way(waiting) => {
+                let end = ready!(waiting.poll(cx, request.into(), place));
+                if end.is_err() {
+                    // Its responder takes a place elsewhere.
+                    *place = Place::default();
+                }
+                Poll::Ready(self.ends(end, request))
+            }
+            Wait::Answer(answering) => {
+                let answer = answering.poll(cx, request.into(), &self.0.respond, place);
+                answer.map(|response| Step::Refuse(Ok(response)))
+            }
+        }
+    }
+
+    #[inline]
+    fn enter(&self, pass: &mut Admitted, request: &mut Request<B>) {
+        pass.enter(request.extensions_mut());
+    }
+
+    #[inline]
+    fn after(pass: Admitted, response: Response<ResB>) -> Response<ResB> {
+        pass.leave(response)
+    }
+
+    fn failed(error: E) -> E {
+        error
+    }
+}
+
+impl<R> RateLimitLayer<R> {
+    /// The last step of a request that the limits have decided on.
+    #[inline]
+    fn ends<B, ResB, E>(&self, end: End, request: &Request<B>) -> Next<Self, Request<B>, Response<ResB>, E>
+    where
+        R: Respond<ResB>,
+    {
+        match end {
+            Ok(marked) => Step::Go(Admitted::new(marked)),
+            Err(refused) => match refused.answer(request.into(), &self.0.respond) {
+                Ok(response) => Step::Refuse(Ok(response)),
+                Err(answering) => Step::Wait(Wait::Answer(Box::new(answering))),
+            },
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! [`Decided`] as an extractor of axum.
+
+use std::convert::Infallible;
+use std::fmt;
+
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
+
+use crate::respond::decided::Decided;
+
+/// A handler asks for its [`Decided`], and no limit applied to the request: 500.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotLimited;
+
+impl fmt::Display for NotLimited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "no rate limit applied to this request: put `.rate_limit(..)` on the route, behind its methods, or take an \
+             `Option<Decided>`",
+        )
+    }
+}
+
+impl std::error::Error for NotLimited {}
+
+impl IntoResponse for NotLimited {
+    fn into_response(self) -> Response {
+        (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
+    }
+}
+
+/// As `Option<Decided>` it serves handlers that may run without a limit.
+impl<S: Sync> FromRequestParts<S> for Decided {
+    type Rejection = NotLimited;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, NotLimited> {
+        parts.extensions.get().cloned().ok_or(NotLimited)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Decided {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get().cloned())
+    }
+}
