@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::admission::check;
 use crate::admission::set::Made;
 use crate::limits::finding::Asked;
-use crate::limits::group::Plan;
+use crate::limits::plan::Plan;
 use crate::respond::decided::Decided;
 
 /// The limiters that a request was found to be subject to.

@@ -18,7 +18,7 @@ use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::door::Entry;
 use crate::limits::finding::{Asked, Finding, Found, WhyNot};
-use crate::limits::group::What;
+use crate::limits::plan::What;
 use crate::limits::walk::{Next, Walk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::admission::asks::Asks;
 use crate::limits::finding::Asked;
-use crate::limits::group::Plan;
+use crate::limits::plan::Plan;
 
 /// When one quota would let the cost pass, as waits from now on.
 struct Foreseen {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `set`, `builder`, `check` | before any request: limits with their settings, checked |
 //! | `begin` | with the limits of this moment, which are swapped as a whole; through a single plain limit |
-//! | `way` | through any others: door, limits, decision, turn, each step at once where it can be |
+//! | `way`, `asking` | through any others: door, limits, decision, turn, each step at once where it can be |
 //! | `asks`, `together` | what a request asks of which limiters, and by which policies |
 //! | `end`, `admitted`, `refused`, `restate` | the two ends, and what the response shows |
 //! | `meter` | what a request spends while it is served |
@@ -22,6 +22,7 @@
 //!   for its answer.
 
 pub(crate) mod admitted;
+mod asking;
 pub(crate) mod asks;
 pub(crate) mod begin;
 pub(crate) mod builder;

@@ -9,7 +9,8 @@ use crate::guard::lookup::Waits;
 use crate::guard::once::OnceASecond;
 use crate::limits::IntoLimit;
 use crate::limits::door::Door;
-use crate::limits::group::{Group, Plan};
+use crate::limits::group::Group;
+use crate::limits::plan::Plan;
 use crate::respond::headers::HeaderFields;
 use crate::respond::headers::style::Style;
 use crate::respond::spread::Spread;
@@ -120,7 +121,7 @@ impl Limits {
     }
 
     pub(crate) fn of(group: Group, settings: Settings, waits: Waits) -> Self {
-        let plan = group.into_plan();
+        let plan = Plan::of(group);
         let refunds = plan.limits.iter().any(|limit| limit.gives_back());
         let made = Made {
             refunds,

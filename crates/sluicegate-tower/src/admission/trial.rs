@@ -10,7 +10,7 @@ use sluicegate_core::limiter::Receipt;
 use sluicegate_core::{Decision, Key, RateLimiter};
 
 use crate::limits::finding::Asked;
-use crate::limits::group::Plan;
+use crate::limits::plan::Plan;
 
 /// A request's ask of a policy in shadow, so that it can be given back as if the policy were enforced.
 #[derive(Debug)]

@@ -13,27 +13,21 @@
 //! without a list and without a box.
 
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::{DecisionFuture, Undecided};
-use sluicegate_core::{Decision, RateLimiter, StoreError};
+use sluicegate_core::{Decision, StoreError};
 
-use crate::admission::admitted::Marked;
+use crate::admission::asking::{Asking, Then};
 use crate::admission::asks::Asks;
 use crate::admission::end::{End, refused, uncounted};
-use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
-use crate::admission::trial::Trial;
 use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::limits::door::{Answer, Door, Entry};
-use crate::limits::finding::{Asked, Finding, Found};
 use crate::limits::walk::{Next, Walk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
@@ -42,10 +36,7 @@ use crate::respond::stop::Stop;
 #[derive(Debug, Default)]
 struct Way {
     walk: Walk,
-    asks: Asks,
-    /// The asks of policies that are only tried out, and then their answers.
-    tried: Vec<Asked>,
-    trials: Vec<Arc<Trial>>,
+    asking: Asking,
     step: Step,
 }
 
@@ -80,7 +71,7 @@ impl Way {
                 Step::Limit => {
                     let next = self.walk.poll(cx, (limits.plan(), request), limits.waits(), place);
                     match ready!(next) {
-                        Next::Found(found) => match self.take(limits, found) {
+                        Next::Found(found) => match self.asking.take(limits, found) {
                             Some(refused) => Some(Err(refused)),
                             None => self.go_on(through, place),
                         },
@@ -90,14 +81,13 @@ impl Way {
                 }
                 Step::Decision(deciding) => {
                     let result = ready!(Pin::new(deciding).poll(cx));
-                    self.decided(limits, result, place)
+                    let then = self.asking.decided(limits, result, place);
+                    self.then(then)
                 }
                 Step::Turn(turn) => {
                     let decision = ready!(Pin::new(turn).poll(cx));
                     self.step = Step::Limit;
-                    // Not before: a client that hangs up while it waits has spent nothing.
-                    self.try_out(limits);
-                    Some(Ok(self.mark(limits, Some(decision))))
+                    Some(self.asking.goes_on(limits, decision))
                 }
             };
             if let Some(end) = end {
@@ -114,7 +104,7 @@ impl Way {
                 Some(Ok(uncounted(through.0)))
             }
             Entry::Refused(status) => {
-                Some(refuse(through.0, None, Stop::Plain(RefusalReason::Blocked(status))))
+                Some(Err(refused(through.0, None, Stop::Plain(RefusalReason::Blocked(status)))))
             }
             Entry::Asking(answer) => {
                 self.step = Step::Exemption(Lookup::new(answer));
@@ -134,7 +124,7 @@ impl Way {
         loop {
             match next {
                 Next::Found(found) => {
-                    if let Some(refused) = self.take(limits, found) {
+                    if let Some(refused) = self.asking.take(limits, found) {
                         return Some(Err(refused));
                     }
                 }
@@ -148,119 +138,25 @@ impl Way {
         }
     }
 
-    /// Takes note of what a limit asks, for which the request may be refused.
-    #[inline]
-    fn take(&mut self, limits: &Limits, Found { limit, finding }: Found) -> Option<Box<Refused>> {
-        match finding {
-            Finding::Asks { which, key, cost, is_enforced } => {
-                let asked = Asked { limit, which, key, cost };
-                match is_enforced {
-                    true => self.asks.push(asked),
-                    false => self.tried.push(asked),
-                }
-                None
-            }
-            Finding::Nothing(_) => None,
-            Finding::Refuses(stop) => Some(refused(limits, Some(limit), *stop)),
-        }
-    }
-
     fn decide(&mut self, limits: &Limits, place: &mut Place) -> Option<End> {
-        if self.asks.is_empty() {
-            self.try_out(limits);
-            return Some(Ok(match self.trials.is_empty() {
-                true => uncounted(limits),
-                false => self.mark(limits, None),
-            }));
-        }
-        if let Err(error) = self.asks.check(limits.plan()) {
-            return Some(refuse(limits, None, Stop::Mistake(error)));
-        }
-        self.deciding(limits, self.asks.decide(limits.plan(), None), place)
+        let then = self.asking.decide(limits, place);
+        self.then(then)
     }
 
-    pub(super) fn deciding(
-        &mut self,
-        limits: &Limits,
-        deciding: DecisionFuture,
-        place: &mut Place,
-    ) -> Option<End> {
-        match deciding.now() {
-            Ok(result) => self.decided(limits, result, place),
-            Err(deciding) => {
-                self.step = Step::Decision(Box::new(deciding));
-                None
-            }
-        }
-    }
-
-    fn decided(
-        &mut self,
-        limits: &Limits,
-        result: Result<Decision, StoreError>,
-        place: &mut Place,
-    ) -> Option<End> {
-        let decision = match result {
-            Ok(decision) => decision,
-            Err(error) => return Some(refuse(limits, None, Stop::mistake(&error))),
+    /// To the end, or to the next thing to wait for.
+    fn then(&mut self, then: Then) -> Option<End> {
+        self.step = match then {
+            Then::End(end) => return Some(end),
+            Then::Decision(deciding) => Step::Decision(deciding),
+            Then::Turn(turn) => Step::Turn(turn),
         };
-        if !decision.is_counted() {
-            // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
-            return Some(match decision.is_allowed() {
-                true => Ok(uncounted(limits)),
-                false => refuse(limits, None, Stop::Plain(RefusalReason::Outage)),
-            });
-        }
-        let delay = decision.retry_after().unwrap_or_else(|| decision.delay());
-        if decision.is_allowed() && delay.is_zero() {
-            self.try_out(limits);
-            return Some(Ok(self.mark(limits, Some(decision))));
-        }
-        match self.asks.turn(limits.plan(), decision) {
-            Ok(turn) => self.wait(limits, turn, delay, place),
-            Err(refused) => {
-                Some(refuse(limits, None, Stop::Decided(self.asks.label(limits.made(), refused))))
-            }
-        }
-    }
-
-    fn wait(&mut self, limits: &Limits, turn: Turn, delay: Duration, place: &mut Place) -> Option<End> {
-        if limits.waits().queue.enter(place) {
-            self.step = Step::Turn(turn);
-            return None;
-        }
-        // A turn that is dropped is given back.
-        drop(turn);
-        let first = self.asks.iter().next().map(|asked| asked.limit);
-        Some(refuse(limits, first, Stop::Plain(RefusalReason::QueueFull(delay))))
-    }
-
-    /// On to the inner service. Limits that show nothing do not even hold on to what was decided.
-    fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Option<Box<Marked>> {
-        let made = &limits.0.made;
-        let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
-        made.marks.then(|| Marked::new(made, asks, decision, |asks| asks.policies(made), trials))
-    }
-
-    /// Asks each policy that is only tried out on its own, as if it stood behind the others.
-    fn try_out(&mut self, limits: &Limits) {
-        for asked in self.tried.drain(..) {
-            let trial = Arc::new(Trial::new(limits.plan(), asked));
-            let deciding = RateLimiter::check_all([(&trial.limiter, &trial.key, trial.cost)]);
-            limits.shadows().watch(&trial, deciding);
-            self.trials.push(trial);
-        }
+        None
     }
 
     /// It has come as far as it comes at once.
     fn comes_to(self, end: Option<End>, limits: &Limits) -> Result<End, Box<Waiting>> {
         end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self }))
     }
-}
-
-/// Not on; because of this limit, if it is one.
-fn refuse(limits: &Limits, limit: Option<usize>, stop: Stop) -> End {
-    Err(refused(limits, limit, stop))
 }
 
 /// From the door on. Apart, and cold, as the two below, so that the code of the shortest way stays together.
@@ -296,11 +192,12 @@ pub(super) fn behind(
     answer: Result<Result<Decision, StoreError>, DecisionFuture>,
     place: &mut Place,
 ) -> Result<End, Box<Waiting>> {
-    let mut way = Way { asks, ..Way::default() };
-    let end = match answer {
-        Ok(result) => way.decided(limits, result, place),
-        Err(deciding) => way.deciding(limits, deciding, place),
+    let mut way = Way { asking: Asking::of(asks), ..Way::default() };
+    let then = match answer {
+        Ok(result) => way.asking.decided(limits, result, place),
+        Err(deciding) => way.asking.deciding(limits, deciding, place),
     };
+    let end = way.then(then);
     way.comes_to(end, limits)
 }
 
@@ -330,8 +227,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Step::Turn(_) = self.way.step {
-            let first = self.way.asks.iter().next().map(|asked| asked.limit);
-            self.limits.notice(first, None);
+            self.limits.notice(self.way.asking.first(), None);
         }
     }
 }

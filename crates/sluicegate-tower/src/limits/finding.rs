@@ -5,9 +5,9 @@ use sluicegate_core::{Key, RateLimiter};
 
 use crate::key::MissingKey;
 use crate::key::missing::Keyed;
-use crate::limits::group::Plan;
 use crate::limits::limit::Limit;
 use crate::limits::pick::Which;
+use crate::limits::plan::Plan;
 use crate::respond::stop::Stop;
 
 /// Whose bucket of which limiter of a limit, and for how much.

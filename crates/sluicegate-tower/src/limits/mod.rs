@@ -44,6 +44,7 @@ mod into_group;
 pub(crate) mod limit;
 mod path_in;
 pub(crate) mod pick;
+pub(crate) mod plan;
 pub(crate) mod predicate;
 pub(crate) mod select;
 pub(crate) mod source;

@@ -11,9 +11,9 @@ use crate::guard::Place;
 use crate::guard::lookup::{Lookup, Waits};
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::limits::finding::{Finding, Found, WhyNot};
-use crate::limits::group::{Plan, Step, What};
 use crate::limits::limit::Limit;
 use crate::limits::pick::{Pick, Picking, Which};
+use crate::limits::plan::{Plan, Step, What};
 use crate::respond::stop::Stop;
 
 /// How far a request has come.

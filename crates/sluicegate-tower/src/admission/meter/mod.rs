@@ -14,7 +14,7 @@ use self::account::{Account, Entry};
 use crate::admission::asks::Asks;
 use crate::admission::restate::Now;
 use crate::admission::trial::Trial;
-use crate::limits::group::Plan;
+use crate::limits::plan::Plan;
 use crate::respond::decided::Decided;
 
 /// The spend of a request, for handlers that learn its cost while they serve it: tokens, bytes, rows.

@@ -1,0 +1,155 @@
+//! From the asks of all limits that a request meets to their decision, and what follows from it: the request goes on, waits for
+//! its turn, or is refused.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::limiter::Turn;
+use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::{Decision, RateLimiter, StoreError};
+
+use crate::admission::admitted::Marked;
+use crate::admission::asks::Asks;
+use crate::admission::end::{End, refused, uncounted};
+use crate::admission::refused::Refused;
+use crate::admission::set::Limits;
+use crate::admission::trial::Trial;
+use crate::guard::Place;
+use crate::limits::finding::{Asked, Finding, Found};
+use crate::respond::refusal::RefusalReason;
+use crate::respond::stop::Stop;
+
+/// The asks of a request, as far as its limits are known.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    asks: Asks,
+    /// The asks of policies that are only tried out, and then their answers.
+    tried: Vec<Asked>,
+    trials: Vec<Arc<Trial>>,
+}
+
+/// What follows: the end, or a wait.
+pub(super) enum Then {
+    End(End),
+    /// In a box of its own, because it is large, and a request waits for its turn for longer.
+    Decision(Box<DecisionFuture>),
+    Turn(Turn),
+}
+
+impl Asking {
+    pub(super) fn of(asks: Asks) -> Self {
+        Self { asks, ..Self::default() }
+    }
+
+    /// Takes note of what a limit asks, for which the request may be refused.
+    #[inline]
+    pub(super) fn take(&mut self, limits: &Limits, Found { limit, finding }: Found) -> Option<Box<Refused>> {
+        match finding {
+            Finding::Asks { which, key, cost, is_enforced } => {
+                let asked = Asked { limit, which, key, cost };
+                match is_enforced {
+                    true => self.asks.push(asked),
+                    false => self.tried.push(asked),
+                }
+                None
+            }
+            Finding::Nothing(_) => None,
+            Finding::Refuses(stop) => Some(refused(limits, Some(limit), *stop)),
+        }
+    }
+
+    /// The first limit that asks.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.asks.iter().next().map(|asked| asked.limit)
+    }
+
+    /// Asks the store, now that all limits are known.
+    pub(super) fn decide(&mut self, limits: &Limits, place: &mut Place) -> Then {
+        if self.asks.is_empty() {
+            self.try_out(limits);
+            return Then::End(Ok(match self.trials.is_empty() {
+                true => uncounted(limits),
+                false => self.mark(limits, None),
+            }));
+        }
+        if let Err(error) = self.asks.check(limits.plan()) {
+            return refuse(limits, None, Stop::Mistake(error));
+        }
+        self.deciding(limits, self.asks.decide(limits.plan(), None), place)
+    }
+
+    /// On with the answer, if it is there.
+    pub(super) fn deciding(&mut self, limits: &Limits, deciding: DecisionFuture, place: &mut Place) -> Then {
+        match deciding.now() {
+            Ok(result) => self.decided(limits, result, place),
+            Err(deciding) => Then::Decision(Box::new(deciding)),
+        }
+    }
+
+    /// On with the answer.
+    pub(super) fn decided(
+        &mut self,
+        limits: &Limits,
+        result: Result<Decision, StoreError>,
+        place: &mut Place,
+    ) -> Then {
+        let decision = match result {
+            Ok(decision) => decision,
+            Err(error) => return refuse(limits, None, Stop::mistake(&error)),
+        };
+        if !decision.is_counted() {
+            // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
+            return match decision.is_allowed() {
+                true => Then::End(Ok(uncounted(limits))),
+                false => refuse(limits, None, Stop::Plain(RefusalReason::Outage)),
+            };
+        }
+        let delay = decision.retry_after().unwrap_or_else(|| decision.delay());
+        if decision.is_allowed() && delay.is_zero() {
+            return Then::End(self.goes_on(limits, decision));
+        }
+        match self.asks.turn(limits.plan(), decision) {
+            Ok(turn) => self.wait(limits, turn, delay, place),
+            Err(refused) => refuse(limits, None, Stop::Decided(self.asks.label(limits.made(), refused))),
+        }
+    }
+
+    fn wait(&self, limits: &Limits, turn: Turn, delay: Duration, place: &mut Place) -> Then {
+        if limits.waits().queue.enter(place) {
+            return Then::Turn(turn);
+        }
+        // A turn that is dropped is given back.
+        drop(turn);
+        refuse(limits, self.first(), Stop::Plain(RefusalReason::QueueFull(delay)))
+    }
+
+    /// The end of a request that is let through, at once or now that its turn has come. Policies are not tried out before: a client
+    /// that hangs up while it waits has spent nothing.
+    pub(super) fn goes_on(&mut self, limits: &Limits, decision: Decision) -> End {
+        self.try_out(limits);
+        Ok(self.mark(limits, Some(decision)))
+    }
+
+    /// On to the inner service. Limits that show nothing do not even hold on to what was decided.
+    fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Option<Box<Marked>> {
+        let made = &limits.0.made;
+        let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
+        made.marks.then(|| Marked::new(made, asks, decision, |asks| asks.policies(made), trials))
+    }
+
+    /// Asks each policy that is only tried out on its own, as if it stood behind the others.
+    fn try_out(&mut self, limits: &Limits) {
+        for asked in self.tried.drain(..) {
+            let trial = Arc::new(Trial::new(limits.plan(), asked));
+            let deciding = RateLimiter::check_all([(&trial.limiter, &trial.key, trial.cost)]);
+            limits.shadows().watch(&trial, deciding);
+            self.trials.push(trial);
+        }
+    }
+}
+
+/// Not on; because of this limit, if it is one.
+fn refuse(limits: &Limits, limit: Option<usize>, stop: Stop) -> Then {
+    Then::End(Err(refused(limits, limit, stop)))
+}

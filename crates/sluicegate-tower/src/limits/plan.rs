@@ -1,0 +1,157 @@
+//! The order in which a request meets limits: [`Plan`].
+//!
+//! Groups are laid out flat, each step with its two exits, so that no request walks a tree.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::limits::group::{By, Choose, Group, Member};
+use crate::limits::limit::{Limit, Plain};
+use crate::limits::predicate::Predicate;
+use crate::limits::select::Select;
+
+/// The limits of a group in their order, and the way from one to the next.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) limits: Box<[Limit]>,
+    pub(crate) steps: Box<[Step]>,
+    /// If there is a single limit, of which requests differ in nothing but their keys.
+    pub(crate) plain: Option<Plain>,
+}
+
+/// A limit or the conditions of a group, and where a request goes from there.
+pub(crate) struct Step {
+    pub(crate) what: What,
+    /// The next step if the conditions hold.
+    pub(crate) matched: usize,
+    /// The next step if they do not.
+    pub(crate) missed: usize,
+}
+
+pub(crate) enum What {
+    /// The limit in this place.
+    Limit(usize),
+    Gate(Vec<Predicate>),
+    /// A function chooses among these members.
+    Select(Box<dyn Select>, Box<[Laid]>),
+    /// To the next member that was chosen in that step.
+    Next(usize),
+}
+
+/// Where a member is.
+pub(crate) struct Laid {
+    /// Its first step.
+    pub(crate) begin: usize,
+    pub(crate) limits: Range<usize>,
+}
+
+/// The exit of a step whose group matches, and of one whose group does not, for as long as it is open where they lead.
+const MATCHED: usize = usize::MAX;
+const MISSED: usize = usize::MAX - 1;
+
+impl Plan {
+    /// The limits of this group, and the order in which a request meets them.
+    pub(crate) fn of(group: Group) -> Self {
+        let (mut limits, mut steps) = (Vec::new(), Vec::new());
+        group.lay(&mut limits, &mut steps);
+        let end = steps.len();
+        for exit in steps.iter_mut().flat_map(Step::exits) {
+            *exit = (*exit).min(end);
+        }
+        let plain = if let ([only], 1) = (&*limits, steps.len()) { only.plain() } else { None };
+        Self { limits: limits.into(), steps: steps.into(), plain }
+    }
+}
+
+impl Step {
+    fn exits(&mut self) -> [&mut usize; 2] {
+        [&mut self.matched, &mut self.missed]
+    }
+}
+
+impl Group {
+    /// Puts the steps of this group behind those that are there. Exits that its surroundings decide on are left as
+    /// [`MATCHED`] and [`MISSED`].
+    fn lay(self, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
+        if !self.only_if.is_empty() {
+            let matched = steps.len() + 1;
+            steps.push(Step { what: What::Gate(self.only_if), matched, missed: MISSED });
+        }
+        match self.choose {
+            By::Conditions(choose) => lay_in_turn(choose, self.members, limits, steps),
+            By::Function(select) => lay_selected(select, self.members, limits, steps),
+        }
+    }
+}
+
+impl Member {
+    fn lay(self, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
+        match self {
+            Self::Limit(limit) => {
+                steps.push(Step { what: What::Limit(limits.len()), matched: MATCHED, missed: MISSED });
+                limits.push(*limit);
+            }
+            Self::Group(group) => group.lay(limits, steps),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Limit(_) => false,
+            Self::Group(group) => group.members.iter().all(Self::is_empty),
+        }
+    }
+}
+
+/// Members that are asked one after the other.
+fn lay_in_turn(choose: Choose, members: Vec<Member>, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
+    let mut members = members.into_iter().filter(|member| !member.is_empty()).peekable();
+    while let Some(member) = members.next() {
+        let begin = steps.len();
+        member.lay(limits, steps);
+        let (end, is_last) = (steps.len(), members.peek().is_none());
+        for exit in steps[begin..].iter_mut().flat_map(Step::exits) {
+            *exit = match (*exit, choose) {
+                (MATCHED | MISSED, Choose::All) if is_last => MATCHED,
+                (MATCHED | MISSED, Choose::All) => end,
+                (MISSED, Choose::First) if !is_last => end,
+                (exit, _) => exit,
+            };
+        }
+    }
+}
+
+/// Members that a function chooses: a step that chooses, then all members, each with its exits to the last step, which leads to
+/// the next member that was chosen.
+fn lay_selected(
+    select: Box<dyn Select>,
+    members: Vec<Member>,
+    limits: &mut Vec<Limit>,
+    steps: &mut Vec<Step>,
+) {
+    let choice = steps.len();
+    steps.push(Step { what: What::Next(choice), matched: MATCHED, missed: MISSED });
+    let mut laid = Vec::with_capacity(members.len());
+    for member in members {
+        let (begin, first) = (steps.len(), limits.len());
+        if member.is_empty() {
+            // It has no step of its own, and is passed by.
+            steps.push(Step { what: What::Gate(Vec::new()), matched: MATCHED, missed: MISSED });
+        } else {
+            member.lay(limits, steps);
+        }
+        laid.push(Laid { begin, limits: first..limits.len() });
+    }
+    let next = steps.len();
+    for exit in steps[choice + 1..].iter_mut().flat_map(Step::exits).filter(|exit| **exit >= MISSED) {
+        *exit = next;
+    }
+    steps[choice] = Step { what: What::Select(select, laid.into()), matched: next, missed: MISSED };
+    steps.push(Step { what: What::Next(choice), matched: MATCHED, missed: MATCHED });
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Step({}, {})", self.matched, self.missed)
+    }
+}
