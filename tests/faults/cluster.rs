@@ -94,8 +94,7 @@ fn f42_a_failover_by_hand_costs_a_few_calls() {
     let rig = Setup::at(cluster.url()).start();
     rig.fault(|| cluster.replica_of(0).run::<()>("CLUSTER FAILOVER"));
     eventually("the replica is a master", || {
-        cluster.nodes[0].run::<String>("INFO replication").contains("role:slave")
-            && Cluster::is_whole_for(&cluster.nodes[1])
+        cluster.nodes[0].is_replica() && Cluster::is_whole_for(&cluster.nodes[1])
     });
     rig.heal(|| ());
     let findings = rig.finish(Excuse { unnoticed: true, ..FAILOVER });
@@ -186,9 +185,7 @@ fn f45_a_cluster_whose_first_nodes_are_all_gone_is_found_by_the_later_ones() {
     rig.fault(|| ());
     for master in 0..3 {
         cluster.replica_of(master).run::<()>("CLUSTER FAILOVER");
-        eventually("the replica is a master", || {
-            cluster.nodes[master].run::<String>("INFO replication").contains("role:slave")
-        });
+        eventually("the replica is a master", || cluster.nodes[master].is_replica());
         sleep(500 * MS);
     }
     eventually("all know it", || cluster.nodes.iter().all(Cluster::is_whole_for));

@@ -167,7 +167,7 @@ async fn both_scripts_decide_the_same_whatever_the_clock_does() {
 
 /// The text of the script, put together as the store puts it together.
 fn text() -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/sluicegate-redis/src/script/");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/sluicegate-redis/src/store/decide/");
     let read = |file: &str| std::fs::read_to_string(format!("{script}{file}")).unwrap();
     let command = read("command.rs");
     let files = command.split("include_str!(\"").skip(1).map(|rest| rest.split('"').next().unwrap());

@@ -34,16 +34,7 @@
 //! crate depends on `sluicegate-core` to read quotas and algorithms and to build policies, so that the two can never
 //! disagree. The price is that the core is also compiled for the compiler.
 
-mod args;
-mod check;
-mod draft;
 mod expand;
-mod handler;
-mod own;
-mod quota;
-mod split;
-mod values;
-mod words;
 
 use proc_macro::TokenStream;
 

@@ -152,27 +152,10 @@
 //! | `deadpool` | stores on a pool of deadpool-redis that the application has already |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod ask;
-mod call;
 mod connection;
-mod cross_slot;
-mod encode;
-mod failure;
-mod inspect;
-mod key;
-#[cfg(feature = "deadpool")]
-mod pool;
-mod prepared;
-mod script;
-mod server;
-mod shared;
-mod slot;
 mod store;
-mod tls;
 
-pub use self::inspect::PolicyKeys;
 #[cfg(feature = "deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
-pub use self::pool::DeadPool;
-pub use self::slot::{Script, Slot};
-pub use self::store::{RedisStore, RedisStoreBuilder};
+pub use self::connection::DeadPool;
+pub use self::store::{PolicyKeys, RedisStore, RedisStoreBuilder, Script, Slot};

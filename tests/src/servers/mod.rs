@@ -136,6 +136,14 @@ impl Server {
     pub fn run<T: FromRedisValue>(&self, command: &str) -> T {
         run(&mut self.admin(), command)
     }
+
+    /// Whether it says that it is a replica. A master that becomes one closes all connections, this one too, and says nothing then.
+    pub fn is_replica(&self) -> bool {
+        let connection = Client::open(("127.0.0.1", self.port)).unwrap().get_connection();
+        let said =
+            connection.and_then(|mut it| redis::cmd("INFO").arg("replication").query::<String>(&mut it));
+        said.is_ok_and(|said| said.contains("role:slave"))
+    }
 }
 
 impl Drop for Server {

@@ -8,6 +8,8 @@
 //! | `send` | the way of one command, and what its failure says about the connection |
 //! | `probe` | the commands by which a connection shows that it can decide |
 //! | `supervised` | its life: the supervisor ends with the store |
+//! | `failure` | the meaning of an error, for the request and for the connection |
+//! | `server/` | where Redis is, and how a connection to it is made: clients, TLS, pools |
 //!
 //! # Invariants
 //! - A request never connects. It finds a connection or fails at once; only after a loss that the
@@ -22,13 +24,19 @@
 //! hangs. Both were
 //! found by running them against servers that fail.
 
+mod failure;
 mod probe;
 mod send;
+mod server;
 mod state;
 mod supervised;
 mod supervisor;
 
+pub(crate) use self::failure::is_of_moving_slot;
 pub(crate) use self::probe::Probe;
 pub(crate) use self::send::ScriptName;
+#[cfg(feature = "deadpool")]
+pub use self::server::DeadPool;
+pub(crate) use self::server::{Server, Target, Tls};
 pub(crate) use self::state::{State, part_of};
 pub(crate) use self::supervised::Supervised;

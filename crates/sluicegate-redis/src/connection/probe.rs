@@ -2,8 +2,8 @@
 
 use redis::{Cmd, Value};
 
-use crate::failure;
-use crate::server::Connection;
+use super::failure;
+use super::server::Connection;
 
 /// Commands, one after the other, and for each the judge of its reply. They are the scripts' texts, so that the server knows these
 /// from then on, and the first requests need not send them.
@@ -27,7 +27,7 @@ impl Probe {
     ///
     /// # Errors
     /// The error of the first command that failed, in words for a log.
-    pub(crate) async fn run(&self, connection: &dyn Connection) -> Result<(), String> {
+    pub(super) async fn run(&self, connection: &dyn Connection) -> Result<(), String> {
         for (command, judge) in &self.0 {
             let reply = connection.send(command.clone()).await.map_err(|error| failure::explain(&error))?;
             judge(&reply)?;

@@ -8,8 +8,8 @@ use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
 use super::state::{Live, State};
-use crate::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
 
 /// Timeouts in a row after which a connection is taken for dead, although the kernel still believes in it.
 const TIMEOUTS_IN_A_ROW: u32 = 3;

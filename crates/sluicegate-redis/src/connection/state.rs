@@ -21,7 +21,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::server::Connection;
+use super::server::Connection;
 
 /// Parts of a cluster's slots for each of which timeouts are counted: the two thirds of the answers that come from other
 /// nodes say nothing about the one that hangs.
@@ -79,7 +79,7 @@ impl State {
     }
 
     /// Waits until there is a connection.
-    pub(crate) async fn up(&self) {
+    pub(super) async fn up(&self) {
         loop {
             let settled = self.settled.notified();
             if self.is_up() {
@@ -97,7 +97,7 @@ impl State {
 
     /// The peer has closed a connection, perhaps while nobody used it. Requests that come now wait for the one attempt to
     /// replace it that follows at once; not for those after it, should it fail.
-    pub(crate) fn closed(&self, generation: u64) {
+    pub(super) fn closed(&self, generation: u64) {
         if self.generation() == Some(generation) {
             // Release: who finds no connection after this finds the mark.
             self.mending.store(true, Ordering::Release);
@@ -151,7 +151,7 @@ impl State {
     }
 
     /// Why there is no connection, as far as that is known.
-    pub(crate) fn problem(&self) -> Option<Arc<String>> {
+    pub(super) fn problem(&self) -> Option<Arc<String>> {
         self.problem.load_full()
     }
 

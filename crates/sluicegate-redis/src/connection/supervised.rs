@@ -2,13 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use sluicegate_core::StoreError;
+use sluicegate_core::error::StoreErrorKind;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use super::probe::Probe;
+use super::server::Target;
 use super::state::State;
 use super::supervisor::supervise;
-use crate::server::Target;
 
 /// A supervised connection to one target.
 pub(crate) struct Supervised {
@@ -30,6 +34,18 @@ impl Supervised {
     /// The connection that requests send on.
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
+    }
+
+    /// Waits until it is up.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unavailable`] when it is not `within` this time, with what the last attempt failed at.
+    pub(crate) async fn up(&self, within: Duration) -> Result<(), StoreError> {
+        timeout(within, self.state.up()).await.map_err(|_| {
+            let problem = self.state.problem().map_or_else(String::new, |problem| format!(": {problem}"));
+            let problem = format!("there is no connection to Redis{problem}");
+            StoreError::with_source(StoreErrorKind::Unavailable, problem).unsent()
+        })
     }
 }
 

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::failure;
 use super::probe::Probe;
+use super::server::{Closed, Connection, Target};
 use super::state::State;
-use crate::failure;
-use crate::server::{Closed, Connection, Target};
 
 /// A cluster is not asked for its nodes more often than this.
 const CLUSTER_KEPT_FOR: Duration = Duration::from_secs(1);

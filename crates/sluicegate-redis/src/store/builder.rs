@@ -13,14 +13,13 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::{Limiters, Registry};
 use tokio::runtime::Handle;
 
-use super::{Inner, RedisStore};
-use crate::call::{Batches, Caller};
-use crate::connection::Supervised;
-use crate::key::{self, Tags};
-use crate::script;
-use crate::server::Target;
-use crate::shared::{Known, SharedKey};
-use crate::tls::Tls;
+use super::RedisStore;
+use super::decide::Decider;
+use super::inner::Inner;
+use super::key::{self, Tags};
+use super::line::Line;
+use super::shared::SharedKey;
+use crate::connection::{Supervised, Target, Tls};
 
 /// Collects the settings of a [`RedisStore`].
 ///
@@ -173,8 +172,7 @@ impl RedisStoreBuilder {
     #[cfg(feature = "deadpool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
     pub fn pool(self, pool: impl Into<crate::DeadPool>) -> Result<RedisStore, ConfigError> {
-        let (pool, is_cluster) = pool.into().into_parts();
-        self.start(Target::Pool { pool, is_cluster })
+        self.start(Target::from(pool.into()))
     }
 
     fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
@@ -195,22 +193,18 @@ impl RedisStoreBuilder {
                     .to_owned(),
             );
         };
-        let is_cluster = target.is_cluster();
-        let tags = Tags::new(&secret);
-        let mut probe = script::probe(&prefix)?;
-        let known = Arc::new(Known::new());
-        known.read_by(&mut probe, &prefix);
+        let mut probe = Decider::probe(&prefix)?;
+        let known = SharedKey::read_by(&mut probe, &prefix);
         let connection = Supervised::start(target.clone(), probe);
-        let batches = Batches::start(Arc::clone(connection.state()));
         let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
-        let caller = Arc::new(Caller { connection, batches, clock, deadline, runtime });
+        let line = Arc::new(Line { connection, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {
-            caller,
+            decider: Decider::start(Arc::clone(&line)),
+            line,
             target,
             shared,
-            is_cluster,
+            tags: Tags::new(&secret),
             is_onlooker,
-            tags,
             prefix,
             open: Registry::default(),
             limiters: Limiters::default(),

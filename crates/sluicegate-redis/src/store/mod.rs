@@ -1,29 +1,29 @@
 //! The store: [`RedisStore`].
 
 mod builder;
+mod decide;
+mod encode;
+mod inner;
+mod inspect;
+mod key;
+mod line;
+mod prepared;
+mod shared;
+mod slot;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
+use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::key::AsKey;
-use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared};
-use sluicegate_core::{ConfigError, Policy, Store, StoreError};
+use sluicegate_core::{ConfigError, Policy, StoreError};
 
 pub use self::builder::RedisStoreBuilder;
-use crate::ask::KeyAsk;
-use crate::call::Caller;
-use crate::connection::part_of;
-use crate::cross_slot;
-use crate::encode;
-use crate::inspect::{PolicyKeys, inspect};
-use crate::key::{self, Tags};
-use crate::prepared::Prepared;
-use crate::server::Target;
-use crate::shared::SharedKey;
-use crate::slot::Slot;
+use self::inner::Inner;
+pub use self::inspect::PolicyKeys;
+pub use self::slot::{Script, Slot};
+use crate::connection::Target;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
@@ -64,19 +64,6 @@ use crate::slot::Slot;
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
-/// The part that limiters hold. The connection ends when the last of them is gone.
-struct Inner {
-    caller: Arc<Caller>,
-    target: Target,
-    shared: SharedKey,
-    is_cluster: bool,
-    is_onlooker: bool,
-    tags: Tags,
-    prefix: String,
-    open: Registry<Arc<Prepared>>,
-    limiters: Limiters,
-}
-
 impl RedisStore {
     /// A store on the Redis at `url`:
     ///
@@ -85,7 +72,7 @@ impl RedisStore {
     /// - `redis+cluster://[user:password@]node:port,node:port`.
     ///
     /// It connects in the background: the store can be used at once, and answers
-    /// [`StoreErrorKind::Unavailable`] until it is connected.
+    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable) until it is connected.
     ///
     /// # Errors
     /// When the URL cannot be read, or there is no tokio runtime to connect on. That Redis cannot be reached is no error here;
@@ -155,18 +142,12 @@ impl RedisStore {
     /// again whenever the connection is lost.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`] when there is none `within` this time; its source says what the last attempt failed at.
+    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable) when there is none `within` this time; its source says what the last attempt failed at.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: the store goes on connecting in the background.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
-        let up = tokio::time::timeout(within, self.0.caller.connection.state().up()).await;
-        up.map_err(|_| {
-            let problem = self.0.caller.connection.state().problem();
-            let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
-            let problem = format!("there is no connection to Redis{problem}");
-            StoreError::with_source(StoreErrorKind::Unavailable, problem).unsent()
-        })
+        self.0.line.connection.up(within).await
     }
 
     /// The key in Redis under which this store keeps what a policy remembers of a key: to look at it, or to delete it by hand.
@@ -214,7 +195,7 @@ impl RedisStore {
         }
         let tag = key.with_key(|key| self.0.tags.tag(key));
         let stem = key::name(&self.0.prefix, name, &tag);
-        Ok(Slot { caller: Arc::clone(&self.0.caller), stem, number: key::slot(&tag) })
+        Ok(Slot::new(Arc::clone(&self.0.line), stem, key::slot(&tag)))
     }
 
     /// The keys that are in Redis under this store's prefix, by policy in the order of their names: how many there are, the memory
@@ -244,7 +225,7 @@ impl RedisStore {
     /// # Cancel safety
     /// It only reads.
     pub async fn inspect(&self) -> Result<Vec<PolicyKeys>, StoreError> {
-        inspect(&self.0.target, &self.0.prefix).await
+        inspect::inspect(&self.0.target, &self.0.prefix).await
     }
 
     /// Whether there is a connection now.
@@ -252,7 +233,7 @@ impl RedisStore {
     /// For a health page or a gauge. Do not ask it before a decision: the connection may be lost in
     /// between, and a decision without one costs nothing.
     pub fn is_connected(&self) -> bool {
-        self.0.caller.connection.state().is_up()
+        self.0.line.connection.state().is_up()
     }
 }
 
@@ -260,72 +241,8 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("prefix", &self.0.prefix)
-            .field("connection", &self.0.caller.connection)
+            .field("connection", &self.0.line.connection)
             .finish_non_exhaustive()
-    }
-}
-
-impl Store for Inner {
-    fn limiters(&self) -> &Limiters {
-        &self.limiters
-    }
-
-    fn now_us(&self) -> u64 {
-        self.caller.clock.as_ref().map_or_else(|| self.shared.known().now_us(), |clock| clock.now_us())
-    }
-
-    fn shared(&self) -> Option<&dyn Shared> {
-        Some(&self.shared)
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        self.shared.known().listen(listener);
-    }
-
-    fn open(
-        &self,
-        policy: Arc<Policy>,
-        replaces: Option<(&PreparedPolicy, Inherit)>,
-    ) -> Result<PreparedPolicy, ConfigError> {
-        let (replaced, inherit) = replaces.unzip();
-        let old = replaced.map(PreparedPolicy::replaced::<Arc<Prepared>>).transpose()?;
-        // A higher version says it for the whole fleet: what a lower one has spent is forgotten once.
-        let is_other_version =
-            |old: &PreparedPolicy| policy.version().is_some() && policy.version() != old.policy().version();
-        let since_us = match inherit {
-            // By the server's clock as it is known here, or by the machine's if that is ahead: a moment that is too late resets each
-            // key once all the same, and one that is too early misses keys.
-            Some(Inherit::Reset) if !replaced.is_some_and(is_other_version) => {
-                self.now_us().max(self.caller.about_now_us()) + 1
-            }
-            _ => old.map_or(0, |old| old.since_us),
-        };
-        self.open.open(policy, replaced, |policy| {
-            let prepared = Prepared::new(&self.prefix, policy, inherit.unwrap_or_default(), since_us)?;
-            Ok(Arc::new(prepared.of_onlooker(self.is_onlooker)))
-        })
-    }
-
-    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        let asks = match KeyAsk::each(asks, &self.tags) {
-            Ok(asks) => asks,
-            Err(error) => return DecisionFuture::ready(Err(error)),
-        };
-        if self.is_cluster && !asks.iter().all(|ask| ask.lives_with(&asks[0])) {
-            let task = self.caller.runtime.spawn(cross_slot::decide(Arc::clone(&self.caller), asks));
-            return DecisionFuture::pending(async {
-                task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
-            });
-        }
-        self.caller.begin(asks)
-    }
-
-    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        if !self.is_cluster {
-            return 1;
-        }
-        let bits = asks.iter().map(|ask| 1 << part_of(key::slot(&self.tags.tag(ask.key()))));
-        bits.fold(0, |all, bit: u64| all | bit)
     }
 }
 

@@ -1,0 +1,142 @@
+//! Checks a limit by building its policy.
+//!
+//! The core that builds policies at run time builds this one while compiling, so there is one set
+//! of rules and one set of messages. It says by data where in the text a mistake stands, and here
+//! that becomes a span.
+
+use proc_macro2::Span;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
+use syn::{Error, Expr, Lit, LitStr, Result};
+
+use super::args::Args;
+use super::quota::QuotaSource;
+use super::values::{MissingKey, at, on_exceeded, on_missing_key, read};
+use crate::expand::mistakes::Mistakes;
+
+/// A limit that has been found good.
+pub(super) struct Limit {
+    /// The one that is given; otherwise it is made from the path of the handler, which only the compiler knows.
+    pub(super) name: Option<LitStr>,
+    /// Where to report what is wrong with the name.
+    pub(super) name_span: Span,
+    pub(super) algorithm: LitStr,
+    pub(super) quotas: Vec<QuotaSource>,
+    pub(super) on_exceeded: Option<OnExceeded>,
+    pub(super) on_outage: Option<OnOutage>,
+    pub(super) is_shadow: bool,
+    pub(super) is_hidden: bool,
+    pub(super) counts_rejected: bool,
+    pub(super) key: Option<Expr>,
+    pub(super) cost: Option<Expr>,
+    pub(super) only_if: Option<Expr>,
+    pub(super) refund_if: Option<Expr>,
+    pub(super) on_missing_key: Option<MissingKey>,
+}
+
+/// Used where none is given: the README calls it the default choice, and it takes every quota.
+const ALGORITHM: &str = "gcra";
+
+/// Checks one attribute of the function `function`; all mistakes are reported together.
+pub(super) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
+    let mut mistakes = Mistakes::default();
+    if let Some(name) = &args.name {
+        mistakes.note(check_name(name));
+    }
+    let algorithm = args.algorithm.unwrap_or_else(|| LitStr::new(ALGORITHM, Span::call_site()));
+    let texts: Vec<&LitStr> = args.quotas.iter().filter_map(QuotaSource::text).collect();
+    let policy = mistakes.note(policy(&algorithm, &texts)).flatten();
+    if let Some(cost) = &args.cost {
+        mistakes.note(cost_of(cost, policy.as_ref()));
+    }
+    if let Some(Expr::Closure(closure)) = &args.key {
+        mistakes.note::<()>(Err(Error::new_spanned(
+            closure,
+            "a closure alone is no key: write `key = key_fn(|request| ..)`, which takes one that returns an `Option`",
+        )));
+    }
+    let limit = Limit {
+        name_span: args.name.as_ref().map_or_else(|| function.span(), LitStr::span),
+        name: args.name,
+        algorithm,
+        quotas: args.quotas,
+        on_exceeded: args.on_exceeded.and_then(|text| mistakes.note(on_exceeded(&text))),
+        on_outage: args.on_outage.and_then(|text| mistakes.note(read(&text))),
+        is_shadow: args.shadow.is_some(),
+        is_hidden: args.hidden.is_some(),
+        counts_rejected: args.count_rejected.is_some(),
+        key: args.key,
+        cost: args.cost,
+        only_if: args.only_if,
+        refund_if: args.refund_if,
+        on_missing_key: args.on_missing_key.and_then(|lit| mistakes.note(on_missing_key(&lit))),
+    };
+    mistakes.none_or(limit)
+}
+
+fn check_name(given: &LitStr) -> Result<()> {
+    let policy = Policy::gcra(given.value(), Quota::per_second(1)).build();
+    policy.map(drop).map_err(|error| at(given, &error))
+}
+
+/// The policy that the quotas make whose text is known, under any name: its mistakes are reported where they stand.
+///
+/// `None` if a quota is only known when the program runs: out of a constant or the environment.
+fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
+    let algorithm: Algorithm = read(algorithm)?;
+    let Some((first, others)) = quotas.split_first() else {
+        return Ok(None);
+    };
+    // The name does not matter here, and messages do not show it.
+    let builder = |quota: &LitStr| Policy::builder("limit", algorithm, quota.value());
+    let mut mistakes = Mistakes::default();
+    for quota in quotas {
+        mistakes.note(builder(quota).build().map_err(|error| at(quota, &error)));
+    }
+    mistakes.none_or(())?;
+    let together = others.iter().fold(builder(first), |policy, quota| policy.and(quota.value()));
+    together.build().map(Some).map_err(|error| {
+        let quota = error.quota().and_then(|index| quotas.get(index)).unwrap_or(first);
+        // The core's advice is about code; here it is a second attribute.
+        let problem = match error.kind() {
+            ConfigErrorKind::SameLabel => {
+                "is for the same period as another quota of this limit: keep one of them, or put it"
+            }
+            ConfigErrorKind::QueueOfSeveral => {
+                "is a second quota of a queue, and a queue spaces its output in one way: put it"
+            }
+            _ => return at(quota, &error),
+        };
+        let advice = "into a `#[rate_limited]` of its own with another `name`";
+        Error::new(quota.span(), format!("{:?} {problem} {advice}", quota.value()))
+    })
+}
+
+/// A number can be checked here, by the quotas whose text is known; all else is checked when the limit is made.
+fn cost_of(cost: &Expr, policy: Option<&Policy>) -> Result<()> {
+    let number = match cost {
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Int(number) => number.base10_parse::<u64>()?,
+            other => return Err(Error::new(other.span(), COST)),
+        },
+        Expr::Unary(negative) => return Err(Error::new_spanned(negative, COST)),
+        _ => return Ok(()),
+    };
+    if number == 0 {
+        return Err(Error::new_spanned(cost, "a cost of 0 would let every request pass: use at least 1"));
+    }
+    let quotas = policy.into_iter().flat_map(Policy::quotas);
+    match quotas.into_iter().find(|quota| quota.rule().capacity() < number) {
+        Some(quota) => Err(Error::new_spanned(
+            cost,
+            format!(
+                "cost {number} is above burst {} of {}: no request would ever pass",
+                quota.rule().capacity(),
+                quota.quota()
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+const COST: &str = "a cost is a whole number of units, at least 1, such as `cost = 2`";

@@ -1,0 +1,70 @@
+//! One limit as what it is at run time: data, and a function that makes it.
+//!
+//! The data is `const`, so that it can stand in a `static` of the handler. The limiter itself is
+//! made at run time, because only then the store is known.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::Expr;
+
+use super::check::Limit;
+use super::quota::QuotaSource;
+use super::values::MissingKey;
+
+/// The limit as one would write it by hand; `__source` and `__name` are the closure's arguments.
+pub(super) fn draft(limit: &Limit, private: &TokenStream) -> TokenStream {
+    let name = match &limit.name {
+        Some(name) => quote_spanned!(Span::mixed_site()=> ::core::option::Option::Some(#name)),
+        None => quote_spanned!(Span::mixed_site()=> ::core::option::Option::None),
+    };
+    let variables = limit.quotas.iter().filter_map(QuotaSource::variable);
+    let limiter = limiter(limit, private);
+    let cost = limit.cost.as_ref().map(|cost| match cost {
+        Expr::Closure(closure) => quote!(.cost_fn(#closure)),
+        number => quote!(.cost(#number)?),
+    });
+    let only_if = limit.only_if.as_ref().map(|applies| quote!(.only_if(#applies)));
+    let refund_if = limit.refund_if.as_ref().map(|refund| quote!(.refund_if(#refund)));
+    let on_missing_key = limit.on_missing_key.map(|action| {
+        let action = match action {
+            MissingKey::Share => quote!(#private::OnMissingKey::Share),
+            MissingKey::Skip => quote!(#private::OnMissingKey::Skip),
+            MissingKey::Reject(status) => quote!(#private::reject(#status)),
+        };
+        quote!(.on_missing_key(#action))
+    });
+    let key = limit.key.as_ref().map(
+        |key| quote_spanned!(Span::mixed_site()=> let __limit = #private::IntoKey::put_on(#key, __limit)?;),
+    );
+    quote_spanned! {Span::mixed_site()=>
+        #private::Draft::new(#name, &[#(#variables),*], |__source, __name| {
+            let __limiter = #limiter.on(::std::sync::Arc::clone(__source.store()))?;
+            let __limit = #private::Limit::new(::core::clone::Clone::clone(&__limiter))
+                #cost #only_if #refund_if #on_missing_key;
+            #key
+            ::core::result::Result::Ok((__limiter, __limit))
+        })
+    }
+}
+
+fn limiter(limit: &Limit, private: &TokenStream) -> TokenStream {
+    let source = quote_spanned!(Span::mixed_site()=> __source);
+    let quotas: Vec<TokenStream> = limit.quotas.iter().map(|quota| quota.expression(&source)).collect();
+    let (algorithm, first, others) = (&limit.algorithm, &quotas[0], &quotas[1..]);
+    // Options print as the words that they read from, so whatever the core reads is carried on as it is.
+    let on_exceeded = limit.on_exceeded.map(|action| {
+        let action = action.to_string();
+        quote!(.on_exceeded(#action.parse()?))
+    });
+    let on_outage = limit.on_outage.map(|action| {
+        let action = action.to_string();
+        quote!(.on_outage(#action.parse()?))
+    });
+    let shadow = limit.is_shadow.then(|| quote!(.shadow()));
+    let hidden = limit.is_hidden.then(|| quote!(.hidden()));
+    let counts = limit.counts_rejected.then(|| quote!(.count_rejected()));
+    quote_spanned! {Span::mixed_site()=>
+        #private::Policy::builder(__name, #algorithm.parse::<#private::Algorithm>()?, #first)
+            #(.and(#others))* #on_exceeded #on_outage #shadow #hidden #counts
+    }
+}

@@ -1,0 +1,91 @@
+//! The limits of a handler: its attributes as they are written, and what is wrong with them.
+//!
+//! | file | does |
+//! |---|---|
+//! | `args` | reads the arguments of one attribute |
+//! | `quota`, `values`, `words` | kinds of arguments: where a quota comes from, words, and what was meant by others |
+//! | `check` | finds out whether a limit can be, by building its policy |
+//! | `draft` | writes the limit as what it is at run time |
+
+mod args;
+mod check;
+mod draft;
+mod quota;
+mod values;
+mod words;
+
+use proc_macro2::TokenStream;
+use sluicegate_core::policy::MAX_QUOTAS;
+use syn::{Error, Expr, LitStr, Path, Result, parse_quote};
+
+use self::args::Args;
+use self::check::Limit;
+use super::handler::Handler;
+use super::mistakes::Mistakes;
+
+/// All attributes of a handler together.
+pub(super) struct Limits {
+    limits: Vec<Limit>,
+    pub(super) fallback: Option<Expr>,
+    pub(super) crate_path: Path,
+}
+
+impl Limits {
+    /// Those of these arguments, and of the attributes below them.
+    ///
+    /// # Errors
+    /// For all mistakes in them and in the signature of the function, together.
+    pub(super) fn read(arguments: TokenStream, handler: &Handler) -> Result<Self> {
+        let mut mistakes = Mistakes::default();
+        mistakes.note(handler.check());
+        let (mut crate_path, mut fallback) = (None, None);
+        let mut limits = Vec::new();
+        for args in [syn::parse2(arguments)].into_iter().chain(handler.limits.iter().map(args::of)) {
+            let args: Result<Args> = args;
+            let Some(mut args) = mistakes.note(args) else { continue };
+            crate_path = crate_path.take().or_else(|| args.crate_path.take());
+            if let (Some(_), Some(second)) = (&fallback, &args.fallback) {
+                mistakes.note::<()>(Err(Error::new_spanned(
+                    second,
+                    "a handler has one fallback, for all of its limits: keep one of them",
+                )));
+            }
+            fallback = fallback.take().or_else(|| args.fallback.take());
+            limits.extend(mistakes.note(check::limit(args, &handler.signature.ident)));
+        }
+        mistakes.note(together(&limits));
+        let crate_path = crate_path.unwrap_or_else(|| parse_quote!(::sluicegate));
+        mistakes.none_or(Self { limits, fallback, crate_path })
+    }
+
+    /// Each limit as it is written into the function.
+    pub(super) fn drafts(&self, private: &TokenStream) -> impl ExactSizeIterator<Item = TokenStream> {
+        self.limits.iter().map(|limit| draft::draft(limit, private))
+    }
+}
+
+/// Checks the limits of one handler together: two of one name would be one policy, or one policy too many, and no
+/// request is checked against more quotas than a store decides at once.
+fn together(limits: &[Limit]) -> Result<()> {
+    let quotas: usize = limits.iter().map(|limit| limit.quotas.len()).sum();
+    if let (true, Some(last)) = (quotas > MAX_QUOTAS, limits.last().and_then(|last| last.quotas.last())) {
+        return Err(Error::new(
+            last.span(),
+            format!("the limits of this handler have {quotas} quotas, and at most {MAX_QUOTAS} fit"),
+        ));
+    }
+    for (index, limit) in limits.iter().enumerate() {
+        let name = limit.name.as_ref().map(LitStr::value);
+        if limits[..index].iter().any(|earlier| earlier.name.as_ref().map(LitStr::value) == name) {
+            let problem = match &name {
+                Some(name) => format!("two limits of this handler are called {name:?}"),
+                None => "two limits of this handler have no name".to_owned(),
+            };
+            return Err(Error::new(
+                limit.name_span,
+                format!("{problem}: give each a name of its own with `name = \"..\"`"),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Values of parameters that are one of a few words.
+//!
+//! Words and numbers are read by the `FromStr` of the core's own options, so that an attribute, a
+//! file of rules and a command line accept the same text and refuse it in the same words.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sluicegate_core::{ConfigError, OnExceeded};
+use syn::{Error, Lit, LitStr, Result};
+
+use super::words::{nearest, quoted};
+
+/// Says how to treat a request without a key.
+#[derive(Clone, Copy)]
+pub(super) enum MissingKey {
+    Share,
+    Skip,
+    Reject(u16),
+}
+
+/// A request holds its connection and its memory while it waits, and no client waits for longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// The value that the core reads from this text.
+pub(super) fn read<T: FromStr<Err = ConfigError>>(text: &LitStr) -> Result<T> {
+    text.value().parse().map_err(|error| at(text, &error))
+}
+
+/// A mistake in this text, as the core says it.
+pub(super) fn at(text: &LitStr, error: &ConfigError) -> Error {
+    Error::new(text.span(), error.problem())
+}
+
+/// `"deny"`, or how long to wait.
+pub(super) fn on_exceeded(text: &LitStr) -> Result<OnExceeded> {
+    match read(text)? {
+        OnExceeded::Wait { longest } if longest > LONGEST_WAIT => Err(Error::new(
+            text.span(),
+            format!(
+                "{:?} keeps a request waiting for more than an hour: use at most \"wait 1h\", or \"deny\"",
+                text.value()
+            ),
+        )),
+        action => Ok(action),
+    }
+}
+
+/// A word or a status for a request without a key.
+pub(super) fn on_missing_key(value: &Lit) -> Result<MissingKey> {
+    const STATUS: &str = ", or a status from 400 to 599, such as 401";
+    let what = "what happens to a request without a key";
+    let words = ["share", "skip"];
+    match value {
+        Lit::Str(text) => match &*text.value() {
+            "share" => Ok(MissingKey::Share),
+            "skip" => Ok(MissingKey::Skip),
+            other => {
+                let meant = nearest(other, &words).map(|word| format!("did you mean {word:?}? "));
+                let (meant, words) = (meant.unwrap_or_default(), quoted(&words));
+                let problem = format!("{other:?} does not say {what}: {meant}use {words}{STATUS}");
+                Err(Error::new(text.span(), problem))
+            }
+        },
+        Lit::Int(status) => match status.base10_parse() {
+            Ok(code) if (400..600).contains(&code) => Ok(MissingKey::Reject(code)),
+            _ => Err(Error::new(
+                status.span(),
+                format!(
+                    "{status} is not a status to refuse a request with: use 400 to 599, such as 401; \"share\" or \"skip\""
+                ),
+            )),
+        },
+        other => {
+            Err(Error::new(other.span(), format!("this does not say {what}: use {}{STATUS}", quoted(&words))))
+        }
+    }
+}

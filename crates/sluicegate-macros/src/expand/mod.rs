@@ -1,0 +1,176 @@
+//! The expansion of an attribute.
+//!
+//! `#[rate_limited("5/min")] pub async fn login(State(app): State<App>, Json(body): Json<Login>) -> R { .. }` is, with
+//! `p` for `::sluicegate::__private`:
+//!
+//! ```text
+//! pub async fn login(_: p::Skip, limited: p::Limited<(State<App>, Json<Login>)>) -> p::Response {
+//!     static LIMITS: [p::Draft; 1] = [ /* the policy, the key and the cost */ ];
+//!     static ATTRIBUTE: p::Attribute = p::Attribute::new(.., &LIMITS);
+//!     async fn login(State(app): State<App>, Json(body): Json<Login>) -> R { .. }
+//!     limited.run(&ATTRIBUTE, |(state, json)| login(state, json)).await
+//! }
+//! ```
+//!
+//! `Limited` is an extractor that takes the request as it is, and how to extract the arguments from it; `run` puts both
+//! behind the same layer as `.rate_limit(..)` does. So extractors run behind the limit, as on a route, and axum infers
+//! the state as for any handler. The function keeps its number of arguments, because `#[axum::debug_handler]` calls it
+//! with that many. All stands in one function, because an `impl` takes no other items; the handler's own code is a
+//! method beside it where it needs a `Self`.
+
+mod handler;
+mod limit;
+mod mistakes;
+mod own;
+mod split;
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Attribute, Error, GenericParam, Generics, ReturnType, Type, WherePredicate, parse_quote};
+
+use self::handler::Handler;
+use self::limit::Limits;
+use self::own::Own;
+use self::split::split;
+
+/// The whole way from the attribute to the items that it becomes; mistakes become compile errors.
+///
+/// The order is: read the function, read and check all limits, split on conditional arguments, expand.
+/// Whatever fails, the function is written out as it was beside the errors.
+pub(crate) fn rate_limited(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let handler: Handler = match syn::parse2(item.clone()) {
+        Ok(handler) => handler,
+        Err(error) => return with(&error, item),
+    };
+    match Limits::read(arguments.clone(), &handler) {
+        Ok(limits) => {
+            split(&arguments, &handler, &limits.crate_path).unwrap_or_else(|| expand(&handler, &limits))
+        }
+        // The function stays, so that its uses are not reported as well.
+        Err(error) => with(&error, handler),
+    }
+}
+
+/// The item stays, so that a wrong limit does not make every use of the handler an error as well.
+fn with(error: &Error, item: impl ToTokens) -> TokenStream {
+    let error = error.to_compile_error();
+    quote!(#error #item)
+}
+
+/// All paths begin with the crate's, so that nothing which the handler's module imports or shadows
+/// changes what they mean.
+fn expand(handler: &Handler, limits: &Limits) -> TokenStream {
+    let Limits { fallback, crate_path, .. } = limits;
+    let private = quote!(#crate_path::__private);
+    let Handler { visibility, signature, attributes, .. } = handler;
+    let name = &signature.ident;
+    let (conditions, shown, inner) = sort(attributes);
+    let own = Own::of(handler, &private, &conditions, &inner);
+    let checks = checks(handler, &own, &private);
+    let Own { types, beside, inside, call, .. } = &own;
+
+    let skips = types.iter().skip(1).map(|_| quote!(_: #private::Skip,));
+    let generics = movable(signature.generics.clone());
+    let (generics, _, conditions_of_function) = generics.split_for_impl();
+    let path = name.unraw().to_string();
+    let drafts = limits.drafts(&private);
+    let count = drafts.len();
+    let state = fallback.as_ref().map(|_| own.state(&private));
+    let run = match fallback {
+        Some(fallback) => quote_spanned!(Span::mixed_site()=> run_or(&__ATTRIBUTE, #call, #fallback)),
+        None => quote_spanned!(Span::mixed_site()=> run(&__ATTRIBUTE, #call)),
+    };
+
+    quote_spanned! {Span::mixed_site()=>
+        #beside
+
+        #(#conditions)*
+        #(#shown)*
+        #visibility async fn #name #generics (
+            #(#skips)*
+            __limited: #private::Limited<(#(#types,)*), #state>
+        ) -> #private::Response
+        #conditions_of_function
+        {
+            static __LIMITS: [#private::Draft; #count] = [#(#drafts),*];
+            static __ATTRIBUTE: #private::Attribute = #private::Attribute::new(
+                ::core::concat!(::core::module_path!(), "::", #path),
+                ::core::concat!(::core::file!(), ":", ::core::line!()),
+                &__LIMITS,
+            );
+            #inside
+            #checks
+            __limited.#run.await
+        }
+    }
+}
+
+/// Code that never runs: it says what axum's trait for handlers would only say in riddles.
+fn checks(handler: &Handler, own: &Own, private: &TokenStream) -> TokenStream {
+    let future = &own.future;
+    let future = quote_spanned!(handler.signature.ident.span()=> #private::check_future(#future));
+    let response = match &handler.signature.output {
+        // An opaque type has no name, and says for itself that it is a response.
+        ReturnType::Type(_, ty) if !is_opaque(ty.to_token_stream()) => {
+            Some(quote_spanned!(ty.span()=> #private::check_response::<#ty>();))
+        }
+        _ => None,
+    };
+    quote_spanned! {Span::mixed_site()=>
+        let _ = || {
+            #response
+            #future
+        };
+    }
+}
+
+fn is_opaque(tokens: TokenStream) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word == "impl",
+        TokenTree::Group(group) => is_opaque(group.stream()),
+        _ => false,
+    })
+}
+
+/// Which attributes decide about all items, which are shown with the function, and which belong to the handler's code.
+fn sort(attributes: &[Attribute]) -> (Vec<&Attribute>, Vec<&Attribute>, Vec<&Attribute>) {
+    let (mut conditions, mut shown, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+    for attribute in attributes {
+        let is = |names: &[&str]| names.iter().any(|name| attribute.path().is_ident(name));
+        if is(&["cfg"]) {
+            conditions.push(attribute);
+        } else if is(&["doc", "deprecated"]) {
+            shown.push(attribute);
+        } else {
+            // Attributes that silence the function's own lints are for both parts.
+            if is(&["allow", "warn", "deny", "forbid"]) {
+                shown.push(attribute);
+            }
+            inner.push(attribute);
+        }
+    }
+    (conditions, shown, inner)
+}
+
+/// The type parameters as what a request on any thread may need: each bound stands where others of its parameter do.
+fn movable(mut generics: Generics) -> Generics {
+    let Generics { params, where_clause, .. } = &mut generics;
+    for parameter in params {
+        let GenericParam::Type(parameter) = parameter else { continue };
+        let mut predicates = where_clause.iter_mut().flat_map(|clause| &mut clause.predicates);
+        let bounds = predicates.find_map(|predicate| match predicate {
+            WherePredicate::Type(predicate) => match &predicate.bounded_ty {
+                Type::Path(path) if path.path.is_ident(&parameter.ident) => Some(&mut predicate.bounds),
+                _ => None,
+            },
+            _ => None,
+        });
+        let bounds = bounds.unwrap_or(&mut parameter.bounds);
+        bounds.push(parse_quote!(::core::marker::Send));
+        bounds.push(parse_quote!(::core::marker::Sync));
+        bounds.push(parse_quote!('static));
+    }
+    generics
+}

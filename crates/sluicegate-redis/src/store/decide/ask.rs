@@ -1,0 +1,180 @@
+//! One ask of one request, about one key in Redis: [`KeyAsk`].
+//!
+//! An ask borrows from its call, and a command goes on when the call has returned. So everything is
+//! copied here, once: the name, the costs and the receipt.
+
+use std::sync::Arc;
+
+use sluicegate_core::StoreError;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::Receipt;
+use sluicegate_core::policy::MAX_QUOTAS;
+use sluicegate_core::store::{Ask, Mode, Trace};
+use smallvec::SmallVec;
+
+use crate::store::key::{self, Tags};
+use crate::store::prepared::Prepared;
+
+/// The modes that the script knows, by their numbers: it would refuse the whole call for another one.
+pub(super) const MODES: u8 = 10;
+
+/// One ask of one request.
+#[derive(Clone, Debug)]
+pub(super) struct KeyAsk {
+    /// Its name in Redis; from `tag_at` on, that is the hash tag in its braces.
+    name: String,
+    tag_at: usize,
+    pub(super) prepared: Arc<Prepared>,
+    pub(super) mode: Mode,
+    /// One per quota.
+    pub(super) costs: SmallVec<[u64; 2]>,
+    /// The spend that it is about, if that is known.
+    pub(super) spent: Option<Spent>,
+    /// Its place among the asks.
+    pub(super) at: u8,
+    /// Set where other slots decide the same request, too: such an ask takes the script's long way.
+    pub(super) cross_slot: Option<CrossSlot>,
+}
+
+/// The message to a slot about a request that other slots decide, too.
+///
+/// The default is that of a request in one slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CrossSlot {
+    /// When its turn comes at the earliest, in microseconds; 0 if it does not wait.
+    pub(super) due_us: u64,
+    /// For how long what it spends here is marked as not decided, in microseconds.
+    pub(super) marked_us: u64,
+}
+
+/// The content of a receipt.
+#[derive(Clone, Debug)]
+pub(super) struct Spent {
+    pub(super) at_us: u64,
+    pub(super) is_held: bool,
+    /// Per quota the units that took effect and were not given back since, and the trace; none where that is not kept.
+    pub(super) traces: SmallVec<[(u64, Trace); 1]>,
+}
+
+impl Spent {
+    fn of(receipt: &Receipt, quotas: usize) -> Self {
+        let traces =
+            (0_u8..).take(quotas).map_while(|quota| Some((receipt.cost_of(quota), *receipt.trace(quota)?)));
+        let is_held = receipt.is_held();
+        Self { at_us: receipt.at_us(), is_held, traces: traces.collect() }
+    }
+}
+
+impl KeyAsk {
+    /// One per ask.
+    ///
+    /// # Errors
+    /// For no asks, for more than 16 quotas, and for a policy of another store: before anything is
+    /// sent.
+    pub(super) fn each(asks: &[Ask<'_>], tags: &Tags) -> Result<Vec<Self>, StoreError> {
+        let mut quotas = 0;
+        let asked = (0_u8..).zip(asks).map(|(at, ask)| {
+            let prepared = ask.policy().prepared::<Arc<Prepared>>();
+            let prepared = prepared.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
+            known(ask.mode().number())?;
+            quotas += prepared.rules.len();
+            if quotas > MAX_QUOTAS {
+                return Err(StoreError::new(StoreErrorKind::TooManyQuotas));
+            }
+            let tag = tags.tag(ask.key());
+            let mut name = String::with_capacity(prepared.stem.len() + tag.len() + 2);
+            name.push_str(&prepared.stem);
+            name.push('{');
+            name.push_str(&tag);
+            name.push('}');
+            Ok(Self {
+                name,
+                tag_at: prepared.stem.len(),
+                prepared: Arc::clone(prepared),
+                mode: ask.mode(),
+                costs: (0_u8..).take(prepared.rules.len()).map(|quota| cost_of(ask, quota)).collect(),
+                spent: ask.receipt().map(|receipt| Spent::of(receipt, prepared.rules.len())),
+                at,
+                cross_slot: None,
+            })
+        });
+        let asked: Vec<_> = asked.collect::<Result<_, _>>()?;
+        if asked.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(asked) }
+    }
+
+    /// A charge of one unit under this name.
+    pub(super) fn probe(name: String, prepared: Arc<Prepared>) -> Self {
+        let (tag_at, costs) = (prepared.stem.len(), std::iter::once(1).collect());
+        Self { name, tag_at, prepared, mode: Mode::Charge, costs, spent: None, at: 0, cross_slot: None }
+    }
+
+    /// The same, asked otherwise.
+    pub(super) fn with_mode(&self, mode: Mode) -> Self {
+        Self { mode, ..self.clone() }
+    }
+
+    /// The same, for nothing.
+    pub(super) fn without_cost(mut self) -> Self {
+        self.costs.fill(0);
+        self
+    }
+
+    /// The same, about what this receipt says.
+    pub(super) fn of(&self, mode: Mode, receipt: &Receipt) -> Self {
+        let spent = Some(Spent::of(receipt, self.prepared.rules.len()));
+        Self { mode, spent, ..self.clone() }
+    }
+
+    /// The key of its value.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is a lease of what that spend leaves.
+    pub(super) fn is_behind(&self, spend: &Self) -> bool {
+        let is_same = self.name == spend.name && self.prepared.text == spend.prepared.text;
+        is_same && self.mode == Mode::Lease && spend.mode == Mode::Spend
+    }
+
+    fn tag(&self) -> &str {
+        &self.name[self.tag_at..]
+    }
+
+    /// The hash slot of a Cluster that it lives in.
+    pub(super) fn slot(&self) -> u16 {
+        key::slot(self.tag().trim_matches(['{', '}']))
+    }
+
+    /// Whether both are certain to live on the same node of a Cluster: their names have the same hash tag.
+    pub(super) fn lives_with(&self, other: &Self) -> bool {
+        self.tag() == other.tag()
+    }
+}
+
+/// Whether the script knows the mode of this number.
+fn known(mode: u8) -> Result<(), StoreError> {
+    if mode < MODES { Ok(()) } else { Err(StoreError::new(StoreErrorKind::UnknownMode)) }
+}
+
+/// No more is given back than took effect.
+fn cost_of(ask: &Ask<'_>, quota: u8) -> u64 {
+    match ask.receipt() {
+        Some(receipt) => ask.cost_of(quota).min(receipt.cost_of(quota)),
+        None => ask.cost_of(quota),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_that_the_script_does_not_know_is_not_sent() {
+        assert!(known(Mode::Lease.number()).is_ok());
+        for number in [MODES, 127, 128, 255] {
+            let error = known(number).expect_err("the script has no such mode");
+            assert_eq!(error.kind(), StoreErrorKind::UnknownMode);
+            assert!(!error.may_succeed_later() && !error.may_have_spent());
+        }
+    }
+}

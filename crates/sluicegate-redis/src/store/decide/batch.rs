@@ -1,0 +1,186 @@
+//! Requests that come at the same time share a call.
+//!
+//! Half of what a decision costs Redis is reading a command and writing its reply. A request that
+//! finds the connection at rest is sent at once; one that comes while others are waiting for their
+//! answers goes with the next call, with up to fifteen others. They are decided one after the
+//! other, each for itself.
+//!
+//! # Why it is made so
+//! - No timer: nobody waits for company. Under light load each request is a call of its own, and
+//!   batches grow with the load.
+//! - At most 16 quotas a call: the server does nothing else meanwhile, so that a larger batch would
+//!   delay everyone.
+//! - A request whose future was dropped before it was sent is left out; nothing of it was spent.
+//! - On a Cluster a call is for keys of one slot, so those of one slot share one. While that slot moves, a node that has some of
+//!   their keys and not the others refuses the call as a whole and has done nothing; each goes by itself then.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sluicegate_core::StoreError;
+use sluicegate_core::error::StoreErrorKind;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout_at;
+
+use super::request::{Answer, Request, call};
+use crate::connection::{State, is_of_moving_slot, part_of};
+
+/// The most quotas in one call: some fifty microseconds in which Redis does nothing else.
+const MOST: usize = 16;
+
+/// Counts of calls that are under way on a Cluster, each for slots that are this far apart.
+const COUNTS: usize = 1_024;
+
+/// Where requests meet that come at the same time.
+pub(super) struct Batches {
+    shared: Arc<Shared>,
+    queue: mpsc::UnboundedSender<Waiting>,
+}
+
+struct Shared {
+    connection: Arc<State>,
+    /// Calls that have not been answered yet: one count, or several on a Cluster.
+    under_way: Box<[AtomicUsize]>,
+}
+
+struct Waiting {
+    request: Request,
+    slot: u16,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Batches {
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(super) fn start(connection: Arc<State>) -> Self {
+        let counts = if connection.is_cluster { COUNTS } else { 1 };
+        let under_way = (0..counts).map(|_| AtomicUsize::new(0)).collect();
+        let shared = Arc::new(Shared { connection, under_way });
+        let (queue, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(gather(Arc::clone(&shared), waiting));
+        Self { shared, queue }
+    }
+
+    /// Decides a request, alone or with others.
+    pub(super) fn decide(&self, request: Request) -> impl Future<Output = Answer> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        let queue = self.queue.clone();
+        async move {
+            let slot = shared.slot(&request);
+            // Relaxed: a guess that is wrong costs a call of its own, or none.
+            let is_at_rest = shared.under_way(slot).load(Ordering::Relaxed) == 0;
+            if is_at_rest || !shared.connection.is_up_or_mending() {
+                return shared.alone(&request, slot).await;
+            }
+            let deadline = request.deadline;
+            let (answer, answered) = oneshot::channel();
+            // The other end lives as long as this one.
+            _ = queue.send(Waiting { request, slot, answer });
+            let kind = match timeout_at(deadline, answered).await {
+                Ok(Ok(answer)) => return answer,
+                Ok(Err(_)) => StoreErrorKind::Unavailable,
+                Err(_) => StoreErrorKind::Timeout,
+            };
+            Err(StoreError::new(kind).in_part(part_of(slot)))
+        }
+    }
+}
+
+/// A call that is counted until it is answered or given up.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    /// The slot that a request lives in; of a single server, which decides any keys together, all are in one.
+    fn slot(&self, request: &Request) -> u16 {
+        if self.connection.is_cluster { request.slot() } else { 0 }
+    }
+
+    fn under_way(&self, slot: u16) -> &AtomicUsize {
+        &self.under_way[usize::from(slot) % self.under_way.len()]
+    }
+
+    async fn alone(&self, request: &Request, slot: u16) -> Answer {
+        let _under_way = UnderWay::begin(self.under_way(slot));
+        call(&self.connection, part_of(slot), &[request]).await?.decision(&request.asks)
+    }
+
+    /// Requests of one slot.
+    async fn batch(self: Arc<Self>, waiting: Vec<Waiting>) {
+        let slot = waiting.first().map_or(0, |first| first.slot);
+        let _under_way = UnderWay::begin(self.under_way(slot));
+        let requests: Vec<&Request> = waiting.iter().map(|waiting| &waiting.request).collect();
+        let mut reply = call(&self.connection, part_of(slot), &requests).await;
+        if waiting.len() > 1 && reply.as_ref().is_err_and(is_of_moving_slot) {
+            // Nobody waits any longer for what is closed.
+            for Waiting { request, answer, .. } in waiting.into_iter().filter(|one| !one.answer.is_closed()) {
+                let shared = Arc::clone(&self);
+                tokio::spawn(async move { answer.send(shared.alone(&request, slot).await) });
+            }
+            return;
+        }
+        for Waiting { request, answer, .. } in waiting {
+            let decided = match &mut reply {
+                Ok(reply) => reply.decision(&request.asks),
+                Err(error) => Err(again(error)),
+            };
+            // A caller that does not wait any longer has given the request up.
+            _ = answer.send(decided);
+        }
+    }
+}
+
+/// Takes what has come, and sends it; ends with the store.
+async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
+    let mut come = VecDeque::new();
+    let mut taken = Vec::new();
+    loop {
+        if come.is_empty() && queue.recv_many(&mut taken, 256).await == 0 {
+            return;
+        }
+        // Those that the same answers have woken are about to come, too.
+        tokio::task::yield_now().await;
+        while let Ok(waiting) = queue.try_recv() {
+            taken.push(waiting);
+        }
+        // Nobody waits any longer for what is closed, and nothing of it was sent.
+        come.extend(taken.drain(..).filter(|waiting| !waiting.answer.is_closed()));
+        // Stable: those of one slot stay in the order in which they came.
+        come.make_contiguous().sort_by_key(|waiting| waiting.slot);
+        while let Some(first) = come.pop_front() {
+            let (mut count, time, slot) = (first.request.quotas(), first.request.time, first.slot);
+            let mut waiting = vec![first];
+            while let Some(next) = come.front() {
+                count += next.request.quotas();
+                // An injected clock shows one time to all of a call.
+                if count > MOST || next.request.time != time || next.slot != slot {
+                    break;
+                }
+                waiting.extend(come.pop_front());
+            }
+            tokio::spawn(Arc::clone(&shared).batch(waiting));
+        }
+    }
+}
+
+/// The same error for another request.
+fn again(error: &StoreError) -> StoreError {
+    let source = std::error::Error::source(error).map(ToString::to_string);
+    let kind = error.kind();
+    let copy = source.map_or_else(|| StoreError::new(kind), |source| StoreError::with_source(kind, source));
+    let copy = copy.in_part(error.part());
+    if error.may_have_spent() { copy } else { copy.unsent() }
+}

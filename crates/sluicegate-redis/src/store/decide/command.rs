@@ -1,0 +1,231 @@
+//! The script, and what goes in.
+//!
+//! One constant text in Lua decides everything, under one digest; the files in `lua/` are its
+//! parts, and `lua/head.lua` describes the format of values, orders and replies in full.
+//!
+//! # An order
+//! ```text
+//! KEYS     one name per ask
+//! ARGV[1]  f64  the time in microseconds; 0 for the server's
+//!          then per ask:
+//!            u8   mode: 0 spend, 1 peek, 2 reserve, 3 charge, 4 refund, 5 reset, 6 return, 7 depart, 8 take,
+//!                 9 lease; +128 for the long way
+//!            u8   1 if it is the last ask of its request
+//!            u8   place of the policy's text in ARGV
+//!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given
+//!                 back; +16 if its peeks write nothing;
+//!                 +32 if it spends although it is refused
+//!            u16  bytes of the extra part
+//!            f64  since when: what was spent before is forgotten; 0 for always
+//!            f64  cost, per quota
+//!            ..   the extra part: longest wait, receipt, turn and mark of a request in several slots
+//! ARGV[2..] texts of policies, each once
+//! ```
+//!
+//! # A reply
+//! One string of doubles. First the time, then per request 0 and six numbers per quota, as the
+//! bucket was *found*, and behind those of a lease the floors that it found (the short way: Rust
+//! repeats what the script did, which is cheaper than to have Redis write it down), or 1 and all
+//! results (the long way).
+//!
+//! # Two ways
+//! The short way is a flat loop without functions or tables, for values that hold nothing but the
+//! asker's own rules: almost all. A lease takes it alone and directly behind a spend of its bucket.
+//! Everything else takes the long way: several rules in a value, turns, refunds, units that are held or
+//! marked, the same bucket twice, a lease that several quotas cut.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use redis::Cmd;
+use sluicegate_core::algorithm::State;
+use sluicegate_core::store::Mode;
+
+use super::ask::{CrossSlot, KeyAsk, Spent};
+use crate::connection::ScriptName;
+use crate::store::encode::{micros, push};
+use crate::store::prepared::Prepared;
+
+/// The rules of `sluicegate_core::algorithm` in Lua: one constant text, so that Redis caches it once. The long way is a
+/// function within the loop of the short one, which costs a call nothing that does not need it.
+const TEXT: &str = concat!(
+    include_str!("lua/head.lua"),
+    include_str!("lua/fast.lua"),
+    include_str!("lua/numbers.lua"),
+    include_str!("lua/gcra.lua"),
+    include_str!("lua/window.lua"),
+    include_str!("lua/counter.lua"),
+    include_str!("lua/log.lua"),
+    include_str!("lua/value.lua"),
+    include_str!("lua/inherit.lua"),
+    include_str!("lua/ask.lua"),
+    include_str!("lua/change.lua"),
+    include_str!("lua/request.lua"),
+    include_str!("lua/reply.lua"),
+);
+
+/// Its name for `EVALSHA`.
+static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+
+/// One call that decides several requests, each for itself; all of them must live in one slot if this is for a Cluster.
+///
+/// Texts of policies are sent with every call, some 60 bytes for a policy of one quota: a server
+/// that forgot everything can decide the next call.
+pub(super) fn command<'a>(
+    name: ScriptName,
+    requests: impl Iterator<Item = &'a [KeyAsk]> + Clone,
+    time: Option<u64>,
+) -> Cmd {
+    let keys: usize = requests.clone().map(<[KeyAsk]>::len).sum();
+    let (command, script) = match name {
+        ScriptName::Digest => ("EVALSHA", DIGEST.as_str()),
+        ScriptName::Text => ("EVAL", TEXT),
+    };
+    let mut cmd = Cmd::with_capacity(6 + keys, 128 * keys + script.len());
+    cmd.arg(command).arg(script).arg(keys);
+    let mut orders = Vec::with_capacity(8 + 32 * keys);
+    push(&mut orders, time.unwrap_or(0));
+    let mut texts: Vec<&[u8]> = Vec::new();
+    for asks in requests {
+        let is_plain = is_plain(asks);
+        for (index, ask) in asks.iter().enumerate() {
+            cmd.arg(ask.name());
+            let text = &*ask.prepared.text;
+            let place = texts.iter().position(|known| *known == text).unwrap_or_else(|| {
+                texts.push(text);
+                texts.len() - 1
+            });
+            let is_last = index + 1 == asks.len();
+            order(&mut orders, ask, is_plain, is_last, u8::try_from(place + 2).unwrap_or(u8::MAX));
+        }
+    }
+    cmd.arg(orders);
+    for text in texts {
+        cmd.arg(text);
+    }
+    cmd
+}
+
+/// Whether the short way may decide this request: asks for the same bucket have to see each other, and what it has for that is a
+/// lease directly behind a spend. Leases are what all others leave, and take as much of each quota.
+fn is_plain(asks: &[KeyAsk]) -> bool {
+    let is_lease = |ask: &&KeyAsk| ask.mode == Mode::Lease;
+    let is_even = |ask: &KeyAsk| ask.costs.iter().all(|cost| *cost == ask.costs[0]);
+    if !asks.iter().skip_while(|ask| !is_lease(ask)).all(|ask| is_lease(&ask) && is_even(ask)) {
+        return false;
+    }
+    let mut names = HashSet::with_capacity(if asks.len() > 1 { asks.len() } else { 0 });
+    asks.len() == 1
+        || asks.iter().enumerate().all(|(place, ask)| {
+            names.insert(ask.name())
+                || place.checked_sub(1).is_some_and(|before| ask.is_behind(&asks[before]))
+        })
+}
+
+/// The ask about one key; see `lua/head.lua`.
+///
+/// Bytes and not arguments: each further argument of a command costs Redis more than the few bytes
+/// in it.
+fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text: u8) {
+    // An ask that is marked, or comes with its turn, takes the long way.
+    let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
+    let mode = ask.mode.number() + if is_short { 0 } else { 128 };
+    let Prepared { way, gives_back, is_onlooker, counts_rejected, .. } = *ask.prepared;
+    // In several slots the refusal is known when all have answered.
+    let counts_rejected = counts_rejected && ask.cross_slot.is_none();
+    let way = way + 8 * u8::from(gives_back) + 16 * u8::from(is_onlooker) + 32 * u8::from(counts_rejected);
+    orders.extend_from_slice(&[mode, u8::from(is_last), text, way]);
+    let extra = extra(ask);
+    orders.extend_from_slice(&u16::try_from(extra.len()).unwrap_or(u16::MAX).to_le_bytes());
+    push(orders, ask.prepared.since_us);
+    for cost in &ask.costs {
+        push(orders, *cost);
+    }
+    orders.extend_from_slice(&extra);
+}
+
+/// The numbers that only some asks need: the longest wait, what was spent before, the turn and the mark of a request in several slots.
+///
+/// Most asks have none of it, and then nothing is sent. Receipts travel with their traces, so that
+/// the script can give back exactly what they say without keeping a record of each spend.
+fn extra(ask: &KeyAsk) -> Vec<u8> {
+    let mut extra = Vec::new();
+    let longest_us = ask.mode.longest_wait().map_or(0, micros);
+    let CrossSlot { due_us, marked_us } = ask.cross_slot.unwrap_or_default();
+    let (at_us, is_held) = ask.spent.as_ref().map_or((due_us, false), |spent| (spent.at_us, spent.is_held));
+    if ask.spent.is_none() && (longest_us, due_us, marked_us) == (0, 0, 0) {
+        return extra;
+    }
+    push(&mut extra, longest_us);
+    push(&mut extra, at_us);
+    // An account of what was given back is kept for all; policies that do not ask for it refund as in memory, without.
+    let is_exact = ask.prepared.gives_back || ask.cross_slot.is_some();
+    let is_lease = |spent: &Spent| spent.traces.iter().any(|(_, trace)| trace.floor.is_some());
+    let is_lease = ask.spent.as_ref().is_some_and(is_lease);
+    extra.push(u8::from(is_held) + 2 * u8::from(is_exact) + 4 * u8::from(is_lease));
+    push(&mut extra, marked_us);
+    let Some(spent) = &ask.spent else { return extra };
+    if spent.traces.len() == ask.prepared.rules.len() {
+        for (rule, (cost, trace)) in ask.prepared.rules.iter().zip(&spent.traces) {
+            let [before, after] = [trace.before, trace.after].map(|state| rule.words(state));
+            let head = [*cost, trace.found, trace.given, trace.birth];
+            for number in head.into_iter().chain(before).chain(after) {
+                push(&mut extra, number);
+            }
+        }
+        for (_, trace) in spent.traces.iter().filter(|_| is_lease) {
+            let floor = trace.floor.unwrap_or(State::REST);
+            push(&mut extra, floor.until_us);
+            push(&mut extra, floor.aux);
+        }
+    }
+    extra
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluicegate_core::Policy;
+    use sluicegate_core::limiter::Inherit;
+
+    use super::*;
+    use crate::store::decide::ask::MODES;
+
+    #[test]
+    fn a_lease_takes_the_short_way_alone_and_directly_behind_the_spend_of_its_bucket() {
+        let policy = Policy::gcra("any", "5/s").and("50/min").build().expect("it is possible");
+        let prepared = Prepared::new("rl", &policy, Inherit::Spent, 0).expect("the rules can be told");
+        let ask = KeyAsk::probe("one".to_owned(), Arc::new(prepared));
+        let other = KeyAsk::probe("another".to_owned(), Arc::clone(&ask.prepared));
+        let of = |mode: Mode, costs: [u64; 2]| {
+            let mut of = ask.with_mode(mode);
+            of.costs = costs.into_iter().collect();
+            of
+        };
+        let [spend, lease, charge] = [Mode::Spend, Mode::Lease, Mode::Charge].map(|mode| of(mode, [2, 2]));
+        let uneven = of(Mode::Lease, [2, 3]);
+        let elsewhere = other.with_mode(Mode::Spend);
+        let all = |asks: &[&KeyAsk]| is_plain(&asks.iter().copied().cloned().collect::<Vec<_>>());
+        assert!(all(&[&lease]) && all(&[&spend, &lease]) && all(&[&elsewhere, &spend, &lease]));
+        assert!(!all(&[&uneven]) && !all(&[&spend, &uneven]));
+        assert!(
+            !all(&[&spend, &elsewhere, &lease])
+                && !all(&[&charge, &lease])
+                && !all(&[&spend, &lease, &lease])
+        );
+        assert!(!all(&[&lease, &elsewhere]) && !all(&[&lease, &spend]) && !all(&[&spend, &spend]));
+    }
+
+    #[test]
+    fn the_script_has_a_change_for_each_mode_but_a_peek_and_a_take_which_is_a_spend() {
+        for (number, name) in (0..).zip([
+            "SPEND", "PEEK", "RESERVE", "CHARGE", "REFUND", "RESET", "RETURN", "DEPART", "TAKE", "LEASE",
+        ]) {
+            let changes = !["PEEK", "TAKE"].contains(&name);
+            assert_eq!(TEXT.contains(&format!("change[{name}] = ")), changes, "{name}");
+            assert!(number < MODES);
+        }
+        assert_eq!(TEXT.matches("\nchange[").count(), usize::from(MODES) - 2);
+    }
+}

@@ -1,0 +1,33 @@
+//! A turn in several hash slots that is given up: all slots take it back, or none does.
+
+use std::sync::Arc;
+
+use sluicegate_core::store::Mode;
+use tokio::time::Instant;
+
+use super::parts::{Part, by_slot, joined};
+use crate::store::decide::ask::KeyAsk;
+use crate::store::decide::caller::Caller;
+use crate::store::decide::request::Answer;
+
+/// One slot after the other; those first that may refuse, which are those that do not merely hold it. What the others have
+/// taken back before one of them refuses is charged again.
+pub(super) async fn give_up(caller: &Arc<Caller>, asks: Vec<KeyAsk>, deadline: Instant) -> Answer {
+    let mut groups = by_slot(asks);
+    groups.sort_by_key(|asks| asks.iter().all(|ask| ask.spent.as_ref().is_some_and(|spent| spent.is_held)));
+    let mut parts: Vec<Part> = Vec::with_capacity(groups.len());
+    for asks in groups {
+        let decision = caller.ask(asks.clone(), deadline).await?;
+        if !decision.is_allowed() {
+            for part in &parts {
+                let again: Vec<KeyAsk> = part.asks.iter().map(|ask| ask.with_mode(Mode::Charge)).collect();
+                let caller = Arc::clone(caller);
+                tokio::spawn(async move { caller.ask(again, caller.line.deadline()).await });
+            }
+            parts.push(Part { asks, decision });
+            return joined(parts);
+        }
+        parts.push(Part { asks, decision });
+    }
+    joined(parts)
+}

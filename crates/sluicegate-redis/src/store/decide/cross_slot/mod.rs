@@ -1,0 +1,204 @@
+//! One request whose keys live in several hash slots of a Cluster: each slot decides for itself,
+//! and all together.
+//!
+//! A script sees the keys of one slot only, so "all spend or none does" needs several calls:
+//!
+//! | step | calls | what can go wrong |
+//! |---|---|---|
+//! | look at all slots | at the same time | a refusal: nothing was spent |
+//! | spend, where least is left first | one after the other | another request was faster: give back, and refuse |
+//! | report what is certain (charges, refunds) | at the same time | an error is told |
+//! | spend what is refused of policies that count it | at the same time, after the answer | its waits do not show it yet |
+//!
+//! Its spend is *marked* for as long as the request may take: units that may come back in a
+//! moment. A slot that refuses only because of marked units of others says so
+//! ([provisional](sluicegate_core::store::QuotaStatus::is_provisional)), and the request asks
+//! once more, after about as long as it took so far. Otherwise two requests could refuse each
+//! other, each for the units that the other gives back. A request in one slot holds none that others wait for, and is answered at
+//! once: that it is refused for a moment is part of the answer, so that caches do not keep it.
+//!
+//! # What it promises
+//! Never more is admitted than each quota allows, because each slot spends before the request goes
+//! on. A process that dies half way leaves too much spent, never too little. Fairness between slots
+//! is not promised: a request with many keys may lose against those with few.
+//!
+//! # Turns
+//! The slot that makes it wait longest is asked first. The others are told when that turn comes,
+//! and hold their units until then.
+
+mod give_up;
+mod parts;
+
+use std::sync::Arc;
+
+use sluicegate_core::store::{Mode, QuotaStatus};
+use sluicegate_core::{Decision, Outcome, StoreError};
+use tokio::time::Instant;
+
+use self::give_up::give_up;
+use self::parts::{Part, by_slot, each, joined};
+use super::ask::{CrossSlot, KeyAsk};
+use super::caller::Caller;
+use super::request::Answer;
+use crate::store::encode::micros;
+
+/// The result of an attempt.
+enum End {
+    Granted(Vec<Part>),
+    /// It is refused, perhaps because of units that others hold for a moment.
+    Refused(Vec<Part>, bool),
+}
+
+/// Runs in a task of its own: the request that asks may be dropped at any of these awaits, and what
+/// was spent has to be given back or granted whole.
+pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
+    let deadline = caller.line.deadline();
+    if asks.iter().any(|ask| ask.mode == Mode::Return) {
+        return give_up(&caller, asks, deadline).await;
+    }
+    // No slot knows what the others leave, so that nothing is leased.
+    let without_units = |ask: KeyAsk| if ask.mode == Mode::Lease { ask.without_cost() } else { ask };
+    let asks = asks.into_iter().map(without_units);
+    let (certain, asking): (Vec<_>, Vec<_>) = asks.partition(|ask| !ask.mode.asks());
+    let begun = Instant::now();
+    let mut end = attempt(&caller, &asking, deadline).await?;
+    if matches!(end, End::Refused(_, true)) {
+        // About as long as the others need for the rest of their way.
+        let pause = begun.elapsed().min(deadline.saturating_duration_since(Instant::now()) / 4);
+        tokio::time::sleep(pause).await;
+        end = attempt(&caller, &asking, deadline).await?;
+    }
+    match end {
+        End::Granted(mut parts) => match each(&caller, by_slot(certain), deadline).await {
+            Ok(done) => {
+                parts.extend(done);
+                joined(parts)
+            }
+            Err(error) => {
+                give_back(&caller, parts);
+                Err(error)
+            }
+        },
+        End::Refused(mut parts, _) => {
+            count_rejected(&caller, &asking);
+            // Where they stand is part of the answer.
+            let looks = certain.iter().map(|ask| ask.with_mode(Mode::Peek)).collect();
+            parts.extend(each(&caller, by_slot(looks), deadline).await?);
+            joined(parts)
+        }
+    }
+}
+
+/// With one slot only there is nothing to coordinate: the script decides all of it.
+async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> Result<End, StoreError> {
+    let mut groups = by_slot(asking.to_vec());
+    if groups.len() < 2 {
+        let parts = each(caller, groups, deadline).await?;
+        let granted = parts.iter().all(|part| part.decision.is_allowed());
+        return Ok(if granted { End::Granted(parts) } else { End::Refused(parts, false) });
+    }
+    let peeks = groups.iter().map(|asks| asks.iter().map(|ask| ask.with_mode(Mode::Peek)).collect());
+    let looks = each(caller, peeks.collect(), deadline).await?;
+    if looks.iter().zip(&groups).any(|(look, asks)| is_refused(&look.decision, asks)) {
+        let is_busy = looks.iter().any(|look| is_busy(&look.decision));
+        return Ok(End::Refused(looks, is_busy));
+    }
+    // Where it waits longest, or else least is left, comes first.
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by_key(|index| {
+        let statuses = || looks[*index].decision.quotas().iter();
+        let wait = statuses().filter(|status| !status.passed()).map(QuotaStatus::available_after).max();
+        (std::cmp::Reverse(wait), statuses().map(QuotaStatus::remaining).min())
+    });
+    let mut looks: Vec<Option<Part>> = looks.into_iter().map(Some).collect();
+    let mut spent: Vec<Part> = Vec::with_capacity(groups.len());
+    let last = order.len() - 1;
+    for (turn, index) in order.into_iter().enumerate() {
+        let mut asks = std::mem::take(&mut groups[index]);
+        if !asks.iter().any(|ask| ask.mode.spends()) {
+            spent.extend(looks[index].take());
+            continue;
+        }
+        let due_us =
+            spent.iter().filter(|part| !part.decision.delay().is_zero()).map(|part| part.decision.spent_us());
+        let due_us = due_us.max().unwrap_or(0);
+        let marked_us = if turn < last { micros(caller.line.deadline) } else { 0 };
+        for ask in &mut asks {
+            // A request that a queue delays departs when its own queue says.
+            let due_us = if ask.mode.longest_wait().is_some() { due_us } else { 0 };
+            ask.cross_slot = Some(CrossSlot { due_us, marked_us });
+        }
+        match caller.ask(asks.clone(), deadline).await {
+            Ok(decision) if decision.is_allowed() => spent.push(Part { asks, decision }),
+            Ok(decision) => {
+                give_back(caller, spent);
+                let is_busy = is_busy(&decision);
+                looks[index] = Some(Part { asks, decision });
+                let looks = looks.into_iter().flatten().collect();
+                return Ok(End::Refused(looks, is_busy));
+            }
+            Err(error) => {
+                give_back(caller, spent);
+                return Err(error);
+            }
+        }
+    }
+    Ok(End::Granted(spent))
+}
+
+/// Spends what is refused of the policies that count it, each by itself: what still fits is spent, and what does not is
+/// counted. Nobody waits for it.
+fn count_rejected(caller: &Arc<Caller>, asking: &[KeyAsk]) {
+    if by_slot(asking.to_vec()).len() < 2 {
+        // Its slot has done so.
+        return;
+    }
+    for ask in asking.iter().filter(|ask| ask.mode.spends() && ask.prepared.counts_rejected) {
+        let (caller, ask) = (Arc::clone(caller), ask.with_mode(Mode::Spend));
+        tokio::spawn(async move { caller.ask(vec![ask], caller.line.deadline()).await });
+    }
+}
+
+/// Whether it refuses something that others may give back in a moment.
+fn is_busy(decision: &Decision) -> bool {
+    decision.quotas().iter().any(|status| !status.passed() && status.is_provisional())
+}
+
+/// Whether a look says that the request would be refused, if those who may wait do.
+///
+/// A peek does not wait, so its refusal is none for an ask that may wait that long.
+fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
+    if decision.outcome() != Outcome::Denied {
+        return !decision.is_allowed();
+    }
+    let waits = |status: &QuotaStatus| {
+        asks.iter().any(|ask| {
+            let may_wait = ask.mode.longest_wait().is_some_and(|longest| status.available_after() <= longest);
+            usize::from(ask.at) == status.policy_index() && may_wait
+        })
+    };
+    decision.quotas().iter().any(|status| !status.passed() && !waits(status))
+}
+
+/// Gives back what was spent for a request that is refused elsewhere. Nobody waits for it: whether it arrives or not, the
+/// request is refused; what is lost is denied, never doubled.
+///
+/// A turn that others may depend on is returned, everything else refunded by its receipt.
+fn give_back(caller: &Arc<Caller>, spent: Vec<Part>) {
+    for Part { asks, mut decision } in spent {
+        let is_turn = !decision.delay().is_zero();
+        let asks: Vec<KeyAsk> = asks
+            .iter()
+            .filter(|ask| ask.mode.spends())
+            .filter_map(|ask| {
+                let may_wait = ask.mode.longest_wait().is_some();
+                let mode = if is_turn && may_wait { Mode::Return } else { Mode::Refund };
+                Some(ask.of(mode, &decision.take_receipt(usize::from(ask.at))?))
+            })
+            .collect();
+        if !asks.is_empty() {
+            let caller = Arc::clone(caller);
+            tokio::spawn(async move { caller.ask(asks, caller.line.deadline()).await });
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! From asks to decisions: [`Decider`].
+//!
+//! | file | does |
+//! |---|---|
+//! | `ask` | what is asked about one key, as the script needs it |
+//! | `caller`, `batch`, `request` | requests on their way to Redis and back, each by itself or with others |
+//! | `command`, `lua/`, `reply` | the script, what goes in, and what comes out |
+//! | `cross_slot/` | requests whose keys live in several slots of a Cluster |
+//! | `probe` | how a connection shows that the server can run the script |
+//!
+//! A call begins when the store is asked, on the first poll that its future does itself, and
+//! is finished by the store's runtime if that future is dropped. So a decision does not depend on
+//! anybody waiting for it, and no charge is undone by a client that hangs up.
+
+mod ask;
+mod batch;
+mod caller;
+mod command;
+mod cross_slot;
+mod probe;
+mod reply;
+mod request;
+
+use std::sync::Arc;
+
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::{Ask, DecisionFuture};
+use sluicegate_core::{ConfigError, StoreError};
+
+use self::ask::KeyAsk;
+use self::caller::Caller;
+use super::key::Tags;
+use super::line::Line;
+use crate::connection::Probe;
+
+/// Decides requests by the script.
+pub(super) struct Decider(Arc<Caller>);
+
+impl Decider {
+    /// The commands by which a connection shows that the server can run the script.
+    ///
+    /// # Errors
+    /// None that this crate could cause: those of a policy.
+    pub(super) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
+        probe::probe(prefix)
+    }
+
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(super) fn start(line: Arc<Line>) -> Self {
+        Self(Arc::new(Caller::start(line)))
+    }
+
+    /// Decides one request: in one call, or in several where its keys live in several slots of a Cluster.
+    pub(super) fn decide(&self, asks: &[Ask<'_>], tags: &Tags) -> DecisionFuture {
+        let asks = match KeyAsk::each(asks, tags) {
+            Ok(asks) => asks,
+            Err(error) => return DecisionFuture::ready(Err(error)),
+        };
+        let line = &self.0.line;
+        if line.connection.state().is_cluster && !asks.iter().all(|ask| ask.lives_with(&asks[0])) {
+            let task = line.runtime.spawn(cross_slot::decide(Arc::clone(&self.0), asks));
+            return DecisionFuture::pending(async {
+                task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
+            });
+        }
+        self.0.begin(asks)
+    }
+}

@@ -1,0 +1,50 @@
+//! How a connection shows that the server can run the script, and remembers.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::Mode;
+use sluicegate_core::{ConfigError, Decision, Outcome, Policy, StoreError};
+
+use super::ask::KeyAsk;
+use super::command::command;
+use super::reply::Reply;
+use crate::connection::{Probe, ScriptName};
+use crate::store::key;
+use crate::store::prepared::Prepared;
+
+/// A bucket of nobody: charged, looked at and forgotten, it shows whether the server can run the script, and finds again what
+/// that has written. No other instance has its name, so that it cannot come in between.
+///
+/// Three steps: a charge that empties the bucket, a look that has to find it empty, and a reset
+/// that leaves nothing behind. A replica refuses the first, a server that loses writes fails the
+/// second, and a user without the right to `EVALSHA` the third.
+pub(super) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
+    let policy =
+        Policy::gcra(format!("probe-{:016x}", RandomState::new().hash_one(prefix)), "1/10s").build()?;
+    let prepared = Arc::new(Prepared::new(prefix, &policy, Inherit::Spent, 0)?);
+    let ask = KeyAsk::probe(key::name(prefix, policy.name(), key::PROBE), prepared);
+    let mut probe = Probe::default();
+    for (name, mode, outcome) in [
+        (ScriptName::Text, Mode::Charge, Outcome::Allowed),
+        (ScriptName::Text, Mode::Peek, Outcome::Denied),
+        // By digest, as most calls are: that is another right.
+        (ScriptName::Digest, Mode::Reset, Outcome::Allowed),
+    ] {
+        let asks = [ask.with_mode(mode)];
+        let command = command(name, std::iter::once(&asks[..]), None);
+        probe.step(command, move |reply| {
+            expect(outcome, Reply::read(reply).and_then(|mut reply| reply.decision(&asks)))
+        });
+    }
+    Ok(probe)
+}
+
+fn expect(outcome: Outcome, said: Result<Decision, StoreError>) -> Result<(), String> {
+    match said {
+        Ok(decision) if decision.outcome() == outcome => Ok(()),
+        Ok(_) => Err("the server does not find again what the script has written".to_owned()),
+        Err(error) => Err(std::error::Error::source(&error).unwrap_or(&error).to_string()),
+    }
+}

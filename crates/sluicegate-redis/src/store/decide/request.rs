@@ -1,0 +1,48 @@
+//! One call of the script: for one request, or for several that are decided each for itself.
+
+use sluicegate_core::{Decision, StoreError};
+use tokio::time::Instant;
+
+use super::ask::KeyAsk;
+use super::command::command;
+use super::reply::Reply;
+use crate::connection::State;
+
+pub(super) type Answer = Result<Decision, StoreError>;
+
+/// One request, and what it needs to be sent.
+///
+/// The time of an injected clock is read when the request begins, not when it is sent; the server's
+/// time is read by the script.
+pub(super) struct Request {
+    /// Of keys that live together.
+    pub(super) asks: Vec<KeyAsk>,
+    /// The time of an injected clock.
+    pub(super) time: Option<u64>,
+    pub(super) deadline: Instant,
+}
+
+impl Request {
+    pub(super) fn quotas(&self) -> usize {
+        self.asks.iter().map(|ask| ask.prepared.rules.len()).sum()
+    }
+
+    /// The slot of a Cluster that all of it lives in.
+    pub(super) fn slot(&self) -> u16 {
+        self.asks.first().map_or(0, KeyAsk::slot)
+    }
+}
+
+/// Calls the script for these requests, which live in this part of the slots, at the time and until the deadline of the
+/// last of them. The reply has their decisions in this order.
+pub(super) async fn call(
+    connection: &State,
+    part: usize,
+    requests: &[&Request],
+) -> Result<Reply, StoreError> {
+    let (time, deadline) =
+        requests.last().map_or_else(|| (None, Instant::now()), |last| (last.time, last.deadline));
+    let asks = || requests.iter().map(|request| &*request.asks);
+    let reply = connection.send(part, |name| command(name, asks(), time), deadline).await?;
+    Reply::read(&reply)
+}

@@ -1,0 +1,104 @@
+//! A policy's rules as bytes: they stand in each value, and in an order to the script.
+//!
+//! ```text
+//! f64  version of the policy, 0 without one
+//! u8   number of quotas
+//! per quota, 53 bytes:
+//!   u8    kind: 1 GCRA, 2 fixed window, 3 sliding counter, 4 sliding log
+//!   u32   hash of the quota's id, 0 without one
+//!   6 f64 numbers of the rule, as `Numbers` has them; -1 for one that is never reached
+//! ```
+//!
+//! All numbers are little endian. Lua's only numbers are doubles, so integers travel as doubles, in
+//! which everything below 2^53 is exact. The whole text is compared byte by byte: that is how a
+//! value says whose rules its states are of.
+
+use std::time::Duration;
+
+use sluicegate_core::algorithm::Numbers;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::policy::PolicyQuota;
+use sluicegate_core::{ConfigError, Policy};
+
+/// The most entries of a sliding log: with more entries, one call takes longer than some 100 microseconds, in which
+/// Redis serves nobody else.
+const LONGEST_LOG: u64 = 2_000;
+
+/// The kinds of rules that the script knows.
+const KINDS: u8 = 6;
+
+/// All that decides: the version, and per quota its kind, its id, and the numbers of its rule. Instances with the same text
+/// share their states; others keep their own, and charge each other.
+pub(super) fn rules(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
+    let mut text = Vec::with_capacity(9 + 53 * policy.quotas().len());
+    push(&mut text, policy.version().unwrap_or(0));
+    text.push(u8::try_from(policy.quotas().len()).unwrap_or(u8::MAX));
+    for quota in policy.quotas() {
+        let numbers = numbers(policy, quota)?;
+        text.push(numbers.kind());
+        text.extend_from_slice(&id(quota).to_le_bytes());
+        for number in numbers.all() {
+            match number {
+                Numbers::NONE => text.extend_from_slice(&(-1.0_f64).to_le_bytes()),
+                number => push(&mut text, number),
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Adds a number as the script reads it.
+pub(super) fn push(bytes: &mut Vec<u8>, number: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "what is above 2^53 only has to stay above")]
+    bytes.extend_from_slice(&(number as f64).to_le_bytes());
+}
+
+/// Whole microseconds.
+pub(super) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A number for a quota's id; 0 if it has none.
+fn id(quota: &PolicyQuota) -> u32 {
+    quota.id().map_or(0, |id| {
+        let hash = blake3::hash(id.as_bytes());
+        let mut start = [0; 4];
+        start.copy_from_slice(&hash.as_bytes()[..4]);
+        u32::from_le_bytes(start).max(1)
+    })
+}
+
+/// The kind of a rule and its numbers.
+fn numbers(policy: &Policy, quota: &PolicyQuota) -> Result<Numbers, ConfigError> {
+    let refused = |problem: String| {
+        Err(ConfigError::new(ConfigErrorKind::Store, format!("policy {:?}: {problem}", policy.name())))
+    };
+    let (rule, numbers) = (quota.rule(), quota.rule().numbers());
+    if let Some(log) = rule.log().filter(|log| log.most_entries() > LONGEST_LOG) {
+        return refused(format!(
+            "a sliding log on Redis has at most {LONGEST_LOG} entries, not {}, because its value is written whole with every decision: give it a resolution, or use a sliding counter",
+            log.most_entries()
+        ));
+    }
+    if numbers.kind() > KINDS {
+        return refused(format!("the Redis store does not know the rule {rule:?}"));
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_too_long_for_redis_is_refused_with_what_to_use() {
+        let policy = Policy::sliding_log("long", "2001/d").build().unwrap();
+        let message = rules(&policy).unwrap_err().to_string();
+        assert!(
+            message.contains("at most 2000 entries, not 2001") && message.contains("give it a resolution"),
+            "{message}"
+        );
+        let policy = Policy::sliding_log("long", "2001/d").resolution(1_000).build().unwrap();
+        assert!(rules(&policy).is_ok());
+    }
+}

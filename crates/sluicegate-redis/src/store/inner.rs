@@ -1,0 +1,81 @@
+//! The part of a store that limiters hold: [`Inner`].
+
+use std::sync::Arc;
+
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared};
+use sluicegate_core::{ConfigError, Policy, Store};
+
+use super::decide::Decider;
+use super::key::{self, Tags};
+use super::line::Line;
+use super::prepared::Prepared;
+use super::shared::SharedKey;
+use crate::connection::{Target, part_of};
+
+/// The part that limiters hold. The connection ends when the last of them is gone.
+pub(super) struct Inner {
+    pub(super) line: Arc<Line>,
+    pub(super) decider: Decider,
+    pub(super) target: Target,
+    pub(super) shared: SharedKey,
+    pub(super) is_onlooker: bool,
+    pub(super) tags: Tags,
+    pub(super) prefix: String,
+    pub(super) open: Registry<Arc<Prepared>>,
+    pub(super) limiters: Limiters,
+}
+
+impl Store for Inner {
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
+    fn now_us(&self) -> u64 {
+        self.line.clock_us().unwrap_or_else(|| self.shared.now_us())
+    }
+
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(&self.shared)
+    }
+
+    fn listen(&self, listener: Arc<dyn Listener>) {
+        self.shared.listen(listener);
+    }
+
+    fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaces: Option<(&PreparedPolicy, Inherit)>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        let (replaced, inherit) = replaces.unzip();
+        let old = replaced.map(PreparedPolicy::replaced::<Arc<Prepared>>).transpose()?;
+        // A higher version says it for the whole fleet: what a lower one has spent is forgotten once.
+        let is_other_version =
+            |old: &PreparedPolicy| policy.version().is_some() && policy.version() != old.policy().version();
+        let since_us = match inherit {
+            // By the server's clock as it is known here, or by the machine's if that is ahead: a moment that is too late resets each
+            // key once all the same, and one that is too early misses keys.
+            Some(Inherit::Reset) if !replaced.is_some_and(is_other_version) => {
+                self.now_us().max(self.line.about_now_us()) + 1
+            }
+            _ => old.map_or(0, |old| old.since_us),
+        };
+        self.open.open(policy, replaced, |policy| {
+            let prepared = Prepared::new(&self.prefix, policy, inherit.unwrap_or_default(), since_us)?;
+            Ok(Arc::new(prepared.of_onlooker(self.is_onlooker)))
+        })
+    }
+
+    fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        self.decider.decide(asks, &self.tags)
+    }
+
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        if !self.line.connection.state().is_cluster {
+            return 1;
+        }
+        let bits = asks.iter().map(|ask| 1 << part_of(key::slot(&self.tags.tag(ask.key()))));
+        bits.fold(0, |all, bit: u64| all | bit)
+    }
+}

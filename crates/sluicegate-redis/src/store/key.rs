@@ -1,0 +1,131 @@
+//! The names of keys in Redis, and which hash slot of a Cluster they live in.
+//!
+//! ```text
+//! rl : 2 : login : { q0ZxYn7cR4mVbT1sKfLw2A }
+//! prefix   policy    22 characters: 128 bits of a keyed BLAKE3 of the key
+//!      format
+//! ```
+//!
+//! The braces make the hash the Cluster's hash tag, so all policies of one key live in one slot and
+//! can be decided in one call. Policy names and prefixes have no `{`, so no other brace can come
+//! before it.
+
+use sluicegate_core::key::KeyRef;
+
+/// Whether a part of names may have this text: nothing in it is a brace, and all of it is readable.
+pub(super) fn is_plain(text: &str) -> bool {
+    let plain =
+        |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
+    (1..=64).contains(&text.len()) && text.bytes().all(plain)
+}
+
+/// `<prefix>:2:`: the beginning of all names.
+pub(super) fn all(prefix: &str) -> String {
+    format!("{prefix}:2:")
+}
+
+/// `<prefix>:2:<policy>:`: the format and the policy. The rules are not part of it: a state says which ones it is of.
+pub(super) fn stem(prefix: &str, policy: &str) -> String {
+    format!("{}{policy}:", all(prefix))
+}
+
+/// The policy of a name, or what a slot of its own is called; none if it is that of no key, or of a bucket by which a
+/// connection is probed at this moment.
+pub(super) fn policy_of<'a>(prefix: &str, name: &'a str) -> Option<&'a str> {
+    let (policy, tag) = name.strip_prefix(&all(prefix))?.split_once(":{")?;
+    (tag.strip_suffix('}') != Some(PROBE)).then_some(policy)
+}
+
+/// The name of a key.
+pub(super) fn name(prefix: &str, policy: &str, tag: &str) -> String {
+    format!("{}{{{tag}}}", stem(prefix, policy))
+}
+
+/// The tag of the bucket by which a connection is probed.
+pub(super) const PROBE: &str = "probe";
+
+/// The hash slot of a tag.
+pub(super) fn slot(tag: &str) -> u16 {
+    crc16(tag.as_bytes()) % 16_384
+}
+
+/// CRC-16/XMODEM, by which a Cluster assigns slots.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    })
+}
+
+/// Turns keys into the tags that stand for them in Redis.
+///
+/// A tag is 128 bits of BLAKE3, keyed with the fleet's secret, of the key's typed and length-prefixed parts: nothing
+/// that a client writes is readable in Redis, collides with another key, or chooses a hash slot.
+#[derive(Clone)]
+pub(super) struct Tags {
+    secret: [u8; 32],
+}
+
+impl Tags {
+    pub(super) fn new(secret: &[u8]) -> Self {
+        Self { secret: blake3::derive_key("sluicegate 2026-11-21 key tags", secret) }
+    }
+
+    /// 22 characters of base64url.
+    pub(super) fn tag(&self, key: KeyRef<'_>) -> String {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut hash = [0_u8; 16];
+        hash.copy_from_slice(&blake3::keyed_hash(&self.secret, key.to_key().as_bytes()).as_bytes()[..16]);
+        let mut bits = u128::from_be_bytes(hash);
+        (0..22)
+            .map(|_| {
+                let digit = DIGITS[(bits & 63) as usize];
+                bits >>= 6;
+                char::from(digit)
+            })
+            .collect()
+    }
+}
+
+impl std::fmt::Debug for Tags {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tags(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_core::Key;
+
+    use super::*;
+
+    #[test]
+    fn slots_are_those_that_a_cluster_assigns() {
+        // The check value of CRC-16/XMODEM, and what `CLUSTER KEYSLOT foo` says.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(crc16(b"foo") % 16_384, 12_182);
+    }
+
+    #[test]
+    fn the_policy_of_a_name_is_read_from_keys_only() {
+        assert_eq!(policy_of("rl", &name("rl", "log.in", "q0Zx")), Some("log.in"));
+        let probe = name("rl", "probe-16cc", PROBE);
+        for other in
+            ["rl:2:{probe}:overrides", "rl:1:login:{q0Zx}", "shop:2:login:{q0Zx}", "rl:2:login", &probe]
+        {
+            assert_eq!(policy_of("rl", other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_22_characters_that_depend_on_key_and_secret() {
+        let tag = |secret: &str, key: Key| Tags::new(secret.as_bytes()).tag(key.as_ref());
+        let ada = tag("", Key::from("ada"));
+        assert_eq!(ada.len(), 22);
+        assert_eq!(ada, tag("", Key::from("ada")), "a fleet agrees on it");
+        assert_ne!(ada, tag("secret", Key::from("ada")));
+        assert_ne!(tag("", Key::from(("a", "b:c"))), tag("", Key::from(("a:b", "c"))));
+        assert_ne!(tag("", Key::from("1")), tag("", Key::from(1_u64)));
+    }
+}

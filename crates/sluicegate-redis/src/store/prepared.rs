@@ -1,0 +1,59 @@
+//! A policy as the store prepares it: [`Prepared`].
+//!
+//! Nothing is sent for it. Redis learns of a policy by its first decision, because each order
+//! carries the text of the rules. That is what lets instances with different rules share keys.
+
+use sluicegate_core::algorithm::Rule;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{ConfigError, Policy};
+
+use super::{encode, key};
+
+/// A policy as the store prepares it: what all its asks have in common.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// How the names of its keys begin.
+    pub(super) stem: String,
+    /// See [`encode::rules`].
+    pub(super) text: Vec<u8>,
+    pub(super) rules: Vec<Rule>,
+    /// How its keys start that were under other rules before, as the script counts the ways.
+    pub(super) way: u8,
+    /// Spends before this moment, in microseconds, are forgotten; 0 if the whole policy was never reset.
+    pub(super) since_us: u64,
+    pub(super) gives_back: bool,
+    /// Whether what is refused is spent all the same.
+    pub(super) counts_rejected: bool,
+    /// Whether its peeks write nothing.
+    pub(super) is_onlooker: bool,
+}
+
+impl Prepared {
+    pub(super) fn new(
+        prefix: &str,
+        policy: &Policy,
+        inherit: Inherit,
+        since_us: u64,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            stem: key::stem(prefix, policy.name()),
+            text: encode::rules(policy)?,
+            rules: policy.quotas().iter().map(|quota| *quota.rule()).collect(),
+            way: match inherit {
+                Inherit::Reset => 0,
+                Inherit::AsIs => 1,
+                Inherit::Proportional => 2,
+                Inherit::Additive => 3,
+                _ => 4,
+            },
+            since_us,
+            gives_back: policy.gives_back(),
+            counts_rejected: policy.counts_rejected(),
+            is_onlooker: false,
+        })
+    }
+
+    pub(super) fn of_onlooker(self, is_onlooker: bool) -> Self {
+        Self { is_onlooker, ..self }
+    }
+}

@@ -1,0 +1,65 @@
+//! The last value read, and the server's clock as it showed then: [`Known`].
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::Value;
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::store::{Event, Listener, Listeners};
+
+use super::command::{command, name, read};
+use crate::connection::{Probe, ScriptName};
+
+/// The value read last, by whichever call.
+pub(in crate::store) struct Known {
+    there: Mutex<Arc<[u8]>>,
+    listeners: Listeners,
+    machine: SystemClock,
+    /// Microseconds by which the server's clock is ahead of the machine's.
+    ahead_us: AtomicI64,
+}
+
+impl Known {
+    pub(super) fn new() -> Self {
+        Self {
+            there: Mutex::new(Arc::from([])),
+            listeners: Listeners::default(),
+            machine: SystemClock::new(),
+            ahead_us: AtomicI64::new(0),
+        }
+    }
+
+    /// The time of the server's clock, as nearly as is known since it last answered.
+    pub(super) fn now_us(&self) -> u64 {
+        // Relaxed: one number, which orders nothing else.
+        self.machine.now_us().saturating_add_signed(self.ahead_us.load(Ordering::Relaxed))
+    }
+
+    /// Notes a reply, and tells it to the listeners; none if it is not one.
+    pub(super) fn note(&self, reply: &Value) -> Option<Arc<[u8]>> {
+        let (server_us, there) = read(reply)?;
+        let ahead_us = i128::from(server_us) - i128::from(self.machine.now_us());
+        self.ahead_us.store(i64::try_from(ahead_us).unwrap_or(0), Ordering::Relaxed);
+        let there: Arc<[u8]> = Arc::from(there);
+        *self.there.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&there);
+        self.listeners.tell(&Event::Shared(&there));
+        Some(there)
+    }
+
+    /// Tells a listener what is known, and from now on what will be.
+    pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
+        // Added first: what is read meanwhile is told then.
+        self.listeners.add(Arc::clone(&listener));
+        let there = Arc::clone(&self.there.lock().unwrap_or_else(PoisonError::into_inner));
+        listener.event(&Event::Shared(&there));
+    }
+
+    /// Lets every new connection read them before it is used: an instance that starts, or that was cut off, has them at once.
+    pub(super) fn read_by(self: &Arc<Self>, probe: &mut Probe, prefix: &str) {
+        let known = Arc::clone(self);
+        probe.step(command(ScriptName::Text, &name(prefix), None), move |reply| match known.note(reply) {
+            Some(_) => Ok(()),
+            None => Err("the server does not say what instances share".to_owned()),
+        });
+    }
+}

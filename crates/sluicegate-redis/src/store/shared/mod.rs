@@ -1,0 +1,107 @@
+//! The bytes that instances share, for overrides of operators: one key, read every few seconds, and whenever a connection is new.
+
+mod command;
+mod known;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::StoreError;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::{Listener, Shared, SharedFuture, Write};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+use self::command::{Writing, command, name};
+use self::known::Known;
+use super::key;
+use crate::connection::{Probe, State, part_of};
+
+/// How often they are read, so that every instance knows within five seconds what another one has written.
+const EVERY: Duration = Duration::from_secs(4);
+
+/// How soon they are read again when that has failed.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a call may take; no request waits for it.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// The key where they are, and who reads it.
+pub(super) struct SharedKey {
+    desk: Desk,
+    runtime: Handle,
+    reader: AbortHandle,
+}
+
+/// The parts that a call needs.
+#[derive(Clone)]
+struct Desk {
+    name: Arc<str>,
+    known: Arc<Known>,
+    connection: Arc<State>,
+}
+
+impl SharedKey {
+    /// Begins to read every few seconds, until it is dropped.
+    pub(super) fn start(prefix: &str, known: Arc<Known>, connection: Arc<State>, runtime: Handle) -> Self {
+        let desk = Desk { name: Arc::from(name(prefix)), known, connection };
+        let reader = runtime.spawn(look(desk.clone())).abort_handle();
+        Self { desk, runtime, reader }
+    }
+
+    /// What every new connection reads of them before it is used.
+    pub(super) fn read_by(probe: &mut Probe, prefix: &str) -> Arc<Known> {
+        let known = Arc::new(Known::new());
+        known.read_by(probe, prefix);
+        known
+    }
+
+    /// The time of the server's clock, as nearly as is known since it last answered.
+    pub(super) fn now_us(&self) -> u64 {
+        self.desk.known.now_us()
+    }
+
+    /// Tells a listener what is known, and from now on what will be.
+    pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
+        self.desk.known.listen(listener);
+    }
+}
+
+impl Drop for SharedKey {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Shared for SharedKey {
+    fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture {
+        let write = write.map(|write| Writing {
+            over: write.over.to_vec(),
+            bytes: write.bytes.to_vec(),
+            keep: write.keep,
+        });
+        let desk = self.desk.clone();
+        // A task: it ends whether or not anybody waits for it.
+        let call = self.runtime.spawn(async move { desk.call(write).await });
+        Box::pin(async { call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) })
+    }
+}
+
+impl Desk {
+    async fn call(&self, write: Option<Writing>) -> Result<Arc<[u8]>, StoreError> {
+        let part = part_of(key::slot(key::PROBE));
+        let command = |script| command(script, &self.name, write.as_ref());
+        let reply = self.connection.send(part, command, Instant::now() + DEADLINE).await?;
+        self.known.note(&reply).ok_or_else(|| StoreError::new(StoreErrorKind::Protocol))
+    }
+}
+
+async fn look(desk: Desk) {
+    let mut pause = EVERY;
+    loop {
+        sleep(pause).await;
+        // A connection that is new has read them.
+        pause = if desk.call(None).await.is_ok() { EVERY } else { AGAIN };
+    }
+}
