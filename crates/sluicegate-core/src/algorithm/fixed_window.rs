@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Left, Looked, Numbers, Shape, quotient};
+use super::shape::{Left, Looked, Numbers, Settle, Shape, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -94,7 +94,7 @@ impl FixedWindow {
     /// The window that `now_us` falls into, or the one given out ahead that is still to come. A
     /// window's start is not stored: it follows from the last border and from how many borders the
     /// count needs.
-    #[inline]
+    #[inline(always)]
     fn window(&self, state: State, now_us: u64) -> Window {
         if state.until_us <= now_us {
             let offset = if self.aligned { now_us % self.period_us } else { 0 };
@@ -116,7 +116,7 @@ impl FixedWindow {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn state(&self, window: Window) -> State {
         match window.used {
             // A turn in this window was given back; the one before it, whose count is gone, stays over.
@@ -196,7 +196,7 @@ impl Shape for FixedWindow {
 
     // Always, because it is most of a decision.
     #[inline(always)]
-    fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
         let window = self.window(state, now_us);
         if cost > self.burst || Self::is_over(&window, now_us) {
             return None;
@@ -206,9 +206,11 @@ impl Shape for FixedWindow {
         let passed = excess == 0;
         let (state, used, opens_us) = if passed {
             let state = self.state(Window { used, closed: false, ..window });
+            settle.settle(Some(state));
             // One unit more than what remains is one too many.
             (state, used, self.after_borders(window.start_us, 1))
         } else {
+            settle.settle(None);
             (state, window.used, self.after_borders(window.start_us, self.borders(excess)))
         };
         let left = Left {

@@ -14,7 +14,7 @@
 use std::num::NonZeroU64;
 
 use super::checked::gcd;
-use super::shape::{Left, Looked, Numbers, Shape, quotient};
+use super::shape::{Left, Looked, Numbers, Settle, Shape, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -171,26 +171,35 @@ impl Gcra {
 
     /// The answers of one look where a level is a span of time: nothing is counted in parts then.
     #[inline(always)]
-    pub(super) fn look_plainly(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+    pub(super) fn look_plainly(
+        &self,
+        state: State,
+        now_us: u64,
+        cost: u64,
+        settle: impl Settle,
+    ) -> Option<Looked> {
         let level = state.until_us.saturating_sub(now_us);
         if cost > self.burst || level >= LEVEL_MAX {
             return None;
         }
         let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
         if after > self.full {
+            settle.settle(None);
             let remaining = self.full.saturating_sub(level) / self.spacing;
             let available_after_us = after.saturating_sub(self.full);
             let left = Left { remaining, reset_after_us: level, available_after_us };
             return Some(Looked { passed: false, state, left });
         }
+        let state = State::new(if after == 0 { 0 } else { now_us.saturating_add(after) }, 0);
+        settle.settle(Some(state));
         if after == 0 {
             let left = Left { remaining: self.burst, ..Left::default() };
-            return Some(Looked { passed: true, state: State::REST, left });
+            return Some(Looked { passed: true, state, left });
         }
         let free = self.full.saturating_sub(after);
         let available_after_us = self.spacing.get().saturating_sub(free % self.spacing);
         let left = Left { remaining: free / self.spacing, reset_after_us: after, available_after_us };
-        Some(Looked { passed: true, state: State::new(now_us.saturating_add(after), 0), left })
+        Some(Looked { passed: true, state, left })
     }
 
     /// The same where it is counted in parts. `None` where it is delayed, too.
@@ -331,12 +340,13 @@ impl Shape for Gcra {
 
     // Always, because it is most of a decision.
     #[inline(always)]
-    fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
         if self.is_plain {
-            self.look_plainly(state, now_us, cost)
-        } else {
-            self.look_in_parts(state, now_us, cost)
+            return self.look_plainly(state, now_us, cost, settle);
         }
+        let looked = self.look_in_parts(state, now_us, cost)?;
+        settle.settle(looked.passed.then_some(looked.state));
+        Some(looked)
     }
 
     /// Spends at once up to the ceiling; says how many whole units took effect.

@@ -1,6 +1,6 @@
 //! One quota under one algorithm: [`Rule`], which sends each question to its [`Shape`].
 
-use super::shape::{Looked, Numbers, Shape};
+use super::shape::{Looked, Numbers, Settle, Shape};
 use super::{
     Algorithm, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog, Slot, Spent, Starting,
     StartingGcra, StartingWindow, State,
@@ -199,24 +199,38 @@ impl Rule {
 
     /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, and what remains then, from one look at the
     /// state. `None` where those have to be asked: for a queue, for a cost that can never fit, for a log, and where turns are out.
+    ///
+    /// `settle` is told as soon as the state is known, before the numbers.
     #[inline(always)]
-    pub(crate) fn spend_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
-        ask!(self, shape => shape.look(state, now_us, cost))
+    pub(crate) fn spend_now(
+        &self,
+        state: State,
+        now_us: u64,
+        cost: u64,
+        settle: impl Settle,
+    ) -> Option<Looked> {
+        ask!(self, shape => shape.look(state, now_us, cost, settle))
     }
 
     /// The same of a level that drains, and `None` for any other state: where it can be nothing else, no result goes through memory to
     /// be the same for all algorithms.
     #[inline(always)]
-    pub(crate) fn spend_level_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+    pub(crate) fn spend_level_now(
+        &self,
+        state: State,
+        now_us: u64,
+        cost: u64,
+        settle: impl Settle,
+    ) -> Option<Looked> {
         let Self::Gcra(level) = self else { return None };
-        level.look(state, now_us, cost)
+        level.look(state, now_us, cost, settle)
     }
 
     /// The same of a level that is a span of time, and `None` for any other state: without a call.
     #[inline(always)]
     pub(crate) fn spend_plainly_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         match self {
-            Self::Gcra(level) if level.is_plain() => level.look_plainly(state, now_us, cost),
+            Self::Gcra(level) if level.is_plain() => level.look_plainly(state, now_us, cost, ()),
             _ => None,
         }
     }

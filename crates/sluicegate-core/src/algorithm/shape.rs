@@ -55,7 +55,7 @@ pub(super) trait Shape: Copy {
 
     /// See [`Rule::spend_now`](super::Rule::spend_now).
     #[inline]
-    fn look(&self, _state: State, _now_us: u64, _cost: u64) -> Option<Looked> {
+    fn look(&self, _state: State, _now_us: u64, _cost: u64, _settle: impl Settle) -> Option<Looked> {
         None
     }
 
@@ -204,6 +204,18 @@ pub(crate) struct Looked {
     pub(crate) passed: bool,
     pub(crate) state: State,
     pub(crate) left: Left,
+}
+
+/// To be told the new state as soon as that is known, or that the cost was refused: before the numbers, so that nobody waits for them
+/// behind a lock.
+// No closure, because those are not inlined always.
+pub(crate) trait Settle {
+    fn settle(self, after: Option<State>);
+}
+
+impl Settle for () {
+    #[inline(always)]
+    fn settle(self, _after: Option<State>) {}
 }
 
 /// The rest of a quota after a cost that was to be spent at once.

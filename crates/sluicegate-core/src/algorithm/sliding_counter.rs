@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Left, Looked, Numbers, Shape};
+use super::shape::{Left, Looked, Numbers, Settle, Shape};
 use super::{Checked, NEVER, Slot, Spent, State};
 use crate::error::ConfigError;
 
@@ -101,7 +101,7 @@ impl SlidingCounter {
         COUNT_MAX.min((super::EXACT / self.period).saturating_mul(2)).max(self.limit)
     }
 
-    #[inline]
+    #[inline(always)]
     fn window(&self, state: State, now_us: u64) -> Window {
         if state.until_us <= now_us {
             let start_us = now_us.saturating_sub(now_us % self.period_us);
@@ -118,7 +118,7 @@ impl SlidingCounter {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn state(&self, window: &Window) -> State {
         // While a window ahead was given out, the ones before it, whose counts are gone, stay over.
         if window.previous | window.current == 0 && !window.closed {
@@ -136,7 +136,7 @@ impl SlidingCounter {
     }
 
     /// The part of `previous` units that still counts when `elapsed` of this window is over.
-    #[inline]
+    #[inline(always)]
     fn share(&self, previous: u64, elapsed: u64) -> u64 {
         if previous == 0 {
             return 0;
@@ -146,7 +146,7 @@ impl SlidingCounter {
     }
 
     /// How far into a window the share of `previous` has fallen to `target`; the whole period if not before its end.
-    #[inline]
+    #[inline(always)]
     fn falls_to(&self, previous: u64, target: u64) -> u64 {
         let Some(units) = NonZeroU64::new(previous).filter(|units| units.get() > target) else { return 0 };
         if self.excess == 0 && target.saturating_add(1) == units.get() {
@@ -176,7 +176,7 @@ impl SlidingCounter {
     }
 
     /// When the weighted count has fallen to `target` if nothing else arrives.
-    #[inline]
+    #[inline(always)]
     fn sinks_to(&self, window: &Window, now_us: u64, target: u64) -> u64 {
         if let Some(room) = target.checked_sub(window.current) {
             let elapsed = self.falls_to(window.previous, room);
@@ -210,7 +210,7 @@ impl SlidingCounter {
     }
 
     /// The weighted count that the limit is compared with.
-    #[inline]
+    #[inline(always)]
     fn counted(&self, window: &Window, now_us: u64) -> u64 {
         self.share(window.previous, self.elapsed(window, now_us)).saturating_add(window.current)
     }
@@ -270,7 +270,7 @@ impl Shape for SlidingCounter {
 
     // Always, because it is most of a decision.
     #[inline(always)]
-    fn look(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
+    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
         let mut window = self.window(state, now_us);
         let room = self.limit.checked_sub(cost)?;
         if Self::is_over(&window, now_us) {
@@ -280,9 +280,12 @@ impl Shape for SlidingCounter {
         let passed = counted <= room;
         let (state, counted, target) = if passed {
             (window.current, window.closed) = (window.current.saturating_add(cost), false);
+            let state = self.state(&window);
+            settle.settle(Some(state));
             let counted = counted.saturating_add(cost);
-            (self.state(&window), counted, counted.saturating_sub(1))
+            (state, counted, counted.saturating_sub(1))
         } else {
+            settle.settle(None);
             (state, counted, room)
         };
         let wait_us = |target| self.sinks_to(&window, now_us, target).saturating_sub(now_us);

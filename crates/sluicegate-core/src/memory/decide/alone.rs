@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::single::{spend_now, status_after};
+use super::single::{Found, spend_now, status_after};
 use crate::algorithm::{Looked, State};
 use crate::decision::Decision;
 use crate::key::KeyRef;
@@ -13,7 +13,7 @@ use crate::memory::bucket::{Bucket, Buckets};
 use crate::memory::ground::Ground;
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
-use crate::memory::table::{Kept, Table, state_words};
+use crate::memory::table::{Table, state_words};
 use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 
 /// The one bucket of a policy that keeps no accounts.
@@ -65,19 +65,15 @@ impl Alone {
         // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
         let is_level = const { state_words::<WORDS, false>() == 1 };
         let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
-        let mut set = table.lock(table.set_of(hash));
+        let set = table.lock(table.set_of(hash));
         if bucket.holds.any() {
             return None;
         }
         let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
-        let (found, before) = set.look(hash);
-        let spent = spend_now::<WORDS, false>(&bucket.rule, before.state, now_us, cost)?;
-        if spent.passed {
-            set.put(found, hash, Kept { state: spent.state, ..before }, &bucket.rule, now_us);
-        } else if self.counts_rejected {
-            return None;
-        }
-        Some((now_us, spent))
+        let (slot, before) = set.look(hash);
+        let found = Found { set, slot, hash, before, bucket, now_us, after: &mut None };
+        let spent = spend_now::<WORDS, false>(&bucket.rule, before.state, now_us, cost, found)?;
+        (spent.passed || !self.counts_rejected).then_some((now_us, spent))
     }
 
     /// Spends from a log.

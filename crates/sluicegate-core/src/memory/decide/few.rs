@@ -156,7 +156,7 @@ impl Asked<'_> {
 
     #[inline(never)]
     fn spend_other_now(&mut self, state: State, now_us: u64) -> Option<()> {
-        self.spent = self.bucket.rule.spend_now(state, now_us, self.cost)?;
+        self.spent = self.bucket.rule.spend_now(state, now_us, self.cost, ())?;
         Some(())
     }
 

@@ -9,7 +9,7 @@
 //! everything else takes the longer way below it, with the same result.
 
 use super::counts_rejected;
-use crate::algorithm::{Looked, Rule, State};
+use crate::algorithm::{Looked, Rule, Settle, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
@@ -42,50 +42,48 @@ impl Inner {
         (ask, hash): (&Ask<'_>, u64),
         before_us: Option<u64>,
     ) -> DecisionFuture {
+        if ask.mode() != Mode::Spend {
+            return self.decide_at_length(table, bucket, (ask, hash), before_us);
+        }
         let in_general = || DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
-        let mut set = table.lock(table.set_of(hash));
+        let set = table.lock(table.set_of(hash));
         if bucket.holds.any() {
             drop(set);
             return in_general();
         }
         let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
-        let (found, before) = set.look(hash);
-        let state = before.state;
-        let (rule, mode, cost) = (&bucket.rule, ask.mode(), ask.cost());
-        if mode == Mode::Spend
-            && let Some(spent) = spend_now::<WORDS, ACCOUNTS>(rule, state, now_us, cost)
-        {
-            // The same as below, from one look at the state instead of five.
-            if !spent.passed && counts_rejected(ask) {
-                drop(set);
-                return in_general();
-            }
-            let after = spent.passed.then(|| kept::<ACCOUNTS>(bucket, before, spent.state, now_us));
-            if let Some(after) = after {
-                set.put(found, hash, after, rule, now_us);
-            }
-            drop(set);
-            let status = status_after((0, 0), bucket.capacity, &spent, cost);
-            let decision = Decision::single(now_us, status);
-            return DecisionFuture::ready(Ok(match after {
-                Some(after) if ACCOUNTS => told((bucket, ask), decision, state, after, now_us),
-                _ => decision,
-            }));
+        let (slot, before) = set.look(hash);
+        let (cost, mut after) = (ask.cost(), None);
+        let found = Found { set, slot, hash, before, bucket, now_us, after: &mut after };
+        let spent = spend_now::<WORDS, ACCOUNTS>(&bucket.rule, before.state, now_us, cost, found);
+        let Some(spent) = spent else {
+            return self.decide_at_length(table, bucket, (ask, hash), before_us);
+        };
+        if !spent.passed && counts_rejected(ask) {
+            return in_general();
         }
-        self.decide_at_length((set, found, before), bucket, (ask, hash), now_us)
+        let decision = Decision::single(now_us, status_after((0, 0), bucket.capacity, &spent, cost));
+        DecisionFuture::ready(Ok(match after {
+            Some(after) if ACCOUNTS => told((bucket, ask), decision, before.state, after, now_us),
+            _ => decision,
+        }))
     }
 
     /// The numbers that one look does not tell.
     #[inline(never)]
     fn decide_at_length<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
         &self,
-        (mut set, found, before): (Locked<'_, SLOTS, WORDS, ACCOUNTS>, Option<usize>, Kept),
+        table: &Table<SLOTS, WORDS, ACCOUNTS>,
         bucket: &Bucket,
         (ask, hash): (&Ask<'_>, u64),
-        now_us: u64,
+        before_us: Option<u64>,
     ) -> DecisionFuture {
+        let mut set = table.lock(table.set_of(hash));
+        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
+        let (found, before) = set.look(hash);
         let (rule, mode, cost, state) = (&bucket.rule, ask.mode(), ask.cost(), before.state);
-        if mode.spends() && rule.begins() && state.until_us <= now_us {
+        let is_begun = mode.spends() && rule.begins() && state.until_us <= now_us;
+        if bucket.holds.any() || is_begun {
             drop(set);
             return DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
         }
@@ -113,6 +111,33 @@ impl Inner {
     }
 }
 
+/// A key in its locked set.
+pub(super) struct Found<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
+    pub(super) set: Locked<'a, SLOTS, WORDS, ACCOUNTS>,
+    pub(super) slot: Option<usize>,
+    pub(super) hash: u64,
+    pub(super) before: Kept,
+    pub(super) bucket: &'a Bucket,
+    pub(super) now_us: u64,
+    /// To be told what is kept after a spend.
+    pub(super) after: &'a mut Option<Kept>,
+}
+
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Settle
+    for Found<'_, SLOTS, WORDS, ACCOUNTS>
+{
+    /// Keeps the state, and unlocks the set.
+    #[inline(always)]
+    fn settle(self, after: Option<State>) {
+        let Self { mut set, slot, hash, before, bucket, now_us, after: kept_after } = self;
+        if let Some(state) = after {
+            let after = kept::<ACCOUNTS>(bucket, before, state, now_us);
+            set.put(slot, hash, after, &bucket.rule, now_us);
+            *kept_after = Some(after);
+        }
+    }
+}
+
 /// One look at a state. All rules whose states are one word are levels, so of those no other is asked.
 // Always, because it is most of a decision.
 #[inline(always)]
@@ -121,10 +146,11 @@ pub(super) fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
     state: State,
     now_us: u64,
     cost: u64,
+    settle: impl Settle,
 ) -> Option<Looked> {
     match const { state_words::<WORDS, ACCOUNTS>() } {
-        1 => rule.spend_level_now(state, now_us, cost),
-        _ => rule.spend_now(state, now_us, cost),
+        1 => rule.spend_level_now(state, now_us, cost, settle),
+        _ => rule.spend_now(state, now_us, cost, settle),
     }
 }
 

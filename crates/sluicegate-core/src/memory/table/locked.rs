@@ -14,7 +14,15 @@ use crate::memory::account::Account;
 pub(in crate::memory) type Copy = [[u64; 4]; 6];
 
 /// A locked set.
-pub(in crate::memory) struct Locked<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
+pub(in crate::memory) struct Locked<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
+    pub(super) At<'a, SLOTS, WORDS, ACCOUNTS>,
+);
+
+/// A set of a table.
+///
+/// What is rare takes a copy: a guard of which a call has the address is written to memory by each decision.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
     pub(super) set: &'a Set<SLOTS, WORDS>,
     pub(super) table: &'a Table<SLOTS, WORDS, ACCOUNTS>,
     pub(super) index: usize,
@@ -25,7 +33,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     #[inline]
     pub(in crate::memory) fn find(&self, hash: u64) -> Option<usize> {
         let tag = tag_of(hash);
-        self.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
+        self.0.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
     }
 
     /// Where a hash is, and what is known of it.
@@ -38,14 +46,8 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     /// The entry in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
     #[inline]
     pub(in crate::memory) fn get(&self, slot: Option<usize>) -> Kept {
-        let words = slot.map_or_else(|| self.left(), |slot| Some(&self.set.states[slot]));
+        let words = slot.map_or_else(|| self.0.left(), |slot| Some(&self.0.set.states[slot]));
         words.map_or_else(Kept::default, load::<WORDS, ACCOUNTS>)
-    }
-
-    /// The debt that keys that made room have left to this set.
-    #[inline]
-    fn left(&self) -> Option<&[AtomicU64; WORDS]> {
-        self.table.left.get(self.index)
     }
 
     /// Stores what is known of a hash in the slot that `find` found for it, or in the place of the least indebted.
@@ -59,13 +61,62 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         now_us: u64,
     ) {
         match slot {
-            Some(slot) => store::<WORDS, ACCOUNTS>(&self.set.states[slot], kept),
-            None => self.insert(hash, kept, rule, now_us),
+            Some(slot) => store::<WORDS, ACCOUNTS>(&self.0.set.states[slot], kept),
+            None => self.0.insert(hash, kept, rule, now_us),
         }
     }
 
+    /// Puts a key to rest, whatever it owes.
+    pub(in crate::memory) fn reset(&mut self, hash: u64) {
+        if let Some(slot) = self.find(hash) {
+            store::<WORDS, ACCOUNTS>(&self.0.set.states[slot], Kept::default());
+        }
+        self.0.forget_one();
+    }
+
+    /// Changes when a key of this set was forgotten or reset.
+    pub(in crate::memory) fn forgotten(&self) -> u64 {
+        self.0.set.forgotten.load(Ordering::Relaxed).into()
+    }
+
+    /// All that the set knows.
+    pub(in crate::memory) fn copy(&self) -> Copy {
+        let mut copy = [[0; 4]; 6];
+        for ((to, words), tag) in copy.iter_mut().zip(&self.0.set.states).zip(&self.0.set.tags) {
+            to[0] = u64::from(tag.load(Ordering::Relaxed)) << 32;
+            for (to, word) in to[1..].iter_mut().zip(words) {
+                *to = word.load(Ordering::Relaxed);
+            }
+        }
+        for (to, word) in copy[5].iter_mut().zip(self.0.left().into_iter().flatten()) {
+            *to = word.load(Ordering::Relaxed);
+        }
+        copy
+    }
+
+    /// The set as it was when it was copied.
+    pub(in crate::memory) fn restore(&mut self, copy: &Copy) {
+        for ((from, words), tag) in copy.iter().zip(&self.0.set.states).zip(&self.0.set.tags) {
+            tag.store(tag_of(from[0]), Ordering::Relaxed);
+            for (from, word) in from[1..].iter().zip(words) {
+                word.store(*from, Ordering::Relaxed);
+            }
+        }
+        for (from, word) in copy[5].iter().zip(self.0.left().into_iter().flatten()) {
+            word.store(*from, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> At<'a, SLOTS, WORDS, ACCOUNTS> {
+    /// The debt that keys that made room have left to this set.
+    #[inline]
+    fn left(self) -> Option<&'a [AtomicU64; WORDS]> {
+        self.table.left.get(self.index)
+    }
+
     #[cold]
-    fn insert(&mut self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
+    fn insert(self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
         if kept.state.until_us <= now_us {
             return;
         }
@@ -88,7 +139,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     ///
     /// Of two debts the heavier stays. It never grows lighter by a newcomer, and it drains as any
     /// state does.
-    fn leave(&self, words: &[AtomicU64; WORDS], rule: &Rule, now_us: u64) {
+    fn leave(self, words: &[AtomicU64; WORDS], rule: &Rule, now_us: u64) {
         let Some(left) = self.left() else { return };
         let [before, state] = [left, words].map(|words| load::<WORDS, ACCOUNTS>(words).state);
         let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
@@ -96,49 +147,8 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         store::<WORDS, ACCOUNTS>(left, Kept { state, account: Account::default() });
     }
 
-    /// Puts a key to rest, whatever it owes.
-    pub(in crate::memory) fn reset(&mut self, hash: u64) {
-        if let Some(slot) = self.find(hash) {
-            store::<WORDS, ACCOUNTS>(&self.set.states[slot], Kept::default());
-        }
-        self.forget_one();
-    }
-
-    fn forget_one(&self) {
+    fn forget_one(self) {
         self.set.forgotten.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Changes when a key of this set was forgotten or reset.
-    pub(in crate::memory) fn forgotten(&self) -> u64 {
-        self.set.forgotten.load(Ordering::Relaxed).into()
-    }
-
-    /// All that the set knows.
-    pub(in crate::memory) fn copy(&self) -> Copy {
-        let mut copy = [[0; 4]; 6];
-        for ((to, words), tag) in copy.iter_mut().zip(&self.set.states).zip(&self.set.tags) {
-            to[0] = u64::from(tag.load(Ordering::Relaxed)) << 32;
-            for (to, word) in to[1..].iter_mut().zip(words) {
-                *to = word.load(Ordering::Relaxed);
-            }
-        }
-        for (to, word) in copy[5].iter_mut().zip(self.left().into_iter().flatten()) {
-            *to = word.load(Ordering::Relaxed);
-        }
-        copy
-    }
-
-    /// The set as it was when it was copied.
-    pub(in crate::memory) fn restore(&mut self, copy: &Copy) {
-        for ((from, words), tag) in copy.iter().zip(&self.set.states).zip(&self.set.tags) {
-            tag.store(tag_of(from[0]), Ordering::Relaxed);
-            for (from, word) in from[1..].iter().zip(words) {
-                word.store(*from, Ordering::Relaxed);
-            }
-        }
-        for (from, word) in copy[5].iter().zip(self.left().into_iter().flatten()) {
-            word.store(*from, Ordering::Relaxed);
-        }
     }
 }
 
@@ -148,7 +158,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Drop
     #[inline]
     fn drop(&mut self) {
         // Release: pairs with the acquire of whoever locks next.
-        self.set.locked.store(false, Ordering::Release);
+        self.0.set.locked.store(false, Ordering::Release);
     }
 }
 

@@ -28,6 +28,7 @@ use std::sync::atomic::AtomicU64 as Count;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use self::locked::At;
 pub(super) use self::locked::{Copy, Locked};
 use self::words::until_of;
 pub(super) use self::words::{Kept, state_words};
@@ -88,11 +89,10 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, 
     #[inline]
     pub(super) fn lock(&self, index: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
         let set = &self.sets[index];
-        // Acquire: what the last holder wrote to the set is seen. All accesses in between may then be relaxed.
-        while set.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            wait_for(&set.locked);
+        if !set.try_lock() {
+            set.wait_for_lock();
         }
-        Locked { set, table: self, index }
+        Locked(At { set, table: self, index })
     }
 
     /// How many slots there are.
@@ -107,6 +107,42 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, 
     }
 }
 
+impl<const SLOTS: usize, const WORDS: usize> Set<SLOTS, WORDS> {
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        // Acquire: what the last holder wrote to the set is seen. All accesses in between may then be relaxed.
+        self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Waits longer each time, because to look takes the line from the holder, which needs it to go on; and lets the holder run
+    /// if it was preempted.
+    #[cold]
+    fn wait_for_lock(&self) {
+        let mut turn = 0_u32;
+        loop {
+            wait_a_turn(turn);
+            if !self.locked.load(Ordering::Relaxed) && self.try_lock() {
+                return;
+            }
+            turn = turn.saturating_add(1);
+        }
+    }
+}
+
+#[cfg(not(loom))]
+fn wait_a_turn(turn: u32) {
+    if turn < 32 {
+        (0..1 << turn.min(3)).for_each(|_| std::hint::spin_loop());
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+fn wait_a_turn(_turn: u32) {
+    loom::thread::yield_now();
+}
+
 impl<const SLOTS: usize, const WORDS: usize> Default for Set<SLOTS, WORDS> {
     fn default() -> Self {
         Self {
@@ -116,22 +152,6 @@ impl<const SLOTS: usize, const WORDS: usize> Default for Set<SLOTS, WORDS> {
             locked: AtomicBool::new(false),
         }
     }
-}
-
-/// Waits on a read, which leaves the line shared, and lets the holder run if it was preempted.
-#[cfg(not(loom))]
-fn wait_for(locked: &AtomicBool) {
-    let mut spins = 0_u32;
-    while locked.load(Ordering::Relaxed) {
-        spins = spins.wrapping_add(1);
-        if spins.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
-    }
-}
-
-/// A relaxed read may be stale for as long as the model likes.
-#[cfg(loom)]
-fn wait_for(_locked: &AtomicBool) {
-    loom::thread::yield_now();
 }
 
 #[cfg(all(test, not(loom)))]
