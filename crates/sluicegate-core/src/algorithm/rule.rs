@@ -226,6 +226,12 @@ impl Rule {
         level.look(state, now_us, cost, settle)
     }
 
+    /// Whether it is a level that is a span of time, and nothing is delayed.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Gcra(level) if level.is_plain())
+    }
+
     /// The same of a level that is a span of time, and `None` for any other state: without a call.
     #[inline(always)]
     pub(crate) fn spend_plainly_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {

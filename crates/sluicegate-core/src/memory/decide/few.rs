@@ -83,7 +83,13 @@ impl Inner {
         if !is_in_order {
             few.sort_unstable_by_key(|asked| asked.bucket.number);
         }
-        let Some(now_us) = self.spend_several(&mut few) else {
+        let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
+        let spent = match () {
+            () if is_twice => None,
+            () if few.iter().all(|asked| asked.bucket.rule.is_plain()) => self.spend_levels(&mut few),
+            () => self.spend_several(&mut few),
+        };
+        let Some(now_us) = spent else {
             return DecisionFuture::ready(self.decide_all(asks));
         };
         if !is_in_order {
@@ -96,9 +102,6 @@ impl Inner {
     // Always: it is called in one place for each number of buckets.
     #[inline(always)]
     fn spend_several<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
-        if (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number) {
-            return None;
-        }
         let mut places = [const { None }; N];
         for (asked, place) in few.iter().zip(&mut places) {
             match &asked.bucket.home {
@@ -126,7 +129,41 @@ impl Inner {
                 let kept = Kept { state: asked.spent.state, ..Kept::default() };
                 place.put_at(asked.slot, asked.hash, kept, &asked.bucket.rule, now_us);
             } else {
-                asked.spend_nothing(place, now_us);
+                asked.spend_nothing(place.kept(asked.hash).state, now_us);
+            }
+        }
+        Some(now_us)
+    }
+
+    /// The same of levels that are spans of time, as most are: of which it is known where they live.
+    #[inline(always)]
+    fn spend_levels<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
+        // Before the locks: no window begins here.
+        let now_us = self.ground.clock.now_us();
+        let mut sets = [const { None }; N];
+        for (asked, set) in few.iter().zip(&mut sets) {
+            let Home::Narrow(table) = &asked.bucket.home else { return None };
+            *set = Some(table.lock(table.set_of(asked.hash)));
+        }
+        if few.iter().any(|asked| asked.bucket.holds.any()) {
+            return None;
+        }
+        let mut granted = true;
+        for (asked, set) in few.iter_mut().zip(sets.iter().flatten()) {
+            let (slot, before) = set.look(asked.hash);
+            asked.slot = slot;
+            asked.spent = asked.bucket.rule.spend_plainly_now(before.state, now_us, asked.cost)?;
+            granted &= asked.spent.passed;
+        }
+        if !granted && few.iter().any(|asked| counts_rejected(asked.ask)) {
+            return None;
+        }
+        for (asked, set) in few.iter_mut().zip(sets.iter_mut().flatten()) {
+            if granted && asked.ask.mode().spends() {
+                let kept = Kept { state: asked.spent.state, ..Kept::default() };
+                set.put(asked.slot, asked.hash, kept, &asked.bucket.rule, now_us);
+            } else {
+                asked.spend_nothing(set.get(asked.slot).state, now_us);
             }
         }
         Some(now_us)
@@ -136,10 +173,10 @@ impl Inner {
 impl Asked<'_> {
     /// Of a quota that has room, and of which nothing is spent, where it stands: as after a cost of nothing.
     #[cold]
-    fn spend_nothing(&mut self, place: &Place<'_>, now_us: u64) {
+    fn spend_nothing(&mut self, state: State, now_us: u64) {
         if self.spent.passed {
             self.cost = 0;
-            self.spend_now(place.kept(self.hash).state, now_us);
+            self.spend_now(state, now_us);
         }
     }
 

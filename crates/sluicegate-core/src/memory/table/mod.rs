@@ -13,7 +13,7 @@
 //!   are relaxed.
 //! - A tag stays when its state comes to rest, so that a clock set back a little finds it again.
 //! - The lock is held for a few dozen instructions and never across a call that may block. Waiting
-//!   spins, and yields after 64 turns.
+//!   spins, and yields after 32 turns.
 //! - Several sets, also of several tables, are locked in ascending order.
 //!
 //! The models at the end of the file run every interleaving of two threads through a set.
