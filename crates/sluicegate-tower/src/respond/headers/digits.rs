@@ -7,29 +7,35 @@ use http::HeaderValue;
 /// How many numbers are kept as text.
 const KEPT: usize = 4_096;
 
-/// The numbers below `KEPT`, four digits each.
-static DIGITS: [u8; KEPT * 4] = {
-    let mut digits = [b'0'; KEPT * 4];
-    let mut number = 0;
+/// The numbers below `KEPT`, four digits each. Each is counted up from the one before: this table and the next are made
+/// whenever the crate is compiled, by an interpreter.
+static DIGITS: [[u8; 4]; KEPT] = {
+    let mut all = [*b"0000"; KEPT];
+    let mut number = 1;
     while number < KEPT {
-        let (mut rest, mut at) = (number, number * 4 + 3);
-        while rest > 0 {
-            digits[at] = b"0123456789"[rest % 10];
-            (rest, at) = (rest / 10, at - 1);
+        let (mut digits, mut at) = (all[number - 1], 3);
+        while digits[at] == b'9' {
+            (digits[at], at) = (b'0', at - 1);
         }
+        digits[at] += 1;
+        all[number] = digits;
         number += 1;
     }
-    digits
+    all
 };
 
 /// The same as field values: that they are valid ones is found out when this is compiled, not for each response.
 pub(super) static VALUES: [HeaderValue; KEPT] = {
-    let Ok(digits) = str::from_utf8(&DIGITS) else { panic!("digits are text") };
     let mut values = [const { HeaderValue::from_static("0") }; KEPT];
     let mut number = 1;
     while number < KEPT {
-        let (before, _) = digits.split_at(number * 4 + 4);
-        let (_, text) = before.split_at(before.len() - 1 - number.ilog10() as usize);
+        let digits: &[u8] = match (&DIGITS[number], number) {
+            ([_, _, _, digits @ ..], ..10) => digits,
+            ([_, _, digits @ ..], ..100) => digits,
+            ([_, digits @ ..], ..1_000) => digits,
+            (digits, _) => digits,
+        };
+        let Ok(text) = str::from_utf8(digits) else { panic!("digits are text") };
         // Nothing can be dropped while it is compiled.
         mem::forget(mem::replace(&mut values[number], HeaderValue::from_static(text)));
         number += 1;
