@@ -69,6 +69,6 @@ fn at(
             statuses.push(unknown.suspended_for_us(micros(wait)));
         }
     }
-    statuses.sort_by_key(|status| (status.policy_index(), status.quota_index()));
+    statuses.sort_unstable_by_key(|status| (status.policy_index(), status.quota_index()));
     judge(at_us, 0, statuses).by(decision.decided_by())
 }

@@ -34,6 +34,19 @@ struct Asked<'a> {
     spent: Looked,
 }
 
+/// A list of at most [`MOST`] in order of this. By insertion: the standard library's code for long lists is compiled once for
+/// each key and number of buckets.
+#[inline]
+fn sort<K: Ord>(few: &mut [&mut Asked<'_>], key: impl Fn(&Asked<'_>) -> K) {
+    for end in 1..few.len() {
+        let mut at = end;
+        while at > 0 && key(few[at - 1]) > key(few[at]) {
+            few.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
+
 impl Inner {
     /// Decides asks that spend or look, in different buckets.
     pub(super) fn decide_few(&self, asks: &[Ask<'_>]) -> DecisionFuture {
@@ -81,7 +94,7 @@ impl Inner {
     ) -> DecisionFuture {
         let is_in_order = (1..N).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
         if !is_in_order {
-            few.sort_unstable_by_key(|asked| asked.bucket.number);
+            sort(&mut few, |asked| asked.bucket.number);
         }
         let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
         let spent = match () {
@@ -93,7 +106,7 @@ impl Inner {
             return DecisionFuture::ready(self.decide_all(asks));
         };
         if !is_in_order {
-            few.sort_unstable_by_key(|asked| asked.at);
+            sort(&mut few, |asked| asked.at);
         }
         DecisionFuture::ready(Ok(Decision::of(now_us, 0, few.iter().map(|asked| asked.status()))))
     }
