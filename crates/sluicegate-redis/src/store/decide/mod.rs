@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `ask` | what is asked about one key, as the script needs it |
 //! | `caller`, `batch`, `request` | requests on their way to Redis and back, each by itself or with others |
-//! | `command`, `lua/`, `reply` | the script, what goes in, and what comes out |
+//! | `command`, `lua/`, `reply`, `found` | the script, what goes in, and what comes out |
 //! | `cross_slot/` | requests whose keys live in several slots of a Cluster |
 //! | `probe` | how a connection shows that the server can run the script |
 //!
@@ -17,6 +17,7 @@ mod batch;
 mod caller;
 mod command;
 mod cross_slot;
+mod found;
 mod probe;
 mod reply;
 mod request;

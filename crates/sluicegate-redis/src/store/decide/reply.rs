@@ -5,13 +5,13 @@
 //! that is not exactly of the expected form is a `Protocol` error, and nothing is guessed.
 
 use redis::Value;
-use sluicegate_core::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::store::{Balance, Judged, Mode, QuotaStatus, Trace, judge};
+use sluicegate_core::store::{Mode, QuotaStatus, Trace, judge};
 use sluicegate_core::{Decision, StoreError};
 use smallvec::SmallVec;
 
 use super::ask::KeyAsk;
+use super::found::{Found, units};
 
 /// The reply of the script: the time, and then its numbers for one request after the other.
 ///
@@ -78,7 +78,7 @@ impl Reply {
         for ask in asks {
             let first = found.len();
             for (rule, cost) in ask.prepared.rules.iter().zip(&ask.costs) {
-                found.push(self.found(ask.mode, rule, *cost)?);
+                found.push(Found::of(self.numbers()?, ask.mode, rule, *cost, self.now_us));
             }
             if ask.mode == Mode::Lease {
                 for (found, rule) in found[first..].iter_mut().zip(&ask.prepared.rules) {
@@ -108,22 +108,6 @@ impl Reply {
         }
         // A request that waits takes the long way.
         Some(0)
-    }
-
-    fn found(&mut self, mode: Mode, rule: &Rule, cost: u64) -> Option<Found> {
-        let [till, a, b, opens_us, birth, given] = self.numbers()?;
-        let now_us = self.now_us;
-        let (state, log) = match rule.log() {
-            Some(_) => (State::REST, Log { newest_us: till, sum: a, oldest_us: b }),
-            None => (rule.of_words([till, a, b]), Log::default()),
-        };
-        let opens_us = match rule.log() {
-            _ if matches!(mode, Mode::Charge | Mode::Lease) => now_us,
-            Some(log) if cost > log.limit() => NEVER,
-            Some(_) => opens_us.max(now_us),
-            None => rule.slot(state, now_us, cost).opens_us,
-        };
-        Some(Found { state, log, opens_us, birth, given, floor: None })
     }
 
     /// The script has said all.
@@ -179,95 +163,6 @@ impl Reply {
     fn next(&mut self) -> Option<u64> {
         let number = self.numbers.next()?;
         (0.0..=9_007_199_254_740_991.0).contains(&number).then_some(number as u64)
-    }
-}
-
-/// A bucket as the short way found it.
-struct Found {
-    state: State,
-    log: Log,
-    opens_us: u64,
-    birth: u64,
-    given: u64,
-    /// Of a lease from a bucket that drains, the latest end of an earlier one.
-    floor: Option<State>,
-}
-
-/// The units that a lease gets, which found its quotas so: the least that one of them has left.
-fn units(lease: &KeyAsk, found: &[Found], now_us: u64) -> u64 {
-    let left =
-        lease.prepared.rules.iter().zip(found).map(|(rule, found)| rule.remaining(found.state, now_us));
-    left.chain(lease.costs.iter().copied()).min().unwrap_or(0)
-}
-
-/// The numbers of a sliding log that a status needs.
-///
-/// A log itself stays in Redis, since it may have thousands of entries: three numbers of it are
-/// enough for every number of a status.
-#[derive(Clone, Copy, Default)]
-struct Log {
-    newest_us: u64,
-    sum: u64,
-    oldest_us: u64,
-}
-
-impl Found {
-    /// Where a quota stands after this was asked, and this many units were leased behind it; the script has done the same.
-    fn after(
-        &self,
-        at: (u8, u8),
-        rule: &Rule,
-        mode: Mode,
-        [cost, leased]: [u64; 2],
-        now_us: u64,
-    ) -> (QuotaStatus, Trace) {
-        // Whether it passes is a question of when there is room, whatever was asked.
-        let judged = Judged::new(rule, Mode::Peek, Slot::at(self.opens_us), now_us);
-        let is_born = self.log.sum == 0 && self.state.until_us <= now_us;
-        let (birth, given) = if is_born { (now_us, 0) } else { (self.birth, self.given) };
-        let trace = Trace { given, birth, before: self.state, ..Trace::default() };
-        if let Some(rule) = rule.log() {
-            let room = rule.ceiling().saturating_sub(self.log.sum);
-            let took = match mode {
-                Mode::Charge => cost.min(room),
-                mode if mode.spends() => cost,
-                _ => 0,
-            };
-            let (log, period_us) = (self.log.and(took, now_us, rule), rule.period_us().get());
-            let rests_us = if log.sum > 0 { log.newest_us.saturating_add(period_us) } else { now_us };
-            let balance = Balance {
-                capacity: rule.limit(),
-                remaining: rule.limit().saturating_sub(log.sum),
-                reset_after_us: rests_us.saturating_sub(now_us),
-            };
-            let status = judged.status(at, balance, now_us, |_| log.oldest_us.saturating_add(period_us));
-            let trace = Trace { found: self.log.sum, after: State::new(log.newest_us, 0), ..trace };
-            return (status.spending(took), trace);
-        }
-        let (after, took) = match mode {
-            Mode::Charge => rule.charge(self.state, now_us, cost),
-            mode if mode.spends() || mode == Mode::Lease => {
-                (rule.spend(self.state, now_us, now_us, cost), cost)
-            }
-            _ => (self.state, 0),
-        };
-        let end = if leased > 0 { rule.spend(after, now_us, now_us, leased) } else { after };
-        let opens_us = |cost| rule.slot(end, now_us, cost).opens_us;
-        let status = judged.status(at, Balance::of(rule, end, now_us), now_us, opens_us);
-        let floor = self.floor.filter(|_| took > 0);
-        (status.spending(took), Trace { found: rule.level(self.state, now_us), after, floor, ..trace })
-    }
-}
-
-impl Log {
-    fn and(self, took: u64, now_us: u64, rule: &SlidingLog) -> Self {
-        if took == 0 {
-            return self;
-        }
-        let newest_us = self.newest_us.max(now_us);
-        let is_only = self.sum == 0 || rule.is_one_entry(self.oldest_us, newest_us);
-        let oldest_us = if is_only { newest_us } else { self.oldest_us };
-        Self { newest_us, sum: self.sum.saturating_add(took), oldest_us }
     }
 }
 
