@@ -144,6 +144,7 @@ impl Way {
     }
 
     /// To the end, or to the next thing to wait for.
+    #[inline]
     fn then(&mut self, then: Then) -> Option<End> {
         self.step = match then {
             Then::End(end) => return Some(end),
@@ -154,6 +155,7 @@ impl Way {
     }
 
     /// It has come as far as it comes at once.
+    #[inline]
     fn comes_to(self, end: Option<End>, limits: &Limits) -> Result<End, Box<Waiting>> {
         end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self }))
     }
