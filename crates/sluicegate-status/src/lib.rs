@@ -269,21 +269,13 @@
 //! For alarms and for history: those are what metrics are for. The page shows an hour, to a person.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod access;
 mod action;
-mod answer;
-mod builder;
 mod desk;
 mod document;
-mod fault;
-mod html;
-mod input;
 mod instant;
-mod notices;
 mod page;
-mod room;
-mod route;
 mod scope;
+mod secret;
 
-pub use self::builder::StatusPageBuilder;
+pub use self::desk::StatusPageBuilder;
 pub use self::page::StatusPage;

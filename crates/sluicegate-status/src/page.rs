@@ -176,12 +176,12 @@ impl StatusPage {
     /// # }
     /// ```
     pub fn notice(&self, about: impl Into<String>, text: impl Into<String>) {
-        self.0.notices.put(about.into(), text.into(), self.0.clock.now_us());
+        self.0.notice(about.into(), text.into());
     }
 
     /// Takes the [notice](Self::notice) about this from the page, if there is one.
     pub fn take_back_notice(&self, about: &str) {
-        self.0.notices.take_back(about);
+        self.0.take_back_notice(about);
     }
 }
 

@@ -7,16 +7,16 @@ use std::fmt;
 
 use sluicegate_core::{Key, RateLimiter};
 
-use super::look_up::{LookedUp, by_key, usual_span};
+use super::fault::Fault;
+use super::input::Input;
 use super::target::Target;
-use crate::access::Secret;
-use crate::fault::Fault;
-use crate::input::Input;
+use crate::document::{LookedUp, by_key, usual_span};
 use crate::scope::Scope;
+use crate::secret::Secret;
 
 /// An action on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyAction {
+pub(super) enum KeyAction {
     /// Its buckets of one policy are full again.
     Reset,
     /// It is refused outright, for a time.
@@ -26,7 +26,7 @@ pub(crate) enum KeyAction {
 }
 
 /// Does it, and says where the key stands then.
-pub(crate) async fn act_on_key(
+pub(super) async fn act_on_key(
     scope: &Scope,
     secret: &Secret,
     (action, operator): (KeyAction, &str),
@@ -46,7 +46,7 @@ pub(crate) async fn act_on_key(
         }
         KeyAction::Release => limiter.release_by(&key, operator).await?,
     };
-    by_key(secret, &limiter, &key).await
+    Ok(by_key(secret, &limiter, &key).await?)
 }
 
 /// The key of the policy that is named, among those that a request would meet.

@@ -3,13 +3,14 @@
 //! All of it asks the store, so it is so for all instances that share it. Each change is a line in the log, under the
 //! target `sluicegate::audit`, with the name of the operator; a key is in it as it may be shown.
 
+mod fault;
+mod input;
 mod key;
-mod look_up;
 mod policy;
 mod room;
 mod target;
+mod verb;
 
-pub(crate) use self::key::{KeyAction, act_on_key};
-pub(crate) use self::look_up::{LookedUp, QuotaStanding, Standing, StrikesStanding, look_up};
-pub(crate) use self::policy::{Changed, all_to_shadow, change, withdraw};
-pub(crate) use self::room::{RoomChanged, change_room};
+pub(crate) use self::fault::Fault;
+pub(crate) use self::input::{Face, Input};
+pub(crate) use self::verb::{Done, act};

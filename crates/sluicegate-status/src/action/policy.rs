@@ -11,8 +11,8 @@ use sluicegate_core::limiter::{OverrideError, OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, OverrideBuilder, PolicyMode};
 use sluicegate_core::{ConfigError, RateLimiter, Store};
 
-use crate::fault::Fault;
-use crate::input::Input;
+use super::fault::Fault;
+use super::input::Input;
 use crate::instant;
 use crate::scope::Scope;
 
@@ -26,7 +26,7 @@ pub(crate) struct Changed {
 
 /// Puts an override: other quotas or another mode, for an hour unless a time is given. One that stands is replaced by those who
 /// have seen it.
-pub(crate) async fn change(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
+pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let mut wanted = Override::builder(policy, operator);
     for quota in input.quota.iter().flat_map(|quotas| quotas.split(',')) {
@@ -51,7 +51,7 @@ pub(crate) async fn change(scope: &Scope, operator: &str, input: &Input) -> Resu
 
 /// Only tries out every policy that is enforced, for an hour unless a time is given. Quotas that an operator has changed stay so.
 /// Of several stores one may have been changed when the next one fails.
-pub(crate) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
+pub(super) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
     if input.confirm.as_deref() != Some("yes") {
         return Err(Fault::bad("confirm that nothing is to be refused any more: \"confirm\" is \"yes\""));
     }
@@ -127,7 +127,7 @@ fn until_us(text: &str) -> Result<u64, Fault> {
 }
 
 /// Ends an override, by those who have seen it.
-pub(crate) async fn withdraw(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
+pub(super) async fn withdraw(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let version =
         input.version()?.ok_or_else(|| Fault::bad("say by its version which override is withdrawn"))?;

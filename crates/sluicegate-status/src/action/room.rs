@@ -4,22 +4,14 @@
 //! that went back to another rate by itself would let visitors in while nobody looks.
 
 use http::StatusCode;
-use sluicegate_tower::room::RoomNumbers;
 
-use crate::fault::Fault;
-use crate::input::Input;
-use crate::room::seen;
+use super::fault::Fault;
+use super::input::Input;
+use crate::document::{RoomChanged, seen};
 use crate::scope::Scope;
 
-/// A change that was made: the room, and its numbers before and after.
-pub(crate) struct RoomChanged {
-    pub(crate) room: String,
-    pub(crate) before: RoomNumbers,
-    pub(crate) after: RoomNumbers,
-}
-
 /// Sets the rate or the mode of a room, or both. Opening it to all has to be meant.
-pub(crate) async fn change_room(scope: &Scope, operator: &str, input: &Input) -> Result<RoomChanged, Fault> {
+pub(super) async fn change_room(scope: &Scope, operator: &str, input: &Input) -> Result<RoomChanged, Fault> {
     let name = input.room.as_deref().ok_or_else(|| Fault::bad("no waiting room is named"))?;
     let room = scope
         .room(name)

@@ -10,10 +10,10 @@ use sluicegate_core::{Key, RateLimiter};
 use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::limits::Explanation;
 
-use crate::access::Secret;
-use crate::fault::Fault;
-use crate::input::{Input, KeyAs, Pretended};
+use super::fault::Fault;
+use super::input::{Input, KeyAs, Pretended};
 use crate::scope::Scope;
+use crate::secret::Secret;
 
 /// The target of a look-up, in one of the three ways of naming a key.
 pub(super) enum Target {

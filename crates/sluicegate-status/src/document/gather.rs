@@ -11,11 +11,11 @@ use sluicegate_core::observed::{Observed, PastEvent, Snapshot, StoreSnapshot, St
 use sluicegate_core::resilient::BreakerState;
 use sluicegate_tower::room::Room;
 
+use super::notices::{Notice, Notices};
 use super::policy::{Keys, Known, status};
+use super::room::{self, RoomEvent, RoomEvents};
 use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, StoreStatus};
 use crate::instant::{rfc3339, seconds_up};
-use crate::notices::{Notice, Notices};
-use crate::room::{self, RoomEvent, RoomEvents};
 use crate::scope::Scope;
 
 /// Puts the snapshots of all stores together. Of two policies of one name the first is shown.

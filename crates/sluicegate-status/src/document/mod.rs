@@ -7,12 +7,21 @@
 //! word that stands for a key.
 
 mod gather;
+mod html;
+mod look_up;
+mod notices;
 mod policy;
+mod room;
 mod shape;
 
 pub(crate) use self::gather::{gather, room_shown};
+pub(crate) use self::html::{Look, STYLE, Theme, page};
+pub(crate) use self::look_up::{LookedUp, by_key, by_request, usual_span};
+pub(crate) use self::notices::Notices;
 pub(crate) use self::policy::Keys;
-pub(crate) use self::shape::{
-    AskerShown, Document, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown, PolicyStatus,
-    RoomShown, StoreStatus,
+pub(crate) use self::room::{RoomChanged, RoomEvents, seen};
+pub(crate) use self::shape::Document;
+use self::shape::{
+    AskerShown, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown, PolicyStatus, RoomShown,
+    StoreStatus,
 };

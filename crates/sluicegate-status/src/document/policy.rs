@@ -15,8 +15,8 @@ use sluicegate_core::{OnExceeded, Policy, RateLimiter, Store};
 use super::shape::{
     AskerShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus, QuotaShown,
 };
-use crate::access::Secret;
 use crate::instant::rfc3339;
+use crate::secret::Secret;
 
 /// Which keys a page may show.
 #[derive(Clone, Copy)]

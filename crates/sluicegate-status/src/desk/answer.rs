@@ -14,7 +14,7 @@ use serde::Serialize;
 const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'";
 
 /// Where clients that send JSON find the token that they send back.
-pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-status-token");
+pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-status-token");
 
 const FIELDS: [(HeaderName, &str); 4] = [
     (CONTENT_SECURITY_POLICY, POLICY),
@@ -24,7 +24,7 @@ const FIELDS: [(HeaderName, &str); 4] = [
 ];
 
 /// A response of the page.
-pub(crate) fn answer(status: StatusCode, kind: &'static str, body: String) -> Response<String> {
+pub(super) fn answer(status: StatusCode, kind: &'static str, body: String) -> Response<String> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let fields = FIELDS.into_iter().chain([(CONTENT_TYPE, kind)]);
@@ -32,25 +32,25 @@ pub(crate) fn answer(status: StatusCode, kind: &'static str, body: String) -> Re
     response
 }
 
-pub(crate) fn html(status: StatusCode, body: String) -> Response<String> {
+pub(super) fn html(status: StatusCode, body: String) -> Response<String> {
     answer(status, "text/html; charset=utf-8", body)
 }
 
-pub(crate) fn css(body: &str) -> Response<String> {
+pub(super) fn css(body: &str) -> Response<String> {
     answer(StatusCode::OK, "text/css; charset=utf-8", body.to_owned())
 }
 
 /// A sentence for whoever was not let in, or sent something else.
-pub(crate) fn text(status: StatusCode, sentence: &str) -> Response<String> {
+pub(super) fn text(status: StatusCode, sentence: &str) -> Response<String> {
     answer(status, "text/plain; charset=utf-8", format!("{sentence}\n"))
 }
 
-pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response<String> {
+pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response<String> {
     // Numbers and text under names: nothing that JSON has no form for.
     answer(status, "application/json", serde_json::to_string(body).unwrap_or_default())
 }
 
-pub(crate) fn not_allowed(methods: &'static str) -> Response<String> {
+pub(super) fn not_allowed(methods: &'static str) -> Response<String> {
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, &format!("use {methods} here"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     response

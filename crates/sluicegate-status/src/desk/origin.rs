@@ -17,11 +17,11 @@ use sluicegate_tower::key::RequestView;
 
 /// The hosts that requests may name: a page of another name that resolves to this server reads nothing then.
 #[derive(Default)]
-pub(crate) struct Hosts(Vec<String>);
+pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
     /// Adds a host, with or without a port; the port does not count.
-    pub(crate) fn add(&mut self, host: &str) -> Result<(), ConfigError> {
+    pub(super) fn add(&mut self, host: &str) -> Result<(), ConfigError> {
         let authority: Authority =
             host.parse().ok().filter(|authority: &Authority| !authority.as_str().contains('@')).ok_or_else(
                 || mistake(format!("{host:?} is not a host: write \"ops.example.org\" or \"127.0.0.1\"")),
@@ -30,12 +30,12 @@ impl Hosts {
         Ok(())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Whether a request names one of them, and no other. An empty list has them all.
-    pub(crate) fn admit(&self, request: RequestView<'_>) -> bool {
+    pub(super) fn admit(&self, request: RequestView<'_>) -> bool {
         if self.is_empty() {
             return true;
         }
@@ -52,11 +52,11 @@ impl Hosts {
 
 /// An origin as browsers send it.
 #[derive(PartialEq, Eq)]
-pub(crate) struct Origin(String);
+pub(super) struct Origin(String);
 
 impl Origin {
     /// Reads `https://ops.example.org`.
-    pub(crate) fn read(text: &str) -> Result<(Self, Authority), ConfigError> {
+    pub(super) fn read(text: &str) -> Result<(Self, Authority), ConfigError> {
         let uri: Option<Uri> = text.parse().ok();
         let whole = uri.and_then(|uri| {
             let parts = uri.into_parts();
@@ -79,7 +79,7 @@ impl Origin {
 
 /// Whether a form was sent by the page itself: the browser says so, or names its origin. A client that says neither is no
 /// browser that we could trust to keep a foreign page out.
-pub(crate) fn is_own(headers: &HeaderMap, origins: &[Origin]) -> bool {
+pub(super) fn is_own(headers: &HeaderMap, origins: &[Origin]) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     match (sites.next(), sites.next()) {
         (Some(site), None) => site == "same-origin",

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::forms::{by_reference, field, hidden};
 use super::number;
-use crate::action::{LookedUp, QuotaStanding, Standing, StrikesStanding};
 use crate::document::PolicyStatus;
+use crate::document::look_up::{LookedUp, QuotaStanding, Standing, StrikesStanding};
 
 pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
     html! {

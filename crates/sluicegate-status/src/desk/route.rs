@@ -1,13 +1,11 @@
-//! The purpose of a request: its [`Place`], and the [`Verb`] that it sends.
+//! Where a request goes: its [`Place`].
 //!
 //! The page does not know where it was put. It reads the end of a path, and its links and forms are relative.
 
 use http::Uri;
 
-use crate::action::KeyAction;
-
 /// Where a request goes.
-pub(crate) enum Place {
+pub(super) enum Place {
     Page,
     Json,
     /// Something to be done to a key.
@@ -20,7 +18,7 @@ pub(crate) enum Place {
 
 impl Place {
     /// By the end of the path, for a router may have cut off the rest, or not.
-    pub(crate) fn of(uri: &Uri) -> Option<Self> {
+    pub(super) fn of(uri: &Uri) -> Option<Self> {
         let mut segments = uri.path().rsplit('/').filter(|segment| !segment.is_empty());
         match (segments.next(), segments.next()) {
             (None, _) => Some(Self::Page),
@@ -34,34 +32,6 @@ impl Place {
 }
 
 /// Whether the style sheet is wanted. It is a query of the page, so that the page's link to it holds wherever the page is put.
-pub(crate) fn asks_for_style(uri: &Uri) -> bool {
+pub(super) fn asks_for_style(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| part == "style"))
-}
-
-/// The action that an operator asks for.
-#[derive(Clone, Copy)]
-pub(crate) enum Verb {
-    LookUp,
-    Key(KeyAction),
-    Change,
-    Withdraw,
-    AllToShadow,
-    ChangeRoom,
-}
-
-impl Verb {
-    /// As forms and paths name it.
-    pub(crate) fn read(word: &str) -> Option<Self> {
-        Some(match word {
-            "look-up" => Self::LookUp,
-            "reset" => Self::Key(KeyAction::Reset),
-            "suspend" => Self::Key(KeyAction::Suspend),
-            "release" => Self::Key(KeyAction::Release),
-            "change" => Self::Change,
-            "withdraw" => Self::Withdraw,
-            "all-to-shadow" => Self::AllToShadow,
-            "change-room" => Self::ChangeRoom,
-            _ => return None,
-        })
-    }
 }

@@ -17,10 +17,10 @@ pub(crate) struct Notices(Mutex<BTreeMap<String, Notice>>);
 
 /// A text, and since when it stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notice {
-    pub(crate) about: String,
-    pub(crate) since_us: u64,
-    pub(crate) text: String,
+pub(super) struct Notice {
+    pub(super) about: String,
+    pub(super) since_us: u64,
+    pub(super) text: String,
 }
 
 impl Notices {
@@ -44,7 +44,7 @@ impl Notices {
     }
 
     /// All of them, by what they are about.
-    pub(crate) fn all(&self) -> Vec<Notice> {
+    pub(super) fn all(&self) -> Vec<Notice> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }

@@ -20,11 +20,11 @@ impl Fault {
         Self { status, problem: problem.into() }
     }
 
-    pub(crate) fn bad(problem: impl Into<String>) -> Self {
+    pub(super) fn bad(problem: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, problem)
     }
 
-    pub(crate) fn unknown(policy: &str) -> Self {
+    pub(super) fn unknown(policy: &str) -> Self {
         Self::bad(format!("no policy named {policy:?} is open here"))
     }
 }

@@ -7,9 +7,7 @@ use http::Uri;
 use maud::{DOCTYPE, Markup, html};
 
 use super::{events, look_up, number, offenders, policies, rooms, stores};
-use crate::access::Visitor;
-use crate::action::LookedUp;
-use crate::document::{Document, NoticeShown};
+use crate::document::{Document, LookedUp, NoticeShown};
 
 /// The style sheet of the page, which it links to.
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -17,7 +15,8 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 /// All that one page shows.
 pub(crate) struct Look<'a> {
     pub(crate) document: &'a Document,
-    pub(crate) visitor: &'a Visitor,
+    /// Who may act, if this visitor is one.
+    pub(crate) operator: Option<&'a str>,
     /// The token that forms carry; without it there are none.
     pub(crate) token: Option<&'a str>,
     /// The names of the limits that a request can meet.
@@ -97,9 +96,9 @@ fn header(look: &Look<'_>) -> Markup {
             h1 { "Sluicegate" }
             p {
                 strong { (instance) } " · up " (number::span(*uptime_seconds)) " · " time datetime=(at) { (number::clock(at)) " UTC" }
-                " · " @match look.visitor {
-                    Visitor::Operator(name) => { "you are " (name) },
-                    Visitor::Reader => { "read-only: keys are digests" },
+                " · " @match look.operator {
+                    Some(name) => { "you are " (name) },
+                    None => { "read-only: keys are digests" },
                 }
             }
             @for store in stores { p { (stores::in_short(store)) } }

@@ -7,10 +7,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sluicegate_core::Quota;
 use sluicegate_tower::room::RoomNumbers;
 
-use crate::action::RoomChanged;
-
 /// As many as are kept of a store's events.
 const MOST: usize = 100;
+
+/// A change that was made: the room, and its numbers before and after.
+pub(crate) struct RoomChanged {
+    pub(crate) room: String,
+    pub(crate) before: RoomNumbers,
+    pub(crate) after: RoomNumbers,
+}
 
 /// The last changes of rooms that were made by this page.
 #[derive(Default)]
@@ -18,13 +23,13 @@ pub(crate) struct RoomEvents(Mutex<VecDeque<RoomEvent>>);
 
 /// A change of a room by an operator.
 #[derive(Clone, Debug)]
-pub(crate) struct RoomEvent {
-    pub(crate) at: SystemTime,
-    pub(crate) what: &'static str,
-    pub(crate) by: String,
-    pub(crate) room: String,
-    pub(crate) from: String,
-    pub(crate) to: String,
+pub(super) struct RoomEvent {
+    pub(super) at: SystemTime,
+    pub(super) what: &'static str,
+    pub(super) by: String,
+    pub(super) room: String,
+    pub(super) from: String,
+    pub(super) to: String,
 }
 
 impl RoomEvents {
@@ -50,13 +55,13 @@ impl RoomEvents {
     }
 
     /// All of them, the oldest first.
-    pub(crate) fn all(&self) -> Vec<RoomEvent> {
+    pub(super) fn all(&self) -> Vec<RoomEvent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
 
 /// A rate as people write it. Turns are spaced, so that a burst says nothing.
-pub(crate) fn rate(rate: Quota) -> String {
+pub(super) fn rate(rate: Quota) -> String {
     Quota::new(rate.limit(), rate.period()).to_string()
 }
 

@@ -11,7 +11,13 @@
 //! may not act. The token stands in the form, so it is looked at after the body.
 //!
 //! A form is answered by the page, with a sentence on it, and JSON by JSON. Both do the same by the same way; they differ in how
-//! they are read, in `input`, and in how they are answered, here.
+//! they are read, in `action`, and in how they are answered, here.
+
+mod answer;
+mod builder;
+mod guard;
+mod origin;
+mod route;
 
 use http::header::HeaderValue;
 use http::request::Parts;
@@ -20,49 +26,38 @@ use http_body::Body;
 use serde_json::json;
 use sluicegate_core::clock::Clock;
 
-use crate::access::{Guard, Hosts, Origin, Secret, Visitor, is_own};
-use crate::action::{
-    Changed, KeyAction, LookedUp, RoomChanged, act_on_key, all_to_shadow, change, change_room, look_up,
-    withdraw,
+use self::answer::TOKEN;
+pub use self::builder::StatusPageBuilder;
+use self::guard::{Guard, Visitor};
+use self::origin::{Hosts, Origin, is_own};
+use self::route::{Place, asks_for_style};
+use crate::action::{Done, Face, Fault, Input, act};
+use crate::document::{
+    Document, Keys, Look, Notices, RoomChanged, RoomEvents, STYLE, Theme, gather, page, room_shown, seen,
 };
-use crate::answer::{self, TOKEN};
-use crate::document::{Document, Keys, gather, room_shown};
-use crate::fault::Fault;
-use crate::html::{self, Look, Theme};
-use crate::input::{Face, Input, Unreadable};
-use crate::notices::Notices;
-use crate::room::{RoomEvents, seen};
-use crate::route::{Place, Verb, asks_for_style};
 use crate::scope::Scope;
+use crate::secret::Secret;
 
 /// All that a page knows.
 pub(crate) struct Desk {
     /// Which stores and limits it is about.
-    pub(crate) scope: Scope,
+    scope: Scope,
     /// Decides which visitors may see it.
-    pub(crate) guard: Guard,
+    guard: Guard,
     /// There is one if there is a guard.
-    pub(crate) secret: Option<Secret>,
+    secret: Option<Secret>,
     /// From where forms may come that no browser vouches for.
-    pub(crate) origins: Vec<Origin>,
+    origins: Vec<Origin>,
     /// Under which names it answers.
-    pub(crate) hosts: Hosts,
+    hosts: Hosts,
     /// How this instance is called.
-    pub(crate) instance: String,
+    instance: String,
     /// By which forms grow old.
-    pub(crate) clock: Box<dyn Clock>,
+    clock: Box<dyn Clock>,
     /// Notices of the application.
-    pub(crate) notices: Notices,
+    notices: Notices,
     /// The operators' changes to waiting rooms.
-    pub(crate) room_events: RoomEvents,
-}
-
-/// The result of an action.
-enum Done {
-    LookedUp(LookedUp),
-    Acted(KeyAction, LookedUp),
-    Changed(Changed),
-    RoomChanged(Box<RoomChanged>),
+    room_events: RoomEvents,
 }
 
 impl Desk {
@@ -81,9 +76,7 @@ impl Desk {
             return answer::text(StatusCode::NOT_FOUND, "there is nothing here: the page is one level up");
         };
         match (head.method.clone(), place) {
-            (Method::GET | Method::HEAD, Place::Page) if asks_for_style(&head.uri) => {
-                answer::css(html::STYLE)
-            }
+            (Method::GET | Method::HEAD, Place::Page) if asks_for_style(&head.uri) => answer::css(STYLE),
             (Method::GET | Method::HEAD, Place::Page) => self.page(&head.uri, &visitor, StatusCode::OK, None),
             (Method::GET | Method::HEAD, Place::Json) => self.json(&visitor),
             (Method::POST, place @ (Place::Page | Place::Key(_) | Place::Policy(_) | Place::Room(_))) => {
@@ -93,6 +86,15 @@ impl Desk {
             (_, Place::Json) => answer::not_allowed("GET, HEAD"),
             (_, Place::Key(_) | Place::Policy(_) | Place::Room(_)) => answer::not_allowed("POST"),
         }
+    }
+
+    /// Puts a notice of the application.
+    pub(crate) fn notice(&self, about: String, text: String) {
+        self.notices.put(about, text, self.clock.now_us());
+    }
+
+    pub(crate) fn take_back_notice(&self, about: &str) {
+        self.notices.take_back(about);
     }
 
     /// The document of this moment, as far as this visitor may see it.
@@ -124,7 +126,7 @@ impl Desk {
             None => (None, None),
             Some(Err(problem)) => (None, Some(Err(problem))),
             Some(Ok(Done::LookedUp(found))) => (Some(found), None),
-            Some(Ok(Done::Acted(action, found))) => (Some(found), Some(Ok(action.to_string()))),
+            Some(Ok(Done::Acted(done, found))) => (Some(found), Some(Ok(done))),
             Some(Ok(Done::Changed(changed))) => (None, Some(Ok(changed.notice))),
             Some(Ok(Done::RoomChanged(changed))) => {
                 let RoomChanged { room, after, .. } = *changed;
@@ -133,9 +135,9 @@ impl Desk {
         };
         let document = self.document();
         let limits: Vec<&str> = self.scope.limits.iter().map(|(name, _)| &**name).collect();
-        let body = html::page(&Look {
+        let body = page(&Look {
             document: &document,
-            visitor,
+            operator: visitor.operator(),
             token: self.token(visitor).as_deref(),
             limits: &limits,
             theme: Theme::of(uri),
@@ -151,7 +153,7 @@ impl Desk {
 
     /// The token that forms loaded now carry; none for visitors who may not act.
     fn token(&self, visitor: &Visitor) -> Option<String> {
-        let (Visitor::Operator(name), Some(secret)) = (visitor, &self.secret) else { return None };
+        let (Some(name), Some(secret)) = (visitor.operator(), &self.secret) else { return None };
         Some(secret.token(self.now_seconds(), name))
     }
 
@@ -196,7 +198,7 @@ impl Desk {
         visitor: &Visitor,
     ) -> Result<Done, Fault> {
         let forbidden = |problem: &str| Fault::new(StatusCode::FORBIDDEN, problem);
-        let (Visitor::Operator(operator), Some(secret)) = (visitor, &self.secret) else {
+        let (Some(operator), Some(secret)) = (visitor.operator(), &self.secret) else {
             return Err(forbidden("this page is read-only: nothing can be looked up or changed here"));
         };
         if !is_own(&head.headers, &self.origins) {
@@ -204,13 +206,7 @@ impl Desk {
                 "this was not sent by the page itself: name its origin by origin(..) where it is built",
             ));
         }
-        let mut input = Input::read(face, body).await.map_err(|unreadable| {
-            let status = match unreadable {
-                Unreadable::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-                Unreadable::Broken => StatusCode::BAD_REQUEST,
-            };
-            Fault::new(status, unreadable.to_string())
-        })?;
+        let mut input = Input::read(face, body).await?;
         let by_header = head.headers.get(TOKEN).and_then(|token| token.to_str().ok());
         let token = by_header.or(input.token.as_deref()).unwrap_or_default();
         if !secret.admits(self.now_seconds(), operator, token) {
@@ -230,21 +226,10 @@ impl Desk {
             }
             Place::Page | Place::Json => {}
         }
-        let verb = input.verb.as_deref().and_then(Verb::read);
-        match verb.ok_or_else(|| Fault::new(StatusCode::NOT_FOUND, "there is no such action"))? {
-            Verb::LookUp => look_up(&self.scope, secret, &input).await.map(Done::LookedUp),
-            Verb::Key(action) => {
-                let found = act_on_key(&self.scope, secret, (action, operator), &input).await?;
-                Ok(Done::Acted(action, found))
-            }
-            Verb::Change => change(&self.scope, operator, &input).await.map(Done::Changed),
-            Verb::Withdraw => withdraw(&self.scope, operator, &input).await.map(Done::Changed),
-            Verb::AllToShadow => all_to_shadow(&self.scope, operator, &input).await.map(Done::Changed),
-            Verb::ChangeRoom => {
-                let changed = change_room(&self.scope, operator, &input).await?;
-                self.room_events.add(&changed, operator, self.clock.now_us());
-                Ok(Done::RoomChanged(Box::new(changed)))
-            }
+        let done = act(&self.scope, secret, operator, &input).await?;
+        if let Done::RoomChanged(changed) = &done {
+            self.room_events.add(changed, operator, self.clock.now_us());
         }
+        Ok(done)
     }
 }

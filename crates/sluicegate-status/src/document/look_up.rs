@@ -1,4 +1,4 @@
-//! Where a key stands, as the store knows it: [`look_up`].
+//! Where a key stands, as the store knows it: [`by_key`] and [`by_request`].
 //!
 //! A look-up by a request says what the whole request would meet, limit by limit, and is decided by the extractors, conditions and
 //! tiers of the live limits. One by a key says it for one unit of one policy. Neither spends anything, and neither counts.
@@ -9,15 +9,12 @@ use http::StatusCode;
 use serde::Serialize;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::suspension::Strikes;
-use sluicegate_core::{Decision, Key, Outcome, Policy, RateLimiter};
+use sluicegate_core::{Decision, Key, Outcome, Policy, RateLimiter, StoreError};
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
-use super::target::Target;
-use crate::access::Secret;
-use crate::fault::Fault;
-use crate::input::Input;
 use crate::instant::seconds_up;
 use crate::scope::Scope;
+use crate::secret::Secret;
 
 /// How long a key is suspended by hand, where neither the operator nor the policy says it.
 const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
@@ -26,65 +23,65 @@ const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 #[derive(Debug, Serialize)]
 pub(crate) struct LookedUp {
     /// The decision that would be made now.
-    pub(crate) would_be: String,
+    pub(super) would_be: String,
     /// Each limit of the request, or the one policy whose key was named.
-    pub(crate) limits: Vec<Standing>,
+    pub(super) limits: Vec<Standing>,
 }
 
 /// One limit, and where the key stands in it.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Standing {
-    pub(crate) limit: String,
+pub(super) struct Standing {
+    pub(super) limit: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) policy: Option<String>,
+    pub(super) policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tier: Option<String>,
+    pub(super) tier: Option<String>,
     /// As the extractor's kind lets it be shown; a key that was typed in is not shown again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) key: Option<String>,
+    pub(super) key: Option<String>,
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
-    pub(crate) reference: Option<String>,
+    pub(super) reference: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
-    pub(crate) quotas: Vec<QuotaStanding>,
+    pub(super) quotas: Vec<QuotaStanding>,
     /// How far it is from its next suspension, if its policy counts refusals and the store says so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) strikes: Option<StrikesStanding>,
+    pub(super) strikes: Option<StrikesStanding>,
     /// For how many seconds it would be suspended by hand, if keys of the policy can be.
     #[serde(skip)]
-    pub(crate) suspends_for: Option<u64>,
+    pub(super) suspends_for: Option<u64>,
     /// Why it is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) not_asked: Option<String>,
+    pub(super) not_asked: Option<String>,
 }
 
 /// Where a key stands in one quota.
 #[derive(Debug, Serialize)]
-pub(crate) struct QuotaStanding {
+pub(super) struct QuotaStanding {
     /// As people write it: `5/min`.
-    pub(crate) label: String,
+    pub(super) label: String,
     /// Units that may be spent at once from rest.
-    pub(crate) capacity: u64,
+    pub(super) capacity: u64,
     /// Units that may be spent now; rounded down.
-    pub(crate) remaining: u64,
+    pub(super) remaining: u64,
     /// Until all of it is back.
-    pub(crate) reset_seconds: u64,
+    pub(super) reset_seconds: u64,
     /// Until the request passes, if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) back_seconds: Option<u64>,
+    pub(super) back_seconds: Option<u64>,
     /// Whether it does not because the key is suspended.
-    pub(crate) suspended: bool,
+    pub(super) suspended: bool,
 }
 
 /// The refusals of a key that count, and its suspensions that are remembered.
 #[derive(Debug, Serialize)]
-pub(crate) struct StrikesStanding {
+pub(super) struct StrikesStanding {
     /// Those that count now; a suspension takes them all away.
-    pub(crate) counted: u64,
+    pub(super) counted: u64,
     /// As many suspend it.
-    pub(crate) of: u64,
+    pub(super) of: u64,
     /// Each makes the next one twice as long.
-    pub(crate) suspensions: u64,
+    pub(super) suspensions: u64,
 }
 
 impl StrikesStanding {
@@ -95,16 +92,12 @@ impl StrikesStanding {
     }
 }
 
-/// Asks the store where a key stands; spends nothing.
-pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, Fault> {
-    match Target::of(scope, secret, input).await? {
-        Target::Key(limiter, key) => by_key(secret, &limiter, &key).await,
-        Target::Request(explained) => Ok(by_request(scope, secret, *explained).await),
-    }
-}
-
 /// Where one key of one policy stands.
-pub(super) async fn by_key(secret: &Secret, limiter: &RateLimiter, key: &Key) -> Result<LookedUp, Fault> {
+pub(crate) async fn by_key(
+    secret: &Secret,
+    limiter: &RateLimiter,
+    key: &Key,
+) -> Result<LookedUp, StoreError> {
     let decision = limiter.peek(key).await?;
     let policy = limiter.policy();
     let standing = Standing {
@@ -145,7 +138,7 @@ fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
 }
 
 /// The limits that a request would meet.
-async fn by_request(scope: &Scope, secret: &Secret, explained: Explanation) -> LookedUp {
+pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explanation) -> LookedUp {
     let mut limits = Vec::with_capacity(explained.limits.len());
     for limit in explained.limits {
         // Limits of a request may be on a store that is not on the page.
@@ -161,7 +154,7 @@ async fn by_request(scope: &Scope, secret: &Secret, explained: Explanation) -> L
 }
 
 /// How long a key is suspended by hand if the operator does not say it: as long as by its first refusals that are too many.
-pub(super) fn usual_span(policy: &Policy) -> Duration {
+pub(crate) fn usual_span(policy: &Policy) -> Duration {
     policy.suspension().and_then(|suspension| suspension.lasts(0)).unwrap_or(HALF_AN_HOUR)
 }
 

@@ -13,13 +13,14 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Buf;
+use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http_body::Body;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sluicegate_core::policy::TimeSpan;
 
-use crate::fault::Fault;
+use super::fault::Fault;
 
 /// More than any form of the page is long.
 const LONGEST: usize = 16_384;
@@ -36,28 +37,28 @@ pub(crate) struct Input {
     /// By its name: what is changed, or whose key is meant.
     pub(crate) policy: Option<String>,
     /// Its text, as somebody has typed it: it may be a secret.
-    pub(crate) key: Option<String>,
+    pub(super) key: Option<String>,
     #[serde(rename = "as")]
-    pub(crate) key_as: KeyAs,
+    pub(super) key_as: KeyAs,
     /// A key that the page has named without showing it.
     #[serde(rename = "ref")]
-    pub(crate) reference: Option<String>,
+    pub(super) reference: Option<String>,
     /// A key that the extractors find.
-    pub(crate) request: Option<Pretended>,
+    pub(super) request: Option<Pretended>,
     /// The quotas that a policy is to have, with commas between them.
-    pub(crate) quota: Option<String>,
+    pub(super) quota: Option<String>,
     /// `enforce`, `shadow` or `off`; of a room `metered`, `paused` or `open`.
-    pub(crate) mode: Option<String>,
+    pub(super) mode: Option<String>,
     /// By its name: the room that is changed.
     pub(crate) room: Option<String>,
     /// The rate that a room is to have.
-    pub(crate) rate: Option<String>,
+    pub(super) rate: Option<String>,
     /// The rate and the mode of a room as the operator has seen them.
-    pub(crate) seen: Option<String>,
+    pub(super) seen: Option<String>,
     /// That it is meant.
-    pub(crate) confirm: Option<String>,
+    pub(super) confirm: Option<String>,
     /// Until when, in RFC 3339.
-    pub(crate) until: Option<String>,
+    pub(super) until: Option<String>,
     /// For how long.
     #[serde(rename = "for")]
     span: Option<String>,
@@ -75,7 +76,7 @@ enum Version {
 /// How the text of a key is meant.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum KeyAs {
+pub(super) enum KeyAs {
     /// An address, if it reads as one, and text otherwise.
     #[default]
     Any,
@@ -88,23 +89,23 @@ pub(crate) enum KeyAs {
 /// A request that nobody has sent, for extractors to look at.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Pretended {
+pub(super) struct Pretended {
     /// The name of the limits that it meets.
-    pub(crate) limits: Option<String>,
+    pub(super) limits: Option<String>,
     /// `GET`, unless it is said.
-    pub(crate) method: Option<String>,
+    pub(super) method: Option<String>,
     /// `/`, unless it is said.
-    pub(crate) path: Option<String>,
+    pub(super) path: Option<String>,
     /// From which address it comes. Without one it has no peer, as behind a server that forgot to hand it on.
-    pub(crate) peer: Option<String>,
+    pub(super) peer: Option<String>,
     /// A field may be there more than once, in lines.
-    pub(crate) headers: HeaderLines,
+    pub(super) headers: HeaderLines,
 }
 
 /// Header fields: one in a line, or by name.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(crate) enum HeaderLines {
+pub(super) enum HeaderLines {
     Lines(String),
     ByName(BTreeMap<String, String>),
 }
@@ -117,7 +118,7 @@ impl Default for HeaderLines {
 
 impl HeaderLines {
     /// Name and value of each field, as they stand. None for a line without a colon.
-    pub(crate) fn fields(&self) -> Option<Vec<(&str, &str)>> {
+    pub(super) fn fields(&self) -> Option<Vec<(&str, &str)>> {
         match self {
             Self::Lines(lines) => {
                 let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -153,11 +154,21 @@ impl Face {
 
 /// Why nothing could be read. It shows nothing of what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
+enum Unreadable {
     /// More than any form is long.
     TooLong,
     /// Not of its type, with a field that is not known, or cut off on its way.
     Broken,
+}
+
+impl From<Unreadable> for Fault {
+    fn from(unreadable: Unreadable) -> Self {
+        let status = match unreadable {
+            Unreadable::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Unreadable::Broken => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, unreadable.to_string())
+    }
 }
 
 impl fmt::Display for Unreadable {
@@ -173,7 +184,14 @@ impl fmt::Display for Unreadable {
 
 impl Input {
     /// Reads a whole body.
-    pub(crate) async fn read<B: Body>(face: Face, body: B) -> Result<Self, Unreadable> {
+    ///
+    /// # Errors
+    /// [`Fault`] when it is too long or cannot be read.
+    pub(crate) async fn read<B: Body>(face: Face, body: B) -> Result<Self, Fault> {
+        Ok(Self::read_as(face, body).await?)
+    }
+
+    async fn read_as<B: Body>(face: Face, body: B) -> Result<Self, Unreadable> {
         let bytes = collect(body).await?;
         let value = match face {
             Face::Json => serde_json::from_slice(&bytes).map_err(|_| Unreadable::Broken)?,
@@ -183,13 +201,13 @@ impl Input {
     }
 
     /// For how long, if that is said.
-    pub(crate) fn span(&self) -> Result<Option<Duration>, Fault> {
+    pub(super) fn span(&self) -> Result<Option<Duration>, Fault> {
         let span = self.span.as_deref().map(str::parse::<TimeSpan>).transpose();
         span.map(|span| span.map(Duration::from)).map_err(|error| Fault::bad(error.to_string()))
     }
 
     /// The version of the override that is replaced or withdrawn.
-    pub(crate) fn version(&self) -> Result<Option<u64>, Fault> {
+    pub(super) fn version(&self) -> Result<Option<u64>, Fault> {
         match &self.version {
             None => Ok(None),
             Some(Version::Number(version)) => Ok(Some(*version)),
@@ -261,7 +279,7 @@ mod tests {
     use super::*;
 
     async fn read(face: Face, body: &str) -> Result<Input, Unreadable> {
-        Input::read(face, body.to_owned()).await
+        Input::read_as(face, body.to_owned()).await
     }
 
     #[tokio::test]

@@ -11,12 +11,13 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::LimitsHandle;
 use sluicegate_tower::room::Room;
 
-use crate::access::{Guard, Hosts, Origin, Secret};
-use crate::desk::Desk;
-use crate::notices::Notices;
+use super::Desk;
+use super::guard::Guard;
+use super::origin::{Hosts, Origin};
+use crate::document::{Notices, RoomEvents};
 use crate::page::StatusPage;
-use crate::room::RoomEvents;
 use crate::scope::Scope;
+use crate::secret::Secret;
 
 /// Collects what a [`StatusPage`] is made of; mistakes are reported by [`build`](Self::build).
 ///

@@ -1,0 +1,85 @@
+//! From a verb to what is done: [`act`].
+
+use http::StatusCode;
+
+use super::fault::Fault;
+use super::input::Input;
+use super::key::{KeyAction, act_on_key};
+use super::policy::{Changed, all_to_shadow, change, withdraw};
+use super::room::change_room;
+use super::target::Target;
+use crate::document::{LookedUp, RoomChanged, by_key, by_request};
+use crate::scope::Scope;
+use crate::secret::Secret;
+
+/// The result of an action.
+pub(crate) enum Done {
+    LookedUp(LookedUp),
+    /// Something was done to a key, which this sentence says; and where the key stands then.
+    Acted(String, LookedUp),
+    Changed(Changed),
+    RoomChanged(Box<RoomChanged>),
+}
+
+/// Does what this operator asks for.
+///
+/// # Errors
+/// [`Fault`] for a verb that there is not, and for whatever the action lacks.
+pub(crate) async fn act(
+    scope: &Scope,
+    secret: &Secret,
+    operator: &str,
+    input: &Input,
+) -> Result<Done, Fault> {
+    let verb = input.verb.as_deref().and_then(Verb::read);
+    match verb.ok_or_else(|| Fault::new(StatusCode::NOT_FOUND, "there is no such action"))? {
+        Verb::LookUp => look_up(scope, secret, input).await.map(Done::LookedUp),
+        Verb::Key(action) => {
+            let found = act_on_key(scope, secret, (action, operator), input).await?;
+            Ok(Done::Acted(action.to_string(), found))
+        }
+        Verb::Change => change(scope, operator, input).await.map(Done::Changed),
+        Verb::Withdraw => withdraw(scope, operator, input).await.map(Done::Changed),
+        Verb::AllToShadow => all_to_shadow(scope, operator, input).await.map(Done::Changed),
+        Verb::ChangeRoom => {
+            let changed = change_room(scope, operator, input).await?;
+            Ok(Done::RoomChanged(Box::new(changed)))
+        }
+    }
+}
+
+/// Asks the store where a key stands; spends nothing.
+async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, Fault> {
+    match Target::of(scope, secret, input).await? {
+        Target::Key(limiter, key) => Ok(by_key(secret, &limiter, &key).await?),
+        Target::Request(explained) => Ok(by_request(scope, secret, *explained).await),
+    }
+}
+
+/// The action that an operator asks for.
+#[derive(Clone, Copy)]
+enum Verb {
+    LookUp,
+    Key(KeyAction),
+    Change,
+    Withdraw,
+    AllToShadow,
+    ChangeRoom,
+}
+
+impl Verb {
+    /// As forms and paths name it.
+    fn read(word: &str) -> Option<Self> {
+        Some(match word {
+            "look-up" => Self::LookUp,
+            "reset" => Self::Key(KeyAction::Reset),
+            "suspend" => Self::Key(KeyAction::Suspend),
+            "release" => Self::Key(KeyAction::Release),
+            "change" => Self::Change,
+            "withdraw" => Self::Withdraw,
+            "all-to-shadow" => Self::AllToShadow,
+            "change-room" => Self::ChangeRoom,
+            _ => return None,
+        })
+    }
+}
