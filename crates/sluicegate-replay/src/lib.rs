@@ -69,40 +69,21 @@
 //! format does not have, by a claim of a token or by what a handler has found out is left out, with the number of requests. Requests
 //! that clients would not have sent after a refusal are counted as they came.
 
-mod alone;
-mod books;
 mod counts;
-mod court;
-mod decide;
 mod error;
-mod figures;
-mod format;
-mod json;
-mod keys;
-mod lines;
-mod order;
+mod judge;
 mod outcome;
-mod pool;
-#[cfg(test)]
-mod random;
 mod read;
 mod replay;
 mod report;
-mod request;
-mod rows;
-mod second;
 mod settings;
 mod share;
-mod slots;
-mod suggest;
 mod suggestion;
-mod table;
-mod trial;
 
 pub use self::error::ReplayError;
-pub use self::figures::{Compared, Distribution, Minute, Offender, RuleFigures, Worst};
-pub use self::format::Format;
+pub use self::judge::{Compared, Distribution, Minute, Offender, RuleFigures, Worst};
 pub use self::outcome::{LeftOut, LineCounts, NotUnderstood, Outcome};
+pub use self::read::Format;
 pub use self::replay::Replay;
 pub use self::settings::WithinSecond;
 pub use self::share::Share;

@@ -4,9 +4,9 @@
 //! nothing that it does not have.
 
 use crate::counts::{Counts, Puzzle};
-use crate::decide::Decider;
-use crate::figures::RuleFigures;
-use crate::format::Format;
+use crate::judge::Decider;
+use crate::judge::RuleFigures;
+use crate::read::Format;
 use crate::settings::{Settings, WithinSecond};
 use crate::share::Share;
 

@@ -17,15 +17,15 @@ use sluicegate_rules::{Rules, RulesFile};
 use sluicegate_tower::limits::Limits;
 
 use crate::counts::{Counts, Puzzle};
-use crate::decide::Decider;
 use crate::error::ReplayError;
-use crate::format::{Format, time};
-use crate::lines::{Batch, Batches, LONGEST};
-use crate::order::Order;
+use crate::judge::Decider;
+use crate::judge::Order;
 use crate::outcome::Outcome;
-use crate::pool;
 use crate::read::Reader;
-use crate::rows::Rows;
+use crate::read::Rows;
+use crate::read::take_apart;
+use crate::read::{Batch, Batches, LONGEST};
+use crate::read::{Format, time};
 use crate::settings::{Settings, WithinSecond};
 use crate::share::Share;
 
@@ -262,7 +262,7 @@ impl Replay {
             let has_come = |time: &u64| latest_us.is_none_or(|latest| *time <= latest);
             let when = |line: &[u8]| format.when(line).filter(has_come);
             let mut numbered = Vec::new();
-            counts = pool::take_apart(batches, when, readers, |taken| {
+            counts = take_apart(batches, when, readers, |taken| {
                 decider.numbered(&taken, &mut numbered);
                 let mut asks = &numbered[..];
                 for (came, count) in taken.requests() {

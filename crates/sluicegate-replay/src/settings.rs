@@ -1,6 +1,6 @@
 //! The settings of a replay: [`Settings`].
 
-use crate::format::Format;
+use crate::read::Format;
 use crate::read::Span;
 use crate::share::Share;
 

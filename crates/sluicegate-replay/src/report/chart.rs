@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use crate::figures::{MINUTE_US, Minute};
-use crate::format::time::shown;
+use crate::judge::{MINUTE_US, Minute};
+use crate::read::time::shown;
 
 /// In units of the drawing, which a page scales to its width.
 pub(super) const WIDTH: u64 = 720;

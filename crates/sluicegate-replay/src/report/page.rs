@@ -6,11 +6,11 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart;
-use crate::figures::{MINUTE_US, Minute, RuleFigures};
-use crate::format::time::shown;
-use crate::json::{quota, quotas};
+use crate::judge::{MINUTE_US, Minute, RuleFigures};
 use crate::outcome::Outcome;
-use crate::table::{counted, wait};
+use crate::read::time::shown;
+use crate::report::json::{quota, quotas};
+use crate::report::table::{counted, wait};
 
 const STYLE: &str = include_str!("style.css");
 

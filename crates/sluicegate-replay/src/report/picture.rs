@@ -6,11 +6,11 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::chart::{Bars, WIDTH};
-use crate::figures::{Compared, RuleFigures};
-use crate::format::time::shown;
-use crate::json::{quota, quotas};
+use crate::judge::{Compared, RuleFigures};
 use crate::outcome::Outcome;
-use crate::table::counted;
+use crate::read::time::shown;
+use crate::report::json::{quota, quotas};
+use crate::report::table::counted;
 
 /// The colours of the page, for both kinds of ground.
 const STYLE: &str = "text{font:13px system-ui,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24}.quiet{fill:#545d68}\

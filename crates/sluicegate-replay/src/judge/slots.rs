@@ -13,7 +13,7 @@
 /// # Memory
 /// At least a quarter of the slots stays free, and at most five eighths are after it was widened: 1.3 to 2.7 slots a number.
 #[derive(Debug, Default)]
-pub(crate) struct Slots<K> {
+pub(super) struct Slots<K> {
     /// As many as a power of two, or none. A number is in the first slot that was free, from the one on that its hash names; behind the
     /// last comes the first.
     slots: Vec<Slot<K>>,
@@ -35,13 +35,13 @@ const LEAST: usize = 16;
 impl<K: Copy + Default> Slots<K> {
     /// A number out of the slot that is looked at first for this hash.
     #[inline]
-    pub(crate) fn glance(&self, hash: usize) -> u32 {
+    pub(super) fn glance(&self, hash: usize) -> u32 {
         self.slots.get(hash & self.slots.len().wrapping_sub(1)).map_or(0, |slot| slot.number)
     }
 
     /// The number with this hash of which `is_it` is true; otherwise the slot for it, unless the table [is full](Self::is_full).
     #[inline]
-    pub(crate) fn find(&self, hash: usize, is_it: impl Fn(u32, K) -> bool) -> Result<u32, usize> {
+    pub(super) fn find(&self, hash: usize, is_it: impl Fn(u32, K) -> bool) -> Result<u32, usize> {
         let last = self.slots.len() - 1;
         let mut place = hash & last;
         loop {
@@ -55,20 +55,20 @@ impl<K: Copy + Default> Slots<K> {
 
     /// Puts a number into the slot that was found for it.
     #[inline]
-    pub(crate) fn put(&mut self, place: usize, number: u32, known_by: K) {
+    pub(super) fn put(&mut self, place: usize, number: u32, known_by: K) {
         self.slots[place] = Slot { number, known_by };
         self.taken += 1;
     }
 
     /// Whether it has to be widened before another number can be looked for.
     #[inline]
-    pub(crate) fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.taken * 4 >= self.slots.len() * 3
     }
 
     /// Twice as many slots, with all numbers from 0 on by their hashes. The old slots are given back before the new ones are taken.
     #[cold]
-    pub(crate) fn widen(&mut self, all: impl Iterator<Item = (usize, K)>) {
+    pub(super) fn widen(&mut self, all: impl Iterator<Item = (usize, K)>) {
         let length = (self.slots.len() * 2).max(LEAST);
         self.slots = Vec::new();
         self.slots.resize(length, Slot { number: FREE, known_by: K::default() });

@@ -22,12 +22,12 @@ use std::collections::BTreeMap;
 
 use sluicegate_core::{Key, Policy, Quota};
 
-use crate::books::Books;
-use crate::court::{Court, Verdict};
-use crate::order::Asks;
+use super::record::{Event, Kept};
+use crate::judge::books::Books;
+use crate::judge::court::{Court, Verdict};
+use crate::judge::order::Asks;
 use crate::settings::WithinSecond;
 use crate::share::Share;
-use crate::suggest::record::{Event, Kept};
 use crate::suggestion::Suggestion;
 
 /// Up to this limit each one is looked at, and above it steps of one part in that many.
@@ -39,7 +39,7 @@ const AT_ONCE: usize = 16;
 const HIGHEST: u64 = 1 << 40;
 
 /// Finds the limit of a policy for what was kept of its row; nothing if no limit that it can have is enough.
-pub(crate) fn suggest(policy: &Policy, kept: &Kept, share: Share) -> Option<Suggestion> {
+pub(in crate::judge) fn suggest(policy: &Policy, kept: &Kept, share: Share) -> Option<Suggestion> {
     let search = Search::new(policy, kept);
     let asked: u64 = search.keys.iter().map(|key| key.weight * key.events.len() as u64).sum();
     let keys: u64 = search.keys.iter().map(|key| key.weight).sum();
@@ -85,7 +85,7 @@ pub(crate) fn suggest(policy: &Policy, kept: &Kept, share: Share) -> Option<Sugg
 /// The policy with another limit of its first quota, and all else in proportion.
 ///
 /// Units are rounded up, so that no burst and no further limit becomes 0. Nothing where the algorithm cannot keep the quotas then.
-pub(crate) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
+pub(in crate::judge) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
     let first = policy.quotas().first()?.quota().limit();
     let part = |units: u64| {
         let part = (u128::from(units) * u128::from(limit)).div_ceil(u128::from(first.max(1)));

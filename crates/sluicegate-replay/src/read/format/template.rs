@@ -15,7 +15,7 @@ use super::time::{self, Clock};
 
 /// `$name` between fixed texts.
 #[derive(Clone, Debug)]
-pub(crate) struct Template {
+pub(in crate::read) struct Template {
     /// The text before the first field, mostly none.
     before: String,
     /// Each field with the text behind it.
@@ -49,13 +49,13 @@ enum What {
     Unused,
 }
 
-pub(crate) const COMMON: &str =
+pub(in crate::read) const COMMON: &str =
     r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
-pub(crate) const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
+pub(in crate::read) const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
 
 impl Template {
     /// Reads a `log_format`.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    pub(in crate::read) fn read(text: &str) -> Result<Self, String> {
         let mut parts = text.split('$');
         let before = parts.next().unwrap_or_default().to_owned();
         let mut fields: Vec<(Field, String)> = Vec::new();
@@ -92,7 +92,7 @@ impl Template {
     }
 
     /// The same without what clients say of themselves, where nothing reads it.
-    pub(crate) fn without(mut self, unread: &[HeaderName]) -> Self {
+    pub(in crate::read) fn without(mut self, unread: &[HeaderName]) -> Self {
         for (field, _) in &mut self.fields {
             if matches!(&field.what, What::Header(name) if unread.contains(name)) {
                 field.what = What::Unread;
@@ -102,13 +102,13 @@ impl Template {
     }
 
     /// Whether the moment and the time that a request took are both there, so that its beginning is known.
-    pub(crate) fn knows_arrival(&self) -> bool {
+    pub(in crate::read) fn knows_arrival(&self) -> bool {
         let has = |what: &What| self.fields.iter().any(|(field, _)| field.what == *what);
         has(&What::UnixTime) && has(&What::Took)
     }
 
     /// Takes a line apart, into a new entry.
-    pub(crate) fn fill<'a>(
+    pub(in crate::read) fn fill<'a>(
         &self,
         entry: &mut Entry<'a>,
         line: &'a str,

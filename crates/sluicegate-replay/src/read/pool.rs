@@ -13,8 +13,8 @@ use std::thread;
 
 use crate::counts::Counts;
 use crate::error::ReplayError;
-use crate::lines::{Batch, Batches};
-use crate::read::{Reader, Taken};
+use crate::read::lines::{Batch, Batches};
+use crate::read::reader::{Reader, Taken};
 
 /// How many batches each thread may be ahead.
 const AHEAD: usize = 2;
@@ -91,9 +91,9 @@ mod tests {
     use sluicegate_tower::limits::Limits;
 
     use super::*;
-    use crate::format::Format;
-    use crate::read::Span;
-    use crate::rows::Rows;
+    use crate::read::format::Format;
+    use crate::read::reader::Span;
+    use crate::read::rows::Rows;
 
     /// The figures were once those of the other threads.
     #[test]

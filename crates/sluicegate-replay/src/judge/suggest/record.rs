@@ -11,15 +11,15 @@ use std::collections::{HashMap, HashSet};
 
 /// An ask of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(in crate::judge) struct Event {
     /// The number of the key in its row.
-    pub(crate) key: u32,
-    pub(crate) cost: u32,
+    pub(in crate::judge) key: u32,
+    pub(in crate::judge) cost: u32,
     /// The number of the request.
-    pub(crate) request: u32,
+    pub(in crate::judge) request: u32,
     /// Whether its response gave back.
-    pub(crate) gives_back: bool,
-    pub(crate) at_us: u64,
+    pub(in crate::judge) gives_back: bool,
+    pub(in crate::judge) at_us: u64,
 }
 
 /// How many of the heaviest keys of a row are kept whole when there is no room for all.
@@ -30,7 +30,7 @@ const FEWEST_DRAWN: usize = 1_000;
 
 /// The record of one row.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(in crate::judge) struct Kept {
     /// In the order of their requests, until they are put together by key.
     pub(super) events: Vec<Event>,
     /// Of the keys that are not heavy, one in 2^level is kept.
@@ -90,19 +90,19 @@ fn mixed(key: u32) -> u64 {
 
 /// The record of all rows, in bounded memory.
 #[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) rows: Vec<Kept>,
+pub(in crate::judge) struct Record {
+    pub(in crate::judge) rows: Vec<Kept>,
     requests: u32,
     /// How many events there is room for.
     most: usize,
     kept: usize,
     /// Whether all of the log is here.
-    pub(crate) is_whole: bool,
+    pub(in crate::judge) is_whole: bool,
 }
 
 impl Record {
     /// An empty record of this many rows, with events of at most this many bytes.
-    pub(crate) fn new(rows: usize, bytes: usize) -> Self {
+    pub(in crate::judge) fn new(rows: usize, bytes: usize) -> Self {
         Self {
             rows: (0..rows).map(|_| Kept::default()).collect(),
             requests: 0,
@@ -113,13 +113,13 @@ impl Record {
     }
 
     /// The number of the next request.
-    pub(crate) fn request(&mut self) -> u32 {
+    pub(in crate::judge) fn request(&mut self) -> u32 {
         self.requests = self.requests.saturating_add(1);
         self.requests
     }
 
     /// Keeps an ask of this row, if its key is one that is kept; the largest row gives up half of its drawn keys when there is no room.
-    pub(crate) fn keep(&mut self, row: usize, event: Event) {
+    pub(in crate::judge) fn keep(&mut self, row: usize, event: Event) {
         let kept = &mut self.rows[row];
         if kept.is_lost || !kept.keeps(event.key) {
             return;

@@ -3,15 +3,16 @@
 //! A second is the unit in which requests are decided: those with whole seconds can be spread over it only when all of them are there.
 //! It is filled again for each, so that no list is allocated twice.
 
-use crate::books::Books;
-use crate::court::{Ask, Court, Verdict};
-use crate::keys::Keys;
-use crate::order::{Asks, Came, Held, requests, spread};
+use crate::judge::books::Books;
+use crate::judge::court::{Ask, Court, Verdict};
+use crate::judge::keys::Keys;
+use crate::judge::order::{Asks, Held, requests, spread};
+use crate::read::Came;
 use crate::settings::WithinSecond;
 
 /// The requests of one second, and all that they ask.
 #[derive(Default)]
-pub(crate) struct Second {
+pub(super) struct Second {
     requests: Vec<Request>,
     /// Of all requests, one behind the other.
     asks: Vec<Asks>,
@@ -21,8 +22,8 @@ pub(crate) struct Second {
 
 /// A request, with its asks among all.
 #[derive(Clone, Copy)]
-pub(crate) struct Request {
-    pub(crate) came: Came,
+pub(super) struct Request {
+    pub(super) came: Came,
     /// Where its asks begin and end among all.
     begin: usize,
     end: usize,
@@ -31,7 +32,7 @@ pub(crate) struct Request {
 /// Decides on requests, with whole seconds taken in both ways.
 ///
 /// Both come to the same verdicts, which a test compares: books take less memory and time, and courts can do all that a store can.
-pub(crate) enum Judge {
+pub(super) enum Judge {
     /// By the states of keys alone.
     Books(Books),
     /// By a store for each way: spread, and together.
@@ -40,7 +41,7 @@ pub(crate) enum Judge {
 
 impl Judge {
     /// Keys that the store of this way had no room for, and so forgot before they were at rest.
-    pub(crate) fn forgotten(&self, within: WithinSecond) -> u64 {
+    pub(super) fn forgotten(&self, within: WithinSecond) -> u64 {
         match self {
             Self::Books(_) => 0,
             Self::Courts(courts) => court(courts, within).forgotten(),
@@ -58,7 +59,7 @@ fn court([spread, together]: &[Court; 2], within: WithinSecond) -> &Court {
 
 impl Second {
     /// Takes the place of the second before it; with keys, if they are given.
-    pub(crate) fn fill(&mut self, held: &[Held], keys: Option<&Keys>) {
+    pub(super) fn fill(&mut self, held: &[Held], keys: Option<&Keys>) {
         let Self { requests: all, asks, named } = self;
         all.clear();
         asks.clear();
@@ -76,7 +77,7 @@ impl Second {
     }
 
     /// Each request, and when it came if whole seconds are taken in this way.
-    pub(crate) fn requests(&self, within: WithinSecond) -> impl Iterator<Item = (u64, Request)> {
+    pub(super) fn requests(&self, within: WithinSecond) -> impl Iterator<Item = (u64, Request)> {
         let all = self.requests.len() as u64;
         (0..).zip(&self.requests).map(move |(place, request)| match within {
             WithinSecond::Spread => (spread(request.came, place, all), *request),
@@ -85,17 +86,17 @@ impl Second {
     }
 
     /// The asks of all requests.
-    pub(crate) fn all(&self) -> &[Asks] {
+    pub(super) fn all(&self) -> &[Asks] {
         &self.asks
     }
 
     /// The asks of a request, each with its place among all.
-    pub(crate) fn asks(&self, request: Request) -> impl Iterator<Item = (usize, &Asks)> {
+    pub(super) fn asks(&self, request: Request) -> impl Iterator<Item = (usize, &Asks)> {
         (request.begin..request.end).zip(&self.asks[request.begin..request.end])
     }
 
     /// The asks of a request with their keys, if those were given.
-    pub(crate) fn named(&self, request: Request) -> &[Ask] {
+    pub(super) fn named(&self, request: Request) -> &[Ask] {
         &self.named[request.begin..request.end]
     }
 
@@ -103,7 +104,7 @@ impl Second {
     ///
     /// `verdicts` is filled with one for each ask, in their order. Where all came at one moment and each asks one row, a store decides them in
     /// batches, which finds their buckets together.
-    pub(crate) fn decide(
+    pub(super) fn decide(
         &self,
         within: WithinSecond,
         judge: &mut Judge,

@@ -22,22 +22,22 @@ use smallvec::SmallVec;
 
 /// One request's ask of the limiter in one row.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(super) struct Ask {
     /// Its place among all rows.
-    pub(crate) row: usize,
+    pub(super) row: usize,
     /// As the limit calls it; the store hashes it with the policy.
-    pub(crate) key: Key,
+    pub(super) key: Key,
     /// In units of its policy; never 0.
-    pub(crate) cost: u64,
+    pub(super) cost: u64,
     /// Whether it refuses, or is only tried out.
-    pub(crate) is_enforced: bool,
+    pub(super) is_enforced: bool,
 }
 
 /// Its result.
 ///
 /// It tells the rows of a request apart, where a service answers only for the whole: so the outcome can say which rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(super) enum Verdict {
     /// The row had room, whether the request passed or another row refused it.
     Room,
     /// The row had no room; the wait in microseconds after which it would have had, if one helps.
@@ -49,7 +49,7 @@ pub(crate) enum Verdict {
 /// A limiter per row, and their clock.
 ///
 /// Two of them, one for each way to take whole seconds, never see each other's buckets.
-pub(crate) struct Court {
+pub(super) struct Court {
     clock: ManualClock,
     store: MemoryStore,
     limiters: Vec<Row>,
@@ -71,7 +71,7 @@ const KEYS: usize = 1 << 18;
 
 impl Court {
     /// Limiters of these policies, one per row; rows of one policy share it.
-    pub(crate) fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Result<Self, ConfigError> {
+    pub(super) fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Result<Self, ConfigError> {
         Self::with_room(policies, KEYS)
     }
 
@@ -79,7 +79,7 @@ impl Court {
     ///
     /// # Errors
     /// When the memory store cannot keep one of the policies: it is tried out in a small store, without a table of its size.
-    pub(crate) fn with_room<'a>(
+    pub(super) fn with_room<'a>(
         policies: impl IntoIterator<Item = &'a Policy>,
         keys: usize,
     ) -> Result<Self, ConfigError> {
@@ -104,7 +104,7 @@ impl Court {
     }
 
     /// Keeps what is given back exact under this row.
-    pub(crate) fn keep_accounts(&self, row: usize) {
+    pub(super) fn keep_accounts(&self, row: usize) {
         self.limiters[row].keeps_accounts.set(true);
     }
 
@@ -124,18 +124,18 @@ impl Court {
     }
 
     /// Keys that the stores had no room for, and so forgot before they were at rest.
-    pub(crate) fn forgotten(&self) -> u64 {
+    pub(super) fn forgotten(&self) -> u64 {
         self.store.stats().evictions
     }
 
     /// The moment at which the next asks are decided, in microseconds since the epoch.
-    pub(crate) fn set(&self, now_us: u64) {
+    pub(super) fn set(&self, now_us: u64) {
         self.clock.set(Duration::from_micros(now_us));
     }
 
     /// Decides one ask on its own, at the moment that was set, and gives back at once if its response does; the wait if it is
     /// refused.
-    pub(crate) fn check(&self, row: usize, key: &Key, cost: u64, gives_back: bool) -> Verdict {
+    pub(super) fn check(&self, row: usize, key: &Key, cost: u64, gives_back: bool) -> Verdict {
         match self.limiter(row).check_cost(key, cost).now() {
             Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
             Ok(Ok(mut decision)) => {
@@ -149,20 +149,20 @@ impl Court {
     }
 
     /// Forgets what a key has spent.
-    pub(crate) fn reset(&self, row: usize, key: &Key) {
+    pub(super) fn reset(&self, row: usize, key: &Key) {
         // Memory answers at once, and has nothing to say about it.
         _ = self.limiter(row).reset(key).now();
     }
 
     /// Whether these requests, each of which is one of these asks, may be decided in batches: none of them gives back what the
     /// next one could have.
-    pub(crate) fn may_batch(&self, asks: &[Ask]) -> bool {
+    pub(super) fn may_batch(&self, asks: &[Ask]) -> bool {
         asks.iter().all(|ask| !self.limiters[ask.row].keeps_accounts.get())
     }
 
     /// Decides requests that come at once, each of which is one of these asks, in batches: in their order for each policy, whose
     /// buckets no other policy sees.
-    pub(crate) fn decide_at_once(&self, now_us: u64, asks: &[Ask], verdicts: &mut [Verdict]) {
+    pub(super) fn decide_at_once(&self, now_us: u64, asks: &[Ask], verdicts: &mut [Verdict]) {
         /// One of up to that many allocates nothing.
         const BATCH: usize = 32;
         self.set(now_us);
@@ -188,7 +188,7 @@ impl Court {
     /// the response gives back is given back at once.
     ///
     /// `given_back` says of a row whether its limit gives back by the response of this request. `verdicts` has a place for each ask.
-    pub(crate) fn decide(
+    pub(super) fn decide(
         &self,
         now_us: u64,
         asks: &[Ask],
@@ -268,7 +268,7 @@ fn rejected(decision: &Decision, policy: usize) -> Verdict {
 ///
 /// A rule with `refund_if` looks at the status alone; the log has nothing else of a response. Of 429 nothing is given back: the answer
 /// of the handler is not known, because it was never asked.
-pub(crate) fn response(status: u16) -> Option<response::Parts> {
+pub(super) fn response(status: u16) -> Option<response::Parts> {
     // A refusal is what the limits did then; what the service would have said is not known.
     let is_known = status != 429;
     let response = http::Response::builder().status(status).body(()).ok().filter(|_| is_known)?;
@@ -276,7 +276,7 @@ pub(crate) fn response(status: u16) -> Option<response::Parts> {
 }
 
 /// Whether the limit gives back for a response with this status.
-pub(crate) fn gives_back(limits: &Limits, limit: usize, status: Option<u16>) -> bool {
+pub(super) fn gives_back(limits: &Limits, limit: usize, status: Option<u16>) -> bool {
     limits.may_give_back(limit)
         && status.and_then(response).is_some_and(|head| limits.gives_back(limit, &head))
 }

@@ -4,7 +4,7 @@
 //! For logs of servers that is nearly always: policies that refuse at once, without suspensions, without rejected requests that count,
 //! without logs of moments, and without a bound on their keys, whose keys start with a whole burst,
 //! under rules that give nothing back. One policy that is another kind, or one that two rules share, and a
-//! [`Court`](crate::court::Court) decides all, because requests are decided as wholes.
+//! [`Court`](crate::judge::court::Court) decides all, because requests are decided as wholes.
 //!
 //! # Memory
 //! 32 bytes for each quota of a key, in a list by the number of the key in its row: no key is looked for, none is forgotten, and two
@@ -13,8 +13,8 @@
 use sluicegate_core::algorithm::{NEVER, Rule, State};
 use sluicegate_core::{OnExceeded, Policy};
 
-use crate::court::Verdict;
-use crate::order::Asks;
+use crate::judge::court::Verdict;
+use crate::judge::order::Asks;
 use crate::settings::WithinSecond;
 
 /// A state for each key and quota of each row, once for each way to take whole seconds.
@@ -22,7 +22,7 @@ use crate::settings::WithinSecond;
 /// A store finds each key by its hash. Keys of a replay have numbers, so there is nothing to look for, and both ways of a key are in one
 /// place: to decide a log in both costs hardly more than in one. The rules decide, as in every store.
 #[derive(Debug)]
-pub(crate) struct Books(Vec<Book>);
+pub(super) struct Books(Vec<Book>);
 
 /// The states of a row: those of a key stand together, one for each way and quota.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ const WAYS: usize = 2;
 
 impl Books {
     /// Books for these policies, one per row; nothing where anything but these states decides.
-    pub(crate) fn of<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Option<Self> {
+    pub(super) fn of<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Option<Self> {
         let mut names = Vec::new();
         let book = |policy: &'a Policy| {
             // Rows of one policy share their keys, and have numbers of their own for them.
@@ -55,7 +55,7 @@ impl Books {
     ///
     /// `now_us` is in microseconds since the Unix epoch and never goes back for one way. An enforced policy is looked at first and spent only
     /// if all of it has room, so that a refused request spends nothing. `verdicts` has as many places as `asks`.
-    pub(crate) fn decide(
+    pub(super) fn decide(
         &mut self,
         within: WithinSecond,
         now_us: u64,
@@ -82,7 +82,7 @@ impl Books {
     }
 
     /// A number out of the state of each key that is asked for.
-    pub(crate) fn glance(&self, asks: &[Asks]) -> u64 {
+    pub(super) fn glance(&self, asks: &[Asks]) -> u64 {
         asks.iter().fold(0, |sum, ask| {
             let Book { rules, states } = &self.0[ask.row as usize];
             // The first and the last: of a single quota those are all, and may be in two lines of memory.
@@ -95,7 +95,7 @@ impl Books {
     /// Forgets what all keys have spent.
     ///
     /// The lists keep their memory: a search for a limit decides thousands of keys one after the other, each from rest.
-    pub(crate) fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.0.iter_mut().for_each(|book| book.states.clear());
     }
 
@@ -158,8 +158,8 @@ mod tests {
     use sluicegate_core::policy::PolicyMode;
 
     use super::*;
-    use crate::court::{Ask, Court};
-    use crate::random::Random;
+    use crate::judge::court::{Ask, Court};
+    use crate::judge::random::Random;
 
     const POLICIES: [&[(&str, &str)]; 4] = [
         &[("gcra", "3/s burst 5")],

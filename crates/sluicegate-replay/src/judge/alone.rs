@@ -11,16 +11,16 @@ use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::{Algorithm, Policy, Quota};
 use sluicegate_tower::limits::Limits;
 
-use crate::court::{Ask, Court, Verdict};
 use crate::error::ReplayError;
-use crate::figures::{Compared, Tally};
-use crate::trial;
+use crate::judge::court::{Ask, Court, Verdict};
+use crate::judge::figures::{Compared, Tally};
+use crate::judge::trial;
 
 /// Algorithms that are compared.
 ///
 /// Those with a definition of their own: the leaky bucket that polices is GCRA, one that shapes lets wait and rejects by its queue, and
 /// aligned windows differ from these by where they begin.
-pub(crate) const COMPARED: [Algorithm; 6] = [
+pub(super) const COMPARED: [Algorithm; 6] = [
     Algorithm::Gcra,
     Algorithm::FixedWindow(Anchor::Epoch),
     Algorithm::SlidingCounter,
@@ -30,7 +30,7 @@ pub(crate) const COMPARED: [Algorithm; 6] = [
 ];
 
 /// All rows under one algorithm, each alone.
-pub(crate) struct Alone {
+pub(super) struct Alone {
     algorithm: Algorithm,
     court: Court,
     rows: Vec<AloneRow>,
@@ -51,7 +51,7 @@ impl Alone {
     ///
     /// # Errors
     /// When the store cannot keep what the builder has accepted.
-    pub(crate) fn new(algorithm: Algorithm, all: &[Tally], limits: &Limits) -> Result<Self, ReplayError> {
+    pub(super) fn new(algorithm: Algorithm, all: &[Tally], limits: &Limits) -> Result<Self, ReplayError> {
         let mut policies: Vec<Policy> = Vec::new();
         let rows = all.iter().enumerate().map(|(number, row)| {
             let (policy, drops_burst) = under(algorithm, number, &row.policy);
@@ -72,7 +72,7 @@ impl Alone {
     /// Decides the asks of a request.
     ///
     /// Gives back what a response gives back, as in the replay: `given_back` says so of a row.
-    pub(crate) fn decide(&mut self, at_us: u64, asks: &[Ask], given_back: impl Fn(usize) -> bool) {
+    pub(super) fn decide(&mut self, at_us: u64, asks: &[Ask], given_back: impl Fn(usize) -> bool) {
         self.court.set(at_us);
         for ask in asks {
             let row = &mut self.rows[ask.row];
@@ -84,7 +84,7 @@ impl Alone {
     }
 
     /// The result of the row in this place.
-    pub(crate) fn compared(&self, row: usize) -> Compared {
+    pub(super) fn compared(&self, row: usize) -> Compared {
         let AloneRow { place, drops_burst, rejected } = &self.rows[row];
         Compared {
             algorithm: self.algorithm,

@@ -25,7 +25,7 @@ const STATUSES: [&str; 5] = ["status", "status_code", "DownstreamStatus", "respo
 ///
 /// # Errors
 /// The first part that is missing or cannot be read: the time, the method, the URL, the client's address, the status.
-pub(crate) fn parse(line: &str) -> Result<Entry<'_>, &'static str> {
+pub(in crate::read) fn parse(line: &str) -> Result<Entry<'_>, &'static str> {
     let object: Map<String, Value> = serde_json::from_str(line).map_err(|_| "it is not an object of JSON")?;
     // Caddy has most of it in an object of its own.
     let inner = object.get("request").and_then(Value::as_object);

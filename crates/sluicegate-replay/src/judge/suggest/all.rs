@@ -6,12 +6,12 @@
 use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
 
-use crate::court::{Ask, Court, Verdict};
-use crate::figures::RuleFigures;
-use crate::keys::Keys;
+use super::record::{Event, Record};
+use super::search::suggest;
+use crate::judge::court::{Ask, Court, Verdict};
+use crate::judge::figures::RuleFigures;
+use crate::judge::keys::Keys;
 use crate::share::Share;
-use crate::suggest::record::{Event, Record};
-use crate::suggest::search::suggest;
 
 /// Why a row has no suggestion.
 const TOO_LARGE: &str =
@@ -19,7 +19,12 @@ const TOO_LARGE: &str =
 const NONE_IS_ENOUGH: &str = "no limit that the policy can have rejects as little";
 
 /// Finds a limit for each row by itself, and replays all of them together.
-pub(crate) fn suggest_all(mut record: Record, keys: &Keys, share: Share, rules: &mut [RuleFigures]) {
+pub(in crate::judge) fn suggest_all(
+    mut record: Record,
+    keys: &Keys,
+    share: Share,
+    rules: &mut [RuleFigures],
+) {
     // As they were asked, before they are put together by key.
     let mut asked: Vec<(u32, usize, Event)> = Vec::new();
     if record.is_whole {

@@ -10,7 +10,7 @@ use sluicegate_core::{Algorithm, ConfigError, Policy, Quota};
 ///
 /// # Errors
 /// For quotas that the algorithm cannot keep, such as a burst under one that knows none.
-pub(crate) fn copy(
+pub(super) fn copy(
     policy: &Policy,
     name: &str,
     algorithm: Algorithm,
@@ -39,7 +39,7 @@ pub(crate) fn copy(
 
 /// The quotas of a policy by themselves.
 /// Without the policy, as they are written in a file.
-pub(crate) fn quotas(policy: &Policy) -> Vec<Quota> {
+pub(super) fn quotas(policy: &Policy) -> Vec<Quota> {
     policy.quotas().iter().map(|quota| quota.quota()).collect()
 }
 

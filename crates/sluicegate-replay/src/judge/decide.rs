@@ -13,18 +13,18 @@ use std::hint::black_box;
 
 use sluicegate_tower::limits::Limits;
 
-use crate::alone::{Alone, COMPARED};
-use crate::books::Books;
-use crate::court::{Court, Verdict, gives_back};
 use crate::error::ReplayError;
-use crate::figures::{RuleFigures, Tally};
-use crate::keys::Keys;
-use crate::order::{Asks, Held};
+use crate::judge::alone::{Alone, COMPARED};
+use crate::judge::books::Books;
+use crate::judge::court::{Court, Verdict, gives_back};
+use crate::judge::figures::{RuleFigures, Tally};
+use crate::judge::keys::Keys;
+use crate::judge::order::{Asks, Held};
+use crate::judge::second::{Judge, Second};
+use crate::judge::suggest::{Event, Record, suggest_all};
+use crate::read::Named;
 use crate::read::Taken;
-use crate::rows::Named;
-use crate::second::{Judge, Second};
 use crate::settings::{Settings, WithinSecond};
-use crate::suggest::{Event, Record, suggest_all};
 
 /// Memory for what `--suggest` keeps.
 const RECORD_BYTES: usize = 256 << 20;

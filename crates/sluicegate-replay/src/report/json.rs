@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::figures::RuleFigures;
-use crate::format::time::rfc3339;
+use crate::judge::RuleFigures;
 use crate::outcome::Outcome;
+use crate::read::time::rfc3339;
 
 /// Rises when a name changes its meaning or goes; names may be added.
 const VERSION: u64 = 1;
@@ -64,7 +64,7 @@ impl Outcome {
     }
 
     /// Whether requests were replayed at the time of their arrival, not that of the log.
-    pub(crate) fn knows_arrival(&self) -> bool {
+    pub(super) fn knows_arrival(&self) -> bool {
         self.format.is_some() && !self.is_as_logged
     }
 }
@@ -114,11 +114,11 @@ fn rule(rule: &RuleFigures) -> Value {
 }
 
 /// The quotas of the rule's policy, as a rules file has them.
-pub(crate) fn quota(rule: &RuleFigures) -> String {
+pub(super) fn quota(rule: &RuleFigures) -> String {
     quotas(&rule.policy)
 }
 
-pub(crate) fn quotas(policy: &sluicegate_core::Policy) -> String {
+pub(super) fn quotas(policy: &sluicegate_core::Policy) -> String {
     let quotas: Vec<String> = policy.quotas().iter().map(|quota| quota.quota().to_string()).collect();
     quotas.join(", ")
 }

@@ -1,6 +1,6 @@
 //! How the lines of a log are written: [`Format`].
 
-pub(crate) mod entry;
+pub(in crate::read) mod entry;
 mod json;
 mod template;
 pub(crate) mod time;
@@ -72,14 +72,18 @@ impl Format {
     }
 
     /// Takes a line apart, or says why it cannot.
-    pub(crate) fn parse<'a>(&self, line: &'a str, clock: &mut Clock) -> Result<Entry<'a>, &'static str> {
+    pub(in crate::read) fn parse<'a>(
+        &self,
+        line: &'a str,
+        clock: &mut Clock,
+    ) -> Result<Entry<'a>, &'static str> {
         let mut entry = Entry::default();
         self.fill(&mut entry, line, clock).map(|()| entry)
     }
 
     /// The same, into a new entry where it is to stay: an entry is large, and was copied twice for each line.
     #[inline]
-    pub(crate) fn fill<'a>(
+    pub(in crate::read) fn fill<'a>(
         &self,
         entry: &mut Entry<'a>,
         line: &'a str,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sluicegate_core::{Algorithm, Key, Policy};
 
-use crate::court::Verdict;
+use crate::judge::court::Verdict;
 use crate::suggestion::Suggestion;
 
 /// A minute of the log begins where one of Unix time does.
@@ -146,14 +146,14 @@ pub struct Compared {
 ///
 /// It grows with the keys and the minutes of its row, and with nothing else.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    pub(crate) name: String,
+pub(super) struct Tally {
+    pub(super) name: String,
     /// The place of the limit among all.
-    pub(crate) limit: usize,
-    pub(crate) policy: Policy,
-    pub(crate) asked: u64,
-    pub(crate) rejected: u64,
-    pub(crate) rejected_otherwise: u64,
+    pub(super) limit: usize,
+    pub(super) policy: Policy,
+    pub(super) asked: u64,
+    pub(super) rejected: u64,
+    pub(super) rejected_otherwise: u64,
     /// By the number of the key.
     per_key: Vec<PerKey>,
     /// How often a key came this often in a minute.
@@ -180,7 +180,7 @@ const LARGEST_CROWD: usize = 1 << 20;
 
 impl Tally {
     /// A row that nobody has asked.
-    pub(crate) fn new(name: String, limit: usize, policy: Policy) -> Self {
+    pub(super) fn new(name: String, limit: usize, policy: Policy) -> Self {
         Self {
             name,
             limit,
@@ -197,12 +197,12 @@ impl Tally {
     }
 
     /// A number out of the figures of a key.
-    pub(crate) fn glance(&self, key: u32) -> u32 {
+    pub(super) fn glance(&self, key: u32) -> u32 {
         self.per_key.get(key as usize).map_or(0, |known| known.asked)
     }
 
     /// Counts an ask of the key of this number that was decided at this time.
-    pub(crate) fn count(&mut self, key: u32, at_us: u64, verdict: Verdict) {
+    pub(super) fn count(&mut self, key: u32, at_us: u64, verdict: Verdict) {
         let index = key as usize;
         if self.per_key.len() <= index {
             self.per_key.resize(index + 1, PerKey::default());
@@ -238,7 +238,7 @@ impl Tally {
     }
 
     /// The sum of all. Keys are shown by their place in the list unless `key` says the key of a number.
-    pub(crate) fn figures(
+    pub(super) fn figures(
         mut self,
         top: usize,
         key: Option<impl Fn(u32) -> Key>,

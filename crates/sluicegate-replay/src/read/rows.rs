@@ -67,14 +67,14 @@ impl Rows {
     }
 
     /// Whether requests that this limit cannot be asked about are to be told.
-    pub(crate) fn is_replayed(&self, limit: usize) -> bool {
+    pub(super) fn is_replayed(&self, limit: usize) -> bool {
         self.of_limit[limit].iter().any(|row| row.row.is_some())
     }
 }
 
 /// A request's asks of policies that are enforced, as far as a service answers it with 500.
 #[derive(Default)]
-pub(crate) struct Enforced {
+pub(super) struct Enforced {
     /// Those of the limiters that were asked so far.
     places: SmallVec<[usize; 4]>,
     quotas: usize,
@@ -92,7 +92,7 @@ impl Enforced {
 
     /// The reason for which the service answers 500, if it does. It answers so before anything is spent, so the request is left out here, and
     /// told.
-    pub(crate) fn mistake(&self) -> Option<&'static str> {
+    pub(super) fn mistake(&self) -> Option<&'static str> {
         match () {
             () if self.is_twice => Some(TWICE),
             () if self.quotas > MOST_QUOTAS => Some(TOO_MANY),

@@ -4,6 +4,8 @@
 //! minute; and a log that several processes write is in order only by and large. Limits depend on the order, so it is restored as far
 //! as a bounded buffer can.
 
+use crate::read::Came;
+
 /// How far back a line may be and still be put in its place, whatever the traffic: seconds of log time.
 const REACH: u64 = 10;
 
@@ -13,35 +15,25 @@ const HELD: usize = 1 << 16;
 /// Requests are handed on by whole seconds.
 const SECOND_US: u64 = 1_000_000;
 
-/// When a request came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Came {
-    pub(crate) at_us: u64,
-    /// Whether the time was written as a whole second.
-    pub(crate) is_whole: bool,
-    /// The status of its response.
-    pub(crate) status: Option<u16>,
-}
-
 /// A request's ask of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asks {
-    pub(crate) row: u32,
+    pub(super) row: u32,
     /// The number of the key in its row.
-    pub(crate) key: u32,
+    pub(super) key: u32,
     /// In units of the policy of its row.
-    pub(crate) cost: u64,
-    pub(crate) is_enforced: bool,
+    pub(super) cost: u64,
+    pub(super) is_enforced: bool,
 }
 
 /// An ask, as it waits for its turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    pub(crate) came: Came,
+    pub(super) came: Came,
     /// Whether it is the first of its request.
     is_first: bool,
     /// None for a request that asks nothing.
-    pub(crate) asks: Option<Asks>,
+    pub(super) asks: Option<Asks>,
 }
 
 /// Puts requests in order: those that are at most ten seconds behind the newest one, and at least the last 32,768 in any case, so
@@ -135,12 +127,12 @@ fn hand_on(held: &[Held], complete: impl FnMut(&[Held])) {
 /// The requests of a second, each as its asks.
 ///
 /// A request that asks nothing is one held without an ask, so that it has its place among those that are spread.
-pub(crate) fn requests(second: &[Held]) -> impl Iterator<Item = &[Held]> {
+pub(super) fn requests(second: &[Held]) -> impl Iterator<Item = &[Held]> {
     second.chunk_by(|_, next| !next.is_first)
 }
 
 /// When the request in this place of a second came, if those with whole seconds are spread over it.
-pub(crate) fn spread(came: Came, place: u64, requests: u64) -> u64 {
+pub(super) fn spread(came: Came, place: u64, requests: u64) -> u64 {
     if came.is_whole { came.at_us + place * SECOND_US / requests } else { came.at_us }
 }
 

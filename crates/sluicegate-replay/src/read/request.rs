@@ -12,11 +12,11 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Uri};
 use sluicegate_tower::key::PeerAddr;
 
-use crate::format::entry::Entry;
+use crate::read::format::entry::Entry;
 
 /// The head of a request, made anew for each line in the same place.
 #[derive(Debug, Default)]
-pub(crate) struct Head(Request<()>);
+pub(super) struct Head(Request<()>);
 
 impl Head {
     /// The request of a line, or why no server would have taken it. The line stands in these bytes, which the request shares, and its
@@ -25,7 +25,7 @@ impl Head {
     /// # Errors
     /// For a method or a URL that HTTP does not have. A header field with bytes that none may have is left out: a server would have refused
     /// the request, and a log that escapes them otherwise says nothing about it.
-    pub(crate) fn of(&mut self, entry: &mut Entry<'_>, bytes: &Bytes) -> Result<&Request<()>, &'static str> {
+    pub(super) fn of(&mut self, entry: &mut Entry<'_>, bytes: &Bytes) -> Result<&Request<()>, &'static str> {
         let shared = |text: Cow<'_, str>| match text {
             Cow::Borrowed(text) => bytes.slice_ref(text.as_bytes()),
             Cow::Owned(text) => text.into(),

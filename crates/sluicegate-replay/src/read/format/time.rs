@@ -10,7 +10,7 @@ use jiff::tz::Offset;
 
 /// A moment, and whether it was written as a whole second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(in crate::read) struct Moment {
     /// Microseconds since the Unix epoch; finer digits are cut off.
     pub(crate) us: u64,
     pub(crate) is_whole: bool,
@@ -23,7 +23,7 @@ const MONTHS: [&str; 12] =
 ///
 /// Servers write the same second for many lines, and to compare 26 bytes takes less time than to read them.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(in crate::read) struct Clock {
     /// The last text of [`local`], and its moment.
     last: Option<([u8; LOCAL], Moment)>,
 }
@@ -86,7 +86,7 @@ pub(super) fn unix(text: &str) -> Option<Moment> {
 }
 
 /// Seconds with up to six digits behind the point that count, in microseconds.
-pub(crate) fn seconds(text: &str) -> Option<u64> {
+pub(in crate::read) fn seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let whole: u64 = digits(whole)?.parse().ok()?;
     whole.checked_mul(1_000_000)?.checked_add(micros(fraction)?)

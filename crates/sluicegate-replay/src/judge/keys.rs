@@ -15,9 +15,9 @@ use foldhash::fast::RandomState;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
-use crate::order::Asks;
+use crate::judge::order::Asks;
+use crate::judge::slots::Slots;
 use crate::read::{Taken, Wanted};
-use crate::slots::Slots;
 
 /// Keys with a number in each row that has asked for them, in the order of their first request there: what is counted of a row stands
 /// in lists by that number, without a place for keys that only others have.
@@ -25,7 +25,7 @@ use crate::slots::Slots;
 /// Most rules ask by the same keys, so each is kept once, and a row knows it by the number that it has among all. For each row and key
 /// that are some 20 bytes, where a table of keys for each row took 45.
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub(super) struct Keys {
     all: All,
     rows: Vec<Row>,
     /// Of the asks of a batch: hashes of their keys, and numbers among all.
@@ -75,7 +75,7 @@ impl Begin {
 
 impl Keys {
     /// Without keys so far, in this many rows.
-    pub(crate) fn of_rows(rows: usize) -> Self {
+    pub(super) fn of_rows(rows: usize) -> Self {
         let (hashes, among_all) = (Vec::new(), Vec::new());
         Self { all: All::default(), rows: (0..rows).map(|_| Row::default()).collect(), hashes, among_all }
     }
@@ -83,7 +83,7 @@ impl Keys {
     /// The asks of a batch with the numbers of their keys.
     ///
     /// `numbered` is emptied first, and has one entry for each ask of the batch, in their order.
-    pub(crate) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
+    pub(super) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
         let Self { all, rows, hashes, among_all } = self;
         hashes.clear();
         among_all.clear();
@@ -108,7 +108,7 @@ impl Keys {
     /// The key of this number of a row.
     ///
     /// Its kind is that of the row's first request by it: a kind says how a key is shown, and not which one it is.
-    pub(crate) fn key(&self, row: usize, number: u32) -> Key {
+    pub(super) fn key(&self, row: usize, number: u32) -> Key {
         let Row { among_all, kinds, .. } = &self.rows[row];
         let place = number as usize;
         Key::from_bytes(self.all.bytes(among_all[place])).of_kind(kinds[place])

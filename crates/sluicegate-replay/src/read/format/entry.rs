@@ -13,25 +13,25 @@ use super::time::Moment;
 
 /// A request as a line has it.
 #[derive(Debug, Default)]
-pub(crate) struct Entry<'a> {
+pub(in crate::read) struct Entry<'a> {
     /// As it was logged, of the beginning or of the end.
-    pub(crate) moment: Option<Moment>,
+    pub(in crate::read) moment: Option<Moment>,
     /// How long it took, in microseconds.
     pub(super) took_us: Option<u64>,
     /// Whether the moment is that of the end of the request, as far as that is known.
     pub(super) is_end: bool,
     /// Empty if the format has none.
-    pub(crate) method: Cow<'a, str>,
+    pub(in crate::read) method: Cow<'a, str>,
     /// The URL as the client has sent it, mostly a path with a query.
-    pub(crate) target: Cow<'a, str>,
+    pub(in crate::read) target: Cow<'a, str>,
     /// The query, where the target has none.
-    pub(crate) query: Option<Cow<'a, str>>,
+    pub(in crate::read) query: Option<Cow<'a, str>>,
     /// The address from which the connection came; none for one over a Unix socket.
-    pub(crate) peer: Option<IpAddr>,
+    pub(in crate::read) peer: Option<IpAddr>,
     /// The status that the client was sent.
-    pub(crate) status: Option<u16>,
+    pub(in crate::read) status: Option<u16>,
     /// Fields that the format has and that were not `-`; few, so they stand in the entry.
-    pub(crate) headers: SmallVec<[(HeaderName, Cow<'a, str>); 4]>,
+    pub(in crate::read) headers: SmallVec<[(HeaderName, Cow<'a, str>); 4]>,
 }
 
 /// The longest that a request may have taken, in microseconds: a line that says more is wrong about it.
@@ -39,7 +39,7 @@ const LONGEST_US: u64 = 30 * 86_400 * 1_000_000;
 
 impl<'a> Entry<'a> {
     /// Takes `GET /path HTTP/1.1` apart.
-    pub(crate) fn request(&mut self, text: Cow<'a, str>) -> Result<(), &'static str> {
+    pub(in crate::read) fn request(&mut self, text: Cow<'a, str>) -> Result<(), &'static str> {
         const WRONG: &str = "the request is not METHOD URL HTTP/VERSION";
         let split = |text: &str| {
             let method = memchr::memchr(b' ', text.as_bytes())?;
@@ -62,7 +62,7 @@ impl<'a> Entry<'a> {
     }
 
     /// The address of the peer. One of a Unix socket has none.
-    pub(crate) fn peer(&mut self, text: &str) -> Result<(), &'static str> {
+    pub(in crate::read) fn peer(&mut self, text: &str) -> Result<(), &'static str> {
         self.peer = match text.parse() {
             Ok(address) => Some(address),
             Err(_) if text.starts_with("unix:") => None,
@@ -78,7 +78,7 @@ impl<'a> Entry<'a> {
     }
 
     /// A status up to 999; 499, which nginx invents for clients that hung up, is one.
-    pub(crate) fn status(&mut self, text: &str) -> Result<(), &'static str> {
+    pub(in crate::read) fn status(&mut self, text: &str) -> Result<(), &'static str> {
         let status = text.parse().ok().filter(|status| (0..=999).contains(status));
         self.status = Some(status.ok_or("the status is not a number of three digits")?);
         Ok(())
@@ -92,7 +92,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether its beginning is known from its end and from how long it took.
-    pub(crate) fn knows_arrival(&self) -> bool {
+    pub(in crate::read) fn knows_arrival(&self) -> bool {
         self.is_end && self.took_us.is_some()
     }
 
@@ -100,7 +100,7 @@ impl<'a> Entry<'a> {
     ///
     /// # Errors
     /// If the line has no time, or a request that took longer than the time since 1970.
-    pub(crate) fn arrival(&self) -> Result<Moment, &'static str> {
+    pub(in crate::read) fn arrival(&self) -> Result<Moment, &'static str> {
         let moment = self.moment.ok_or("it has no time")?;
         match self.took_us.filter(|_| self.is_end) {
             None => Ok(moment),

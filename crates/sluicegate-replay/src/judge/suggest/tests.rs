@@ -1,8 +1,8 @@
 //! The answer from a sample, against the exact one.
 
 use super::*;
-use crate::random::Random;
-use crate::suggest::record::Record;
+use crate::judge::random::Random;
+use crate::judge::suggest::record::Record;
 
 const MINUTE_US: u64 = 60_000_000;
 const KEYS: u32 = 25_000;

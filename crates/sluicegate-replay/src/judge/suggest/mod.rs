@@ -7,5 +7,5 @@ mod all;
 mod record;
 mod search;
 
-pub(crate) use self::all::suggest_all;
-pub(crate) use self::record::{Event, Record};
+pub(super) use self::all::suggest_all;
+pub(super) use self::record::{Event, Record};

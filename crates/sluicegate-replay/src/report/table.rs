@@ -5,10 +5,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::figures::RuleFigures;
-use crate::format::time::shown;
-use crate::json::{quota, quotas};
+use crate::judge::RuleFigures;
 use crate::outcome::{NotUnderstood, Outcome};
+use crate::read::time::shown;
+use crate::report::json::{quota, quotas};
 
 /// The first is to the left, numbers are to the right.
 const HEAD: [&str; 8] =
@@ -34,7 +34,7 @@ impl fmt::Display for Outcome {
 
 impl Outcome {
     /// Remarks that a reader needs beside the figures.
-    pub(crate) fn remarks(&self) -> Vec<String> {
+    pub(super) fn remarks(&self) -> Vec<String> {
         let lines = &self.lines;
         let resolution = match (self.has_whole_seconds, self.rules.iter().all(|rule| rule.asked == 0)) {
             (_, true) => String::new(),
@@ -82,7 +82,7 @@ impl Outcome {
     }
 
     /// Where a line stands: in which log, if there are several.
-    pub(crate) fn place(&self, line: &NotUnderstood) -> String {
+    pub(super) fn place(&self, line: &NotUnderstood) -> String {
         match self.logs.len() {
             0 | 1 => format!("line {}", line.line),
             _ => format!("{}, line {}", line.log, line.line),
@@ -106,7 +106,7 @@ impl Outcome {
     }
 
     /// How many, and how many with whole seconds taken the other way.
-    pub(crate) fn rejected(&self, rule: &RuleFigures) -> String {
+    pub(super) fn rejected(&self, rule: &RuleFigures) -> String {
         let other = self.within_second.other().as_str();
         match rule.rejected_otherwise {
             Some(otherwise) => format!("{} ({other} {otherwise})", rule.rejected),
@@ -138,7 +138,7 @@ fn details(f: &mut fmt::Formatter<'_>, rule: &RuleFigures) -> fmt::Result {
         .try_for_each(|key| writeln!(f, "  {}: {} of {} rejected", key.key, key.rejected, key.asked))
 }
 
-pub(crate) fn suggestion(found: &crate::Suggestion) -> String {
+pub(super) fn suggestion(found: &crate::Suggestion) -> String {
     let about =
         if found.uncertainty > 0 { format!(" (give or take {})", found.uncertainty) } else { String::new() };
     let mut text = format!(
@@ -158,11 +158,11 @@ pub(crate) fn suggestion(found: &crate::Suggestion) -> String {
 }
 
 /// A number of things, as one reads it.
-pub(crate) fn counted(number: u64, thing: &str) -> String {
+pub(super) fn counted(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-pub(crate) fn compared(compared: &crate::Compared) -> String {
+pub(super) fn compared(compared: &crate::Compared) -> String {
     let burst = if compared.drops_burst { " (without the burst)" } else { "" };
     match &compared.rejected {
         Ok(rejected) => format!("{} {rejected}{burst}", compared.algorithm),
@@ -171,7 +171,7 @@ pub(crate) fn compared(compared: &crate::Compared) -> String {
 }
 
 /// Seconds with one digit; a wait below a twentieth of a second shows as 0.0 s.
-pub(crate) fn wait(wait: Option<Duration>) -> String {
+pub(super) fn wait(wait: Option<Duration>) -> String {
     wait.map_or_else(|| "-".to_owned(), |wait| format!("{:.1} s", wait.as_secs_f64()))
 }
 

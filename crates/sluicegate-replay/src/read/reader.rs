@@ -20,13 +20,22 @@ use sluicegate_core::key::KeyKind;
 use sluicegate_tower::limits::{Meeting, Met, MetAsk, NoAsk};
 
 use crate::counts::{Counts, Puzzle, SHOWN};
-use crate::format::Format;
-use crate::format::entry::Entry;
-use crate::format::time::Clock;
-use crate::lines::{Batch, LONGEST};
-use crate::order::Came;
-use crate::request::Head;
-use crate::rows::{Enforced, Rows};
+use crate::read::format::Format;
+use crate::read::format::entry::Entry;
+use crate::read::format::time::Clock;
+use crate::read::lines::{Batch, LONGEST};
+use crate::read::request::Head;
+use crate::read::rows::{Enforced, Rows};
+
+/// When a request came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    pub(crate) at_us: u64,
+    /// Whether the time was written as a whole second.
+    pub(crate) is_whole: bool,
+    /// The status of its response.
+    pub(crate) status: Option<u16>,
+}
 
 /// The requests of a batch, and what they ask: one list of each, and keys one behind the other, since a batch goes from one thread
 /// to another.

@@ -1,0 +1,15 @@
+//! From the bytes of logs to requests with what each rule asks of them: [`Reader`], by several threads.
+
+mod format;
+mod lines;
+mod pool;
+mod reader;
+mod request;
+mod rows;
+
+pub use self::format::Format;
+pub(crate) use self::format::time;
+pub(crate) use self::lines::{Batch, Batches, LONGEST};
+pub(crate) use self::pool::take_apart;
+pub(crate) use self::reader::{Came, Reader, Span, Taken, Wanted};
+pub(crate) use self::rows::{Named, Rows};
