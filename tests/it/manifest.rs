@@ -1,6 +1,8 @@
 //! What the manifests promise.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -79,4 +81,34 @@ fn the_core_has_no_runtime_and_no_http_in_its_tree() {
         let name = line.split(' ').next().unwrap_or_default();
         assert!(!["tokio", "http", "hyper", "syn", "axum", "redis"].contains(&name), "{tree}");
     }
+}
+
+/// Where the manifest names the tests, one that it forgets is not built, and nobody misses it.
+#[test]
+fn every_folder_of_tests_is_a_target() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("there are packages");
+    let ours = || packages.iter().filter(|package| package["source"].is_null());
+    let targets = ours().flat_map(|package| package["targets"].as_array().expect("a package has targets"));
+    let targets: BTreeSet<&str> = targets.filter_map(|target| target["src_path"].as_str()).collect();
+    let (mut found, mut forgotten) = (0, Vec::new());
+    for package in ours() {
+        let manifest = Path::new(package["manifest_path"].as_str().expect("a package has a manifest"));
+        let root = manifest.parent().expect("a manifest is in a folder");
+        // Our crates have them in `tests/`, and the package of all tests is that folder itself.
+        for folder in [root.join("tests"), root.to_owned()] {
+            for entry in fs::read_dir(&folder).into_iter().flatten() {
+                let main = entry.expect("a folder can be read").path().join("main.rs");
+                if !main.is_file() || main.parent() == Some(&root.join("src")) {
+                    continue;
+                }
+                found += 1;
+                if !main.to_str().is_some_and(|main| targets.contains(main)) {
+                    forgotten.push(main);
+                }
+            }
+        }
+    }
+    assert!(found > 15, "{found} folders of tests were found");
+    assert!(forgotten.is_empty(), "not named in their Cargo.toml: {forgotten:?}");
 }
