@@ -97,13 +97,7 @@ impl LimitsHandle {
                 &**current
             }
         };
-        let begun = limits.begin(request, place);
-        if limits.0.made.settings.routes
-            && let Ok(end) = &begun
-        {
-            limits.tell_route(request, end);
-        }
-        begun
+        limits.begin(request, place)
     }
 
     /// The limits as they are now, for requests that come to them later.
@@ -128,6 +122,17 @@ impl Limits {
     /// The same with these limits.
     #[inline]
     pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+        let begun = self.begin_untold(request, place);
+        if self.0.made.settings.routes
+            && let Ok(end) = &begun
+        {
+            self.tell_route(request, end);
+        }
+        begun
+    }
+
+    #[inline]
+    fn begin_untold(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
         let Made { plan, settings, known, .. } = &*self.0.made;
         let Some(plain) = &plan.plain else { return self.begin_with_several(request, place) };
         let is_enforced = plain.limiter.with_policy(Policy::mode) == PolicyMode::Enforce;

@@ -10,7 +10,7 @@ use sluicegate_core::clock::ManualClock;
 use sluicegate_core::{MemoryStore, Policy};
 use sluicegate_tests::around::told;
 use sluicegate_tower::key::{HeaderKey, OnMissingKey};
-use sluicegate_tower::limits::path_in;
+use sluicegate_tower::limits::{Limits, path_in};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::ServiceExt;
 
@@ -75,4 +75,22 @@ async fn a_request_that_waits_for_its_turn_is_told_once_when_it_goes_on() {
     }
     let heard = events.lock().unwrap().clone();
     assert_eq!(heard, [r#"Routed { route: Some("/slow"), outcome: Allowed }"#; 2]);
+}
+
+/// Whoever asks the limits, a layer or other code, and whether a turn is waited for or not.
+#[tokio::test(start_paused = true)]
+async fn a_decision_without_a_service_is_told_as_well() {
+    let (store, events) = told(MemoryStore::new());
+    let limiter = Policy::gcra("api", "1/s burst 1").wait_up_to(Duration::from_secs(1)).on(store).unwrap();
+    let limit = Limit::new(limiter).key(HeaderKey::new("x-api-key").unwrap());
+    let limits = Limits::builder(limit).count_routes().build().unwrap();
+    let request = Request::get("/").header("x-api-key", "ada").body(()).unwrap();
+    let (at_once, waits, refused) =
+        (limits.decide(&request), limits.decide(&request), limits.decide(&request));
+    assert!(at_once.await.is_ok());
+    assert!(refused.await.is_err());
+    assert!(waits.await.is_ok());
+    let heard = events.lock().unwrap().clone();
+    let routed = |outcome| format!("Routed {{ route: None, outcome: {outcome} }}");
+    assert_eq!(heard, [routed("Allowed"), routed("Denied"), routed("Allowed")]);
 }
