@@ -25,10 +25,11 @@ use crate::key::RequestView;
 /// that has its timer enabled.
 #[must_use = "an admission says whether a request may go on"]
 pub struct Admission<'a> {
+    /// Dropped before the turn is.
+    place: Place,
     /// The end, until it is taken, or what it waits for.
     state: Result<Option<End>, Box<Waiting>>,
     request: RequestView<'a>,
-    place: Place,
 }
 
 impl Limits {
@@ -63,7 +64,8 @@ impl Limits {
     pub fn decide<'a>(&self, request: impl Into<RequestView<'a>>) -> Admission<'a> {
         let request = request.into();
         let mut place = Place::default();
-        Admission { state: self.begin(request, &mut place).map(Some), request, place }
+        let state = self.begin(request, &mut place).map(Some);
+        Admission { place, state, request }
     }
 }
 
@@ -71,7 +73,7 @@ impl Future for Admission<'_> {
     type Output = Result<Admitted, Box<Refused>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { state, request, place } = &mut *self;
+        let Self { place, state, request } = &mut *self;
         let end = match state {
             Ok(end) => end.take().expect("an admission is polled until it is ready, once"),
             Err(waiting) => ready!(waiting.poll(cx, *request, place)),

@@ -18,9 +18,10 @@ pub(super) struct Held<S, Req, L, W, P> {
     layer: L,
     service: S,
     request: Req,
-    until: Until<W, P>,
-    /// The place of a call that waits, for as long as it is not made.
+    /// The place of a call that waits, for as long as it is not made. Dropped before the turn is: whoever finds the turn free finds
+    /// the place free.
     place: Place,
+    until: Until<W, P>,
 }
 
 /// Until when it waits.
@@ -36,7 +37,7 @@ where
     L: Gate<Req, S::Response, S::Error>,
 {
     pub(super) fn new(layer: L, service: S, request: Req, wait: L::Wait, place: Place) -> Self {
-        Self { layer, service, request, until: Until::Passed(wait), place }
+        Self { layer, service, request, place, until: Until::Passed(wait) }
     }
 }
 

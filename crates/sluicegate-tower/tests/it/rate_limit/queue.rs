@@ -1,10 +1,13 @@
 //! How many requests may wait at once.
 
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
+use sluicegate_core::store::Mode;
 use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_tests::around::around;
 use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
@@ -17,7 +20,7 @@ use crate::support::{
     Body, Handler, answer, by_header, fields, from, layer, number, on, paused_store, problem, send,
 };
 
-/// One a second for each key, with a wait of up to a minute, and a queue for so many.
+/// One a second for each key, with a wait of up to a minute, and a queue of this length.
 fn one_a_second(longest: usize) -> (RateLimiter, RateLimitLayer, RateLimit<Handler>) {
     let limiter = on(&paused_store(), Policy::gcra("mail", "1/s").wait_up_to(Duration::from_secs(60)));
     let builder = RateLimitLayer::builder(by_header(limiter.clone()));
@@ -180,4 +183,27 @@ async fn all_layers_around_a_full_queue_give_back_however_many_there_are() {
         assert_eq!(send(&service, from("ada")).await.status().as_u16(), status);
     }
     assert_eq!(answer(outermost.peek("ada")).remaining(), 4);
+}
+
+/// Else the next one could take the turn, and find the queue full.
+#[tokio::test(start_paused = true)]
+async fn a_place_is_free_before_the_turn_that_it_waited_for_is_given_back() {
+    let layer = Arc::<OnceLock<RateLimitLayer>>::default();
+    let waiting = Arc::<Mutex<Vec<usize>>>::default();
+    let (looks, seen) = (Arc::clone(&layer), Arc::clone(&waiting));
+    let store = around(paused_store(), move |memory, asks| {
+        if asks.iter().any(|ask| ask.mode() == Mode::Return) {
+            seen.lock().unwrap().push(looks.get().unwrap().waiting());
+        }
+        memory.decide(asks)
+    });
+    let limiter = Policy::gcra("mail", "1/s").wait_up_to(Duration::from_secs(60)).on(store).unwrap();
+    let layer = layer.get_or_init(|| RateLimitLayer::new(by_header(limiter)));
+    let service = layer.layer(Handler::default());
+    let _at_once = call(&service, "ada");
+    drop(call(&service, "ada"));
+    let limits = layer.limits_handle().current();
+    let request = from("ada");
+    drop(limits.decide(&request));
+    assert_eq!(*waiting.lock().unwrap(), [0, 0]);
 }
