@@ -10,12 +10,12 @@
 
 use super::single::status_after;
 use super::{buckets_of, counts_rejected};
-use crate::algorithm::{Left, Looked, State};
+use crate::algorithm::{Left, Looked, Rule, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::home::{Home, Place};
 use crate::memory::store::Inner;
-use crate::memory::table::Kept;
+use crate::memory::table::{Kept, Locked};
 use crate::store::{Ask, DecisionFuture, Mode};
 
 /// The most buckets that are decided this way.
@@ -97,10 +97,12 @@ impl Inner {
             sort(&mut few, |asked| asked.bucket.number);
         }
         let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
-        let spent = match () {
-            () if is_twice => None,
-            () if few.iter().all(|asked| asked.bucket.rule.is_plain()) => self.spend_levels(&mut few),
-            () => self.spend_several(&mut few),
+        let spent = if is_twice {
+            None
+        } else if few.iter().all(|asked| asked.bucket.rule.is_plain()) {
+            self.spend_levels(&mut few)
+        } else {
+            self.spend_several(&mut few)
         };
         let Some(now_us) = spent else {
             return DecisionFuture::ready(self.decide_all(asks));
@@ -123,29 +125,8 @@ impl Inner {
                 _ => return None,
             }
         }
-        if few.iter().any(|asked| asked.bucket.holds.any()) {
-            return None;
-        }
-        let now_us = self.ground.clock.now_us();
-        let mut granted = true;
-        for (asked, place) in few.iter_mut().zip(places.iter().flatten()) {
-            let (slot, Kept { state, .. }) = place.look(asked.hash);
-            asked.slot = slot;
-            asked.spend_now(state, now_us)?;
-            granted &= asked.spent.passed;
-        }
-        if !granted && few.iter().any(|asked| counts_rejected(asked.ask)) {
-            return None;
-        }
-        for (asked, place) in few.iter_mut().zip(places.iter_mut().flatten()) {
-            if granted && asked.ask.mode().spends() {
-                let kept = Kept { state: asked.spent.state, ..Kept::default() };
-                place.put_at(asked.slot, asked.hash, kept, &asked.bucket.rule, now_us);
-            } else {
-                asked.spend_nothing(place.kept(asked.hash).state, now_us);
-            }
-        }
-        Some(now_us)
+        // Behind the locks: a window must not begin after a moment that is counted in it.
+        spend(few, places, || self.ground.clock.now_us())
     }
 
     /// The same of levels that are spans of time, as most are: of which it is known where they live.
@@ -158,29 +139,70 @@ impl Inner {
             let Home::Narrow(table) = &asked.bucket.home else { return None };
             *set = Some(table.lock(table.set_of(asked.hash)));
         }
-        if few.iter().any(|asked| asked.bucket.holds.any()) {
-            return None;
-        }
-        let mut granted = true;
-        for (asked, set) in few.iter_mut().zip(sets.iter().flatten()) {
-            let (slot, before) = set.look(asked.hash);
-            asked.slot = slot;
-            asked.spent = asked.bucket.rule.spend_plainly_now(before.state, now_us, asked.cost)?;
-            granted &= asked.spent.passed;
-        }
-        if !granted && few.iter().any(|asked| counts_rejected(asked.ask)) {
-            return None;
-        }
-        for (asked, set) in few.iter_mut().zip(sets.iter_mut().flatten()) {
-            if granted && asked.ask.mode().spends() {
-                let kept = Kept { state: asked.spent.state, ..Kept::default() };
-                set.put(asked.slot, asked.hash, kept, &asked.bucket.rule, now_us);
-            } else {
-                asked.spend_nothing(set.get(asked.slot).state, now_us);
-            }
-        }
-        Some(now_us)
+        spend(few, sets, || now_us)
     }
+}
+
+/// A locked set of a table that is known, or one of any.
+trait Spot {
+    fn look(&self, hash: u64) -> (Option<usize>, Kept);
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64);
+}
+
+impl Spot for Place<'_> {
+    #[inline(always)]
+    fn look(&self, hash: u64) -> (Option<usize>, Kept) {
+        self.look(hash)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
+        self.put_at(slot, hash, kept, rule, now_us);
+    }
+}
+
+impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, false> {
+    #[inline(always)]
+    fn look(&self, hash: u64) -> (Option<usize>, Kept) {
+        self.look(hash)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
+        self.put(slot, hash, kept, rule, now_us);
+    }
+}
+
+/// Spends in these sets, in which the keys of the buckets are, in all or in none.
+#[inline(always)]
+fn spend<S: Spot, const N: usize>(
+    few: &mut [&mut Asked<'_>; N],
+    mut spots: [Option<S>; N],
+    now_us: impl FnOnce() -> u64,
+) -> Option<u64> {
+    if few.iter().any(|asked| asked.bucket.holds.any()) {
+        return None;
+    }
+    let now_us = now_us();
+    let mut granted = true;
+    for (asked, spot) in few.iter_mut().zip(spots.iter().flatten()) {
+        let (slot, Kept { state, .. }) = spot.look(asked.hash);
+        asked.slot = slot;
+        asked.spend_now(state, now_us)?;
+        granted &= asked.spent.passed;
+    }
+    if !granted && few.iter().any(|asked| counts_rejected(asked.ask)) {
+        return None;
+    }
+    for (asked, spot) in few.iter_mut().zip(spots.iter_mut().flatten()) {
+        if granted && asked.ask.mode().spends() {
+            let kept = Kept { state: asked.spent.state, ..Kept::default() };
+            spot.put(asked.slot, asked.hash, kept, &asked.bucket.rule, now_us);
+        } else {
+            asked.spend_nothing(spot.look(asked.hash).1.state, now_us);
+        }
+    }
+    Some(now_us)
 }
 
 impl Asked<'_> {
